@@ -1,0 +1,3 @@
+"""Persys Compute: containers, Compose stacks and virtual machines on ordinary servers."""
+
+__version__ = "0.1.0"

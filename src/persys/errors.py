@@ -1,0 +1,76 @@
+"""Errors, by what the caller can do about them.
+
+PersysError
+├── RefusedError           the request is wrong; change it
+│   ├── InvalidError       a field is wrong; `field` names it
+│   ├── NotFoundError      there is no such thing
+│   └── SettingsError      the process was started with something it cannot use
+├── ConflictError          someone was faster; read again and decide again
+├── StaleEpochError        a newer assignment exists; the sender must stop
+├── FencedError            another scheduler leads; this process may write no more
+└── UnavailableError       no answer; nothing is known; try later
+    ├── StoreUnavailableError
+    │   └── CompactedError the history asked for is gone; read everything again
+    ├── AgentUnreachableError
+    └── RuntimeUnavailableError
+"""
+
+
+class PersysError(Exception):
+    """The root of everything this project raises on purpose."""
+
+
+class RefusedError(PersysError):
+    """The request is wrong; change it."""
+
+
+class InvalidError(RefusedError):
+    """A field does not hold what it must."""
+
+    def __init__(self, field: str, problem: str) -> None:
+        super().__init__(f"{field}: {problem}")
+        self.field = field
+        self.problem = problem
+
+
+class NotFoundError(RefusedError):
+    """There is no such thing. The text always holds the words 'not found': peers look for them."""
+
+    def __init__(self, kind: str, name: str) -> None:
+        super().__init__(f"{kind} not found: {name}")
+
+
+class SettingsError(RefusedError):
+    """A process was started with something it cannot use."""
+
+
+class ConflictError(PersysError):
+    """Someone was faster; read again and decide again."""
+
+
+class StaleEpochError(PersysError):
+    """A newer assignment of this workload exists."""
+
+
+class FencedError(PersysError):
+    """Another scheduler has taken over the store."""
+
+
+class UnavailableError(PersysError):
+    """No answer, so nothing is known. Never means absence."""
+
+
+class StoreUnavailableError(UnavailableError):
+    """The store did not take the write or gave no answer."""
+
+
+class CompactedError(StoreUnavailableError):
+    """The history asked for is gone; read everything again."""
+
+
+class AgentUnreachableError(UnavailableError):
+    """The agent gave no answer."""
+
+
+class RuntimeUnavailableError(UnavailableError):
+    """The runtime (Docker, libvirt) gave no answer."""

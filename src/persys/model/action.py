@@ -1,0 +1,32 @@
+"""One unit of work on a node, recorded with its times and result. The wire calls it a task."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from msgspec import Struct
+
+from persys.model.ids import ActionId, WorkloadId
+
+
+class ActionKind(StrEnum):
+    APPLY = "apply_workload"
+    DELETE = "delete_workload"
+    RECONCILE = "reconcile"
+
+
+class ActionState(StrEnum):
+    PENDING = "pending"
+    RUNNING = "running"
+    COMPLETED = "completed"
+    FAILED = "failed"
+
+
+class Action(Struct, frozen=True):
+    id: ActionId
+    workload_id: WorkloadId
+    kind: ActionKind
+    state: ActionState
+    created_at: datetime
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    error: str = ""

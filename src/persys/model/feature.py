@@ -1,0 +1,6 @@
+"""What an agent may be able to do beyond the fixed contract, as it says when it registers."""
+
+PUSHES_STATUS = "push-status"  # changes are sent at once, so nobody has to poll
+PRIVILEGED = "privileged"  # this node's policy allows privileged containers
+CONTAINER_LIMITS = "container-limits"  # cpu and pids ceilings, pull policy, stop grace, init
+COMPOSE_GIT = "compose-git"  # fetches Compose files from git by itself

@@ -1,0 +1,40 @@
+"""Names of things, and which names are allowed.
+
+A workload id becomes a key in the store, a container name, a Compose project, a libvirt domain and a
+DNS label. Only the DNS label of RFC 1123 is valid in all of them, so that is what an id must be.
+"""
+
+import re
+from typing import NewType
+
+from persys.errors import InvalidError
+
+WorkloadId = NewType("WorkloadId", str)
+NodeId = NewType("NodeId", str)
+Revision = NewType("Revision", str)
+ActionId = NewType("ActionId", str)
+
+WORKLOAD_ID_RULE = (
+    "1 to 63 of a-z, 0-9 and '-', beginning and ending with a letter or digit, "
+    "because it is also used as a container, project, machine and DNS name"
+)
+NODE_ID_RULE = "1 to 253 of letters, digits, '.', '_' and '-', beginning with a letter or digit"
+
+_WORKLOAD_ID = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_NODE_ID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]{0,252}")
+
+
+def workload_id(text: str, *, field: str = "workload_id") -> WorkloadId:
+    if not _WORKLOAD_ID.fullmatch(text):
+        raise InvalidError(field, f"{_shown(text)} is not allowed; use {WORKLOAD_ID_RULE}")
+    return WorkloadId(text)
+
+
+def node_id(text: str, *, field: str = "node_id") -> NodeId:
+    if not _NODE_ID.fullmatch(text):
+        raise InvalidError(field, f"{_shown(text)} is not allowed; use {NODE_ID_RULE}")
+    return NodeId(text)
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= 80 else f"{text[:40]!r}… ({len(text)} characters)"

@@ -1,0 +1,55 @@
+"""A machine with an agent, as it registered and as the scheduler judges it."""
+
+from datetime import datetime
+from enum import StrEnum
+
+from msgspec import Struct
+
+from persys.model.ids import NodeId
+from persys.model.resources import Resources
+from persys.model.spec import WorkloadType
+
+
+class NodeStatus(StrEnum):
+    READY = "Ready"
+    NOT_READY = "NotReady"
+    DRAINING = "Draining"
+
+
+class StoragePool(Struct, frozen=True):
+    name: str
+    type: str = "local"
+    total_gb: int = 0
+
+
+class Capabilities(Struct, frozen=True):
+    cpu_millicores: int
+    memory_mb: int
+    pools: tuple[StoragePool, ...] = ()
+    types: frozenset[WorkloadType] = frozenset()
+    storage_drivers: frozenset[str] = frozenset()
+    reserved: Resources = Resources()
+    features: frozenset[str] = frozenset()
+
+    @property
+    def total(self) -> Resources:
+        disk_gb = sum(pool.total_gb for pool in self.pools)
+        return Resources(self.cpu_millicores, self.memory_mb, disk_gb)
+
+    @property
+    def allocatable(self) -> Resources:
+        return self.total - self.reserved
+
+
+class Node(Struct, frozen=True):
+    id: NodeId
+    capabilities: Capabilities
+    endpoint: str
+    registered_at: datetime
+    status: NodeStatus = NodeStatus.READY
+    status_reason: str = ""
+    status_by: str = "scheduler"
+    status_at: datetime | None = None
+    labels: dict[str, str] = {}
+    agent_version: str = ""
+    cluster_id: str = ""

@@ -1,0 +1,140 @@
+"""What a workload is made of: one of three specs, each tagged with its type when stored.
+
+Defaults are the values that mean 'not said', so that equal intentions encode to equal bytes.
+"""
+
+from enum import StrEnum
+
+from msgspec import Struct
+
+
+class WorkloadType(StrEnum):
+    CONTAINER = "container"
+    COMPOSE = "compose"
+    VM = "vm"
+
+
+class VolumeMount(Struct, frozen=True):
+    host_path: str
+    container_path: str
+    read_only: bool = False
+
+
+class Port(Struct, frozen=True):
+    container_port: int
+    host_port: int = 0  # 0: the runtime picks a free one
+    protocol: str = "tcp"
+
+
+class ManagedVolume(Struct, frozen=True):
+    name: str
+    mount_path: str = ""
+    driver: str = "local"
+    size_gb: int = 0
+    access_mode: str = ""
+    fs_type: str = ""
+    read_only: bool = False
+    retain: bool = False
+
+
+class RestartPolicy(Struct, frozen=True):
+    """`name` is no, always, on-failure or unless-stopped; `retries_max` is for on-failure, 0: no limit."""
+
+    name: str = "unless-stopped"
+    retries_max: int = 0
+
+    @property
+    def runs_to_completion(self) -> bool:
+        """Exit code 0 is the end of the work, not a failure."""
+        return self.name in ("no", "on-failure")
+
+
+class PullPolicy(StrEnum):
+    IF_NOT_PRESENT = "IfNotPresent"
+    ALWAYS = "Always"
+    NEVER = "Never"
+
+
+class ContainerSpec(Struct, frozen=True, tag="container"):
+    image: str
+    command: tuple[str, ...] = ()
+    args: tuple[str, ...] = ()
+    env: dict[str, str] = {}
+    volumes: tuple[VolumeMount, ...] = ()
+    managed_volumes: tuple[ManagedVolume, ...] = ()
+    ports: tuple[Port, ...] = ()
+    restart: RestartPolicy = RestartPolicy()
+    privileged: bool = False
+    pull_policy: PullPolicy = PullPolicy.IF_NOT_PRESENT
+    pids_max: int = 0  # 0: the node's default
+    stop_grace_seconds: int = 0  # 0: the node's default
+    init: bool = False
+    labels: dict[str, str] = {}
+    # Limits as the agent enforces them. The scheduler derives them from the workload's resources.
+    cpu_millicores: int = 0
+    cpu_shares: int = 0
+    memory_bytes: int = 0
+    memory_swap_bytes: int = 0
+
+
+class ComposeSpec(Struct, frozen=True, tag="compose"):
+    """`source_type` is inline (`yaml` holds the plain text) or git."""
+
+    source_type: str = "inline"
+    yaml: str = ""
+    git_repo: str = ""
+    git_ref: str = ""
+    env: dict[str, str] = {}
+    project_name: str = ""  # "": derived from the workload id
+
+
+class Disk(Struct, frozen=True):
+    """A disk as either contract says it: by pool and size, or by path."""
+
+    pool_name: str = ""
+    size_gb: int = 0
+    device: str = ""
+    path: str = ""
+    format: str = ""
+    type: str = ""
+    boot: bool = False
+
+
+class Network(Struct, frozen=True):
+    name: str = ""  # a libvirt network or a bridge
+    dhcp: bool = False
+    ip_address: str = ""
+    mac_address: str = ""
+
+
+class CloudInit(Struct, frozen=True):
+    user_data: str = ""
+    meta_data: str = ""
+    network_config: str = ""
+    vendor_data: str = ""
+
+
+class VMSpec(Struct, frozen=True, tag="vm"):
+    vcpus: int
+    memory_mb: int
+    disks: tuple[Disk, ...] = ()
+    networks: tuple[Network, ...] = ()
+    cloud_init: CloudInit = CloudInit()
+    cloud_init_base64: str = ""  # user data as agents also take it, in one opaque string
+    os_image: str = ""
+    managed_volumes: tuple[ManagedVolume, ...] = ()
+    name: str = ""  # "": derived from the workload id
+    metadata: dict[str, str] = {}
+
+
+Spec = ContainerSpec | ComposeSpec | VMSpec
+
+
+def type_of(spec: Spec) -> WorkloadType:
+    match spec:
+        case ContainerSpec():
+            return WorkloadType.CONTAINER
+        case ComposeSpec():
+            return WorkloadType.COMPOSE
+        case VMSpec():
+            return WorkloadType.VM

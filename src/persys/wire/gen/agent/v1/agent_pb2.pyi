@@ -1,0 +1,437 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class WorkloadType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WORKLOAD_TYPE_UNSPECIFIED: _ClassVar[WorkloadType]
+    WORKLOAD_TYPE_CONTAINER: _ClassVar[WorkloadType]
+    WORKLOAD_TYPE_COMPOSE: _ClassVar[WorkloadType]
+    WORKLOAD_TYPE_VM: _ClassVar[WorkloadType]
+
+class DesiredState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    DESIRED_STATE_UNSPECIFIED: _ClassVar[DesiredState]
+    DESIRED_STATE_RUNNING: _ClassVar[DesiredState]
+    DESIRED_STATE_STOPPED: _ClassVar[DesiredState]
+
+class ActualState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ACTUAL_STATE_UNSPECIFIED: _ClassVar[ActualState]
+    ACTUAL_STATE_PENDING: _ClassVar[ActualState]
+    ACTUAL_STATE_RUNNING: _ClassVar[ActualState]
+    ACTUAL_STATE_STOPPED: _ClassVar[ActualState]
+    ACTUAL_STATE_FAILED: _ClassVar[ActualState]
+    ACTUAL_STATE_UNKNOWN: _ClassVar[ActualState]
+WORKLOAD_TYPE_UNSPECIFIED: WorkloadType
+WORKLOAD_TYPE_CONTAINER: WorkloadType
+WORKLOAD_TYPE_COMPOSE: WorkloadType
+WORKLOAD_TYPE_VM: WorkloadType
+DESIRED_STATE_UNSPECIFIED: DesiredState
+DESIRED_STATE_RUNNING: DesiredState
+DESIRED_STATE_STOPPED: DesiredState
+ACTUAL_STATE_UNSPECIFIED: ActualState
+ACTUAL_STATE_PENDING: ActualState
+ACTUAL_STATE_RUNNING: ActualState
+ACTUAL_STATE_STOPPED: ActualState
+ACTUAL_STATE_FAILED: ActualState
+ACTUAL_STATE_UNKNOWN: ActualState
+
+class ApplyWorkloadRequest(_message.Message):
+    __slots__ = ("id", "type", "revision_id", "desired_state", "spec", "epoch")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_ID_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_STATE_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    type: WorkloadType
+    revision_id: str
+    desired_state: DesiredState
+    spec: WorkloadSpec
+    epoch: int
+    def __init__(self, id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., revision_id: _Optional[str] = ..., desired_state: _Optional[_Union[DesiredState, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class ApplyWorkloadResponse(_message.Message):
+    __slots__ = ("applied", "skipped", "message", "status")
+    APPLIED_FIELD_NUMBER: _ClassVar[int]
+    SKIPPED_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    applied: bool
+    skipped: bool
+    message: str
+    status: WorkloadStatus
+    def __init__(self, applied: _Optional[bool] = ..., skipped: _Optional[bool] = ..., message: _Optional[str] = ..., status: _Optional[_Union[WorkloadStatus, _Mapping]] = ...) -> None: ...
+
+class DeleteWorkloadRequest(_message.Message):
+    __slots__ = ("id", "epoch")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    epoch: int
+    def __init__(self, id: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class DeleteWorkloadResponse(_message.Message):
+    __slots__ = ("success", "message")
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    success: bool
+    message: str
+    def __init__(self, success: _Optional[bool] = ..., message: _Optional[str] = ...) -> None: ...
+
+class GetWorkloadStatusRequest(_message.Message):
+    __slots__ = ("id",)
+    ID_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    def __init__(self, id: _Optional[str] = ...) -> None: ...
+
+class GetWorkloadStatusResponse(_message.Message):
+    __slots__ = ("status",)
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    status: WorkloadStatus
+    def __init__(self, status: _Optional[_Union[WorkloadStatus, _Mapping]] = ...) -> None: ...
+
+class ListWorkloadsRequest(_message.Message):
+    __slots__ = ("type",)
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    type: WorkloadType
+    def __init__(self, type: _Optional[_Union[WorkloadType, str]] = ...) -> None: ...
+
+class ListWorkloadsResponse(_message.Message):
+    __slots__ = ("workloads",)
+    WORKLOADS_FIELD_NUMBER: _ClassVar[int]
+    workloads: _containers.RepeatedCompositeFieldContainer[WorkloadStatus]
+    def __init__(self, workloads: _Optional[_Iterable[_Union[WorkloadStatus, _Mapping]]] = ...) -> None: ...
+
+class HealthCheckRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class HealthCheckResponse(_message.Message):
+    __slots__ = ("healthy", "version", "runtime_status", "memory_utilization", "cpu_utilization", "disk_utilization")
+    class RuntimeStatusEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    HEALTHY_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    RUNTIME_STATUS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_UTILIZATION_FIELD_NUMBER: _ClassVar[int]
+    CPU_UTILIZATION_FIELD_NUMBER: _ClassVar[int]
+    DISK_UTILIZATION_FIELD_NUMBER: _ClassVar[int]
+    healthy: bool
+    version: str
+    runtime_status: _containers.ScalarMap[str, str]
+    memory_utilization: float
+    cpu_utilization: float
+    disk_utilization: float
+    def __init__(self, healthy: _Optional[bool] = ..., version: _Optional[str] = ..., runtime_status: _Optional[_Mapping[str, str]] = ..., memory_utilization: _Optional[float] = ..., cpu_utilization: _Optional[float] = ..., disk_utilization: _Optional[float] = ...) -> None: ...
+
+class ListActionsRequest(_message.Message):
+    __slots__ = ("workload_id", "action_type", "status", "limit", "newest_first")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTION_TYPE_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    NEWEST_FIRST_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    action_type: str
+    status: str
+    limit: int
+    newest_first: bool
+    def __init__(self, workload_id: _Optional[str] = ..., action_type: _Optional[str] = ..., status: _Optional[str] = ..., limit: _Optional[int] = ..., newest_first: _Optional[bool] = ...) -> None: ...
+
+class ListActionsResponse(_message.Message):
+    __slots__ = ("actions",)
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    actions: _containers.RepeatedCompositeFieldContainer[AgentAction]
+    def __init__(self, actions: _Optional[_Iterable[_Union[AgentAction, _Mapping]]] = ...) -> None: ...
+
+class AgentAction(_message.Message):
+    __slots__ = ("task_id", "workload_id", "action_type", "status", "error", "created_at", "started_at", "ended_at")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTION_TYPE_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    workload_id: str
+    action_type: str
+    status: str
+    error: str
+    created_at: int
+    started_at: int
+    ended_at: int
+    def __init__(self, task_id: _Optional[str] = ..., workload_id: _Optional[str] = ..., action_type: _Optional[str] = ..., status: _Optional[str] = ..., error: _Optional[str] = ..., created_at: _Optional[int] = ..., started_at: _Optional[int] = ..., ended_at: _Optional[int] = ...) -> None: ...
+
+class WorkloadSpec(_message.Message):
+    __slots__ = ("container", "compose", "vm")
+    CONTAINER_FIELD_NUMBER: _ClassVar[int]
+    COMPOSE_FIELD_NUMBER: _ClassVar[int]
+    VM_FIELD_NUMBER: _ClassVar[int]
+    container: ContainerSpec
+    compose: ComposeSpec
+    vm: VMSpec
+    def __init__(self, container: _Optional[_Union[ContainerSpec, _Mapping]] = ..., compose: _Optional[_Union[ComposeSpec, _Mapping]] = ..., vm: _Optional[_Union[VMSpec, _Mapping]] = ...) -> None: ...
+
+class ContainerSpec(_message.Message):
+    __slots__ = ("image", "command", "args", "env", "volumes", "ports", "resources", "restart_policy", "labels", "managed_volumes", "privileged", "image_pull_policy", "stop_grace_seconds", "init")
+    class EnvEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    ARGS_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    VOLUMES_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    RESTART_POLICY_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    MANAGED_VOLUMES_FIELD_NUMBER: _ClassVar[int]
+    PRIVILEGED_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_PULL_POLICY_FIELD_NUMBER: _ClassVar[int]
+    STOP_GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    INIT_FIELD_NUMBER: _ClassVar[int]
+    image: str
+    command: _containers.RepeatedScalarFieldContainer[str]
+    args: _containers.RepeatedScalarFieldContainer[str]
+    env: _containers.ScalarMap[str, str]
+    volumes: _containers.RepeatedCompositeFieldContainer[VolumeMount]
+    ports: _containers.RepeatedCompositeFieldContainer[PortMapping]
+    resources: ResourceLimits
+    restart_policy: RestartPolicy
+    labels: _containers.ScalarMap[str, str]
+    managed_volumes: _containers.RepeatedCompositeFieldContainer[ManagedVolumeSpec]
+    privileged: bool
+    image_pull_policy: str
+    stop_grace_seconds: int
+    init: bool
+    def __init__(self, image: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., args: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., volumes: _Optional[_Iterable[_Union[VolumeMount, _Mapping]]] = ..., ports: _Optional[_Iterable[_Union[PortMapping, _Mapping]]] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., restart_policy: _Optional[_Union[RestartPolicy, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., privileged: _Optional[bool] = ..., image_pull_policy: _Optional[str] = ..., stop_grace_seconds: _Optional[int] = ..., init: _Optional[bool] = ...) -> None: ...
+
+class ComposeSpec(_message.Message):
+    __slots__ = ("project_name", "compose_yaml", "env")
+    class EnvEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    PROJECT_NAME_FIELD_NUMBER: _ClassVar[int]
+    COMPOSE_YAML_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    project_name: str
+    compose_yaml: str
+    env: _containers.ScalarMap[str, str]
+    def __init__(self, project_name: _Optional[str] = ..., compose_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class VMSpec(_message.Message):
+    __slots__ = ("name", "vcpus", "memory_mb", "disks", "networks", "cloud_init", "metadata", "cloud_init_config", "managed_volumes")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VCPUS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    DISKS_FIELD_NUMBER: _ClassVar[int]
+    NETWORKS_FIELD_NUMBER: _ClassVar[int]
+    CLOUD_INIT_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    CLOUD_INIT_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    MANAGED_VOLUMES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    vcpus: int
+    memory_mb: int
+    disks: _containers.RepeatedCompositeFieldContainer[DiskConfig]
+    networks: _containers.RepeatedCompositeFieldContainer[NetworkConfig]
+    cloud_init: str
+    metadata: _containers.ScalarMap[str, str]
+    cloud_init_config: CloudInitConfig
+    managed_volumes: _containers.RepeatedCompositeFieldContainer[ManagedVolumeSpec]
+    def __init__(self, name: _Optional[str] = ..., vcpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disks: _Optional[_Iterable[_Union[DiskConfig, _Mapping]]] = ..., networks: _Optional[_Iterable[_Union[NetworkConfig, _Mapping]]] = ..., cloud_init: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., cloud_init_config: _Optional[_Union[CloudInitConfig, _Mapping]] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ...) -> None: ...
+
+class CloudInitConfig(_message.Message):
+    __slots__ = ("user_data", "meta_data", "network_config", "vendor_data")
+    USER_DATA_FIELD_NUMBER: _ClassVar[int]
+    META_DATA_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    VENDOR_DATA_FIELD_NUMBER: _ClassVar[int]
+    user_data: str
+    meta_data: str
+    network_config: str
+    vendor_data: str
+    def __init__(self, user_data: _Optional[str] = ..., meta_data: _Optional[str] = ..., network_config: _Optional[str] = ..., vendor_data: _Optional[str] = ...) -> None: ...
+
+class ManagedVolumeSpec(_message.Message):
+    __slots__ = ("name", "driver", "size_gb", "access_mode", "fs_type", "mount_path", "read_only", "retain_policy")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DRIVER_FIELD_NUMBER: _ClassVar[int]
+    SIZE_GB_FIELD_NUMBER: _ClassVar[int]
+    ACCESS_MODE_FIELD_NUMBER: _ClassVar[int]
+    FS_TYPE_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_PATH_FIELD_NUMBER: _ClassVar[int]
+    READ_ONLY_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_POLICY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    driver: str
+    size_gb: int
+    access_mode: str
+    fs_type: str
+    mount_path: str
+    read_only: bool
+    retain_policy: str
+    def __init__(self, name: _Optional[str] = ..., driver: _Optional[str] = ..., size_gb: _Optional[int] = ..., access_mode: _Optional[str] = ..., fs_type: _Optional[str] = ..., mount_path: _Optional[str] = ..., read_only: _Optional[bool] = ..., retain_policy: _Optional[str] = ...) -> None: ...
+
+class VolumeMount(_message.Message):
+    __slots__ = ("host_path", "container_path", "read_only")
+    HOST_PATH_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_PATH_FIELD_NUMBER: _ClassVar[int]
+    READ_ONLY_FIELD_NUMBER: _ClassVar[int]
+    host_path: str
+    container_path: str
+    read_only: bool
+    def __init__(self, host_path: _Optional[str] = ..., container_path: _Optional[str] = ..., read_only: _Optional[bool] = ...) -> None: ...
+
+class PortMapping(_message.Message):
+    __slots__ = ("host_port", "container_port", "protocol")
+    HOST_PORT_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_PORT_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    host_port: int
+    container_port: int
+    protocol: str
+    def __init__(self, host_port: _Optional[int] = ..., container_port: _Optional[int] = ..., protocol: _Optional[str] = ...) -> None: ...
+
+class ResourceLimits(_message.Message):
+    __slots__ = ("cpu_shares", "memory_bytes", "memory_swap_bytes", "cpu_millicores", "pids_max")
+    CPU_SHARES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_SWAP_BYTES_FIELD_NUMBER: _ClassVar[int]
+    CPU_MILLICORES_FIELD_NUMBER: _ClassVar[int]
+    PIDS_MAX_FIELD_NUMBER: _ClassVar[int]
+    cpu_shares: int
+    memory_bytes: int
+    memory_swap_bytes: int
+    cpu_millicores: int
+    pids_max: int
+    def __init__(self, cpu_shares: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_swap_bytes: _Optional[int] = ..., cpu_millicores: _Optional[int] = ..., pids_max: _Optional[int] = ...) -> None: ...
+
+class RestartPolicy(_message.Message):
+    __slots__ = ("policy", "max_retry_count")
+    POLICY_FIELD_NUMBER: _ClassVar[int]
+    MAX_RETRY_COUNT_FIELD_NUMBER: _ClassVar[int]
+    policy: str
+    max_retry_count: int
+    def __init__(self, policy: _Optional[str] = ..., max_retry_count: _Optional[int] = ...) -> None: ...
+
+class DiskConfig(_message.Message):
+    __slots__ = ("path", "device", "format", "size_gb", "type", "boot")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    DEVICE_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    SIZE_GB_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    BOOT_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    device: str
+    format: str
+    size_gb: int
+    type: str
+    boot: bool
+    def __init__(self, path: _Optional[str] = ..., device: _Optional[str] = ..., format: _Optional[str] = ..., size_gb: _Optional[int] = ..., type: _Optional[str] = ..., boot: _Optional[bool] = ...) -> None: ...
+
+class NetworkConfig(_message.Message):
+    __slots__ = ("network", "mac_address", "ip_address")
+    NETWORK_FIELD_NUMBER: _ClassVar[int]
+    MAC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    IP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    network: str
+    mac_address: str
+    ip_address: str
+    def __init__(self, network: _Optional[str] = ..., mac_address: _Optional[str] = ..., ip_address: _Optional[str] = ...) -> None: ...
+
+class WorkloadStatus(_message.Message):
+    __slots__ = ("id", "type", "revision_id", "desired_state", "actual_state", "message", "created_at", "updated_at", "metadata", "usage", "epoch")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_ID_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_STATE_FIELD_NUMBER: _ClassVar[int]
+    ACTUAL_STATE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_AT_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    type: WorkloadType
+    revision_id: str
+    desired_state: DesiredState
+    actual_state: ActualState
+    message: str
+    created_at: int
+    updated_at: int
+    metadata: _containers.ScalarMap[str, str]
+    usage: WorkloadUsageSnapshot
+    epoch: int
+    def __init__(self, id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., revision_id: _Optional[str] = ..., desired_state: _Optional[_Union[DesiredState, str]] = ..., actual_state: _Optional[_Union[ActualState, str]] = ..., message: _Optional[str] = ..., created_at: _Optional[int] = ..., updated_at: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., usage: _Optional[_Union[WorkloadUsageSnapshot, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class WorkloadUsageSnapshot(_message.Message):
+    __slots__ = ("workload_id", "type", "cpu_percent", "memory_bytes", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes", "collected_at", "source")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    CPU_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_READ_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_WRITE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    NET_RX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    NET_TX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COLLECTED_AT_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    type: WorkloadType
+    cpu_percent: float
+    memory_bytes: int
+    disk_read_bytes: int
+    disk_write_bytes: int
+    net_rx_bytes: int
+    net_tx_bytes: int
+    collected_at: int
+    source: str
+    def __init__(self, workload_id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., cpu_percent: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., disk_read_bytes: _Optional[int] = ..., disk_write_bytes: _Optional[int] = ..., net_rx_bytes: _Optional[int] = ..., net_tx_bytes: _Optional[int] = ..., collected_at: _Optional[int] = ..., source: _Optional[str] = ...) -> None: ...

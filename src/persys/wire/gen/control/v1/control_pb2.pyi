@@ -1,0 +1,687 @@
+import datetime
+
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class FailureReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    FAILURE_REASON_UNSPECIFIED: _ClassVar[FailureReason]
+    IMAGE_PULL_FAILED: _ClassVar[FailureReason]
+    IMAGE_NOT_FOUND: _ClassVar[FailureReason]
+    INSUFFICIENT_RESOURCES: _ClassVar[FailureReason]
+    INVALID_SPEC: _ClassVar[FailureReason]
+    RUNTIME_ERROR: _ClassVar[FailureReason]
+    NETWORK_ERROR: _ClassVar[FailureReason]
+    STORAGE_ERROR: _ClassVar[FailureReason]
+    VM_BOOT_FAILED: _ClassVar[FailureReason]
+
+class AutomationActionType(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    AUTOMATION_ACTION_TYPE_UNSPECIFIED: _ClassVar[AutomationActionType]
+    AUTOMATION_ACTION_SET_DESIRED_STATE: _ClassVar[AutomationActionType]
+    AUTOMATION_ACTION_RETRY_WORKLOAD: _ClassVar[AutomationActionType]
+    AUTOMATION_ACTION_DELETE_WORKLOAD: _ClassVar[AutomationActionType]
+    AUTOMATION_ACTION_SCALE_REPLICAS: _ClassVar[AutomationActionType]
+FAILURE_REASON_UNSPECIFIED: FailureReason
+IMAGE_PULL_FAILED: FailureReason
+IMAGE_NOT_FOUND: FailureReason
+INSUFFICIENT_RESOURCES: FailureReason
+INVALID_SPEC: FailureReason
+RUNTIME_ERROR: FailureReason
+NETWORK_ERROR: FailureReason
+STORAGE_ERROR: FailureReason
+VM_BOOT_FAILED: FailureReason
+AUTOMATION_ACTION_TYPE_UNSPECIFIED: AutomationActionType
+AUTOMATION_ACTION_SET_DESIRED_STATE: AutomationActionType
+AUTOMATION_ACTION_RETRY_WORKLOAD: AutomationActionType
+AUTOMATION_ACTION_DELETE_WORKLOAD: AutomationActionType
+AUTOMATION_ACTION_SCALE_REPLICAS: AutomationActionType
+
+class RegisterNodeRequest(_message.Message):
+    __slots__ = ("node_id", "capabilities", "labels", "agent_version", "grpc_endpoint", "cluster_id", "timestamp", "features")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    CAPABILITIES_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    GRPC_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    FEATURES_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    capabilities: NodeCapabilities
+    labels: _containers.ScalarMap[str, str]
+    agent_version: str
+    grpc_endpoint: str
+    cluster_id: str
+    timestamp: _timestamp_pb2.Timestamp
+    features: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[str] = ..., capabilities: _Optional[_Union[NodeCapabilities, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., agent_version: _Optional[str] = ..., grpc_endpoint: _Optional[str] = ..., cluster_id: _Optional[str] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class NodeCapabilities(_message.Message):
+    __slots__ = ("cpu_total_millicores", "memory_total_mb", "storage_pools", "supported_workload_types", "supported_storage_drivers", "reserved_cpu_millicores", "reserved_memory_mb")
+    CPU_TOTAL_MILLICORES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_TOTAL_MB_FIELD_NUMBER: _ClassVar[int]
+    STORAGE_POOLS_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTED_WORKLOAD_TYPES_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTED_STORAGE_DRIVERS_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_CPU_MILLICORES_FIELD_NUMBER: _ClassVar[int]
+    RESERVED_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    cpu_total_millicores: int
+    memory_total_mb: int
+    storage_pools: _containers.RepeatedCompositeFieldContainer[StoragePool]
+    supported_workload_types: _containers.RepeatedScalarFieldContainer[str]
+    supported_storage_drivers: _containers.RepeatedScalarFieldContainer[str]
+    reserved_cpu_millicores: int
+    reserved_memory_mb: int
+    def __init__(self, cpu_total_millicores: _Optional[int] = ..., memory_total_mb: _Optional[int] = ..., storage_pools: _Optional[_Iterable[_Union[StoragePool, _Mapping]]] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., supported_storage_drivers: _Optional[_Iterable[str]] = ..., reserved_cpu_millicores: _Optional[int] = ..., reserved_memory_mb: _Optional[int] = ...) -> None: ...
+
+class StoragePool(_message.Message):
+    __slots__ = ("name", "type", "total_gb")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_GB_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    type: str
+    total_gb: int
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., total_gb: _Optional[int] = ...) -> None: ...
+
+class RegisterNodeResponse(_message.Message):
+    __slots__ = ("accepted", "reason", "heartbeat_interval_seconds", "lease_expires_at")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_INTERVAL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LEASE_EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    heartbeat_interval_seconds: int
+    lease_expires_at: _timestamp_pb2.Timestamp
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., heartbeat_interval_seconds: _Optional[int] = ..., lease_expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class HeartbeatRequest(_message.Message):
+    __slots__ = ("node_id", "usage", "workload_statuses", "timestamp", "workload_usage", "complete")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_STATUSES_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_USAGE_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    usage: NodeUsage
+    workload_statuses: _containers.RepeatedCompositeFieldContainer[WorkloadStatus]
+    timestamp: _timestamp_pb2.Timestamp
+    workload_usage: _containers.RepeatedCompositeFieldContainer[WorkloadUsageSnapshot]
+    complete: bool
+    def __init__(self, node_id: _Optional[str] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ..., workload_statuses: _Optional[_Iterable[_Union[WorkloadStatus, _Mapping]]] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., workload_usage: _Optional[_Iterable[_Union[WorkloadUsageSnapshot, _Mapping]]] = ..., complete: _Optional[bool] = ...) -> None: ...
+
+class NodeUsage(_message.Message):
+    __slots__ = ("cpu_allocated_millicores", "cpu_used_millicores", "memory_allocated_mb", "memory_used_mb", "disk_allocated_gb", "disk_used_gb")
+    CPU_ALLOCATED_MILLICORES_FIELD_NUMBER: _ClassVar[int]
+    CPU_USED_MILLICORES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_ALLOCATED_MB_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_USED_MB_FIELD_NUMBER: _ClassVar[int]
+    DISK_ALLOCATED_GB_FIELD_NUMBER: _ClassVar[int]
+    DISK_USED_GB_FIELD_NUMBER: _ClassVar[int]
+    cpu_allocated_millicores: int
+    cpu_used_millicores: int
+    memory_allocated_mb: int
+    memory_used_mb: int
+    disk_allocated_gb: int
+    disk_used_gb: int
+    def __init__(self, cpu_allocated_millicores: _Optional[int] = ..., cpu_used_millicores: _Optional[int] = ..., memory_allocated_mb: _Optional[int] = ..., memory_used_mb: _Optional[int] = ..., disk_allocated_gb: _Optional[int] = ..., disk_used_gb: _Optional[int] = ...) -> None: ...
+
+class HeartbeatResponse(_message.Message):
+    __slots__ = ("acknowledged", "drain_node", "lease_expires_at")
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    DRAIN_NODE_FIELD_NUMBER: _ClassVar[int]
+    LEASE_EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    acknowledged: bool
+    drain_node: bool
+    lease_expires_at: _timestamp_pb2.Timestamp
+    def __init__(self, acknowledged: _Optional[bool] = ..., drain_node: _Optional[bool] = ..., lease_expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class ApplyWorkloadRequest(_message.Message):
+    __slots__ = ("workload_id", "spec", "revision_id", "desired_state")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    REVISION_ID_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_STATE_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    spec: WorkloadSpec
+    revision_id: str
+    desired_state: str
+    def __init__(self, workload_id: _Optional[str] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., revision_id: _Optional[str] = ..., desired_state: _Optional[str] = ...) -> None: ...
+
+class ApplyWorkloadResponse(_message.Message):
+    __slots__ = ("success", "failure_reason", "error_message", "revision_id")
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_REASON_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_ID_FIELD_NUMBER: _ClassVar[int]
+    success: bool
+    failure_reason: FailureReason
+    error_message: str
+    revision_id: str
+    def __init__(self, success: _Optional[bool] = ..., failure_reason: _Optional[_Union[FailureReason, str]] = ..., error_message: _Optional[str] = ..., revision_id: _Optional[str] = ...) -> None: ...
+
+class DeleteWorkloadRequest(_message.Message):
+    __slots__ = ("workload_id",)
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    def __init__(self, workload_id: _Optional[str] = ...) -> None: ...
+
+class DeleteWorkloadResponse(_message.Message):
+    __slots__ = ("success", "error_message")
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    success: bool
+    error_message: str
+    def __init__(self, success: _Optional[bool] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class RetryWorkloadRequest(_message.Message):
+    __slots__ = ("workload_id",)
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    def __init__(self, workload_id: _Optional[str] = ...) -> None: ...
+
+class RetryWorkloadResponse(_message.Message):
+    __slots__ = ("accepted", "reason")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class WorkloadSpec(_message.Message):
+    __slots__ = ("type", "resources", "container", "compose", "vm", "metadata")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_FIELD_NUMBER: _ClassVar[int]
+    COMPOSE_FIELD_NUMBER: _ClassVar[int]
+    VM_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    resources: ResourceRequirements
+    container: ContainerSpec
+    compose: ComposeSpec
+    vm: VMSpec
+    metadata: _containers.ScalarMap[str, str]
+    def __init__(self, type: _Optional[str] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., container: _Optional[_Union[ContainerSpec, _Mapping]] = ..., compose: _Optional[_Union[ComposeSpec, _Mapping]] = ..., vm: _Optional[_Union[VMSpec, _Mapping]] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class ResourceRequirements(_message.Message):
+    __slots__ = ("cpu_millicores", "memory_mb", "disk_gb")
+    CPU_MILLICORES_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    DISK_GB_FIELD_NUMBER: _ClassVar[int]
+    cpu_millicores: int
+    memory_mb: int
+    disk_gb: int
+    def __init__(self, cpu_millicores: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disk_gb: _Optional[int] = ...) -> None: ...
+
+class ContainerSpec(_message.Message):
+    __slots__ = ("image", "command", "env", "volumes", "ports", "restart_policy", "privileged", "managed_volumes", "args", "image_pull_policy", "pids_max", "stop_grace_seconds", "init", "labels")
+    class EnvEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    VOLUMES_FIELD_NUMBER: _ClassVar[int]
+    PORTS_FIELD_NUMBER: _ClassVar[int]
+    RESTART_POLICY_FIELD_NUMBER: _ClassVar[int]
+    PRIVILEGED_FIELD_NUMBER: _ClassVar[int]
+    MANAGED_VOLUMES_FIELD_NUMBER: _ClassVar[int]
+    ARGS_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_PULL_POLICY_FIELD_NUMBER: _ClassVar[int]
+    PIDS_MAX_FIELD_NUMBER: _ClassVar[int]
+    STOP_GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    INIT_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    image: str
+    command: _containers.RepeatedScalarFieldContainer[str]
+    env: _containers.ScalarMap[str, str]
+    volumes: _containers.RepeatedCompositeFieldContainer[VolumeMount]
+    ports: _containers.RepeatedCompositeFieldContainer[Port]
+    restart_policy: str
+    privileged: bool
+    managed_volumes: _containers.RepeatedCompositeFieldContainer[ManagedVolumeSpec]
+    args: _containers.RepeatedScalarFieldContainer[str]
+    image_pull_policy: str
+    pids_max: int
+    stop_grace_seconds: int
+    init: bool
+    labels: _containers.ScalarMap[str, str]
+    def __init__(self, image: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., volumes: _Optional[_Iterable[_Union[VolumeMount, _Mapping]]] = ..., ports: _Optional[_Iterable[_Union[Port, _Mapping]]] = ..., restart_policy: _Optional[str] = ..., privileged: _Optional[bool] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., args: _Optional[_Iterable[str]] = ..., image_pull_policy: _Optional[str] = ..., pids_max: _Optional[int] = ..., stop_grace_seconds: _Optional[int] = ..., init: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class VolumeMount(_message.Message):
+    __slots__ = ("host_path", "container_path", "read_only")
+    HOST_PATH_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_PATH_FIELD_NUMBER: _ClassVar[int]
+    READ_ONLY_FIELD_NUMBER: _ClassVar[int]
+    host_path: str
+    container_path: str
+    read_only: bool
+    def __init__(self, host_path: _Optional[str] = ..., container_path: _Optional[str] = ..., read_only: _Optional[bool] = ...) -> None: ...
+
+class Port(_message.Message):
+    __slots__ = ("host_port", "container_port", "protocol")
+    HOST_PORT_FIELD_NUMBER: _ClassVar[int]
+    CONTAINER_PORT_FIELD_NUMBER: _ClassVar[int]
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    host_port: int
+    container_port: int
+    protocol: str
+    def __init__(self, host_port: _Optional[int] = ..., container_port: _Optional[int] = ..., protocol: _Optional[str] = ...) -> None: ...
+
+class ComposeSpec(_message.Message):
+    __slots__ = ("source_type", "git_repo", "git_ref", "inline_yaml", "env")
+    class EnvEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    SOURCE_TYPE_FIELD_NUMBER: _ClassVar[int]
+    GIT_REPO_FIELD_NUMBER: _ClassVar[int]
+    GIT_REF_FIELD_NUMBER: _ClassVar[int]
+    INLINE_YAML_FIELD_NUMBER: _ClassVar[int]
+    ENV_FIELD_NUMBER: _ClassVar[int]
+    source_type: str
+    git_repo: str
+    git_ref: str
+    inline_yaml: str
+    env: _containers.ScalarMap[str, str]
+    def __init__(self, source_type: _Optional[str] = ..., git_repo: _Optional[str] = ..., git_ref: _Optional[str] = ..., inline_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class VMSpec(_message.Message):
+    __slots__ = ("vcpus", "memory_mb", "disks", "networks", "cloud_init", "os_image", "managed_volumes")
+    VCPUS_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    DISKS_FIELD_NUMBER: _ClassVar[int]
+    NETWORKS_FIELD_NUMBER: _ClassVar[int]
+    CLOUD_INIT_FIELD_NUMBER: _ClassVar[int]
+    OS_IMAGE_FIELD_NUMBER: _ClassVar[int]
+    MANAGED_VOLUMES_FIELD_NUMBER: _ClassVar[int]
+    vcpus: int
+    memory_mb: int
+    disks: _containers.RepeatedCompositeFieldContainer[DiskConfig]
+    networks: _containers.RepeatedCompositeFieldContainer[NetworkConfig]
+    cloud_init: CloudInitConfig
+    os_image: str
+    managed_volumes: _containers.RepeatedCompositeFieldContainer[ManagedVolumeSpec]
+    def __init__(self, vcpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disks: _Optional[_Iterable[_Union[DiskConfig, _Mapping]]] = ..., networks: _Optional[_Iterable[_Union[NetworkConfig, _Mapping]]] = ..., cloud_init: _Optional[_Union[CloudInitConfig, _Mapping]] = ..., os_image: _Optional[str] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ...) -> None: ...
+
+class DiskConfig(_message.Message):
+    __slots__ = ("pool_name", "size_gb", "mount_point")
+    POOL_NAME_FIELD_NUMBER: _ClassVar[int]
+    SIZE_GB_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_POINT_FIELD_NUMBER: _ClassVar[int]
+    pool_name: str
+    size_gb: int
+    mount_point: str
+    def __init__(self, pool_name: _Optional[str] = ..., size_gb: _Optional[int] = ..., mount_point: _Optional[str] = ...) -> None: ...
+
+class NetworkConfig(_message.Message):
+    __slots__ = ("bridge", "dhcp", "static_ip")
+    BRIDGE_FIELD_NUMBER: _ClassVar[int]
+    DHCP_FIELD_NUMBER: _ClassVar[int]
+    STATIC_IP_FIELD_NUMBER: _ClassVar[int]
+    bridge: str
+    dhcp: bool
+    static_ip: str
+    def __init__(self, bridge: _Optional[str] = ..., dhcp: _Optional[bool] = ..., static_ip: _Optional[str] = ...) -> None: ...
+
+class CloudInitConfig(_message.Message):
+    __slots__ = ("user_data", "meta_data", "network_config", "vendor_data")
+    USER_DATA_FIELD_NUMBER: _ClassVar[int]
+    META_DATA_FIELD_NUMBER: _ClassVar[int]
+    NETWORK_CONFIG_FIELD_NUMBER: _ClassVar[int]
+    VENDOR_DATA_FIELD_NUMBER: _ClassVar[int]
+    user_data: str
+    meta_data: str
+    network_config: str
+    vendor_data: str
+    def __init__(self, user_data: _Optional[str] = ..., meta_data: _Optional[str] = ..., network_config: _Optional[str] = ..., vendor_data: _Optional[str] = ...) -> None: ...
+
+class ManagedVolumeSpec(_message.Message):
+    __slots__ = ("name", "driver", "size_gb", "access_mode", "fs_type", "mount_path", "read_only", "retain_policy")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DRIVER_FIELD_NUMBER: _ClassVar[int]
+    SIZE_GB_FIELD_NUMBER: _ClassVar[int]
+    ACCESS_MODE_FIELD_NUMBER: _ClassVar[int]
+    FS_TYPE_FIELD_NUMBER: _ClassVar[int]
+    MOUNT_PATH_FIELD_NUMBER: _ClassVar[int]
+    READ_ONLY_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_POLICY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    driver: str
+    size_gb: int
+    access_mode: str
+    fs_type: str
+    mount_path: str
+    read_only: bool
+    retain_policy: str
+    def __init__(self, name: _Optional[str] = ..., driver: _Optional[str] = ..., size_gb: _Optional[int] = ..., access_mode: _Optional[str] = ..., fs_type: _Optional[str] = ..., mount_path: _Optional[str] = ..., read_only: _Optional[bool] = ..., retain_policy: _Optional[str] = ...) -> None: ...
+
+class WorkloadUsageSnapshot(_message.Message):
+    __slots__ = ("workload_id", "type", "cpu_percent", "memory_bytes", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes", "collected_at", "source")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    CPU_PERCENT_FIELD_NUMBER: _ClassVar[int]
+    MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_READ_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DISK_WRITE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    NET_RX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    NET_TX_BYTES_FIELD_NUMBER: _ClassVar[int]
+    COLLECTED_AT_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    type: str
+    cpu_percent: float
+    memory_bytes: int
+    disk_read_bytes: int
+    disk_write_bytes: int
+    net_rx_bytes: int
+    net_tx_bytes: int
+    collected_at: _timestamp_pb2.Timestamp
+    source: str
+    def __init__(self, workload_id: _Optional[str] = ..., type: _Optional[str] = ..., cpu_percent: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., disk_read_bytes: _Optional[int] = ..., disk_write_bytes: _Optional[int] = ..., net_rx_bytes: _Optional[int] = ..., net_tx_bytes: _Optional[int] = ..., collected_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., source: _Optional[str] = ...) -> None: ...
+
+class ReasonDetail(_message.Message):
+    __slots__ = ("code", "message", "last_transition", "next_retry_at", "retryable")
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    LAST_TRANSITION_FIELD_NUMBER: _ClassVar[int]
+    NEXT_RETRY_AT_FIELD_NUMBER: _ClassVar[int]
+    RETRYABLE_FIELD_NUMBER: _ClassVar[int]
+    code: str
+    message: str
+    last_transition: _timestamp_pb2.Timestamp
+    next_retry_at: _timestamp_pb2.Timestamp
+    retryable: bool
+    def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., last_transition: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., next_retry_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., retryable: _Optional[bool] = ...) -> None: ...
+
+class WorkloadStatus(_message.Message):
+    __slots__ = ("workload_id", "state", "failure_reason", "message", "last_transition", "reason", "usage", "revision_id", "epoch", "metadata")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_REASON_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    LAST_TRANSITION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    REVISION_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    state: str
+    failure_reason: FailureReason
+    message: str
+    last_transition: _timestamp_pb2.Timestamp
+    reason: ReasonDetail
+    usage: WorkloadUsageSnapshot
+    revision_id: str
+    epoch: int
+    metadata: _containers.ScalarMap[str, str]
+    def __init__(self, workload_id: _Optional[str] = ..., state: _Optional[str] = ..., failure_reason: _Optional[_Union[FailureReason, str]] = ..., message: _Optional[str] = ..., last_transition: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[_Union[ReasonDetail, _Mapping]] = ..., usage: _Optional[_Union[WorkloadUsageSnapshot, _Mapping]] = ..., revision_id: _Optional[str] = ..., epoch: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
+
+class ListNodesRequest(_message.Message):
+    __slots__ = ("status",)
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    status: str
+    def __init__(self, status: _Optional[str] = ...) -> None: ...
+
+class ListNodesResponse(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeView]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[NodeView, _Mapping]]] = ...) -> None: ...
+
+class GetNodeRequest(_message.Message):
+    __slots__ = ("node_id",)
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    def __init__(self, node_id: _Optional[str] = ...) -> None: ...
+
+class GetNodeResponse(_message.Message):
+    __slots__ = ("node",)
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    node: NodeView
+    def __init__(self, node: _Optional[_Union[NodeView, _Mapping]] = ...) -> None: ...
+
+class NodeView(_message.Message):
+    __slots__ = ("node_id", "status", "status_reason", "status_updated_by", "status_updated_at", "last_heartbeat", "grpc_endpoint", "total_cpu_cores", "available_cpu_cores", "total_memory_mb", "available_memory_mb", "supported_workload_types", "labels", "total_disk_gb", "available_disk_gb", "workload_count", "agent_version")
+    class LabelsEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    STATUS_REASON_FIELD_NUMBER: _ClassVar[int]
+    STATUS_UPDATED_BY_FIELD_NUMBER: _ClassVar[int]
+    STATUS_UPDATED_AT_FIELD_NUMBER: _ClassVar[int]
+    LAST_HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    GRPC_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_CPU_CORES_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_CPU_CORES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
+    SUPPORTED_WORKLOAD_TYPES_FIELD_NUMBER: _ClassVar[int]
+    LABELS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_DISK_GB_FIELD_NUMBER: _ClassVar[int]
+    AVAILABLE_DISK_GB_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    status: str
+    status_reason: str
+    status_updated_by: str
+    status_updated_at: _timestamp_pb2.Timestamp
+    last_heartbeat: _timestamp_pb2.Timestamp
+    grpc_endpoint: str
+    total_cpu_cores: float
+    available_cpu_cores: float
+    total_memory_mb: int
+    available_memory_mb: int
+    supported_workload_types: _containers.RepeatedScalarFieldContainer[str]
+    labels: _containers.ScalarMap[str, str]
+    total_disk_gb: int
+    available_disk_gb: int
+    workload_count: int
+    agent_version: str
+    def __init__(self, node_id: _Optional[str] = ..., status: _Optional[str] = ..., status_reason: _Optional[str] = ..., status_updated_by: _Optional[str] = ..., status_updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_heartbeat: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., grpc_endpoint: _Optional[str] = ..., total_cpu_cores: _Optional[float] = ..., available_cpu_cores: _Optional[float] = ..., total_memory_mb: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., total_disk_gb: _Optional[int] = ..., available_disk_gb: _Optional[int] = ..., workload_count: _Optional[int] = ..., agent_version: _Optional[str] = ...) -> None: ...
+
+class ListWorkloadsRequest(_message.Message):
+    __slots__ = ("node_id", "status")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    status: str
+    def __init__(self, node_id: _Optional[str] = ..., status: _Optional[str] = ...) -> None: ...
+
+class ListWorkloadsResponse(_message.Message):
+    __slots__ = ("workloads",)
+    WORKLOADS_FIELD_NUMBER: _ClassVar[int]
+    workloads: _containers.RepeatedCompositeFieldContainer[WorkloadView]
+    def __init__(self, workloads: _Optional[_Iterable[_Union[WorkloadView, _Mapping]]] = ...) -> None: ...
+
+class GetWorkloadRequest(_message.Message):
+    __slots__ = ("workload_id",)
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    def __init__(self, workload_id: _Optional[str] = ...) -> None: ...
+
+class GetWorkloadResponse(_message.Message):
+    __slots__ = ("workload",)
+    WORKLOAD_FIELD_NUMBER: _ClassVar[int]
+    workload: WorkloadView
+    def __init__(self, workload: _Optional[_Union[WorkloadView, _Mapping]] = ...) -> None: ...
+
+class WorkloadView(_message.Message):
+    __slots__ = ("workload_id", "type", "desired_state", "status", "assigned_node_id", "revision_id", "retry_attempts", "retry_max_attempts", "retry_next_at", "failure_reason", "last_updated", "reason", "usage", "epoch", "placement", "metadata", "spec")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_STATE_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNED_NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_ID_FIELD_NUMBER: _ClassVar[int]
+    RETRY_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    RETRY_MAX_ATTEMPTS_FIELD_NUMBER: _ClassVar[int]
+    RETRY_NEXT_AT_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_REASON_FIELD_NUMBER: _ClassVar[int]
+    LAST_UPDATED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    type: str
+    desired_state: str
+    status: str
+    assigned_node_id: str
+    revision_id: str
+    retry_attempts: int
+    retry_max_attempts: int
+    retry_next_at: _timestamp_pb2.Timestamp
+    failure_reason: str
+    last_updated: _timestamp_pb2.Timestamp
+    reason: ReasonDetail
+    usage: WorkloadUsageSnapshot
+    epoch: int
+    placement: str
+    metadata: _containers.ScalarMap[str, str]
+    spec: WorkloadSpec
+    def __init__(self, workload_id: _Optional[str] = ..., type: _Optional[str] = ..., desired_state: _Optional[str] = ..., status: _Optional[str] = ..., assigned_node_id: _Optional[str] = ..., revision_id: _Optional[str] = ..., retry_attempts: _Optional[int] = ..., retry_max_attempts: _Optional[int] = ..., retry_next_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., failure_reason: _Optional[str] = ..., last_updated: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[_Union[ReasonDetail, _Mapping]] = ..., usage: _Optional[_Union[WorkloadUsageSnapshot, _Mapping]] = ..., epoch: _Optional[int] = ..., placement: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ...) -> None: ...
+
+class GetClusterSummaryRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class GetClusterSummaryResponse(_message.Message):
+    __slots__ = ("total_nodes", "ready_nodes", "not_ready_nodes", "total_workloads", "running_workloads", "pending_workloads", "failed_workloads", "deleted_workloads", "generated_at")
+    TOTAL_NODES_FIELD_NUMBER: _ClassVar[int]
+    READY_NODES_FIELD_NUMBER: _ClassVar[int]
+    NOT_READY_NODES_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_WORKLOADS_FIELD_NUMBER: _ClassVar[int]
+    RUNNING_WORKLOADS_FIELD_NUMBER: _ClassVar[int]
+    PENDING_WORKLOADS_FIELD_NUMBER: _ClassVar[int]
+    FAILED_WORKLOADS_FIELD_NUMBER: _ClassVar[int]
+    DELETED_WORKLOADS_FIELD_NUMBER: _ClassVar[int]
+    GENERATED_AT_FIELD_NUMBER: _ClassVar[int]
+    total_nodes: int
+    ready_nodes: int
+    not_ready_nodes: int
+    total_workloads: int
+    running_workloads: int
+    pending_workloads: int
+    failed_workloads: int
+    deleted_workloads: int
+    generated_at: _timestamp_pb2.Timestamp
+    def __init__(self, total_nodes: _Optional[int] = ..., ready_nodes: _Optional[int] = ..., not_ready_nodes: _Optional[int] = ..., total_workloads: _Optional[int] = ..., running_workloads: _Optional[int] = ..., pending_workloads: _Optional[int] = ..., failed_workloads: _Optional[int] = ..., deleted_workloads: _Optional[int] = ..., generated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class AutomationSuggestion(_message.Message):
+    __slots__ = ("suggestion_id", "policy_id", "policy_name", "target_workload", "action_type", "desired_state", "desired_replicas", "replica_delta", "reason", "suggested_at")
+    SUGGESTION_ID_FIELD_NUMBER: _ClassVar[int]
+    POLICY_ID_FIELD_NUMBER: _ClassVar[int]
+    POLICY_NAME_FIELD_NUMBER: _ClassVar[int]
+    TARGET_WORKLOAD_FIELD_NUMBER: _ClassVar[int]
+    ACTION_TYPE_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_STATE_FIELD_NUMBER: _ClassVar[int]
+    DESIRED_REPLICAS_FIELD_NUMBER: _ClassVar[int]
+    REPLICA_DELTA_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SUGGESTED_AT_FIELD_NUMBER: _ClassVar[int]
+    suggestion_id: str
+    policy_id: str
+    policy_name: str
+    target_workload: str
+    action_type: AutomationActionType
+    desired_state: str
+    desired_replicas: int
+    replica_delta: int
+    reason: str
+    suggested_at: _timestamp_pb2.Timestamp
+    def __init__(self, suggestion_id: _Optional[str] = ..., policy_id: _Optional[str] = ..., policy_name: _Optional[str] = ..., target_workload: _Optional[str] = ..., action_type: _Optional[_Union[AutomationActionType, str]] = ..., desired_state: _Optional[str] = ..., desired_replicas: _Optional[int] = ..., replica_delta: _Optional[int] = ..., reason: _Optional[str] = ..., suggested_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class SubmitAutomationSuggestionRequest(_message.Message):
+    __slots__ = ("suggestion",)
+    SUGGESTION_FIELD_NUMBER: _ClassVar[int]
+    suggestion: AutomationSuggestion
+    def __init__(self, suggestion: _Optional[_Union[AutomationSuggestion, _Mapping]] = ...) -> None: ...
+
+class SubmitAutomationSuggestionResponse(_message.Message):
+    __slots__ = ("accepted", "decision", "reason", "applied_action", "decided_at")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_ACTION_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_AT_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    decision: str
+    reason: str
+    applied_action: str
+    decided_at: _timestamp_pb2.Timestamp
+    def __init__(self, accepted: _Optional[bool] = ..., decision: _Optional[str] = ..., reason: _Optional[str] = ..., applied_action: _Optional[str] = ..., decided_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class ControlMessage(_message.Message):
+    __slots__ = ("register", "heartbeat", "apply", "delete")
+    REGISTER_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
+    APPLY_FIELD_NUMBER: _ClassVar[int]
+    DELETE_FIELD_NUMBER: _ClassVar[int]
+    register: RegisterNodeRequest
+    heartbeat: HeartbeatRequest
+    apply: ApplyWorkloadRequest
+    delete: DeleteWorkloadRequest
+    def __init__(self, register: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., apply: _Optional[_Union[ApplyWorkloadRequest, _Mapping]] = ..., delete: _Optional[_Union[DeleteWorkloadRequest, _Mapping]] = ...) -> None: ...
