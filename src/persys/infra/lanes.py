@@ -1,0 +1,44 @@
+"""Serial per key, parallel across keys.
+
+A lane exists only while it has work. Work handed to one key runs in the order it was handed over; a key that
+is slow delays no other. Failures inside work are the work's own to handle: an exception that escapes ends the
+process, as for any task of the group.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+Work = Callable[[], Awaitable[None]]
+
+
+class Lanes(Generic[Key]):
+    def __init__(self, group: asyncio.TaskGroup, *, width: int = 1) -> None:
+        """`width` is how many works of one key may run at once; they still start in order."""
+        self._group = group
+        self._width = width
+        self._waiting: dict[Key, deque[Work]] = {}
+        self._running: dict[Key, int] = {}
+
+    def hand(self, key: Key, work: Work) -> None:
+        self._waiting.setdefault(key, deque()).append(work)
+        if self._running.get(key, 0) < self._width:
+            self._running[key] = self._running.get(key, 0) + 1
+            self._group.create_task(self._run(key))
+
+    def depth(self) -> int:
+        return sum(len(queue) for queue in self._waiting.values()) + sum(self._running.values())
+
+    async def _run(self, key: Key) -> None:
+        try:
+            while queue := self._waiting.get(key):
+                work = queue.popleft()
+                await work()
+        finally:
+            self._running[key] -= 1
+            if not self._running[key]:
+                del self._running[key]
+                if not self._waiting.get(key):
+                    self._waiting.pop(key, None)

@@ -1,0 +1,52 @@
+"""gRPC servers and channels, set up the same way everywhere."""
+
+import grpc
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_health.v1._async import HealthServicer
+from grpc_reflection.v1alpha import reflection
+
+from persys.errors import SettingsError
+
+# Over the largest spec that is taken, so that one too large is refused by name and not by the transport.
+MESSAGE_BYTES_MAX = 8 * 1024 * 1024
+
+_OPTIONS = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+)
+
+
+def new_server(*interceptors: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
+    # Without so_reuseport a second process on the port fails at once instead of sharing its calls.
+    return grpc.aio.server(interceptors=interceptors, options=(*_OPTIONS, ("grpc.so_reuseport", 0)))
+
+
+async def start_server(server: grpc.aio.Server, service: str, *, host: str, port: int) -> int:
+    """Add health and reflection, bind and start. Returns the port (useful when asked for port 0)."""
+    health = HealthServicer()
+    health_pb2_grpc.add_HealthServicer_to_server(health, server)
+    reflection.enable_server_reflection(
+        (service, "grpc.health.v1.Health", reflection.SERVICE_NAME), server
+    )
+    for name in ("", service):
+        await health.set(name, health_pb2.HealthCheckResponse.SERVING)
+    try:
+        bound = server.add_insecure_port(f"{host}:{port}")
+    except RuntimeError as err:
+        raise SettingsError(f"gRPC port {port} cannot be used: {err}") from err
+    await server.start()
+    return bound
+
+
+def new_channel(target: str) -> grpc.aio.Channel:
+    return grpc.aio.insecure_channel(
+        target,
+        options=(
+            *_OPTIONS,
+            ("grpc.keepalive_time_ms", 20_000),
+            ("grpc.keepalive_timeout_ms", 10_000),
+            # A node that comes back should be reachable again within seconds, not minutes.
+            ("grpc.initial_reconnect_backoff_ms", 200),
+            ("grpc.max_reconnect_backoff_ms", 5_000),
+        ),
+    )

@@ -1,0 +1,191 @@
+"""One frozen settings class per process, filled from flags, variables, a YAML file and defaults.
+
+A flag beats a variable beats the file beats the default. Anything that cannot be read, and any key in the
+file that is not known, is a SettingsError that names it: a process never starts on a guess.
+"""
+
+import argparse
+import dataclasses
+import difflib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import MISSING, dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Generic, TypeVar, get_type_hints
+
+from persys.errors import SettingsError
+from persys.infra.duration import format_duration, parse_duration
+
+T = TypeVar("T")
+
+_TRUE = frozenset({"true", "1", "yes"})
+_FALSE = frozenset({"false", "0", "no"})
+
+
+def setting(default: Any, *env: str, help: str, secret: bool = False) -> Any:  # noqa: A002
+    """A field of a settings class. `env` are its variables, the first that is set wins."""
+    return dataclasses.field(default=default, metadata={"env": env, "help": help, "secret": secret})
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded(Generic[T]):
+    """Settings, and for each where its value came from."""
+
+    settings: T
+    sources: Mapping[str, str]
+    print_config: bool
+
+    def describe(self) -> str:
+        """Every value and its source, secrets masked."""
+        lines = []
+        for field in dataclasses.fields(self.settings):  # type: ignore[arg-type]  # T is a settings dataclass
+            value = getattr(self.settings, field.name)
+            shown = "********" if field.metadata["secret"] and value else _shown(value)
+            lines.append(f"{field.name} = {shown}  # {self.sources[field.name]}")
+        return "\n".join(lines)
+
+
+def load(
+    cls: type[T], argv: Sequence[str], environ: Mapping[str, str], *, program: str
+) -> Loaded[T]:
+    hints = get_type_hints(cls)
+    fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # T is a settings dataclass
+    arguments = vars(_parser(fields, hints, program).parse_args(argv))
+    from_file = _read_file(arguments["config"], {field.name for field in fields})
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for field in fields:
+        text, source = _find(field, arguments, environ, from_file)
+        sources[field.name] = source
+        if text is not None:
+            values[field.name] = _parse(text, hints[field.name], source)
+    return Loaded(cls(**values), sources, arguments["print_config"])
+
+
+def _parser(
+    fields: Sequence[dataclasses.Field[Any]], hints: Mapping[str, Any], program: str
+) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=program, allow_abbrev=False)
+    parser.add_argument("--config", help="YAML file with settings, keys as shown by --print-config")
+    parser.add_argument("--print-config", action="store_true", help="show all settings and exit")
+    for field in fields:
+        flag = field.name.replace("_", "-")
+        names = [f"--{flag}"]
+        note = f" [{', '.join(field.metadata['env'])}]" if field.metadata["env"] else ""
+        text = f"{field.metadata['help']}{note} (default: {_shown(field.default) or 'none'})"
+        text = text.replace("%", "%%")
+        if hints[field.name] is bool:
+            names.insert(0, f"-{flag}")
+            parser.add_argument(
+                *names, dest=field.name, nargs="?", const="true", metavar="BOOL", help=text
+            )
+        else:
+            parser.add_argument(*names, dest=field.name, help=text)
+    return parser
+
+
+def _read_file(path: str | None, known: set[str]) -> dict[str, Any]:
+    if path is None:
+        return {}
+    import yaml  # only when a file is named: it costs start-up time
+
+    try:
+        content = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
+    except (OSError, yaml.YAMLError) as err:
+        raise SettingsError(f"--config {path}: {err}") from err
+    if not isinstance(content, dict):
+        raise SettingsError(f"--config {path}: expected a mapping of settings")
+    for key in content:
+        if key not in known:
+            near = difflib.get_close_matches(str(key), known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise SettingsError(f"--config {path}: unknown key {key!r}{hint}")
+    return content
+
+
+def _find(
+    field: dataclasses.Field[Any],
+    arguments: Mapping[str, Any],
+    environ: Mapping[str, str],
+    from_file: Mapping[str, Any],
+) -> tuple[Any, str]:
+    if arguments[field.name] is not None:
+        return arguments[field.name], f"--{field.name.replace('_', '-')}"
+    for name in field.metadata["env"]:
+        if environ.get(name):
+            return environ[name], name
+    if field.name in from_file:
+        return from_file[field.name], f"file key {field.name}"
+    assert field.default is not MISSING
+    return None, "default"
+
+
+def _parse(value: Any, kind: Any, source: str) -> Any:
+    parse = _PARSERS.get(kind, str)
+    try:
+        return parse(value)
+    except ValueError as err:
+        raise SettingsError(f"{source}={value!r}: {err}") from err
+
+
+def _integer(value: Any) -> int:
+    try:
+        return int(str(value))
+    except ValueError:
+        raise ValueError("expected a whole number") from None
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(str(value))
+    except ValueError:
+        raise ValueError("expected a number") from None
+
+
+def _boolean(value: Any) -> bool:
+    word = str(value).strip().lower()
+    if word in _TRUE:
+        return True
+    if word in _FALSE:
+        return False
+    raise ValueError("expected true, false, 1, 0, yes or no")
+
+
+def _words(value: Any) -> tuple[str, ...]:
+    parts = value if isinstance(value, list) else str(value).split(",")
+    return tuple(word for part in parts if (word := str(part).strip()))
+
+
+def _pairs(value: Any) -> dict[str, str]:
+    if isinstance(value, dict):
+        return {str(key): str(item) for key, item in value.items()}
+    pairs: dict[str, str] = {}
+    for word in _words(value):
+        key, equals, item = word.partition("=")
+        if not equals or not key:
+            raise ValueError("expected k=v,k2=v2")
+        pairs[key] = item
+    return pairs
+
+
+_PARSERS: dict[Any, Callable[[Any], Any]] = {
+    int: _integer,
+    float: _number,
+    bool: _boolean,
+    timedelta: lambda value: parse_duration(str(value)),
+    Path: lambda value: Path(str(value)),
+    tuple[str, ...]: _words,
+    dict[str, str]: _pairs,
+}
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case timedelta():
+            return format_duration(value)
+        case tuple():
+            return ",".join(value)
+        case dict():
+            return ",".join(f"{key}={item}" for key, item in value.items())
+        case _:
+            return str(value)

@@ -1,0 +1,45 @@
+"""One at a time per key: who wants to read, decide and commit about a key waits for its turn."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Generic, TypeVar
+
+Key = TypeVar("Key")
+
+
+class Turns(Generic[Key]):
+    def __init__(self) -> None:
+        self._queues: dict[Key, deque[asyncio.Future[None]]] = {}
+
+    @asynccontextmanager
+    async def of(self, key: Key) -> AsyncIterator[None]:
+        """Turns are given in the order they were asked for."""
+        queue = self._queues.get(key)
+        if queue is None:
+            self._queues[key] = deque()
+        else:
+            turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            queue.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._pass_on(key)  # given to us while we were leaving
+                else:
+                    queue.remove(turn)
+                raise
+        try:
+            yield
+        finally:
+            self._pass_on(key)
+
+    def _pass_on(self, key: Key) -> None:
+        queue = self._queues[key]
+        while queue:
+            turn = queue.popleft()
+            if not turn.cancelled():
+                turn.set_result(None)
+                return
+        del self._queues[key]
