@@ -112,20 +112,22 @@ class RegisterNodeResponse(_message.Message):
     def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., heartbeat_interval_seconds: _Optional[int] = ..., lease_expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("node_id", "usage", "workload_statuses", "timestamp", "workload_usage", "complete")
+    __slots__ = ("node_id", "usage", "workload_statuses", "timestamp", "workload_usage", "complete", "removed_workload_ids")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_STATUSES_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_USAGE_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_WORKLOAD_IDS_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     usage: NodeUsage
     workload_statuses: _containers.RepeatedCompositeFieldContainer[WorkloadStatus]
     timestamp: _timestamp_pb2.Timestamp
     workload_usage: _containers.RepeatedCompositeFieldContainer[WorkloadUsageSnapshot]
     complete: bool
-    def __init__(self, node_id: _Optional[str] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ..., workload_statuses: _Optional[_Iterable[_Union[WorkloadStatus, _Mapping]]] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., workload_usage: _Optional[_Iterable[_Union[WorkloadUsageSnapshot, _Mapping]]] = ..., complete: _Optional[bool] = ...) -> None: ...
+    removed_workload_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[str] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ..., workload_statuses: _Optional[_Iterable[_Union[WorkloadStatus, _Mapping]]] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., workload_usage: _Optional[_Iterable[_Union[WorkloadUsageSnapshot, _Mapping]]] = ..., complete: _Optional[bool] = ..., removed_workload_ids: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class NodeUsage(_message.Message):
     __slots__ = ("cpu_allocated_millicores", "cpu_used_millicores", "memory_allocated_mb", "memory_used_mb", "disk_allocated_gb", "disk_used_gb")
