@@ -1,0 +1,41 @@
+"""What agents in the field say in their own words, and what it means.
+
+The only place that reads words in a text: those agents give no code to go by.
+"""
+
+from persys.model.failure import Failure, FailureReason
+
+# The zero time of the language those agents are written in, in Unix seconds.
+ZERO_TIME_SECONDS = -62_135_596_800
+
+RUNTIME_NOT_AVAILABLE = "RuntimeNotAvailable"
+
+# The word: its reason, and whether trying again can help.
+_FAILURE_WORDS = {
+    "INVALID_IMAGE": (FailureReason.IMAGE_NOT_FOUND, False),
+    "INVALID_SPECIFICATION": (FailureReason.INVALID_SPEC, False),
+    "INVALID_CONFIGURATION": (FailureReason.INVALID_SPEC, False),
+    "PORT_BIND_CONFLICT": (FailureReason.NETWORK_ERROR, False),
+} | {reason.value: (reason, reason.retryable) for reason in FailureReason}
+
+
+def says_not_found(text: str) -> bool:
+    return "not found" in text.lower()
+
+
+def says_runtime_not_available(text: str) -> bool:
+    """The node cannot run workloads of this type until it registers again."""
+    return "runtime not available" in text.lower()
+
+
+def says_deleted(task_id: str, text: str) -> bool:
+    """A delete that found nothing is reported as failed, and means that the workload is gone."""
+    return task_id.startswith("delete-") and "workload not found" in text.lower()
+
+
+def failure(word: str, text: str, *, code: str, terminal: bool) -> Failure:
+    """The failure that a word and a text describe. `terminal`: the agent has given up."""
+    reason, retryable = _FAILURE_WORDS.get(word.upper(), (FailureReason.RUNTIME_ERROR, True))
+    if not code and says_runtime_not_available(text):
+        code = RUNTIME_NOT_AVAILABLE
+    return Failure(reason, text, retryable=retryable and not terminal, code=code)
