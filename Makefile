@@ -1,0 +1,42 @@
+# Everything a developer or an operator of one machine types. `make` alone lists it.
+SHELL := bash
+BIN := .venv/bin
+.DEFAULT_GOAL := help
+.PHONY: help install up down clean-demo check test bench engines generate clean
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+install: ## Make .venv with every dependency (pinned by hash) and all console scripts
+	@scripts/install
+
+up: install ## Start Docker, a scheduler, an agent and a first workload on this machine
+	@$(BIN)/persys up
+
+down: install ## Stop the scheduler and the agent; workloads go on
+	@$(BIN)/persys down
+
+clean-demo: install ## Remove what `make up` deployed
+	@$(BIN)/persys clean-demo
+
+check: install ## Format, lint, types and house rules, in seconds
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/pytest tests/tidy -q --durations=0
+
+test: check engines ## Everything: checks, then all tests against real engines
+	$(BIN)/pytest
+
+bench: install engines ## Measure against the floors of this very machine
+	$(BIN)/python -m bench
+
+engines: install ## Install and start what the tests need: Docker, etcd, busybox, openssl
+	@$(BIN)/python scripts/engines
+
+generate: install ## Write the protobuf code anew from proto/
+	scripts/generate
+
+clean: ## Remove the virtual environment and all caches
+	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,138 @@
+"""A process that outlives the command that started it: a session of its own, a log, a pid file.
+
+The pid file also holds how the process was started. A pid alone proves nothing after a reboot, so a process
+counts as ours only while its command line is still the recorded one.
+"""
+
+import json
+import os
+import select
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from persys.cli.exits import SetUpError
+
+_KILL_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class _Started:
+    pid: int
+    command: list[str]
+    environ: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Background:
+    name: str
+    command: tuple[str, ...]
+    environ: Mapping[str, str]  # set for this process beside what is inherited
+    state_dir: Path
+
+    @property
+    def log_path(self) -> Path:
+        return self.state_dir / f"{self.name}.log"
+
+    def running(self) -> int | None:
+        """The pid of the process, whatever settings it was started with; None if it does not run."""
+        started = self._started()
+        if started is None:
+            return None
+        return started.pid if command_line(started.pid) == started.command else None
+
+    def has_same_settings(self) -> bool:
+        started = self._started()
+        return started is not None and (started.command, started.environ) == (
+            list(self.command),
+            self.environ,
+        )
+
+    def start(self) -> int:
+        try:
+            self.state_dir.mkdir(parents=True, exist_ok=True)
+            with self.log_path.open("ab") as log:
+                process = subprocess.Popen(
+                    self.command,
+                    env={**os.environ, **self.environ},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    cwd="/",
+                    start_new_session=True,
+                )
+            self._write(process.pid)
+        except OSError as err:
+            raise SetUpError(f"cannot start {self.name}: {err}") from err
+        # It is left to run on purpose, and the parent that reaps it will be another one.
+        process.returncode = 0
+        return process.pid
+
+    def stop(self, *, grace: timedelta) -> bool:
+        """SIGTERM, and SIGKILL after the grace. False: it did not run."""
+        pid = self.running()
+        if pid is None:
+            self._pid_path.unlink(missing_ok=True)
+            return False
+        try:
+            _end(pid, grace)
+        except PermissionError as err:
+            raise SetUpError(f"cannot stop {self.name} (pid {pid}): run as its user") from err
+        self._pid_path.unlink(missing_ok=True)
+        return True
+
+    def log_tail(self, count: int = 15) -> str:
+        try:
+            lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+        except FileNotFoundError:
+            return ""
+        return "\n".join(lines[-count:])
+
+    @property
+    def _pid_path(self) -> Path:
+        return self.state_dir / f"{self.name}.pid"
+
+    def _write(self, pid: int) -> None:
+        started = _Started(pid, list(self.command), dict(self.environ))
+        self._pid_path.write_text(json.dumps(asdict(started)) + "\n", encoding="utf-8")
+
+    def _started(self) -> _Started | None:
+        try:
+            return _Started(**json.loads(self._pid_path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError, TypeError) as err:
+            raise SetUpError(f"cannot read {self._pid_path}; remove it: {err}") from err
+
+
+def command_line(pid: int) -> list[str]:
+    """Empty for a process that is gone or only waits to be reaped."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")[:-1]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
+def _end(pid: int, grace: timedelta) -> None:
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        ended = select.poll()
+        ended.register(handle, select.POLLIN)
+        for number, seconds in (
+            (signal.SIGTERM, grace.total_seconds()),
+            (signal.SIGKILL, _KILL_SECONDS),
+        ):
+            signal.pidfd_send_signal(handle, number)
+            if ended.poll(seconds * 1000):
+                return
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(handle)
+    raise SetUpError(f"process {pid} did not end even after SIGKILL")

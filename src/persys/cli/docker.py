@@ -1,0 +1,112 @@
+"""A Docker that answers: the one that runs, or one this starts.
+
+Used for set-up only. With systemd the daemon is its business; without it, dockerd runs in the background with
+its log and pid file in the state directory, and nothing here ever stops it.
+"""
+
+import os
+import subprocess
+from datetime import timedelta
+from pathlib import Path
+
+from persys.cli.background import Background, command_line
+from persys.cli.exits import SetUpError
+from persys.cli.packages import ensure_commands, find_command
+from persys.cli.patience import poll
+from persys.cli.progress import Progress
+
+_ANSWER_DEADLINE = timedelta(seconds=60)
+_CALL_SECONDS = 120
+_PID_FILES = (Path("/var/run/docker.pid"), Path("/var/run/docker/containerd/containerd.pid"))
+
+
+def ensure_docker(state_dir: Path, progress: Progress) -> None:
+    version = docker_version()
+    if version is None:
+        version = _start(state_dir, progress)
+    progress.done(f"Docker {version} answers")
+
+
+def docker_version() -> str | None:
+    """The version of the daemon that answers, or None."""
+    if find_command("docker") is None:
+        return None
+    ended = run_docker("version", "--format", "{{.Server.Version}}")
+    return ended.stdout.decode().strip() if ended.returncode == 0 else None
+
+
+def run_docker(*arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:
+    command = find_command("docker")
+    if command is None:
+        raise SetUpError("there is no docker command on this machine")
+    try:
+        return subprocess.run(
+            [command, *arguments],
+            input=stdin,
+            capture_output=True,
+            timeout=_CALL_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as err:
+        raise SetUpError(f"docker {arguments[0]} did not end in {_CALL_SECONDS} s") from err
+
+
+def _start(state_dir: Path, progress: Progress) -> str:
+    if os.environ.get("DOCKER_HOST"):
+        raise SetUpError(f"no Docker answers at DOCKER_HOST={os.environ['DOCKER_HOST']}")
+    ensure_commands(
+        {"docker": "docker.io", "dockerd": "docker.io", "iptables": "iptables"}, progress
+    )
+    # Its package may have started it.
+    version = docker_version()
+    if version is not None:
+        return version
+    if os.geteuid() != 0:
+        raise SetUpError("no Docker answers, and an ordinary user cannot start one; run as root")
+    progress.doing("starting Docker")
+    if Path("/run/systemd/system").is_dir():
+        return _start_with_systemd()
+    return _start_in_background(state_dir)
+
+
+def _start_with_systemd() -> str:
+    ended = subprocess.run(
+        ["systemctl", "start", "docker"],
+        capture_output=True,
+        text=True,
+        timeout=_CALL_SECONDS,
+        check=False,
+    )
+    version = poll(docker_version, within=_ANSWER_DEADLINE) if ended.returncode == 0 else None
+    if version is None:
+        raise SetUpError(f"systemctl start docker: {ended.stderr}see `journalctl -u docker`")
+    return version
+
+
+def _start_in_background(state_dir: Path) -> str:
+    _remove_stale_pid_files()
+    dockerd = find_command("dockerd")
+    assert dockerd is not None
+    daemon = Background("dockerd", (dockerd,), {}, state_dir)
+    if daemon.running() is None:
+        daemon.start()
+    answered = poll(
+        lambda: docker_version() or ("" if daemon.running() is None else None),
+        within=_ANSWER_DEADLINE,
+    )
+    if not answered:
+        what = "ended" if answered == "" else "gave no answer"
+        raise SetUpError(f"dockerd {what}; the end of {daemon.log_path}:\n{daemon.log_tail()}")
+    return answered
+
+
+def _remove_stale_pid_files() -> None:
+    """After a crash and a reboot such a file may name an innocent process, and dockerd would not start."""
+    for path in _PID_FILES:
+        try:
+            pid = int(path.read_text(encoding="ascii"))
+        except (FileNotFoundError, ValueError):
+            continue
+        line = command_line(pid)
+        if not line or Path(line[0]).name != path.stem.replace("docker", "dockerd"):
+            path.unlink(missing_ok=True)

@@ -1,0 +1,67 @@
+"""Debian packages for what a machine lacks.
+
+Only for commands that are missing: an engine the user installed another way is left alone.
+"""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+
+from persys.cli.exits import SetUpError
+from persys.cli.progress import Progress
+
+_DEADLINE_SECONDS = 900
+# Daemons live in sbin, which is not on the path of ordinary users.
+_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+
+
+def find_command(name: str) -> str | None:
+    return shutil.which(name, path=_PATH)
+
+
+def ensure_commands(packages: Mapping[str, str], progress: Progress) -> None:
+    """`packages` names for each command the package that brings it."""
+    missing = {package for name, package in packages.items() if find_command(name) is None}
+    if missing:
+        install_packages(sorted(missing), progress)
+
+
+def install_packages(missing: Sequence[str], progress: Progress) -> None:
+    wanted = " ".join(missing)
+    if find_command("apt-get") is None:
+        raise SetUpError(
+            f"cannot install {wanted}: there is no apt-get here; install them yourself"
+        )
+    if os.geteuid() != 0:
+        raise SetUpError(f"cannot install {wanted} as an ordinary user; run as root")
+    progress.doing(f"installing {wanted}")
+    code, output = _apt_get("install", *missing)
+    if code != 0:
+        # Package lists that are missing or old are the common cause.
+        _apt_get("update")
+        code, output = _apt_get("install", *missing)
+    if code != 0:
+        raise SetUpError(f"apt-get install {wanted} failed:\n{output}")
+    progress.done(f"installed {wanted}")
+
+
+def _apt_get(verb: str, *packages: str) -> tuple[int, str]:
+    options = ("--yes", "--no-install-recommends", "-o", "DPkg::Lock::Timeout=120")
+    # A file and not a pipe: a daemon started by its package would keep a pipe open for ever.
+    with tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace") as output:
+        try:
+            ended = subprocess.run(
+                ["apt-get", verb, *options, *packages],
+                env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=_DEADLINE_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as err:
+            raise SetUpError(f"apt-get {verb} did not end in {_DEADLINE_SECONDS} s") from err
+        output.seek(0)
+        return ended.returncode, "".join(output.readlines()[-15:])

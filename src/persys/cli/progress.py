@@ -1,0 +1,44 @@
+"""What a long command is doing: a spinner on a terminal, plain lines elsewhere."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+
+class Progress(Protocol):
+    def doing(self, text: str) -> None:
+        """Something that may take a while has begun."""
+
+    def done(self, text: str) -> None:
+        """Something is now so."""
+
+
+class Lines:
+    """One line per fact, for logs and pipes."""
+
+    def doing(self, text: str) -> None:
+        print(f"..  {text}", flush=True)
+
+    def done(self, text: str) -> None:
+        print(f"ok  {text}", flush=True)
+
+
+@contextmanager
+def showing() -> Iterator[Progress]:
+    if not sys.stdout.isatty():
+        yield Lines()
+        return
+    from rich.console import Console  # costs start-up time, so only where it is seen
+
+    console = Console(highlight=False)
+    with console.status("starting") as status:
+
+        class Spinner:
+            def doing(self, text: str) -> None:
+                status.update(text)
+
+            def done(self, text: str) -> None:
+                console.print(f"[green]✓[/green] {text}")
+
+        yield Spinner()
