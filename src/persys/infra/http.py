@@ -17,7 +17,8 @@ class SideServer:
         self._health = health
         self._runner: web.AppRunner | None = None
 
-    async def start(self, host: str, port: int) -> None:
+    async def start(self, host: str, port: int) -> int:
+        """Returns the port (useful when asked for port 0)."""
         app = web.Application()
         app.router.add_get("/health", self._answer_health)
         app.router.add_get("/metrics", self._answer_metrics)
@@ -25,8 +26,11 @@ class SideServer:
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, host, port).start()
-        except OSError as err:
-            raise SettingsError(f"metrics port {port} cannot be used: {err.strerror}") from err
+        except (OSError, OverflowError) as err:
+            await self.stop()
+            raise SettingsError(f"metrics port {port} cannot be used: {err}") from err
+        bound: int = self._runner.addresses[0][1]
+        return bound
 
     async def stop(self) -> None:
         if self._runner is not None:

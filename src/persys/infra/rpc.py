@@ -9,6 +9,7 @@ from persys.errors import SettingsError
 
 # Over the largest spec that is taken, so that one too large is refused by name and not by the transport.
 MESSAGE_BYTES_MAX = 8 * 1024 * 1024
+PORT_MAX = 65535
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -23,6 +24,8 @@ def new_server(*interceptors: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
 
 async def start_server(server: grpc.aio.Server, service: str, *, host: str, port: int) -> int:
     """Add health and reflection, bind and start. Returns the port (useful when asked for port 0)."""
+    if not 0 <= port <= PORT_MAX:  # gRPC would take the rest of a division and listen there
+        raise SettingsError(f"gRPC port {port} cannot be used: expected 0 to {PORT_MAX}")
     health = HealthServicer()
     health_pb2_grpc.add_HealthServicer_to_server(health, server)
     reflection.enable_server_reflection(
@@ -31,11 +34,16 @@ async def start_server(server: grpc.aio.Server, service: str, *, host: str, port
     for name in ("", service):
         await health.set(name, health_pb2.HealthCheckResponse.SERVING)
     try:
-        bound = server.add_insecure_port(f"{host}:{port}")
+        bound = server.add_insecure_port(f"{_bracketed(host)}:{port}")
     except RuntimeError as err:
         raise SettingsError(f"gRPC port {port} cannot be used: {err}") from err
     await server.start()
     return bound
+
+
+def _bracketed(host: str) -> str:
+    """An IPv6 address needs brackets before a port."""
+    return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
 def new_channel(target: str) -> grpc.aio.Channel:

@@ -7,6 +7,7 @@ file that is not known, is a SettingsError that names it: a process never starts
 import argparse
 import dataclasses
 import difflib
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from datetime import timedelta
@@ -20,11 +21,17 @@ T = TypeVar("T")
 
 _TRUE = frozenset({"true", "1", "yes"})
 _FALSE = frozenset({"false", "0", "no"})
+# Narrower than int() and float(), which also take 1_000 and nan.
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
 def setting(default: Any, *env: str, help: str, secret: bool = False) -> Any:  # noqa: A002
     """A field of a settings class. `env` are its variables, the first that is set wins."""
-    return dataclasses.field(default=default, metadata={"env": env, "help": help, "secret": secret})
+    metadata = {"env": env, "help": help, "secret": secret}
+    if isinstance(default, dict):  # dataclasses refuse a default that could be changed
+        return dataclasses.field(default_factory=default.copy, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +79,7 @@ def _parser(
         flag = field.name.replace("_", "-")
         names = [f"--{flag}"]
         note = f" [{', '.join(field.metadata['env'])}]" if field.metadata["env"] else ""
-        text = f"{field.metadata['help']}{note} (default: {_shown(field.default) or 'none'})"
+        text = f"{field.metadata['help']}{note} (default: {_shown(_default(field)) or 'none'})"
         text = text.replace("%", "%%")
         if hints[field.name] is bool:
             names.insert(0, f"-{flag}")
@@ -91,7 +98,7 @@ def _read_file(path: str | None, known: set[str]) -> dict[str, Any]:
 
     try:
         content = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-    except (OSError, yaml.YAMLError) as err:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as err:
         raise SettingsError(f"--config {path}: {err}") from err
     if not isinstance(content, dict):
         raise SettingsError(f"--config {path}: expected a mapping of settings")
@@ -114,14 +121,22 @@ def _find(
     for name in field.metadata["env"]:
         if environ.get(name):
             return environ[name], name
-    if field.name in from_file:
+    if from_file.get(field.name) is not None:
         return from_file[field.name], f"file key {field.name}"
-    assert field.default is not MISSING
     return None, "default"
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    if field.default_factory is not MISSING:
+        return field.default_factory()
+    assert field.default is not MISSING, f"setting {field.name} has no default"
+    return field.default
 
 
 def _parse(value: Any, kind: Any, source: str) -> Any:
     parse = _PARSERS.get(kind, str)
+    if isinstance(value, (list, dict)) and parse not in (_words, _pairs):
+        raise SettingsError(f"{source}={value!r}: expected one value")
     try:
         return parse(value)
     except ValueError as err:
@@ -129,17 +144,15 @@ def _parse(value: Any, kind: Any, source: str) -> Any:
 
 
 def _integer(value: Any) -> int:
-    try:
-        return int(str(value))
-    except ValueError:
-        raise ValueError("expected a whole number") from None
+    if not _INTEGER.fullmatch(str(value).strip()):
+        raise ValueError("expected a whole number")
+    return int(str(value))
 
 
 def _number(value: Any) -> float:
-    try:
-        return float(str(value))
-    except ValueError:
-        raise ValueError("expected a number") from None
+    if not _NUMBER.fullmatch(str(value).strip()):
+        raise ValueError("expected a number")
+    return float(str(value))
 
 
 def _boolean(value: Any) -> bool:

@@ -25,10 +25,9 @@ class Turns(Generic[Key]):
             try:
                 await turn
             except asyncio.CancelledError:
-                if turn.done() and not turn.cancelled():
+                # A turn cancelled in the queue is skipped when it comes up, and may have been already.
+                if not turn.cancelled():
                     self._pass_on(key)  # given to us while we were leaving
-                else:
-                    queue.remove(turn)
                 raise
         try:
             yield

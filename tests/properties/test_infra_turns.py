@@ -1,0 +1,74 @@
+"""Any interleaving of asking, finishing and being cancelled keeps the queue whole."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from persys.infra.turns import Turns
+
+
+@dataclass
+class Room:
+    turns: Turns[str] = field(default_factory=Turns)
+    inside: list[int] = field(default_factory=list)
+    entered: list[int] = field(default_factory=list)
+    gates: list[asyncio.Event] = field(default_factory=list)
+
+    async def visit(self, number: int) -> None:
+        async with self.turns.of("web"):
+            self.inside.append(number)
+            self.entered.append(number)
+            assert len(self.inside) == 1, "two at once"
+            try:
+                await self.gates[number].wait()
+            finally:
+                self.inside.remove(number)
+
+
+ASKED_FIRST = 3
+NUMBERS = st.integers(0, 3)
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("ask"), st.just(0)),
+        st.tuples(st.just("finish"), NUMBERS),
+        st.tuples(st.just("cancel"), NUMBERS),
+        st.tuples(st.just("run"), st.just(0)),  # one round of the loop
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=600, deadline=None)
+@given(STEPS)
+def test_no_turn_is_lost_doubled_or_taken_out_of_order(plan: list[tuple[str, int]]) -> None:
+    asyncio.run(play([("ask", 0)] * ASKED_FIRST + [("run", 0)] + plan))
+
+
+async def play(plan: list[tuple[str, int]]) -> None:
+    room = Room()
+    visits: list[asyncio.Task[None]] = []
+    async with asyncio.timeout(5), asyncio.TaskGroup() as group:
+        for step, number in plan:
+            match step:
+                case "ask":
+                    room.gates.append(asyncio.Event())
+                    visits.append(group.create_task(room.visit(len(visits))))
+                case "finish" if number < len(visits):
+                    room.gates[number].set()
+                case "cancel" if number < len(visits):
+                    visits[number].cancel()
+                case "run":
+                    await asyncio.sleep(0)
+        for gate in room.gates:
+            gate.set()
+        last = group.create_task(room.visit(len(visits)))  # who comes last is let in at the end
+        room.gates.append(asyncio.Event())
+        room.gates[-1].set()
+        await last
+
+    assert room.entered == sorted(room.entered)
+    assert room.entered[-1] == len(visits)
+    stayed = [number for number, visit in enumerate(visits) if not visit.cancelled()]
+    assert set(stayed) <= set(room.entered)

@@ -1,0 +1,38 @@
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+from persys.infra.failpoints import passing
+for count in range(1, 4):
+    print(count, flush=True)
+    passing("commit.done")
+"""
+
+
+def passes(failpoint: str) -> tuple[int, list[str]]:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=os.environ | {"PERSYS_FAILPOINT": failpoint},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, done.stdout.split()
+
+
+@pytest.mark.parametrize("failpoint", ["", "other.place"])
+def test_a_place_that_is_not_named_is_passed(failpoint: str) -> None:
+    assert passes(failpoint) == (0, ["1", "2", "3"])
+
+
+def test_a_named_place_kills_at_the_first_pass() -> None:
+    assert passes("commit.done") == (-signal.SIGKILL, ["1"])
+
+
+def test_a_counted_place_kills_at_that_pass() -> None:
+    assert passes("commit.done:3") == (-signal.SIGKILL, ["1", "2", "3"])

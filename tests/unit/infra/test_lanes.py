@@ -1,0 +1,107 @@
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from persys.infra.lanes import Lanes
+
+
+def work_that(log: list[str], name: str, gate: asyncio.Event) -> Callable[[], Awaitable[None]]:
+    async def work() -> None:
+        log.append(f"{name} begins")
+        await gate.wait()
+        log.append(f"{name} ends")
+
+    return work
+
+
+async def settle() -> None:
+    """Let every task that can run do so."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_a_slow_key_delays_no_other() -> None:
+    log: list[str] = []
+    never, at_once = asyncio.Event(), asyncio.Event()
+    at_once.set()
+    async with asyncio.TaskGroup() as group:
+        lanes: Lanes[str] = Lanes(group)
+        lanes.hand("n1", work_that(log, "slow", never))
+        lanes.hand("n2", work_that(log, "fast", at_once))
+        await settle()
+
+        assert log == ["slow begins", "fast begins", "fast ends"]
+        never.set()
+
+
+async def test_work_of_one_key_runs_one_at_a_time_in_the_order_it_was_handed_over() -> None:
+    log: list[str] = []
+    gates = [asyncio.Event() for _ in range(3)]
+    async with asyncio.TaskGroup() as group:
+        lanes: Lanes[str] = Lanes(group)
+        for index, gate in enumerate(gates):
+            lanes.hand("n1", work_that(log, str(index), gate))
+        for gate in reversed(gates):  # the last may end first, but has not begun
+            gate.set()
+            await settle()
+
+    assert log == [f"{index} {word}" for index in range(3) for word in ("begins", "ends")]
+
+
+async def test_width_is_how_many_works_of_one_key_run_at_once() -> None:
+    log: list[str] = []
+    gates = [asyncio.Event() for _ in range(4)]
+    async with asyncio.TaskGroup() as group:
+        lanes: Lanes[str] = Lanes(group, width=2)
+        for index, gate in enumerate(gates):
+            lanes.hand("n1", work_that(log, str(index), gate))
+        await settle()
+        assert log == ["0 begins", "1 begins"]
+
+        gates[1].set()
+        await settle()
+        assert log[2:] == ["1 ends", "2 begins"]
+        for gate in gates:
+            gate.set()
+
+    assert sorted(log) == sorted(f"{i} {word}" for i in range(4) for word in ("begins", "ends"))
+
+
+async def test_work_may_hand_over_more_work_to_its_own_key() -> None:
+    seen: list[int] = []
+    async with asyncio.TaskGroup() as group:
+        lanes: Lanes[str] = Lanes(group)
+
+        async def count_down(left: int) -> None:
+            seen.append(left)
+            if left:
+                lanes.hand("n1", lambda: count_down(left - 1))
+
+        lanes.hand("n1", lambda: count_down(3))
+
+    assert seen == [3, 2, 1, 0]
+
+
+async def test_depth_counts_what_waits_and_what_runs_and_falls_back_to_nothing() -> None:
+    gate = asyncio.Event()
+    async with asyncio.TaskGroup() as group:
+        lanes: Lanes[str] = Lanes(group)
+        for key in ("n1", "n1", "n2"):
+            lanes.hand(key, work_that([], key, gate))
+        await settle()
+        assert lanes.depth() == 3
+        gate.set()
+
+    assert lanes.depth() == 0
+
+
+async def test_a_failure_that_escapes_ends_the_group() -> None:
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    with pytest.raises(ExceptionGroup) as caught:
+        async with asyncio.TaskGroup() as group:
+            Lanes[str](group).hand("n1", fail)
+
+    assert caught.value.subgroup(ZeroDivisionError)

@@ -1,0 +1,64 @@
+import json
+import subprocess
+import sys
+
+import pytest
+
+from persys.errors import SettingsError
+from persys.infra.logs import configure_logs
+
+PROGRAM = """
+import structlog, sys
+from persys.infra.logs import configure_logs
+configure_logs(level=sys.argv[1], form=sys.argv[2])
+log = structlog.get_logger()
+log.debug("node.seen")
+log.warning("agent.silenced", node_id="n1")
+"""
+
+
+def lines_of(level: str, form: str) -> list[str]:
+    """What a process of its own writes: logging is set up once per process."""
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, level, form],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == ""
+    return done.stderr.splitlines()
+
+
+@pytest.mark.parametrize("level", ["", "loud", "5"])
+def test_an_unknown_level_is_refused_with_the_known_ones(level: str) -> None:
+    with pytest.raises(SettingsError, match="expected one of debug, info, warn"):
+        configure_logs(level=level, form="json")
+
+
+@pytest.mark.parametrize("form", ["xml", "text"])
+def test_an_unknown_format_is_refused_with_the_known_ones(form: str) -> None:
+    with pytest.raises(SettingsError, match="expected json or console"):
+        configure_logs(level="info", form=form)
+
+
+def test_away_from_a_terminal_each_line_is_json() -> None:
+    (line,) = lines_of("info", "")
+
+    assert json.loads(line).items() >= {
+        ("event", "agent.silenced"),
+        ("node_id", "n1"),
+        ("level", "warning"),
+    }
+
+
+def test_the_level_is_taken_in_any_case() -> None:
+    assert len(lines_of("DEBUG", "json")) == 2
+    assert lines_of("Error", "json") == []
+
+
+def test_console_lines_are_for_people() -> None:
+    (line,) = lines_of("warn", "console")
+
+    assert "agent.silenced" in line
+    assert not line.startswith("{")

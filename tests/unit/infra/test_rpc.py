@@ -1,0 +1,148 @@
+import asyncio
+import os
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+from persys.errors import SettingsError
+from persys.infra.rpc import MESSAGE_BYTES_MAX, new_channel, new_server, start_server
+from persys.wire.gen.control.v1 import control_pb2
+
+SERVICE = "persys.control.v1.AgentControl"
+
+
+async def echo_node(
+    request: control_pb2.GetNodeRequest, _context: object
+) -> control_pb2.GetNodeResponse:
+    return control_pb2.GetNodeResponse(node=control_pb2.NodeView(node_id=request.node_id))
+
+
+async def get_node(channel: grpc.aio.Channel, node_id: str) -> str:
+    call: grpc.aio.UnaryUnaryMultiCallable[
+        control_pb2.GetNodeRequest, control_pb2.GetNodeResponse
+    ] = channel.unary_unary(
+        f"/{SERVICE}/GetNode",
+        request_serializer=control_pb2.GetNodeRequest.SerializeToString,
+        response_deserializer=control_pb2.GetNodeResponse.FromString,
+    )
+    answer = await call(control_pb2.GetNodeRequest(node_id=node_id), timeout=30)
+    return answer.node.node_id
+
+
+async def send_bytes(channel: grpc.aio.Channel, method: str, content: bytes) -> bytes:
+    call: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(
+        f"/{SERVICE}/{method}"
+    )
+    return await call(content, timeout=5)
+
+
+@pytest.fixture
+async def port() -> AsyncIterator[int]:
+    server = new_server()
+    get_node_handler = grpc.unary_unary_rpc_method_handler(
+        echo_node,
+        request_deserializer=control_pb2.GetNodeRequest.FromString,
+        response_serializer=control_pb2.GetNodeResponse.SerializeToString,
+    )
+    server.add_generic_rpc_handlers(
+        (grpc.method_handlers_generic_handler(SERVICE, {"GetNode": get_node_handler}),)
+    )
+    yield await start_server(server, SERVICE, host="127.0.0.1", port=0)
+    await server.stop(None)
+
+
+@pytest.fixture
+async def channel(port: int) -> AsyncIterator[grpc.aio.Channel]:
+    async with new_channel(f"127.0.0.1:{port}") as channel:
+        yield channel
+
+
+async def is_serving(channel: grpc.aio.Channel, service: str) -> bool:
+    answer = await health_pb2_grpc.HealthStub(channel).Check(
+        health_pb2.HealthCheckRequest(service=service), timeout=5
+    )
+    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+
+
+@pytest.mark.parametrize("service", ["", SERVICE])
+async def test_health_says_serving(channel: grpc.aio.Channel, service: str) -> None:
+    assert await is_serving(channel, service)
+
+
+async def test_reflection_lists_the_service(channel: grpc.aio.Channel) -> None:
+    call = reflection_pb2_grpc.ServerReflectionStub(channel).ServerReflectionInfo(
+        iter([reflection_pb2.ServerReflectionRequest(list_services="")]), timeout=5
+    )
+    answer = await call.read()
+
+    names = {service.name for service in answer.list_services_response.service}
+    assert names == {
+        SERVICE,
+        "grpc.health.v1.Health",
+        "grpc.reflection.v1alpha.ServerReflection",
+    }
+
+
+async def test_a_second_server_on_the_port_is_refused_by_name(port: int) -> None:
+    second = new_server()
+
+    with pytest.raises(SettingsError, match=f"gRPC port {port} cannot be used"):
+        await start_server(second, SERVICE, host="127.0.0.1", port=port)
+    await second.stop(None)
+
+
+@pytest.mark.parametrize("port", [-1, 99999])
+async def test_a_port_that_cannot_exist_is_refused_by_name(port: int) -> None:
+    server = new_server()
+
+    with pytest.raises(SettingsError, match=f"gRPC port {port} cannot be used"):
+        await start_server(server, SERVICE, host="127.0.0.1", port=port)
+    await server.stop(None)
+
+
+@pytest.mark.parametrize("host", ["::1", "[::1]"])
+async def test_an_address_of_ipv6_is_taken_with_or_without_brackets(host: str) -> None:
+    server = new_server()
+    port = await start_server(server, SERVICE, host=host, port=0)
+
+    async with new_channel(f"[::1]:{port}") as channel:
+        assert await is_serving(channel, SERVICE)
+    await server.stop(None)
+
+
+async def test_garbage_on_the_port_does_not_stop_the_server(
+    port: int, channel: grpc.aio.Channel
+) -> None:
+    for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\x02\x00\x01", os.urandom(4096)):
+        async with asyncio.timeout(5):
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(garbage)
+            await writer.drain()
+            writer.close()
+
+    assert await is_serving(channel, SERVICE)
+
+
+async def test_a_message_that_is_no_message_is_refused_and_the_next_one_served(
+    channel: grpc.aio.Channel,
+) -> None:
+    with pytest.raises(grpc.aio.AioRpcError):
+        await send_bytes(channel, "GetNode", b"\xff\xff\xff")
+
+    assert await get_node(channel, "n1") == "n1"
+
+
+async def test_a_method_that_is_not_there_is_unimplemented(channel: grpc.aio.Channel) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await send_bytes(channel, "Fly", b"")
+
+    assert caught.value.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_messages_up_to_the_limit_pass_in_both_directions(channel: grpc.aio.Channel) -> None:
+    long = "n" * (MESSAGE_BYTES_MAX - 1024)
+
+    assert await get_node(channel, long) == long
