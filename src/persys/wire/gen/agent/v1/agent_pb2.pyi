@@ -234,7 +234,7 @@ class ContainerSpec(_message.Message):
     def __init__(self, image: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., args: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., volumes: _Optional[_Iterable[_Union[VolumeMount, _Mapping]]] = ..., ports: _Optional[_Iterable[_Union[PortMapping, _Mapping]]] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., restart_policy: _Optional[_Union[RestartPolicy, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., privileged: _Optional[bool] = ..., image_pull_policy: _Optional[str] = ..., stop_grace_seconds: _Optional[int] = ..., init: _Optional[bool] = ...) -> None: ...
 
 class ComposeSpec(_message.Message):
-    __slots__ = ("project_name", "compose_yaml", "env")
+    __slots__ = ("project_name", "compose_yaml", "env", "git_repo", "git_ref")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -245,10 +245,14 @@ class ComposeSpec(_message.Message):
     PROJECT_NAME_FIELD_NUMBER: _ClassVar[int]
     COMPOSE_YAML_FIELD_NUMBER: _ClassVar[int]
     ENV_FIELD_NUMBER: _ClassVar[int]
+    GIT_REPO_FIELD_NUMBER: _ClassVar[int]
+    GIT_REF_FIELD_NUMBER: _ClassVar[int]
     project_name: str
     compose_yaml: str
     env: _containers.ScalarMap[str, str]
-    def __init__(self, project_name: _Optional[str] = ..., compose_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    git_repo: str
+    git_ref: str
+    def __init__(self, project_name: _Optional[str] = ..., compose_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., git_repo: _Optional[str] = ..., git_ref: _Optional[str] = ...) -> None: ...
 
 class VMSpec(_message.Message):
     __slots__ = ("name", "vcpus", "memory_mb", "disks", "networks", "cloud_init", "metadata", "cloud_init_config", "managed_volumes")

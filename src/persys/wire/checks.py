@@ -1,0 +1,187 @@
+"""What a single value of a spec may be, for both contracts.
+
+Each check returns the value as the model holds it, or raises InvalidError with the field's path and what
+was expected. Paths are put together only when a check fails: this is on the way of every apply.
+"""
+
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Iterable, Mapping
+from ipaddress import ip_interface
+from posixpath import normpath
+from typing import TypeVar
+
+from persys.errors import InvalidError
+from persys.model.spec import PullPolicy, RestartPolicy
+
+CPU_MILLICORES_MAX = 10_000_000
+MEMORY_MB_MAX = 1 << 30  # 1 PiB
+MEMORY_BYTES_MAX = MEMORY_MB_MAX << 20
+DISK_GB_MAX = 1_000_000_000
+PORT_MAX = 65_535
+PIDS_MAX = 1 << 22  # the kernel's own limit
+STOP_GRACE_SECONDS_MAX = 24 * 60 * 60
+RETRIES_MAX = 1_000_000
+SPEC_BYTES_MAX = 512 * 1024
+
+WordT = TypeVar("WordT")
+
+_PULL_POLICIES = {"": PullPolicy.IF_NOT_PRESENT} | {
+    policy.value.lower(): policy for policy in PullPolicy
+}
+_RESTART_NAMES = {
+    "": "unless-stopped",
+    "no": "no",
+    "always": "always",
+    "on-failure": "on-failure",
+    "unless-stopped": "unless-stopped",
+}
+_DEVICE = re.compile(r"[a-z]{1,8}[0-9]{0,3}")
+_MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
+
+
+def size(byte_count: int) -> None:
+    if byte_count > SPEC_BYTES_MAX:
+        mebibytes = byte_count / (1024 * 1024)
+        raise InvalidError(
+            "spec", f"is {mebibytes:.1f} MiB; the limit is {SPEC_BYTES_MAX >> 10} KiB"
+        )
+
+
+def number(value: int, path: str, *, most: int, least: int = 0) -> int:
+    if not least <= value <= most:
+        raise InvalidError(path, f"is {value}; expected {least} to {most}")
+    return value
+
+
+def word(text: str, known: Mapping[str, WordT], path: str, expected: str) -> WordT:
+    """What the word stands for, whatever its case. Empty is known only if the table says so."""
+    found = known.get(text)
+    if found is None:
+        found = known.get(text.strip().lower())
+    if found is None:
+        raise InvalidError(path, f"{shown(text)} is unknown; expected {expected}")
+    return found
+
+
+def restart_policy(text: str, path: str, *, retries_max: int = 0) -> RestartPolicy:
+    """`no`, `always`, `on-failure`, `on-failure:N`, `unless-stopped`; case and '_' for '-' are forgiven."""
+    plain, colon, count = text.strip().lower().replace("_", "-").partition(":")
+    name = _RESTART_NAMES.get(plain)
+    if name is None or (colon and not (name == "on-failure" and _is_count(count))):
+        expected = "no, always, on-failure, on-failure:N or unless-stopped"
+        raise InvalidError(path, f"{shown(text)} is unknown; expected {expected}")
+    if name != "on-failure":
+        # Existing clients send a count with every policy; it has a meaning for this one only.
+        return RestartPolicy(name)
+    return RestartPolicy(name, number(int(count or retries_max), path, most=RETRIES_MAX))
+
+
+def pull_policy(text: str, path: str) -> PullPolicy:
+    plain = text.replace("-", "").replace("_", "")
+    return word(plain, _PULL_POLICIES, path, "IfNotPresent, Always or Never")
+
+
+def absolute_path(text: str, path: str) -> str:
+    if not text.startswith("/"):
+        raise InvalidError(
+            path, f"{shown(text)} is not absolute; expected a path that begins with /"
+        )
+    if "\0" in text or ".." in text.split("/"):
+        raise InvalidError(path, f"{shown(text)} may hold neither '..' segments nor NUL characters")
+    return text
+
+
+def mount_point(text: str, path: str, taken: set[str]) -> str:
+    """A path inside the container that no earlier mount has; adds it to `taken`."""
+    place = "/" + normpath(absolute_path(text, path)).strip("/")
+    if place == "/":
+        raise InvalidError(path, "is the root of the container; expected a path below it")
+    if place in taken:
+        raise InvalidError(path, f"{shown(text)} is already the place of another volume")
+    taken.add(place)
+    return text
+
+
+def env(values: Mapping[str, str], path: str) -> dict[str, str]:
+    if not values:
+        return {}
+    found = dict(values)
+    for key, value in found.items():
+        if not key:
+            raise InvalidError(path, "has an empty name")
+        if "=" in key or "\0" in key:
+            raise InvalidError(
+                f"{path}[{shown(key)}]", "a name may hold neither '=' nor NUL characters"
+            )
+        if "\0" in value:
+            raise InvalidError(f"{path}[{shown(key)}]", "a value may hold no NUL character")
+    return found
+
+
+def labels(values: Mapping[str, str], path: str) -> dict[str, str]:
+    if not values:
+        return {}
+    found = dict(values)
+    if "" in found:
+        raise InvalidError(path, "has an empty name")
+    return found
+
+
+def texts(values: Iterable[str], path: str) -> tuple[str, ...]:
+    found = tuple(values)
+    for index, text in enumerate(found):
+        if "\0" in text:
+            raise InvalidError(f"{path}[{index}]", "may hold no NUL character")
+    return found
+
+
+def image(text: str, path: str) -> str:
+    if not text:
+        raise InvalidError(path, "is empty; expected an image such as nginx:1.27")
+    if text.split() != [text] or "\0" in text:
+        raise InvalidError(path, f"{shown(text)} may hold no white space")
+    return text
+
+
+def device(text: str, path: str) -> str:
+    if text and not _DEVICE.fullmatch(text):
+        raise InvalidError(path, f"{shown(text)} is no device name; expected one such as vda")
+    return text
+
+
+def mac_address(text: str, path: str) -> str:
+    plain = text.lower()
+    if plain and not _MAC.fullmatch(plain):
+        raise InvalidError(
+            path, f"{shown(text)} is no MAC address; expected six pairs such as 52:54:00:…"
+        )
+    return plain
+
+
+def ip_address(text: str, path: str) -> str:
+    if text:
+        try:
+            ip_interface(text)
+        except ValueError as err:
+            raise InvalidError(
+                path, f"{shown(text)} is no IP address, with or without /bits"
+            ) from err
+    return text
+
+
+def base64_text(text: str) -> str | None:
+    """The text that strict base64 (line breaks allowed) holds, or None if this is not base64 of a text."""
+    try:
+        return b64decode("".join(text.split()), validate=True).decode()
+    except (Base64Error, ValueError):
+        return None
+
+
+def shown(text: str) -> str:
+    return repr(text) if len(text) <= 80 else f"{text[:40]!r}… ({len(text)} characters)"
+
+
+def _is_count(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 9

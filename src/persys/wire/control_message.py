@@ -1,0 +1,119 @@
+"""The spec as users send it to the scheduler, written from the model: the reverse of `control_spec`.
+
+A machine goes as `persys.vm_spec_b64` only when field 12 cannot say all of it. The limits that a container
+spec may hold are left out: here they are said as resources.
+"""
+
+from collections.abc import Mapping
+
+from persys.model.resources import Resources
+from persys.model.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    RestartPolicy,
+    Spec,
+    VMSpec,
+    type_of,
+)
+from persys.wire import machine, parts
+from persys.wire.control_spec import VM_SPEC_KEY, vm
+from persys.wire.gen.control.v1 import control_pb2
+
+
+def spec_message(
+    spec: Spec, resources: Resources, metadata: Mapping[str, str]
+) -> control_pb2.WorkloadSpec:
+    """The message that `workload_spec` reads back as the same."""
+    message = control_pb2.WorkloadSpec(
+        type=type_of(spec),
+        resources=control_pb2.ResourceRequirements(
+            cpu_millicores=resources.cpu_millicores,
+            memory_mb=resources.memory_mb,
+            disk_gb=resources.disk_gb,
+        ),
+        metadata=metadata,
+    )
+    match spec:
+        case ContainerSpec():
+            message.container.CopyFrom(_container_message(spec))
+        case ComposeSpec():
+            message.compose.CopyFrom(_compose_message(spec))
+        case VMSpec():
+            plain = _vm_message(spec)
+            if vm(plain) == spec:
+                message.vm.CopyFrom(plain)
+            else:
+                message.metadata[VM_SPEC_KEY] = machine.to_base64(spec)
+    return message
+
+
+def _container_message(spec: ContainerSpec) -> control_pb2.ContainerSpec:
+    return control_pb2.ContainerSpec(
+        image=spec.image,
+        command=spec.command,
+        args=spec.args,
+        env=spec.env,
+        volumes=[
+            control_pb2.VolumeMount(
+                host_path=mount.host_path,
+                container_path=mount.container_path,
+                read_only=mount.read_only,
+            )
+            for mount in spec.volumes
+        ],
+        managed_volumes=[parts.control_volume(volume) for volume in spec.managed_volumes],
+        ports=[
+            control_pb2.Port(
+                host_port=port.host_port, container_port=port.container_port, protocol=port.protocol
+            )
+            for port in spec.ports
+        ],
+        restart_policy=_restart_word(spec.restart),
+        privileged=spec.privileged,
+        image_pull_policy=spec.pull_policy,
+        pids_max=spec.pids_max,
+        stop_grace_seconds=spec.stop_grace_seconds,
+        init=spec.init,
+        labels=spec.labels,
+    )
+
+
+def _restart_word(restart: RestartPolicy) -> str:
+    return f"{restart.name}:{restart.retries_max}" if restart.retries_max else restart.name
+
+
+def _compose_message(spec: ComposeSpec) -> control_pb2.ComposeSpec:
+    return control_pb2.ComposeSpec(
+        source_type=spec.source_type,
+        inline_yaml=spec.yaml,
+        git_repo=spec.git_repo,
+        git_ref=spec.git_ref,
+        env=spec.env,
+    )
+
+
+def _vm_message(spec: VMSpec) -> control_pb2.VMSpec:
+    return control_pb2.VMSpec(
+        vcpus=spec.vcpus,
+        memory_mb=spec.memory_mb,
+        disks=[
+            control_pb2.DiskConfig(
+                pool_name=disk.pool_name, size_gb=disk.size_gb, mount_point=disk.device
+            )
+            for disk in spec.disks
+        ],
+        networks=[
+            control_pb2.NetworkConfig(
+                bridge=network.name, dhcp=network.dhcp, static_ip=network.ip_address
+            )
+            for network in spec.networks
+        ],
+        cloud_init=control_pb2.CloudInitConfig(
+            user_data=spec.cloud_init.user_data,
+            meta_data=spec.cloud_init.meta_data,
+            network_config=spec.cloud_init.network_config,
+            vendor_data=spec.cloud_init.vendor_data,
+        ),
+        os_image=spec.os_image,
+        managed_volumes=[parts.control_volume(volume) for volume in spec.managed_volumes],
+    )

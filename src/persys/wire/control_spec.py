@@ -1,0 +1,156 @@
+"""The spec as users send it to the scheduler, read into the model.
+
+Everything is checked that can be judged without knowing the cluster; every complaint names its field.
+A machine may come as `persys.vm_spec_b64` in the metadata, in the agent's form; it then takes the place of
+field 12 and is not kept a second time.
+"""
+
+from collections.abc import Mapping
+
+from persys.errors import InvalidError
+from persys.model.resources import Resources
+from persys.model.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    Disk,
+    Network,
+    Spec,
+    VMSpec,
+    WorkloadType,
+)
+from persys.wire import checks, machine, parts, stack
+from persys.wire.gen.control.v1 import control_pb2
+
+VM_SPEC_KEY = "persys.vm_spec_b64"
+
+_TYPES = {kind.value: kind for kind in WorkloadType}
+
+
+def workload_spec(message: control_pb2.WorkloadSpec) -> tuple[Spec, Resources, dict[str, str]]:
+    """The spec, what it needs, and the user's metadata. InvalidError names the first wrong field."""
+    checks.size(message.ByteSize())
+    metadata = dict(message.metadata)
+    encoded_machine = metadata.pop(VM_SPEC_KEY, "")
+    kind = _type(message, vm_in_metadata=bool(encoded_machine))
+    resources = _resources(message.resources)
+    if kind is WorkloadType.CONTAINER:
+        return _container(message.container), resources, metadata
+    if kind is WorkloadType.COMPOSE:
+        return _compose(message.compose), resources, metadata
+    if encoded_machine:
+        spec = machine.from_base64(encoded_machine, f"spec.metadata[{VM_SPEC_KEY}]")
+    else:
+        spec = vm(message.vm)
+    return spec, _machine_resources(spec, resources), metadata
+
+
+def _type(message: control_pb2.WorkloadSpec, *, vm_in_metadata: bool) -> WorkloadType:
+    set_spec = message.WhichOneof("workload")
+    if vm_in_metadata:
+        if set_spec not in (None, "vm"):
+            raise InvalidError(f"spec.metadata[{VM_SPEC_KEY}]", f"is set beside spec.{set_spec}")
+        set_spec = "vm"
+    said = message.type
+    if not said and set_spec is None:
+        raise InvalidError("spec", "is empty; expected one of container, compose and vm")
+    kind = checks.word(said or str(set_spec), _TYPES, "spec.type", "container, compose or vm")
+    if set_spec is None:
+        raise InvalidError(f"spec.{kind}", f"is missing, although spec.type is {kind}")
+    if kind != set_spec:
+        raise InvalidError("spec.type", f"is {kind}, but spec.{set_spec} is set")
+    return kind
+
+
+def _resources(message: control_pb2.ResourceRequirements) -> Resources:
+    return Resources(
+        checks.number(
+            message.cpu_millicores, "spec.resources.cpu_millicores", most=checks.CPU_MILLICORES_MAX
+        ),
+        checks.number(message.memory_mb, "spec.resources.memory_mb", most=checks.MEMORY_MB_MAX),
+        checks.number(message.disk_gb, "spec.resources.disk_gb", most=checks.DISK_GB_MAX),
+    )
+
+
+def _machine_resources(spec: VMSpec, said: Resources) -> Resources:
+    """A machine that does not say what it needs takes what it is given."""
+    return Resources(
+        said.cpu_millicores or spec.vcpus * 1000, said.memory_mb or spec.memory_mb, said.disk_gb
+    )
+
+
+def _container(message: control_pb2.ContainerSpec) -> ContainerSpec:
+    taken: set[str] = set()
+    where = "spec.container"
+    return ContainerSpec(
+        image=checks.image(message.image, "spec.container.image"),
+        command=checks.texts(message.command, "spec.container.command"),
+        args=checks.texts(message.args, "spec.container.args"),
+        env=checks.env(message.env, "spec.container.env"),
+        volumes=parts.mounts(message.volumes, f"{where}.volumes", taken),
+        managed_volumes=parts.managed_volumes(
+            message.managed_volumes, f"{where}.managed_volumes", taken, mounted=True
+        ),
+        ports=parts.ports(message.ports, "spec.container.ports"),
+        restart=checks.restart_policy(message.restart_policy, "spec.container.restart_policy"),
+        privileged=message.privileged,
+        pull_policy=checks.pull_policy(
+            message.image_pull_policy, "spec.container.image_pull_policy"
+        ),
+        pids_max=checks.number(message.pids_max, "spec.container.pids_max", most=checks.PIDS_MAX),
+        stop_grace_seconds=checks.number(
+            message.stop_grace_seconds,
+            "spec.container.stop_grace_seconds",
+            most=checks.STOP_GRACE_SECONDS_MAX,
+        ),
+        init=message.init,
+        labels=_labels(message.labels),
+    )
+
+
+def _labels(values: Mapping[str, str]) -> dict[str, str]:
+    labels = checks.labels(values, "spec.container.labels")
+    for name in labels:
+        if name.startswith("persys."):
+            raise InvalidError(
+                f"spec.container.labels[{checks.shown(name)}]",
+                "names that begin with 'persys.' say whom a container belongs to; use another",
+            )
+    return labels
+
+
+def _compose(message: control_pb2.ComposeSpec) -> ComposeSpec:
+    return stack.compose(
+        source_type=message.source_type,
+        text=message.inline_yaml,
+        git_repo=message.git_repo,
+        git_ref=message.git_ref,
+        env=message.env,
+        text_field="inline_yaml",
+    )
+
+
+def vm(message: control_pb2.VMSpec) -> VMSpec:
+    disks = tuple(
+        Disk(pool_name=disk.pool_name, size_gb=disk.size_gb, device=disk.mount_point)
+        for disk in message.disks
+    )
+    networks = tuple(
+        Network(name=network.bridge, dhcp=network.dhcp, ip_address=network.static_ip)
+        for network in message.networks
+    )
+    return machine.checked(
+        VMSpec(
+            vcpus=message.vcpus,
+            memory_mb=message.memory_mb,
+            disks=disks,
+            networks=networks,
+            cloud_init=parts.cloud_init(message.cloud_init),
+            os_image=message.os_image,
+            managed_volumes=parts.managed_volumes(
+                message.managed_volumes, "spec.vm.managed_volumes", set(), mounted=False
+            ),
+        ),
+        "spec.vm",
+        device_field="mount_point",
+        address_field="static_ip",
+    )

@@ -1,0 +1,123 @@
+"""Reading a Compose file as it comes on the wire: plain or base64, and bounded before anyone loads it.
+
+The text is only walked event by event here. Loading it would recurse once per level, and a deep enough
+text ends the process inside the YAML library; the bound on depth makes it safe for all who load it later.
+"""
+
+import re
+from collections.abc import Mapping
+
+import yaml
+
+from persys.errors import InvalidError
+from persys.model.spec import ComposeSpec
+from persys.wire import checks
+
+DEPTH_MAX = 64
+
+_SOURCES = {"inline": "inline", "git": "git"}
+_PROJECT = re.compile(r"[a-z0-9][-_a-z0-9]{0,99}")
+
+
+def compose(
+    *,
+    source_type: str,
+    text: str,
+    text_field: str,
+    git_repo: str,
+    git_ref: str,
+    env: Mapping[str, str],
+    project_name: str = "",
+) -> ComposeSpec:
+    """The spec from one source or the other. `text_field` is what this contract calls the text."""
+    if project_name and not _PROJECT.fullmatch(project_name):
+        problem = f"{checks.shown(project_name)} is no project name; use a-z, 0-9, '-' and '_'"
+        raise InvalidError("spec.compose.project_name", problem)
+    if _source(source_type, text=text, text_field=text_field, git_repo=git_repo) == "git":
+        if text:
+            raise InvalidError(f"spec.compose.{text_field}", "is set, but the source is git")
+        return ComposeSpec(
+            "git",
+            git_repo=_git_word(git_repo, "spec.compose.git_repo"),
+            git_ref=_git_word(git_ref, "spec.compose.git_ref") if git_ref else "",
+            env=checks.env(env, "spec.compose.env"),
+            project_name=project_name,
+        )
+    for name, value in (("git_repo", git_repo), ("git_ref", git_ref)):
+        if value:
+            raise InvalidError(f"spec.compose.{name}", "is set, but the source is inline")
+    return ComposeSpec(
+        "inline",
+        yaml=compose_text(text, f"spec.compose.{text_field}"),
+        env=checks.env(env, "spec.compose.env"),
+        project_name=project_name,
+    )
+
+
+def _source(said: str, *, text: str, text_field: str, git_repo: str) -> str:
+    if said:
+        return checks.word(said, _SOURCES, "spec.compose.source_type", "inline or git")
+    if not text and not git_repo:
+        raise InvalidError("spec.compose", f"has no source; expected {text_field} or git_repo")
+    return "inline" if text else "git"
+
+
+def _git_word(text: str, path: str) -> str:
+    """Never empty, and nothing that git could take for an option."""
+    if text.split() != [text] or text.startswith("-") or not text.isprintable():
+        raise InvalidError(path, f"{checks.shown(text)} is nothing that git can fetch")
+    return text
+
+
+def compose_text(text: str, path: str) -> str:
+    """The plain text of a Compose file. InvalidError: it is no mapping with `services`."""
+    decoded = checks.base64_text(text)
+    if decoded is not None and _problem(decoded) is None:
+        return decoded
+    problem = _problem(text)
+    if problem is not None:
+        raise InvalidError(path, problem)
+    return text
+
+
+def _problem(text: str) -> str | None:
+    try:
+        return _shape_problem(text)
+    except yaml.YAMLError as err:
+        return f"is not YAML, plain or in base64: {_one_line(err)}"
+
+
+def _shape_problem(text: str) -> str | None:
+    """What keeps this from being one mapping with a mapping named `services`, or None."""
+    depth = 0
+    documents = 0
+    root_nodes = 0  # keys and values of the outermost mapping, in turn
+    services_next = False
+    services_found = False
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.DocumentStartEvent):
+            documents += 1
+            if documents > 1:
+                return "holds more than one YAML document"
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        elif isinstance(event, yaml.NodeEvent):
+            if depth == 0 and not isinstance(event, yaml.MappingStartEvent):
+                break
+            if depth == 1:
+                if services_next and isinstance(event, yaml.MappingStartEvent | yaml.AliasEvent):
+                    services_found = True
+                root_nodes += 1
+                is_key = root_nodes % 2 == 1
+                services_next = (
+                    is_key and isinstance(event, yaml.ScalarEvent) and event.value == "services"
+                )
+            if isinstance(event, yaml.CollectionStartEvent):
+                depth += 1
+                if depth > DEPTH_MAX:
+                    return f"is nested more than {DEPTH_MAX} levels deep"
+    return None if services_found else "is no Compose file: expected a mapping with `services`"
+
+
+def _one_line(err: yaml.YAMLError) -> str:
+    return " ".join(str(err).split())
