@@ -1,0 +1,45 @@
+"""What the house rules look at: the tree of files, read once."""
+
+from pathlib import Path
+
+import pytest
+
+_UNWATCHED = {"node_modules", "build", "dist", "__pycache__"}
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    return Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def sources(root: Path) -> dict[str, str]:
+    """The text of each file of ours, by its path under src/persys. Generated code is not ours."""
+    package = root / "src" / "persys"
+    return {
+        path.relative_to(package).as_posix(): path.read_text(encoding="utf-8")
+        for path in sorted(package.rglob("*.py"))
+        if "gen" not in path.relative_to(package).parts
+    }
+
+
+@pytest.fixture(scope="session")
+def documents(root: Path) -> dict[str, str]:
+    """The text of each document, by its path in the project."""
+    paths = [*root.glob("*.md"), *(root / "docs").rglob("*.md")]
+    return {path.relative_to(root).as_posix(): path.read_text("utf-8") for path in sorted(paths)}
+
+
+@pytest.fixture(scope="session")
+def texts(root: Path) -> dict[str, str]:
+    """Every text file of the project that a person wrote, by its path in the project."""
+    found: dict[str, str] = {}
+    for path in sorted(root.rglob("*")):
+        parts = path.relative_to(root).parts
+        if any(part.startswith(".") or part in _UNWATCHED for part in parts):
+            continue
+        if "gen" in parts or path.suffix in (".pyc", ".so") or not path.is_file():
+            continue
+        if not any(part.endswith(".egg-info") for part in parts):
+            found["/".join(parts)] = path.read_text(encoding="utf-8")
+    return found

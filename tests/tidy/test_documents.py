@@ -1,0 +1,166 @@
+"""Documents that cannot go stale: variables, defaults, extension numbers, links and file names."""
+
+import ast
+import dataclasses
+import importlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from google.protobuf.descriptor import Descriptor, FileDescriptor
+
+from persys.infra.settings import load
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.control.v1 import control_pb2
+
+VARIABLE = re.compile(r"\b(?:PERSYS|SCHEDULER|ETCD)_[A-Z0-9_]*[A-Z0-9]\b")
+LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
+NAMED_FILE = re.compile(r"`([\w./-]+\.py)`")
+EXTENSION_MIN = 100
+PROTOS: dict[str, FileDescriptor] = {
+    "control": control_pb2.DESCRIPTOR,
+    "agent": agent_pb2.DESCRIPTOR,
+}
+
+
+def settings_classes(sources: dict[str, str]) -> dict[str, type[Any]]:
+    """The settings class of each process, by the process's name."""
+    found: dict[str, type[Any]] = {}
+    for path in sources:
+        if path.endswith("/settings.py") and path != "infra/settings.py":
+            module = importlib.import_module("persys." + path.removesuffix(".py").replace("/", "."))
+            for value in vars(module).values():
+                if isinstance(value, type) and has_variables(value):
+                    found[path.partition("/")[0]] = value
+    return found
+
+
+def has_variables(cls: type[Any]) -> bool:
+    return dataclasses.is_dataclass(cls) and all(
+        "env" in field.metadata for field in dataclasses.fields(cls)
+    )
+
+
+def shown_defaults(cls: type[Any]) -> dict[str, str]:
+    """For each variable its default as --print-config shows it."""
+    lines = load(cls, [], {}, program="any").describe().splitlines()
+    shown = {line.partition(" = ")[0]: line.partition(" = ")[2].split("  # ")[0] for line in lines}
+    return {
+        variable: shown[field.name]
+        for field in dataclasses.fields(cls)
+        for variable in field.metadata["env"]
+    }
+
+
+def words_in_code(sources: dict[str, str]) -> set[str]:
+    """Variables that code names itself, as the command line and the failpoints do."""
+    return {
+        node.value
+        for path, text in sources.items()
+        if path.startswith(("cli/", "infra/"))
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and VARIABLE.fullmatch(node.value)
+    }
+
+
+def test_each_process_has_its_settings_class(sources: dict[str, str]) -> None:
+    assert settings_classes(sources).keys() == {"scheduler", "agent"}
+
+
+def test_every_variable_the_documents_name_exists(
+    documents: dict[str, str], sources: dict[str, str]
+) -> None:
+    known = words_in_code(sources)
+    for cls in settings_classes(sources).values():
+        known |= shown_defaults(cls).keys()
+
+    unknown = {
+        (path, variable)
+        for path, text in documents.items()
+        for variable in VARIABLE.findall(text)
+        if variable not in known
+    }
+    assert unknown == set()
+
+
+@pytest.mark.parametrize("process", ["scheduler", "agent"])
+def test_every_variable_is_in_its_table_with_its_default(
+    process: str, documents: dict[str, str], sources: dict[str, str]
+) -> None:
+    section = part_of(documents["docs/operations.md"], f"Variables of the {process}")
+    told = {
+        name: cells[1].strip("`")
+        for cells in rows_of(section)
+        for name in re.findall(r"`(\w+)`", cells[0])
+    }
+
+    real = shown_defaults(settings_classes(sources)[process])
+    assert told == {name: default or "none" for name, default in real.items()}
+
+
+def test_every_extension_field_is_documented_and_nothing_else(documents: dict[str, str]) -> None:
+    told = {
+        (process, cells[0].strip("`"), cells[1], cells[2].strip("`"))
+        for process in PROTOS
+        for cells in rows_of(part_of(documents["docs/contracts.md"], f"Added to {process}.proto"))
+    }
+
+    assert told == set(extensions())
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_the_document_is_there(documents: dict[str, str], name: str) -> None:
+    assert documents[name].startswith("# ")
+
+
+def test_every_link_leads_somewhere(root: Path, documents: dict[str, str]) -> None:
+    dead = [
+        f"{path}: {target}"
+        for path, text in documents.items()
+        for target in LINK.findall(text)
+        if not (root / path).parent.joinpath(target).exists()
+    ]
+
+    assert dead == []
+
+
+def test_every_file_the_documents_name_exists(root: Path, documents: dict[str, str]) -> None:
+    missing = [
+        f"{path}: {name}"
+        for path, text in documents.items()
+        if path != "CHANGELOG.md"
+        for name in NAMED_FILE.findall(text)
+        if not any((root / folder / name).exists() for folder in (".", "src/persys"))
+    ]
+
+    assert missing == []
+
+
+def part_of(text: str, heading: str) -> str:
+    """The part of a document under a heading, up to the next heading."""
+    found = re.search(rf"^#+ {re.escape(heading)}$(.*?)(?=^#|\Z)", text, re.M | re.S)
+    assert found, f"no heading {heading!r}"
+    return found[1]
+
+
+def rows_of(section: str) -> list[list[str]]:
+    """The cells of each table row below the heads."""
+    lines = [line for line in section.splitlines() if line.startswith("|")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    return [row for row in rows[1:] if set(row[0]) - set("-: ")]
+
+
+def extensions() -> Iterator[tuple[str, str, str, str]]:
+    for process, proto in PROTOS.items():
+        for message in proto.message_types_by_name.values():
+            yield from ((process, *entry) for entry in extensions_of(message))
+
+
+def extensions_of(message: Descriptor) -> Iterator[tuple[str, str, str]]:
+    for field in message.fields:
+        if field.number >= EXTENSION_MIN:
+            yield message.name, str(field.number), field.name

@@ -1,0 +1,252 @@
+"""House rules over the syntax tree of src. Each rule is shown to find a planted breach."""
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import pytest
+
+CLOCKS = frozenset(
+    {
+        "time.time",
+        "time.time_ns",
+        "time.monotonic",
+        "time.monotonic_ns",
+        "time.perf_counter",
+        "datetime.datetime.now",
+        "datetime.datetime.utcnow",
+        "datetime.datetime.today",
+        "datetime.date.today",
+    }
+)
+STRAY_TASKS = frozenset({"asyncio.create_task", "asyncio.ensure_future", "asyncio.gather"})
+# Who may import what: one door to each engine.
+CLIENT_DOORS = {
+    "aiodocker": {"agent/runtimes/docker_engine.py"},
+    "sqlite3": {"store/sqlite.py", "agent/state.py"},
+    "persys.store.gen": {"store/etcd.py"},
+}
+OUTERMOST_FRAME = "infra/process.py"
+LINES_MAX = 500
+VAGUE_NAMES = frozenset({"utils", "helpers", "common", "manager", "base", "misc"})
+UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK|NotImplementedError)\b")
+HOST_PATH = re.compile(r"(?<![\w.~*])/(work|root|home|Users)\b(?!-)")
+
+Rule = Callable[[str, str, ast.Module], Iterator[str]]
+
+
+def no_clock(path: str, _text: str, tree: ast.Module) -> Iterator[str]:
+    """The clock is read only in infra/clock.py."""
+    if path != "infra/clock.py":
+        yield from uses_of(tree, CLOCKS)
+
+
+def no_stray_task(_path: str, _text: str, tree: ast.Module) -> Iterator[str]:
+    """Every task has an owner: a TaskGroup, held under a name that ends in 'group'."""
+    yield from uses_of(tree, STRAY_TASKS)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "create_task":
+            owner = ast.unparse(node.value)
+            if owner != "asyncio" and not owner.lower().endswith("group"):
+                yield f"line {node.lineno}: {owner}.create_task"
+
+
+def no_broad_except(path: str, _text: str, tree: ast.Module) -> Iterator[str]:
+    """Only the outermost frame of a process may catch everything."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ExceptHandler) and path != OUTERMOST_FRAME:
+            caught = "everything" if node.type is None else ast.unparse(node.type)
+            if re.search(r"\beverything\b|\bException\b|\bBaseException\b", caught):
+                yield f"line {node.lineno}: except {caught}"
+
+
+def one_door_per_client(path: str, _text: str, tree: ast.Module) -> Iterator[str]:
+    """Each engine's client is imported in one file."""
+    for line, module in imports_of(tree):
+        for client, doors in CLIENT_DOORS.items():
+            if f"{module}.".startswith(f"{client}.") and path not in doors:
+                yield f"line {line}: imports {module}"
+
+
+def nothing_unfinished(_path: str, text: str, _tree: ast.Module) -> Iterator[str]:
+    """What is in the tree is done."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := UNFINISHED.search(line):
+            yield f"line {number}: {found[0]}"
+
+
+def no_long_file(_path: str, text: str, _tree: ast.Module) -> Iterator[str]:
+    """One idea per file."""
+    if (count := len(text.splitlines())) > LINES_MAX:
+        yield f"{count} lines"
+
+
+def no_vague_name(path: str, _text: str, _tree: ast.Module) -> Iterator[str]:
+    """A module's name says what is in it."""
+    for word in path.removesuffix(".py").split("/"):
+        if word in VAGUE_NAMES:
+            yield f"is called {word}"
+
+
+def no_print(path: str, _text: str, tree: ast.Module) -> Iterator[str]:
+    """Processes log; only what talks to a person prints."""
+    if not (path.startswith("cli/") or path == OUTERMOST_FRAME or path.endswith("__main__.py")):
+        yield from uses_of(tree, frozenset({"print"}))
+
+
+def no_host_path(_path: str, text: str, _tree: ast.Module) -> Iterator[str]:
+    """No file knows the machine it was written on."""
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := HOST_PATH.search(line):
+            yield f"line {number}: {found[0]}"
+
+
+def says_what_it_is(path: str, text: str, tree: ast.Module) -> Iterator[str]:
+    """A module with code begins with what it is."""
+    if text.strip() and ast.get_docstring(tree) is None:
+        yield f"{path} has no docstring"
+
+
+@dataclass(frozen=True)
+class Case:
+    rule: Rule
+    breaches: tuple[tuple[str, str], ...]
+    allowed: tuple[tuple[str, str], ...]
+
+
+CASES = [
+    Case(
+        no_clock,
+        (
+            ("agent/a.py", "import time\nstart = time.monotonic()"),
+            ("agent/a.py", "import time as t\nstart = t.time"),
+            ("agent/a.py", "from time import monotonic\nmonotonic()"),
+            ("agent/a.py", "from datetime import UTC, datetime\ndatetime.now(UTC)"),
+            ("agent/a.py", "import datetime\ndatetime.date.today()"),
+        ),
+        (
+            ("infra/clock.py", "import time\ntime.monotonic()"),
+            ("cli/a.py", "import time\ntime.sleep(1)"),
+            ("agent/a.py", "clock.now()"),
+        ),
+    ),
+    Case(
+        no_stray_task,
+        (
+            ("agent/a.py", "import asyncio\nasyncio.create_task(x())"),
+            ("agent/a.py", "from asyncio import gather\ngather(x())"),
+            ("agent/a.py", "import asyncio\nasyncio.ensure_future(x())"),
+            ("agent/a.py", "asyncio.get_running_loop().create_task(x())"),
+        ),
+        (("agent/a.py", "group.create_task(x())"), ("agent/a.py", "self._group.create_task(x())")),
+    ),
+    Case(
+        no_broad_except,
+        (
+            ("agent/a.py", "try:\n  x()\nexcept:\n  pass"),
+            ("agent/a.py", "try:\n  x()\nexcept Exception as err:\n  raise"),
+            ("agent/a.py", "try:\n  x()\nexcept (OSError, BaseException):\n  pass"),
+        ),
+        (
+            ("infra/process.py", "try:\n  x()\nexcept Exception:\n  pass"),
+            ("agent/a.py", "try:\n  x()\nexcept ExceptionGroup:\n  pass"),
+        ),
+    ),
+    Case(
+        one_door_per_client,
+        (
+            ("agent/a.py", "import aiodocker"),
+            ("agent/a.py", "from aiodocker.exceptions import DockerError"),
+            ("scheduler/a.py", "import sqlite3"),
+            ("store/memory.py", "from persys.store.gen import rpc_pb2"),
+            ("store/memory.py", "from persys.store import gen"),
+        ),
+        (("agent/a.py", "import aiodockerish"), ("store/etcd.py", "import persys.store.gen")),
+    ),
+    Case(
+        nothing_unfinished,
+        (("agent/a.py", "x = 1  # TODO"), ("agent/a.py", "raise NotImplementedError")),
+        (("agent/a.py", "x = 'TODOS'"),),
+    ),
+    Case(
+        no_long_file,
+        (("agent/a.py", "x = 1\n" * 501),),
+        (("agent/a.py", "x = 1\n" * 500),),
+    ),
+    Case(
+        no_vague_name,
+        (("agent/utils.py", ""), ("core/common/a.py", "")),
+        (("agent/baseline.py", ""),),
+    ),
+    Case(
+        no_print,
+        (("agent/a.py", "print('x')"), ("agent/a.py", "import builtins\nshow = print")),
+        (("cli/a.py", "print('x')"), ("agent/__main__.py", "print('x')")),
+    ),
+    Case(
+        no_host_path,
+        (("agent/a.py", "x = '/root/x'"), ("agent/a.py", "# see /work")),
+        (("agent/a.py", "x = '/workloads/web'"), ("agent/a.py", "x = '/var/lib/persys'")),
+    ),
+    Case(says_what_it_is, (("agent/a.py", "x = 1"),), (("agent/a.py", '"""A."""'), ("a.py", ""))),
+]
+
+
+def names(case: Case) -> str:
+    return getattr(case.rule, "__name__", "")
+
+
+@pytest.mark.parametrize("case", CASES, ids=names)
+def test_the_tree_keeps_the_rule(case: Case, sources: dict[str, str]) -> None:
+    breaches = [
+        f"src/persys/{path}: {breach}"
+        for path, text in sources.items()
+        for breach in case.rule(path, text, ast.parse(text))
+    ]
+
+    assert breaches == [], f"{case.rule.__doc__}"
+
+
+@pytest.mark.parametrize("case", CASES, ids=names)
+def test_the_rule_finds_a_planted_breach_and_nothing_else(case: Case) -> None:
+    for path, text in case.breaches:
+        assert list(case.rule(path, text, ast.parse(text))), text
+    for path, text in case.allowed:
+        assert not list(case.rule(path, text, ast.parse(text))), text
+
+
+def uses_of(tree: ast.Module, forbidden: frozenset[str]) -> Iterator[str]:
+    """Each mention of a dotted name, however it was imported."""
+    origins = origins_of(tree)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute | ast.Name):
+            head, dot, rest = ast.unparse(node).partition(".")
+            name = f"{origins.get(head, head)}{dot}{rest}"
+            if name in forbidden:
+                yield f"line {node.lineno}: {name}"
+
+
+def origins_of(tree: ast.Module) -> dict[str, str]:
+    """For each imported name the dotted name it stands for."""
+    origins: dict[str, str] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                origins[alias.asname or alias.name.partition(".")[0]] = (
+                    alias.name if alias.asname else alias.name.partition(".")[0]
+                )
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                origins[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+    return origins
+
+
+def imports_of(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node.lineno, alias.name
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                yield node.lineno, f"{node.module}.{alias.name}"

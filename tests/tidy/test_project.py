@@ -1,0 +1,65 @@
+"""Rules about the project around the code: requirements, scripts, generated files, host paths."""
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+INDEX = re.compile(r"https?://|--(extra-)?index-url|--find-links|--trusted-host|^-[if]\s", re.M)
+HOST_PATH = re.compile(r"(?<![\w.~*])/(work|root|home|Users)\b(?!-)")
+# The rule itself has to name what it forbids.
+ABOUT_THE_RULE = {"tests/tidy/test_project.py", "tests/tidy/test_house_rules.py"}
+SCRIPTS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))[
+    "project"
+]["scripts"]
+
+
+def test_requirements_name_no_package_index(root: Path) -> None:
+    for path in sorted((root / "requirements").iterdir()):
+        assert not INDEX.search(path.read_text("utf-8")), path.name
+
+
+def test_every_pinned_requirement_has_its_hash(root: Path) -> None:
+    for path in sorted((root / "requirements").glob("*.txt")):
+        for block in re.split(r"\n(?=\S)", path.read_text("utf-8")):
+            if block.strip() and not block.startswith("#"):
+                assert "==" in block, f"{path.name}: {block}"
+                assert "--hash=sha256:" in block, f"{path.name}: {block}"
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_the_console_script_resolves(script: str) -> None:
+    module, _, function = SCRIPTS[script].partition(":")
+
+    assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_no_file_knows_the_machine_it_was_written_on(texts: dict[str, str]) -> None:
+    breaches = [
+        f"{path}:{number}: {line.strip()}"
+        for path, text in texts.items()
+        if path not in ABOUT_THE_RULE
+        for number, line in enumerate(text.splitlines(), 1)
+        if HOST_PATH.search(line)
+    ]
+
+    assert breaches == []
+
+
+def test_the_generated_code_is_what_the_protos_say(root: Path, tmp_path: Path) -> None:
+    subprocess.run(
+        [root / "scripts" / "generate", tmp_path],
+        env=os.environ | {"PYTHON": sys.executable},
+        timeout=120,
+        check=True,
+    )
+
+    fresh = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*.py*")}
+    assert len(fresh) == 9
+    for path, content in fresh.items():
+        assert (root / "src" / path).read_bytes() == content, f"run `make generate`: {path}"
