@@ -1,0 +1,164 @@
+"""Spec files (YAML, several documents, or JSON) read into ApplyWorkload requests.
+
+Two shapes are taken. Ours is flat: `id` and beside it the parts of the spec. The wire's is `workload_id` with
+the spec under `spec`. A document without a spec changes only the desired state of its workload.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import yaml
+
+from persys.errors import InvalidError
+from persys.model.ids import workload_id
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.shortform import SHORT_FORMS
+from persys.wire.strict import SpecFileError, entries, fill, text_of, unknown
+
+_TYPES = ("container", "compose", "vm")
+_OF_SPEC = ("type", "resources", *_TYPES, "metadata")
+_OF_REQUEST = ("revision_id", "desired_state")
+_FLAT = ("id", *_OF_SPEC, *_OF_REQUEST)
+_OF_REQUEST_IN_CAMEL = ("revisionId", "desiredState")
+_ONLY_ON_THE_WIRE = frozenset({"workload_id", "workloadId", "spec"})
+_MERGE = "tag:yaml.org,2002:merge"
+_VM_IN_METADATA = "persys.vm_spec_b64"
+
+
+@dataclass(frozen=True, slots=True)
+class SpecDocument:
+    """One workload of a file, and where it stands in it (0: not known)."""
+
+    request: control_pb2.ApplyWorkloadRequest
+    line: int
+
+
+def read_spec_file(text: str) -> list[SpecDocument]:
+    """Every workload in the file, or SpecFileError for the first thing that is wrong."""
+    as_json = _rewritten_json(text)
+    found: dict[str, SpecDocument] = {}
+    for node in _documents(text if as_json is None else as_json):
+        line = node.start_mark.line + 1 if as_json is None else 0
+        try:
+            request = _request(node)
+        except SpecFileError as err:
+            # The lines of rewritten JSON are not the user's lines.
+            raise SpecFileError(err.field, err.problem, line=line and err.line) from None
+        except InvalidError as err:
+            raise SpecFileError(err.field, err.problem, line=line) from None
+        if request.workload_id in found:
+            raise SpecFileError("id", f"{request.workload_id!r} is in the file twice", line=line)
+        found[request.workload_id] = SpecDocument(request, line)
+    if not found:
+        raise SpecFileError("file", "there is no workload in it")
+    return list(found.values())
+
+
+def _rewritten_json(text: str) -> str | None:
+    """JSON is nearly YAML, but for tabs and some escapes; so it is written anew without them."""
+    if not text.lstrip().startswith(("{", "[")):
+        return None
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False)
+    except ValueError:
+        return None
+
+
+def _documents(text: str) -> Iterator[yaml.Node]:
+    try:
+        loader = yaml.SafeLoader(text)
+        while loader.check_node():
+            node = loader.get_node()
+            assert node is not None
+            _resolve_merges(loader, node)
+            if isinstance(node, yaml.SequenceNode):
+                yield from node.value
+            elif node.tag != "tag:yaml.org,2002:null":
+                yield node
+    except yaml.MarkedYAMLError as err:
+        line = err.problem_mark.line + 1 if err.problem_mark else 0
+        raise SpecFileError("file", f"not YAML: {err.problem}", line=line) from err
+    except yaml.YAMLError as err:
+        raise SpecFileError("file", f"not YAML: {err}") from err
+
+
+def _resolve_merges(loader: yaml.SafeLoader, root: yaml.Node) -> None:
+    """Expand merge keys (<<) in place; a key of the mapping itself beats a merged one."""
+    waiting, seen = [root], {id(root)}
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, yaml.MappingNode):
+            if any(key.tag == _MERGE for key, _ in node.value):
+                _merge(loader, node)
+            children = [part for pair in node.value for part in pair]
+        else:
+            children = list(node.value) if isinstance(node, yaml.SequenceNode) else []
+        for child in children:
+            if id(child) not in seen:
+                seen.add(id(child))
+                waiting.append(child)
+
+
+def _merge(loader: yaml.SafeLoader, node: yaml.MappingNode) -> None:
+    own = [pair for pair in node.value if pair[0].tag != _MERGE]
+    mine = {str(key.value) for key, _ in own}
+    loader.flatten_mapping(node)
+    merged = node.value[: len(node.value) - len(own)]
+    last = {str(key.value): (key, value) for key, value in merged if str(key.value) not in mine}
+    node.value = [*last.values(), *own]
+
+
+def _request(node: yaml.Node) -> control_pb2.ApplyWorkloadRequest:
+    request = control_pb2.ApplyWorkloadRequest()
+    pairs = list(entries(node, ""))
+    if {key.value for key, _ in pairs} & _ONLY_ON_THE_WIRE:
+        fill(request, node, "", short_forms=SHORT_FORMS)
+        workload_id(request.workload_id, field="workload_id")
+        _check_type(request, "spec.")
+    else:
+        _fill_flat(request, node, pairs)
+        workload_id(request.workload_id, field="id")
+        _check_type(request, "")
+    return request
+
+
+def _fill_flat(
+    request: control_pb2.ApplyWorkloadRequest,
+    node: yaml.Node,
+    pairs: list[tuple[yaml.ScalarNode, yaml.Node]],
+) -> None:
+    def part(*names: str) -> yaml.MappingNode:
+        chosen = [pair for pair in pairs if pair[0].value in names]
+        return yaml.MappingNode(node.tag, chosen, node.start_mark, node.end_mark)
+
+    for key, value in pairs:
+        if key.value not in (*_FLAT, *_OF_REQUEST_IN_CAMEL):
+            raise unknown(key, "", _FLAT)
+        if key.value == "id":
+            request.workload_id = text_of(value, "id")
+    fill(request, part(*_OF_REQUEST, *_OF_REQUEST_IN_CAMEL), "")
+    of_spec = part(*_OF_SPEC)
+    if of_spec.value:
+        request.spec.SetInParent()
+        fill(request.spec, of_spec, "", short_forms=SHORT_FORMS)
+
+
+def _check_type(request: control_pb2.ApplyWorkloadRequest, prefix: str) -> None:
+    if not request.HasField("spec"):
+        if not request.desired_state:
+            raise InvalidError(f"{prefix}container", "missing; give container, compose or vm")
+        return
+    spec = request.spec
+    given = spec.WhichOneof("workload")
+    if not spec.type and given:
+        spec.type = given
+    if spec.type not in _TYPES:
+        problem = f"{spec.type!r} is unknown" if spec.type else "missing"
+        raise InvalidError(f"{prefix}type", f"{problem}; give one of {', '.join(_TYPES)}")
+    by_metadata = spec.type == "vm" and _VM_IN_METADATA in spec.metadata
+    if given != spec.type and not by_metadata:
+        raise InvalidError(
+            f"{prefix}{spec.type}",
+            f"missing, though type is {spec.type}" + (f" ({given} is given)" if given else ""),
+        )

@@ -1,0 +1,197 @@
+"""A YAML tree read into a protobuf message, strictly: what is not understood is refused by name.
+
+It walks nodes and not loaded values, for two reasons: a node knows its line, and its text is as the user
+wrote it. So `env: {VERSION: 1.10}` stays 1.10, and `restart_policy: no` is the word no.
+"""
+
+import difflib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+import yaml
+from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.message import Message
+
+from persys.errors import InvalidError
+
+_TAG = "tag:yaml.org,2002:"
+_WORDS_THAT_YAML_TAKES_FOR_BOOLEANS = frozenset({"yes", "no", "on", "off"})
+_WHOLE = re.compile(r"[-+]?[0-9]+")
+_INT_BITS = {
+    FieldDescriptor.CPPTYPE_INT32: 32,
+    FieldDescriptor.CPPTYPE_INT64: 64,
+}
+
+ShortForm = Callable[[str, str, Message], None]
+"""Fills a message from text. Its first argument is the path of the field, for the error."""
+
+
+class SpecFileError(InvalidError):
+    """Something in a spec file is wrong. `line` counts from 1; 0: not known."""
+
+    def __init__(self, field: str, problem: str, *, line: int = 0) -> None:
+        super().__init__(field, problem)
+        self.line = line
+
+
+def fill(
+    message: Message,
+    node: yaml.Node,
+    path: str,
+    *,
+    short_forms: Mapping[str, ShortForm] | None = None,
+) -> None:
+    """Set on `message` what the mapping `node` says. `short_forms` are by name of the message they write."""
+    forms = short_forms or {}
+    form = forms.get(message.DESCRIPTOR.name)
+    if form is not None and isinstance(node, yaml.ScalarNode):
+        form(path, node.value, message)
+        return
+    seen: set[str] = set()
+    for key, value in entries(node, path):
+        place = _join(path, key.value)
+        field = _field(message, key, path)
+        if field.name in seen:
+            raise wrong(key, place, "given twice")
+        seen.add(field.name)
+        _refuse_second_choice(message, field, key, place)
+        _set(message, field, value, place, forms)
+
+
+def entries(node: yaml.Node, path: str) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
+    """The pairs of a mapping; its merge keys (<<) are already resolved."""
+    if not isinstance(node, yaml.MappingNode):
+        raise wrong(node, path, f"expected a mapping of keys to values, got {_kind(node)}")
+    seen: set[str] = set()
+    for key, value in node.value:
+        if not isinstance(key, yaml.ScalarNode):
+            raise wrong(key, path, "a key must be plain text")
+        if key.value in seen:
+            raise wrong(key, _join(path, key.value), "given twice")
+        seen.add(key.value)
+        yield key, value
+
+
+def unknown(key: yaml.ScalarNode, path: str, known: Sequence[str]) -> SpecFileError:
+    near = difflib.get_close_matches(_snake(key.value), known, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(known)}"
+    return wrong(key, _join(path, key.value), f"unknown key; {hint}")
+
+
+def wrong(node: yaml.Node, path: str, problem: str) -> SpecFileError:
+    return SpecFileError(path, problem, line=node.start_mark.line + 1)
+
+
+def text_of(node: yaml.Node, path: str) -> str:
+    """The text of a node whose field takes text."""
+    if isinstance(node, yaml.ScalarNode):
+        if node.tag == f"{_TAG}str" or node.value.lower() in _WORDS_THAT_YAML_TAKES_FOR_BOOLEANS:
+            return str(node.value)
+        if node.tag != f"{_TAG}null":
+            raise wrong(node, path, f'expected text, got {_kind(node)}; quote it: "{node.value}"')
+    raise wrong(node, path, f"expected text, got {_kind(node)}")
+
+
+def _set(
+    message: Message,
+    field: FieldDescriptor,
+    node: yaml.Node,
+    path: str,
+    forms: Mapping[str, ShortForm],
+) -> None:
+    target: Any = getattr(message, field.name)
+    if field.message_type is not None and field.message_type.GetOptions().map_entry:
+        for key, value in entries(node, path):
+            target[key.value] = _as_written(value, _join(path, key.value))
+    elif field.is_repeated:
+        for index, item in enumerate(_items(node, path)):
+            place = f"{path}[{index}]"
+            if field.message_type is not None:
+                fill(target.add(), item, place, short_forms=forms)
+            else:
+                target.append(_as_written(item, place))
+    elif field.message_type is not None:
+        # An empty mapping still says that this part is there, which a oneof must know.
+        target.SetInParent()
+        fill(target, node, path, short_forms=forms)
+    else:
+        setattr(message, field.name, _scalar(field, node, path))
+
+
+def _items(node: yaml.Node, path: str) -> Sequence[yaml.Node]:
+    if isinstance(node, yaml.SequenceNode):
+        return list(node.value)
+    hint = ""
+    if isinstance(node, yaml.ScalarNode) and path.rpartition(".")[2] in ("command", "args"):
+        hint = '; write each word as an item, such as ["sh", "-c", "echo hello"]'
+    raise wrong(node, path, f"expected a list, got {_kind(node)}{hint}")
+
+
+def _scalar(field: FieldDescriptor, node: yaml.Node, path: str) -> object:
+    if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
+        return text_of(node, path)
+    if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
+        if node.tag != f"{_TAG}bool":
+            raise wrong(node, path, f"expected true or false, got {_kind(node)}")
+        return node.value.lower() in ("true", "yes", "on")
+    return _integer(node, path, bits=_INT_BITS[field.cpp_type])
+
+
+def _integer(node: yaml.Node, path: str, *, bits: int) -> int:
+    if not isinstance(node, yaml.ScalarNode) or not _WHOLE.fullmatch(node.value):
+        raise wrong(node, path, f"expected a whole number, got {_kind(node)}")
+    number = int(node.value)
+    if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+        raise wrong(node, path, f"{number} is too large for a number of {bits} bits")
+    return number
+
+
+def _as_written(node: yaml.Node, path: str) -> str:
+    """In lists and maps of text, numbers and booleans are taken as the text that was written."""
+    if not isinstance(node, yaml.ScalarNode) or node.tag == f"{_TAG}null":
+        raise wrong(node, path, f"expected text, got {_kind(node)}")
+    return str(node.value)
+
+
+def _field(message: Message, key: yaml.ScalarNode, path: str) -> FieldDescriptor:
+    # The stubs know two kinds of descriptors, of which only one exists at a time.
+    fields: Sequence[Any] = message.DESCRIPTOR.fields
+    for field in fields:
+        if key.value in (field.name, field.json_name):
+            return cast("FieldDescriptor", field)
+    raise unknown(key, path, [field.name for field in fields])
+
+
+def _refuse_second_choice(
+    message: Message, field: FieldDescriptor, key: yaml.ScalarNode, path: str
+) -> None:
+    if field.containing_oneof is None:
+        return
+    chosen = message.WhichOneof(field.containing_oneof.name)
+    if chosen is not None:
+        raise wrong(key, path, f"given beside {chosen}; only one of them can be")
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", r"_\1", name).lower()
+
+
+def _join(path: str, key: str) -> str:
+    return f"{path}.{key}" if path else key
+
+
+def _kind(node: yaml.Node) -> str:
+    if isinstance(node, yaml.MappingNode):
+        return "a mapping"
+    if isinstance(node, yaml.SequenceNode):
+        return "a list"
+    match node.tag.removeprefix(_TAG):
+        case "null":
+            return "nothing"
+        case "bool":
+            return f"the boolean {node.value}"
+        case "int" | "float":
+            return f"the number {node.value}"
+        case _:
+            return f"the text {node.value[:40]!r}"
