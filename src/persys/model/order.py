@@ -1,0 +1,16 @@
+"""What an agent was told to make so: one revision of one workload, by one assignment."""
+
+from msgspec import Struct
+
+from persys.model.ids import Revision, WorkloadId
+from persys.model.spec import Spec, WorkloadType
+from persys.model.workload import Desired
+
+
+class Order(Struct, frozen=True):
+    workload_id: WorkloadId
+    type: WorkloadType
+    revision: Revision
+    epoch: int  # 0: the scheduler knows no epochs
+    desired: Desired
+    spec: Spec
