@@ -16,6 +16,7 @@ from persys.errors import InvalidError
 from persys.model.spec import PullPolicy, RestartPolicy
 
 CPU_MILLICORES_MAX = 10_000_000
+CPU_SHARES_MAX = 262_144  # the kernel's own limit
 MEMORY_MB_MAX = 1 << 30  # 1 PiB
 MEMORY_BYTES_MAX = MEMORY_MB_MAX << 20
 DISK_GB_MAX = 1_000_000_000

@@ -1,0 +1,229 @@
+"""What travels between schedulers and agents (`persys.agent.v1`), and the model.
+
+Agents in the field say most of what went wrong in a status's metadata; so do ours, beside the fields.
+The wire's task is our action.
+"""
+
+from datetime import datetime
+
+from persys.errors import InvalidError
+from persys.model.action import Action, ActionKind, ActionState
+from persys.model.failure import Failure
+from persys.model.ids import ActionId, NodeId, Revision, WorkloadId, workload_id
+from persys.model.observation import Actual, Observation
+from persys.model.order import Order
+from persys.model.spec import WorkloadType, type_of
+from persys.model.usage import WorkloadUsage
+from persys.model.workload import Desired, Workload
+from persys.wire import agent_form, agent_spec, checks, foreign
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.times import EPOCH, from_unix_seconds, unix_seconds
+
+TASK_ID = "task_id"
+FAILURE_REASON = "failure_reason"
+LAST_ERROR = "last_error"
+RETRY_TERMINAL = "retry_terminal"
+REASON_CODE = "reason_code"
+
+_FAILURE_KEYS = (FAILURE_REASON, LAST_ERROR, RETRY_TERMINAL, REASON_CODE)
+_ENUM_OF_TYPE = {
+    WorkloadType.CONTAINER: agent_pb2.WORKLOAD_TYPE_CONTAINER,
+    WorkloadType.COMPOSE: agent_pb2.WORKLOAD_TYPE_COMPOSE,
+    WorkloadType.VM: agent_pb2.WORKLOAD_TYPE_VM,
+}
+_TYPE_OF_ENUM: dict[int, WorkloadType] = {number: kind for kind, number in _ENUM_OF_TYPE.items()}
+_ENUM_OF_DESIRED = {
+    Desired.RUNNING: agent_pb2.DESIRED_STATE_RUNNING,
+    Desired.STOPPED: agent_pb2.DESIRED_STATE_STOPPED,
+}
+_DESIRED_OF_ENUM: dict[int, Desired] = {
+    agent_pb2.DESIRED_STATE_UNSPECIFIED: Desired.RUNNING,
+    agent_pb2.DESIRED_STATE_RUNNING: Desired.RUNNING,
+    agent_pb2.DESIRED_STATE_STOPPED: Desired.STOPPED,
+}
+_ENUM_OF_ACTUAL = {
+    Actual.PENDING: agent_pb2.ACTUAL_STATE_PENDING,
+    Actual.RUNNING: agent_pb2.ACTUAL_STATE_RUNNING,
+    Actual.STOPPED: agent_pb2.ACTUAL_STATE_STOPPED,
+    Actual.FAILED: agent_pb2.ACTUAL_STATE_FAILED,
+    Actual.UNKNOWN: agent_pb2.ACTUAL_STATE_UNKNOWN,
+}
+_ACTUAL_OF_ENUM: dict[int, Actual] = {number: actual for actual, number in _ENUM_OF_ACTUAL.items()}
+_KINDS = {kind.value: kind for kind in ActionKind}
+_STATES = {state.value: state for state in ActionState}
+
+
+def apply_message(workload: Workload, epoch: int) -> agent_pb2.ApplyWorkloadRequest:
+    assert workload.desired is not Desired.DELETED, "what is to go is deleted, not applied"
+    return agent_pb2.ApplyWorkloadRequest(
+        id=workload.id,
+        type=_ENUM_OF_TYPE[type_of(workload.spec)],
+        revision_id=workload.revision,
+        desired_state=_ENUM_OF_DESIRED[workload.desired],
+        spec=agent_spec.spec_message(agent_form.settled(workload)),
+        epoch=epoch,
+    )
+
+
+def apply(message: agent_pb2.ApplyWorkloadRequest) -> Order:
+    """What a scheduler, ours or another, wants made so. InvalidError names the first wrong field."""
+    named = workload_id(message.id, field="id")
+    spec = agent_spec.spec(message.spec)
+    kind = type_of(spec)
+    if message.type:
+        said = workload_type(message.type)
+        if said is None:
+            raise InvalidError("type", f"{message.type} is unknown; expected 1, 2 or 3")
+        if said is not kind:
+            raise InvalidError("type", f"is {said}, but spec.{kind} is set")
+    desired = _DESIRED_OF_ENUM.get(message.desired_state)
+    if desired is None:
+        raise InvalidError("desired_state", f"{message.desired_state} is unknown; expected 1 or 2")
+    return Order(
+        workload_id=named,
+        type=kind,
+        revision=Revision(message.revision_id),
+        epoch=checks.number(message.epoch, "epoch", most=2**63 - 1),
+        desired=desired,
+        spec=spec,
+    )
+
+
+def workload_type(number: int) -> WorkloadType | None:
+    """The type, or None when it is not said or not known."""
+    return _TYPE_OF_ENUM.get(number)
+
+
+def type_enum(kind: WorkloadType) -> agent_pb2.WorkloadType:
+    return _ENUM_OF_TYPE[kind]
+
+
+def observation(
+    message: agent_pb2.WorkloadStatus, node_id: NodeId, seen_at: datetime
+) -> Observation:
+    actual = _ACTUAL_OF_ENUM.get(message.actual_state, Actual.UNKNOWN)
+    metadata = dict(message.metadata)
+    text = metadata.get(LAST_ERROR) or message.message
+    failure = None
+    if actual is Actual.FAILED and foreign.says_deleted(metadata.get(TASK_ID, ""), text):
+        actual = Actual.ABSENT
+    elif actual is Actual.FAILED or (_may_be_failing(actual) and FAILURE_REASON in metadata):
+        failure = _failure(metadata, text)
+    return Observation(
+        workload_id=WorkloadId(message.id),
+        node_id=node_id,
+        actual=actual,
+        seen_at=seen_at,
+        revision=Revision(message.revision_id),
+        epoch=message.epoch,
+        failure=failure,
+        message=message.message,
+        metadata=metadata,
+    )
+
+
+def _may_be_failing(actual: Actual) -> bool:
+    """What runs or was stopped may still carry the words of a failure it has got over."""
+    return actual is Actual.PENDING or actual is Actual.UNKNOWN
+
+
+def _failure(metadata: dict[str, str], text: str) -> Failure:
+    """Takes the words of the failure out of the metadata."""
+    said = {key: metadata.pop(key, "") for key in _FAILURE_KEYS}
+    return foreign.failure(
+        said[FAILURE_REASON],
+        text,
+        code=said[REASON_CODE],
+        terminal=said[RETRY_TERMINAL].lower() == "true",
+    )
+
+
+def status_message(
+    seen: Observation,
+    *,
+    type: WorkloadType,  # noqa: A002 - the wire's own name
+    desired: Desired,
+    created_at: datetime | None = None,
+    updated_at: datetime | None = None,
+    usage: WorkloadUsage | None = None,
+) -> agent_pb2.WorkloadStatus:
+    """An observation as an agent answers it. Never one of absence: that is NotFoundError."""
+    message = agent_pb2.WorkloadStatus(
+        id=seen.workload_id,
+        type=_ENUM_OF_TYPE[type],
+        revision_id=seen.revision,
+        # There is no word for deleted; the task id in the metadata tells.
+        desired_state=_ENUM_OF_DESIRED.get(desired, agent_pb2.DESIRED_STATE_UNSPECIFIED),
+        actual_state=_ENUM_OF_ACTUAL[seen.actual],
+        message=seen.message,
+        created_at=unix_seconds(created_at),
+        updated_at=unix_seconds(updated_at or seen.seen_at),
+        metadata=seen.metadata,
+        epoch=seen.epoch,
+    )
+    if seen.failure is not None:
+        message.message = seen.message or seen.failure.message
+        message.metadata[FAILURE_REASON] = seen.failure.reason
+        message.metadata[LAST_ERROR] = seen.failure.message
+        message.metadata[RETRY_TERMINAL] = "false" if seen.failure.retryable else "true"
+        if seen.failure.code:
+            message.metadata[REASON_CODE] = seen.failure.code
+    if usage is not None:
+        message.usage.CopyFrom(workload_usage_message(usage))
+    return message
+
+
+def action_message(done: Action) -> agent_pb2.AgentAction:
+    return agent_pb2.AgentAction(
+        task_id=done.id,
+        workload_id=done.workload_id,
+        action_type=done.kind,
+        status=done.state,
+        error=done.error,
+        created_at=unix_seconds(done.created_at),
+        started_at=unix_seconds(done.started_at),
+        ended_at=unix_seconds(done.ended_at),
+    )
+
+
+def action(message: agent_pb2.AgentAction) -> Action:
+    return Action(
+        id=ActionId(message.task_id),
+        workload_id=WorkloadId(message.workload_id),
+        kind=checks.word(message.action_type, _KINDS, "action_type", ", ".join(_KINDS)),
+        state=checks.word(message.status, _STATES, "status", ", ".join(_STATES)),
+        created_at=from_unix_seconds(message.created_at) or EPOCH,
+        started_at=from_unix_seconds(message.started_at),
+        ended_at=from_unix_seconds(message.ended_at),
+        error=message.error,
+    )
+
+
+def workload_usage(message: agent_pb2.WorkloadUsageSnapshot) -> WorkloadUsage:
+    return WorkloadUsage(
+        workload_id=WorkloadId(message.workload_id),
+        type=_TYPE_OF_ENUM.get(message.type, WorkloadType.CONTAINER),
+        collected_at=from_unix_seconds(message.collected_at) or EPOCH,
+        cpu_percent=message.cpu_percent,
+        memory_bytes=message.memory_bytes,
+        disk_read_bytes=message.disk_read_bytes,
+        disk_write_bytes=message.disk_write_bytes,
+        net_rx_bytes=message.net_rx_bytes,
+        net_tx_bytes=message.net_tx_bytes,
+        source=message.source,
+    )
+
+
+def workload_usage_message(used: WorkloadUsage) -> agent_pb2.WorkloadUsageSnapshot:
+    return agent_pb2.WorkloadUsageSnapshot(
+        workload_id=used.workload_id,
+        type=_ENUM_OF_TYPE[used.type],
+        cpu_percent=used.cpu_percent,
+        memory_bytes=used.memory_bytes,
+        disk_read_bytes=used.disk_read_bytes,
+        disk_write_bytes=used.disk_write_bytes,
+        net_rx_bytes=used.net_rx_bytes,
+        net_tx_bytes=used.net_tx_bytes,
+        collected_at=unix_seconds(used.collected_at),
+        source=used.source,
+    )

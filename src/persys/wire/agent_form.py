@@ -1,0 +1,86 @@
+"""What the scheduler settles before it sends a spec to an agent: limits, names, devices, MAC addresses.
+
+Agents in the field need all of them said. Each is derived from the workload alone, so that the same
+workload gives the same message on every dispatch, whichever scheduler sends it.
+"""
+
+from collections.abc import Iterator
+from hashlib import sha256
+from string import ascii_lowercase
+
+from msgspec.structs import replace
+
+from persys.model.resources import Resources
+from persys.model.spec import ComposeSpec, ContainerSpec, Disk, Network, Spec, VMSpec
+from persys.model.workload import Workload
+from persys.wire.checks import CPU_SHARES_MAX
+
+CPU_SHARES_LEAST = 2
+
+
+def settled(workload: Workload) -> Spec:
+    """The workload's spec with nothing left for an agent to choose."""
+    match workload.spec:
+        case ContainerSpec() as container:
+            return _limited(container, workload.resources)
+        case ComposeSpec() as compose:
+            return replace(compose, project_name=compose.project_name or f"persys-{workload.id}")
+        case VMSpec() as vm:
+            return replace(
+                vm,
+                name=vm.name or workload.id,
+                disks=tuple(_disks(vm.disks)),
+                networks=tuple(
+                    _network(network, f"{workload.id}/{index}")
+                    for index, network in enumerate(vm.networks)
+                ),
+            )
+
+
+def _limited(spec: ContainerSpec, resources: Resources) -> ContainerSpec:
+    """No resources asked for, no limit: 0 is Docker's own default for each."""
+    return replace(
+        spec,
+        cpu_millicores=resources.cpu_millicores or spec.cpu_millicores,
+        cpu_shares=_shares(resources.cpu_millicores) or spec.cpu_shares,
+        memory_bytes=resources.memory_mb << 20 or spec.memory_bytes,
+    )
+
+
+def _shares(cpu_millicores: int) -> int:
+    if not cpu_millicores:
+        return 0
+    return min(max(CPU_SHARES_LEAST, cpu_millicores * 1024 // 1000), CPU_SHARES_MAX)
+
+
+def _disks(disks: tuple[Disk, ...]) -> Iterator[Disk]:
+    taken = {disk.device for disk in disks}
+    for disk in disks:
+        kind = disk.type or "disk"
+        device = disk.device
+        if not device:
+            # A cdrom cannot sit on the virtio bus.
+            device = _free_device("sd" if kind == "cdrom" else "vd", taken)
+            taken.add(device)
+        image_format = disk.format or ("iso" if kind == "cdrom" else "qcow2")
+        yield replace(disk, device=device, type=kind, format=image_format)
+
+
+def _free_device(prefix: str, taken: set[str]) -> str:
+    return next(name for name in _device_names(prefix) if name not in taken)
+
+
+def _device_names(prefix: str) -> Iterator[str]:
+    for letter in ascii_lowercase:
+        yield prefix + letter
+    for first in ascii_lowercase:
+        for second in ascii_lowercase:
+            yield prefix + first + second
+
+
+def _network(network: Network, seed: str) -> Network:
+    if network.mac_address:
+        return network
+    # QEMU's own prefix, which is locally administered; the rest stays the same for ever.
+    tail = sha256(seed.encode()).digest()[:3]
+    return replace(network, mac_address=f"52:54:00:{tail.hex(':')}")
