@@ -54,12 +54,12 @@ def shown_defaults(cls: type[Any]) -> dict[str, str]:
     }
 
 
-def words_in_code(sources: dict[str, str]) -> set[str]:
+def words_in_code(sources: dict[str, str], folders: tuple[str, ...]) -> set[str]:
     """Variables that code names itself, as the command line and the failpoints do."""
     return {
         node.value
         for path, text in sources.items()
-        if path.startswith(("cli/", "infra/"))
+        if path.startswith(folders)
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Constant)
         and isinstance(node.value, str)
@@ -74,7 +74,7 @@ def test_each_process_has_its_settings_class(sources: dict[str, str]) -> None:
 def test_every_variable_the_documents_name_exists(
     documents: dict[str, str], sources: dict[str, str]
 ) -> None:
-    known = words_in_code(sources)
+    known = words_in_code(sources, ("cli/", "infra/"))
     for cls in settings_classes(sources).values():
         known |= shown_defaults(cls).keys()
 
@@ -100,6 +100,14 @@ def test_every_variable_is_in_its_table_with_its_default(
 
     real = shown_defaults(settings_classes(sources)[process])
     assert told == {name: default or "none" for name, default in real.items()}
+
+
+def test_every_variable_the_command_line_reads_is_documented(
+    documents: dict[str, str], sources: dict[str, str]
+) -> None:
+    told = set(VARIABLE.findall(documents["docs/operations.md"]))
+
+    assert words_in_code(sources, ("cli/",)) <= told
 
 
 def test_every_extension_field_is_documented_and_nothing_else(documents: dict[str, str]) -> None:
