@@ -105,7 +105,9 @@ def observation(
     metadata = dict(message.metadata)
     text = metadata.get(LAST_ERROR) or message.message
     failure = None
-    if actual is Actual.FAILED and foreign.says_deleted(metadata.get(TASK_ID, ""), text):
+    if actual is Actual.FAILED and foreign.says_deleted(
+        metadata.get(TASK_ID, ""), f"{message.message} {text}"
+    ):
         actual = Actual.ABSENT
     elif actual is Actual.FAILED or (_may_be_failing(actual) and FAILURE_REASON in metadata):
         failure = _failure(metadata, text)
@@ -148,6 +150,7 @@ def status_message(
     usage: WorkloadUsage | None = None,
 ) -> agent_pb2.WorkloadStatus:
     """An observation as an agent answers it. Never one of absence: that is NotFoundError."""
+    assert seen.actual is not Actual.ABSENT, "there is no status of what is not there"
     message = agent_pb2.WorkloadStatus(
         id=seen.workload_id,
         type=_ENUM_OF_TYPE[type],

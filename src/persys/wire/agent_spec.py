@@ -16,9 +16,12 @@ from persys.model.spec import (
 from persys.wire import checks, machine, parts, stack
 from persys.wire.gen.agent.v1 import agent_pb2
 
+# Twice what users may send: base64 and what the scheduler settles make a spec grow on its way.
+AGENT_SPEC_BYTES_MAX = 2 * checks.SPEC_BYTES_MAX
+
 
 def spec(message: agent_pb2.WorkloadSpec) -> Spec:
-    checks.size(message.ByteSize())
+    checks.size(message.ByteSize(), most=AGENT_SPEC_BYTES_MAX)
     match message.WhichOneof("spec"):
         case "container":
             return _container(message.container)

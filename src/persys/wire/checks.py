@@ -42,12 +42,10 @@ _DEVICE = re.compile(r"[a-z]{1,8}[0-9]{0,3}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
-def size(byte_count: int) -> None:
-    if byte_count > SPEC_BYTES_MAX:
+def size(byte_count: int, *, most: int = SPEC_BYTES_MAX) -> None:
+    if byte_count > most:
         mebibytes = byte_count / (1024 * 1024)
-        raise InvalidError(
-            "spec", f"is {mebibytes:.1f} MiB; the limit is {SPEC_BYTES_MAX >> 10} KiB"
-        )
+        raise InvalidError("spec", f"is {mebibytes:.1f} MiB; the limit is {most >> 10} KiB")
 
 
 def number(value: int, path: str, *, most: int, least: int = 0) -> int:

@@ -17,6 +17,7 @@ from persys.wire.gen.agent.v1 import agent_pb2
 
 OS_IMAGE_KEY = "persys.os_image"
 VCPUS_MAX = checks.CPU_MILLICORES_MAX // 1000
+DEVICES_MAX = 64  # disks, and as many interfaces; a machine has room for fewer
 
 _FORMATS = {"": "", "qcow2": "qcow2", "raw": "raw", "iso": "iso"}
 _TYPES = {"": "", "disk": "disk", "cdrom": "cdrom"}
@@ -124,6 +125,10 @@ def checked(spec: VMSpec, where: str, *, device_field: str, address_field: str) 
         raise InvalidError(f"{where}.name", f"{checks.shown(spec.name)} is no machine name")
     checks.number(spec.vcpus, f"{where}.vcpus", least=1, most=VCPUS_MAX)
     checks.number(spec.memory_mb, f"{where}.memory_mb", least=1, most=checks.MEMORY_MB_MAX)
+    for field, count in (("disks", len(spec.disks)), ("networks", len(spec.networks))):
+        if count > DEVICES_MAX:
+            problem = f"has {count} entries; expected at most {DEVICES_MAX}"
+            raise InvalidError(f"{where}.{field}", problem)
     taken: set[str] = set()
     disks = tuple(
         _checked_disk(disk, f"{where}.disks[{index}]", device_field, taken)
