@@ -1,0 +1,1 @@
+"""Decisions: pure and synchronous. Time and entropy are arguments."""

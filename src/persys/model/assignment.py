@@ -27,9 +27,10 @@ class Assignment(Struct, frozen=True):
 
 
 class Tombstone(Struct, frozen=True):
-    """A workload that was deleted while its node could not be asked: removed there when it returns."""
+    """A copy that must go although the workload is gone or lives elsewhere.
 
-    workload_id: WorkloadId
-    node_id: NodeId
-    epoch: int
+    It keeps its reservation until its node says that the copy is gone.
+    """
+
+    assignment: Assignment
     deleted_at: datetime

@@ -1,0 +1,1 @@
+"""The scheduler: owns intent and placement. A thin shell around `persys.core`."""

@@ -1,0 +1,35 @@
+"""Deeds that core asks a shell to do. Each is idempotent: a crash costs a repetition, never harm."""
+
+from dataclasses import dataclass
+
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """Tell the node to make this revision so."""
+
+    node_id: NodeId
+    workload: Workload
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remove:
+    """Tell the node to remove its copy."""
+
+    node_id: NodeId
+    workload_id: WorkloadId
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """Ask a node that does not report by itself how the workload is."""
+
+    node_id: NodeId
+    workload_id: WorkloadId
+
+
+Effect = Apply | Remove | Ask

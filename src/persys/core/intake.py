@@ -1,0 +1,108 @@
+"""What a user's word makes of a workload: a new intent, no change, or a refusal that says why."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from persys.errors import InvalidError, NotFoundError, RefusedError
+from persys.model.ids import Revision, WorkloadId
+from persys.model.resources import Resources
+from persys.model.spec import Spec, type_of
+from persys.model.workload import Desired, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """An apply as it was asked for. `desired` None: not said."""
+
+    workload_id: WorkloadId
+    desired: Desired | None
+    spec: Spec
+    resources: Resources
+    metadata: dict[str, str]
+    revision: Revision
+    revision_is_given: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    workload: Workload
+    event: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unchanged:
+    workload: Workload
+
+
+def apply(old: Workload | None, wish: Wish, *, now: datetime) -> Accepted | Unchanged:
+    if old is None:
+        if wish.desired is Desired.DELETED:
+            raise NotFoundError("workload", wish.workload_id)
+        return Accepted(_new(wish, now), "WorkloadCreated")
+    if wish.desired is Desired.DELETED:
+        return change_desired(old, wish.workload_id, Desired.DELETED, now=now)
+    _refuse_if_deleting(old)
+    if type_of(old.spec) is not type_of(wish.spec):
+        raise InvalidError(
+            "spec.type",
+            f"{old.id} is a {type_of(old.spec)} and cannot become a {type_of(wish.spec)}; "
+            "delete it first",
+        )
+    desired = wish.desired or old.desired
+    same_content = (old.spec, old.resources, old.metadata) == (
+        wish.spec,
+        wish.resources,
+        wish.metadata,
+    )
+    if old.revision == wish.revision and not same_content and wish.revision_is_given:
+        raise InvalidError(
+            "revision_id", f"{wish.revision} already names another spec of {old.id}; give a new one"
+        )
+    if old.revision == wish.revision and old.desired is desired:
+        return Unchanged(old)
+    changed = replace(
+        old,
+        spec=wish.spec,
+        resources=wish.resources,
+        metadata=wish.metadata,
+        revision=wish.revision,
+        desired=desired,
+        updated_at=now,
+    )
+    return Accepted(changed, "WorkloadUpdated")
+
+
+def change_desired(
+    old: Workload | None, workload_id: WorkloadId, desired: Desired, *, now: datetime
+) -> Accepted | Unchanged:
+    if old is None:
+        raise NotFoundError("workload", workload_id)
+    if old.desired is desired:
+        return Unchanged(old)
+    _refuse_if_deleting(old)
+    event = {
+        Desired.RUNNING: "WorkloadStartAsked",
+        Desired.STOPPED: "WorkloadStopAsked",
+        Desired.DELETED: "WorkloadDeleteAsked",
+    }[desired]
+    return Accepted(replace(old, desired=desired, updated_at=now), event)
+
+
+def _new(wish: Wish, now: datetime) -> Workload:
+    return Workload(
+        id=wish.workload_id,
+        spec=wish.spec,
+        revision=wish.revision,
+        created_at=now,
+        updated_at=now,
+        desired=wish.desired or Desired.RUNNING,
+        resources=wish.resources,
+        metadata=wish.metadata,
+    )
+
+
+def _refuse_if_deleting(old: Workload) -> None:
+    if old.desired is Desired.DELETED:
+        raise RefusedError(f"workload {old.id} is being deleted; ask again when it is gone")

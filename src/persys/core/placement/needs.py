@@ -1,0 +1,79 @@
+"""What a workload needs of a node: amounts, host ports and traits.
+
+A trait is a word such as `type:container` or `driver:nfs`; a node either has it or not. Types, storage
+drivers and extra features are all traits, so placement has one filter for them and names the one that lacks.
+"""
+
+from dataclasses import dataclass
+
+from persys.model import feature
+from persys.model.assignment import HostPort
+from persys.model.node import Capabilities
+from persys.model.resources import Resources
+from persys.model.spec import ComposeSpec, ContainerSpec, PullPolicy, VMSpec, type_of
+from persys.model.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    resources: Resources
+    traits: frozenset[str] = frozenset()
+    host_ports: frozenset[HostPort] = frozenset()
+
+
+def needs_of(workload: Workload) -> Needs:
+    spec = workload.spec
+    traits = {f"type:{type_of(spec)}"}
+    host_ports: frozenset[HostPort] = frozenset()
+    volumes_gb = 0
+    match spec:
+        case ContainerSpec():
+            traits |= _container_features(spec)
+            host_ports = frozenset(
+                HostPort(port.host_port, port.protocol) for port in spec.ports if port.host_port
+            )
+        case ComposeSpec():
+            if spec.source_type == "git":
+                traits.add(f"feature:{feature.COMPOSE_GIT}")
+        case VMSpec():
+            volumes_gb = sum(disk.size_gb for disk in spec.disks)
+    if not isinstance(spec, ComposeSpec):
+        traits |= {f"driver:{volume.driver}" for volume in spec.managed_volumes}
+        volumes_gb += sum(volume.size_gb for volume in spec.managed_volumes)
+    # A stated disk size covers the volumes; they count only beyond it.
+    extra_gb = max(0, volumes_gb - workload.resources.disk_gb)
+    return Needs(workload.resources + Resources(disk_gb=extra_gb), frozenset(traits), host_ports)
+
+
+def traits_of(capabilities: Capabilities) -> frozenset[str]:
+    return frozenset(
+        {f"type:{kind}" for kind in capabilities.types}
+        | {f"driver:{driver}" for driver in capabilities.storage_drivers}
+        | {f"feature:{name}" for name in capabilities.features}
+    )
+
+
+def holds_data(workload: Workload) -> bool:
+    """Whether a second copy elsewhere would lack, or harm, data that lives on the first one's node."""
+    match workload.spec:
+        case VMSpec():
+            return True
+        case ContainerSpec() as spec:
+            return bool(spec.managed_volumes) or any(not v.read_only for v in spec.volumes)
+        case ComposeSpec():
+            return False
+
+
+def _container_features(spec: ContainerSpec) -> set[str]:
+    features = set()
+    if spec.privileged:
+        features.add(f"feature:{feature.PRIVILEGED}")
+    # A plain agent would drop these without a word, so only those that say they know them are asked.
+    if (
+        spec.pids_max
+        or spec.stop_grace_seconds
+        or spec.init
+        or spec.pull_policy is not PullPolicy.IF_NOT_PRESENT
+    ):
+        features.add(f"feature:{feature.CONTAINER_LIMITS}")
+    return features

@@ -1,0 +1,40 @@
+"""When to try a failed revision again, and when to stop."""
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from persys.model.belief import Retry
+from persys.model.failure import Failure
+from persys.model.ids import Revision, WorkloadId
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    first_after: timedelta = timedelta(seconds=5)
+    factor: float = 2.0
+    longest_after: timedelta = timedelta(seconds=120)
+    spread: float = 0.2
+    attempts_max: int = 5
+    stable_after: timedelta = timedelta(minutes=10)
+
+
+def after_failure(
+    workload_id: WorkloadId,
+    revision: Revision,
+    failure: Failure,
+    *,
+    attempts: int,
+    policy: RetryPolicy,
+    now: datetime,
+    roll: float,
+) -> Retry:
+    """The next attempt, or `next_at=None` when none would help.
+
+    `attempts` is how many retries were already made. `roll` in [0, 1) places the attempt inside the
+    jitter window: 0 is earliest.
+    """
+    if not failure.retryable or attempts >= policy.attempts_max:
+        return Retry(workload_id, revision, attempts, None)
+    delay = min(policy.first_after * policy.factor**attempts, policy.longest_after)
+    jitter = 1 + policy.spread * (2 * roll - 1)
+    return Retry(workload_id, revision, attempts + 1, now + delay * jitter)

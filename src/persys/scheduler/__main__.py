@@ -1,0 +1,35 @@
+"""persys-scheduler: read the settings, start the process."""
+
+import os
+import sys
+
+from persys.errors import SettingsError
+from persys.infra.logs import configure_logs
+from persys.infra.process import run
+from persys.infra.settings import load
+from persys.scheduler.settings import SchedulerSettings
+
+
+def main() -> int:
+    try:
+        loaded = load(SchedulerSettings, sys.argv[1:], os.environ, program="persys-scheduler")
+        if loaded.print_config:
+            print(loaded.describe())
+            return 0
+        settings = loaded.settings
+        configure_logs(level=settings.log_level, form=settings.log_format)
+        if not settings.insecure:
+            raise SettingsError(
+                "this version serves only without mTLS: start it with -insecure, "
+                "on a network that you trust"
+            )
+    except SettingsError as err:
+        print(f"error: {err}", file=sys.stderr)
+        return 2
+    from persys.scheduler.app import serve  # after the settings were read: it is a heavy import
+
+    return run(lambda stop: serve(settings, stop))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,131 @@
+"""Calls to agents over pooled channels: one per endpoint, kept open, each call with a deadline."""
+
+from collections.abc import Awaitable
+from datetime import timedelta
+from typing import TypeVar
+
+import grpc
+
+from persys.core.reconcile import RUNTIME_NOT_AVAILABLE
+from persys.errors import AgentUnreachableError, NotFoundError, PersysError, UnavailableError
+from persys.infra.clock import Clock
+from persys.infra.rpc import new_channel
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.observation import Actual, Observation
+from persys.model.workload import Workload
+from persys.wire import agent, foreign, status
+from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
+
+Answer = TypeVar("Answer")
+
+
+class GrpcAgents:
+    def __init__(self, clock: Clock, *, deadline: timedelta) -> None:
+        self._clock = clock
+        self._deadline = deadline.total_seconds()
+        self._pool: dict[str, tuple[grpc.aio.Channel, agent_pb2_grpc.AgentServiceStub]] = {}
+
+    async def apply(
+        self, node_id: NodeId, endpoint: str, workload: Workload, epoch: int
+    ) -> Observation:
+        request = agent.apply_message(workload, epoch)
+        sent_at = self._clock.now()
+        try:
+            answer = await self._call(
+                self._stub(endpoint).ApplyWorkload(request, timeout=self._deadline)
+            )
+        except PersysError as err:
+            if isinstance(err, UnavailableError):
+                raise
+            failure = Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
+            return Observation(
+                workload.id, node_id, Actual.FAILED, sent_at, workload.revision, epoch, failure
+            )
+        return self._applied(answer, node_id, workload, epoch)
+
+    async def remove(
+        self, node_id: NodeId, endpoint: str, workload_id: WorkloadId, epoch: int
+    ) -> None:
+        request = agent_pb2.DeleteWorkloadRequest(id=workload_id, epoch=epoch)
+        try:
+            answer = await self._call(
+                self._stub(endpoint).DeleteWorkload(request, timeout=self._deadline)
+            )
+        except NotFoundError:
+            return
+        if not answer.success and not foreign.says_not_found(answer.message):
+            raise AgentUnreachableError(f"{node_id} did not take the delete: {answer.message}")
+
+    async def ask(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
+        request = agent_pb2.GetWorkloadStatusRequest(id=workload_id)
+        try:
+            answer = await self._call(
+                self._stub(endpoint).GetWorkloadStatus(request, timeout=self._deadline)
+            )
+        except NotFoundError:
+            return Observation(workload_id, node_id, Actual.ABSENT, self._clock.now())
+        return agent.observation(answer.status, node_id, self._clock.now())
+
+    async def survey(self, node_id: NodeId, endpoint: str) -> list[Observation]:
+        request = agent_pb2.ListWorkloadsRequest()
+        answer = await self._call(
+            self._stub(endpoint).ListWorkloads(request, timeout=self._deadline)
+        )
+        now = self._clock.now()
+        return [agent.observation(found, node_id, now) for found in answer.workloads]
+
+    async def forget(self, endpoint: str) -> None:
+        """Close the channel to an endpoint that no node uses any more."""
+        if pooled := self._pool.pop(endpoint, None):
+            await pooled[0].close()
+
+    async def close(self) -> None:
+        for endpoint in list(self._pool):
+            await self.forget(endpoint)
+
+    def _stub(self, endpoint: str) -> agent_pb2_grpc.AgentServiceStub:
+        pooled = self._pool.get(endpoint)
+        if pooled is None:
+            channel = new_channel(endpoint)
+            pooled = self._pool[endpoint] = (channel, agent_pb2_grpc.AgentServiceStub(channel))
+        return pooled[1]
+
+    async def _call(self, call: Awaitable[Answer]) -> Answer:
+        try:
+            return await call
+        except grpc.aio.AioRpcError as err:
+            error = status.error_from(err.code(), err.details())
+            if isinstance(error, UnavailableError):
+                raise AgentUnreachableError(f"{err.code().name}: {err.details()}") from err
+            raise error from err
+
+    def _applied(
+        self,
+        answer: agent_pb2.ApplyWorkloadResponse,
+        node_id: NodeId,
+        workload: Workload,
+        epoch: int,
+    ) -> Observation:
+        now = self._clock.now()
+        if answer.applied or answer.skipped:
+            return agent.observation(answer.status, node_id, now)
+        if foreign.says_runtime_not_available(answer.message):
+            failure = Failure(
+                FailureReason.INSUFFICIENT_RESOURCES, answer.message, code=RUNTIME_NOT_AVAILABLE
+            )
+        elif answer.HasField("status"):
+            seen = agent.observation(answer.status, node_id, now)
+            failure = seen.failure or Failure(FailureReason.RUNTIME_ERROR, answer.message)
+        else:
+            failure = Failure(FailureReason.RUNTIME_ERROR, answer.message)
+        return Observation(
+            workload.id,
+            node_id,
+            Actual.FAILED,
+            now,
+            workload.revision,
+            epoch,
+            failure,
+            answer.message,
+        )

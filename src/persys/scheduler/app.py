@@ -1,0 +1,198 @@
+"""The composition root: the only place where the scheduler's parts meet."""
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import structlog
+
+from persys.core.reconcile import Policy
+from persys.infra.clock import Clock, SystemClock
+from persys.infra.http import SideServer
+from persys.infra.rpc import new_server, start_server
+from persys.model.ids import NodeId, WorkloadId
+from persys.scheduler.agents import GrpcAgents
+from persys.scheduler.burials import Burials
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.committer import Committer
+from persys.scheduler.control_api import ControlApi
+from persys.scheduler.intake import Intake
+from persys.scheduler.loading import load
+from persys.scheduler.membership import Membership
+from persys.scheduler.metrics import ClusterCollector, Metrics
+from persys.scheduler.observations import Observations
+from persys.scheduler.passes import Passes
+from persys.scheduler.performer import Performer
+from persys.scheduler.queries import Queries
+from persys.scheduler.reconciler import Reconciler
+from persys.scheduler.settings import SchedulerSettings
+from persys.store.etcd import EtcdOptions
+from persys.store.open import open_store
+from persys.store.port import Snapshot, Store
+from persys.wire.gen.control.v1 import control_pb2_grpc
+
+log = structlog.get_logger()
+
+SERVICE = "persys.control.v1.AgentControl"
+
+
+class Scheduler:
+    def __init__(self, settings: SchedulerSettings, store: Store, clock: Clock) -> None:
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self.cluster = Cluster()
+        self.committer = Committer(store, clock)
+        self.reconciler = Reconciler(
+            self.cluster,
+            self.committer,
+            clock,
+            policy=policy_of(settings),
+            node_grace=settings.node_unavailable_grace.total_seconds(),
+            random=Random(),  # noqa: S311  # jitter, not secrets
+        )
+        self.burials = Burials(
+            self.cluster, self.committer, clock, room_appeared=self.reconciler.wake_waiting
+        )
+        self.observations = Observations(
+            self.cluster, wake=self.reconciler.wake, removed=self.burials.removed
+        )
+        self.agents = GrpcAgents(clock, deadline=settings.agent_rpc_timeout)
+        self.performer = Performer(
+            self.cluster, self.agents, self.observations, clock, wake=self.reconciler.wake
+        )
+        self.reconciler.use(self.performer, ask_to_bury=self.burials.ask_for)
+        self.burials.use(self.performer)
+        self.membership = Membership(
+            self.cluster,
+            self.committer,
+            self.observations,
+            clock,
+            lease=settings.node_lease,
+            wake_many=self.reconciler.wake_many,
+            room_appeared=self.reconciler.wake_waiting,
+            node_returned=self._node_returned,
+        )
+        self.passes = Passes(
+            self.cluster,
+            self.agents,
+            self.observations,
+            clock,
+            wake=self.reconciler.wake,
+            bury=self.burials.pass_over,
+        )
+        self.metrics = Metrics()
+        self.metrics.registry.register(
+            ClusterCollector(
+                self.cluster,
+                transactions=lambda: store.transactions,
+                depths=lambda: {
+                    "dirty": self.reconciler.depth(),
+                    "node_lanes": self.performer.depth(),
+                },
+            )
+        )
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Take over the store, serve until told to stop. The first part to fail ends all."""
+        name = f"{socket.gethostname()}-{os.getpid()}"
+        self._load(await self.committer.take_over(name))
+        self.committer.on_reload = self._load
+        side = SideServer(registry=self.metrics.registry, health=self._health)
+        server = new_server()
+        control_pb2_grpc.add_AgentControlServicer_to_server(self._api(), server)
+        settings = self._settings
+        try:
+            async with asyncio.TaskGroup() as group:
+                parts = [
+                    group.create_task(part)
+                    for part in (
+                        self.committer.run(),
+                        self.performer.run(),
+                        self.reconciler.run(),
+                        self.membership.run(),
+                        self.passes.reconcile(settings.reconcile_interval),
+                        self.passes.survey(settings.drift_detect_interval),
+                    )
+                ]
+                await side.start(settings.grpc_addr, settings.metrics_port)
+                port = await start_server(
+                    server, SERVICE, host=settings.grpc_addr, port=settings.grpc_port
+                )
+                log.info("scheduler.serving", port=port, workloads=len(self.cluster.entries))
+                await stop.wait()
+                log.info("scheduler.stopping")
+                await server.stop(grace=2)
+                for part in parts:
+                    part.cancel()
+        finally:
+            await server.stop(grace=0)
+            await side.stop()
+            await self.agents.close()
+            await self._store.close()
+
+    def _api(self) -> ControlApi:
+        return ControlApi(
+            Intake(self.reconciler, self._clock),
+            self.membership,
+            Queries(
+                self.cluster, self._clock, attempts_max=policy_of(self._settings).retry.attempts_max
+            ),
+            self._clock,
+            self.metrics,
+            heartbeat_seconds=max(1, round(self._settings.heartbeat_interval.total_seconds())),
+        )
+
+    def _load(self, snapshot: Snapshot) -> None:
+        load(self.cluster, snapshot, lease_until=self.membership.lease_ends())
+        self.reconciler.wake_many(list(self.cluster.entries))
+
+    def _node_returned(self, node_id: NodeId) -> None:
+        self.burials.ask_for(node_id)
+        self.reconciler.wake_many(_on(self.cluster, node_id))
+
+    def _health(self) -> dict[str, Any]:
+        return {
+            "status": "ok",
+            "service": "persys-scheduler",
+            "nodes": len(self.cluster.members),
+            "workloads": len(self.cluster.entries),
+        }
+
+
+def policy_of(settings: SchedulerSettings) -> Policy:
+    return Policy(
+        apply_deadline=settings.agent_apply_timeout,
+        vm_apply_deadline=settings.agent_vm_apply_timeout,
+        delete_deadline=settings.agent_delete_timeout,
+        ask_interval=settings.agent_status_poll_interval,
+        missing_grace=settings.missing_grace_period,
+    )
+
+
+async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
+    clock = SystemClock()
+    store = await open_store(
+        settings.store,
+        etcd=EtcdOptions(
+            endpoints=settings.etcd_endpoints,
+            ca=_path(settings.etcd_ca),
+            cert=_path(settings.etcd_cert),
+            key=_path(settings.etcd_key),
+            user=settings.etcd_user,
+            password=settings.etcd_password,
+        ),
+        monotonic=clock.monotonic,
+    )
+    await Scheduler(settings, store, clock).run(stop)
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
+
+
+def _on(cluster: Cluster, node_id: NodeId) -> list[WorkloadId]:
+    return list(cluster.on_node.get(node_id, ()))

@@ -1,0 +1,133 @@
+"""The cluster in memory, as the store has it, and beside it what only this process has seen.
+
+Records change here only after they were committed. Observations, dispatches, leases and usage are not
+records: they are learnt again after a restart.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from persys.core.dispatch import Dispatch
+from persys.core.placement.columns import Columns
+from persys.core.placement.needs import traits_of
+from persys.model.assignment import Assignment, Tombstone
+from persys.model.belief import Belief, Retry
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import Node, NodeStatus
+from persys.model.observation import Observation
+from persys.model.spec import WorkloadType
+from persys.model.usage import NodeUsage, WorkloadUsage
+from persys.model.workload import Workload
+
+
+@dataclass(slots=True)
+class Entry:
+    """All about one workload: four records, and what was seen and sent."""
+
+    workload: Workload
+    assignment: Assignment | None = None
+    belief: Belief | None = None
+    retry: Retry | None = None
+    observation: Observation | None = None
+    observed_since: datetime | None = None
+    dispatch: Dispatch | None = None
+    usage: WorkloadUsage | None = None
+
+    def forget_news(self) -> None:
+        """The intent is new: what was seen and sent before says nothing about it."""
+        self.observation = self.observed_since = self.dispatch = None
+
+
+@dataclass(slots=True)
+class Member:
+    """All about one node: its record, and its lease on the monotonic clock."""
+
+    node: Node
+    lease_until: float
+    last_heartbeat: datetime | None = None
+    usage: NodeUsage | None = None
+    refused_types: set[WorkloadType] = field(default_factory=set)
+
+
+class Cluster:
+    def __init__(self) -> None:
+        self.entries: dict[WorkloadId, Entry] = {}
+        self.members: dict[NodeId, Member] = {}
+        self.tombstones: dict[NodeId, dict[WorkloadId, Tombstone]] = {}
+        self.on_node: dict[NodeId, set[WorkloadId]] = {}
+        self.waiting: dict[WorkloadId, None] = {}  # for room, in the order they came
+        self.columns = Columns()
+
+    def put_workload(self, workload: Workload) -> Entry:
+        entry = self.entries.get(workload.id)
+        if entry is None:
+            entry = self.entries[workload.id] = Entry(workload)
+        entry.workload = workload
+        return entry
+
+    def put_assignment(self, workload_id: WorkloadId, assignment: Assignment | None) -> None:
+        entry = self.entries[workload_id]
+        if entry.assignment is not None:
+            self.on_node[entry.assignment.node_id].discard(workload_id)
+        entry.assignment = assignment
+        if assignment is not None:
+            self.on_node.setdefault(assignment.node_id, set()).add(workload_id)
+
+    def drop_workload(self, workload_id: WorkloadId) -> None:
+        self.put_assignment(workload_id, None)
+        del self.entries[workload_id]
+        self.waiting.pop(workload_id, None)
+
+    def put_node(self, node: Node, *, lease_until: float | None = None) -> Member:
+        member = self.members.get(node.id)
+        if member is None:
+            assert lease_until is not None
+            member = self.members[node.id] = Member(node, lease_until)
+        member.node = node
+        if lease_until is not None:
+            member.lease_until = lease_until
+        self.show_node(member)
+        return member
+
+    def show_node(self, member: Member) -> None:
+        """Let placement see the node as it is now."""
+        node = member.node
+        traits = traits_of(node.capabilities) - {f"type:{kind}" for kind in member.refused_types}
+        self.columns.put_node(
+            node.id,
+            allocatable=node.capabilities.allocatable,
+            traits=traits,
+            closed="" if node.status is NodeStatus.READY else _CLOSED[node.status],
+        )
+
+    def put_tombstone(self, tombstone: Tombstone) -> None:
+        assignment = tombstone.assignment
+        self.tombstones.setdefault(assignment.node_id, {})[assignment.workload_id] = tombstone
+
+    def drop_tombstone(self, node_id: NodeId, workload_id: WorkloadId) -> None:
+        self.tombstones.get(node_id, {}).pop(workload_id, None)
+
+    def held_by_record(self, workload_id: WorkloadId, node_id: NodeId) -> Assignment | None:
+        """The recorded reason why room is reserved for a workload on a node."""
+        entry = self.entries.get(workload_id)
+        if (
+            entry is not None
+            and entry.assignment is not None
+            and entry.assignment.node_id == node_id
+        ):
+            return entry.assignment
+        tombstone = self.tombstones.get(node_id, {}).get(workload_id)
+        return tombstone.assignment if tombstone is not None else None
+
+    def settle_room(self, workload_id: WorkloadId, node_ids: Iterable[NodeId]) -> None:
+        """Make the reservations on these nodes what the records say."""
+        for node_id in node_ids:
+            held = self.held_by_record(workload_id, node_id)
+            if held is None:
+                self.columns.give_back(workload_id, node_id)
+            else:
+                self.columns.hold(workload_id, node_id, held.reserved, held.host_ports)
+
+
+_CLOSED = {NodeStatus.NOT_READY: "not ready", NodeStatus.DRAINING: "draining"}

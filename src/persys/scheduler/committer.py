@@ -1,0 +1,183 @@
+"""Group commit: changes that arrive while a transaction is under way share the next one.
+
+Every write of the scheduler passes here. Each record is guarded by the version this process last saw, each
+transaction by the leader's fence. When the store gave no answer, nobody knows what was written: everything
+is read again before the next write.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+
+import structlog
+from msgspec import Struct
+
+from persys.errors import ConflictError, InvalidError, StoreUnavailableError
+from persys.infra.clock import Clock
+from persys.scheduler.changes import Change
+from persys.store import keys
+from persys.store.port import VALUE_BYTES_MAX, Committed, Conflict, Snapshot, Store, Unit
+from persys.wire import records
+
+log = structlog.get_logger()
+
+BATCH_MAX = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    change: Change
+    values: dict[str, bytes]
+    stored: asyncio.Future[None]
+
+
+@dataclass(frozen=True, slots=True)
+class EventLimits:
+    count_max: int = 5_000
+    age_max: timedelta = timedelta(days=7)
+
+
+class Committer:
+    def __init__(self, store: Store, clock: Clock, *, events: EventLimits | None = None) -> None:
+        self._store = store
+        self._clock = clock
+        self._limits = events or EventLimits()
+        self._versions: dict[str, int] = {}
+        self._event_keys: deque[str] = deque()
+        self._event_number = 0
+        self._fence: tuple[str, int] | None = None
+        self._queue: list[Pending] = []
+        self._news = asyncio.Event()
+        self._doubtful = False
+        self.on_reload: Callable[[Snapshot], None] = lambda _snapshot: None
+
+    async def take_over(self, name: str) -> Snapshot:
+        """Become the one who writes, then read everything as it is."""
+        previous = await self._store.get(keys.LEADER)
+        outcome = (
+            await self._store.commit(
+                [
+                    Unit(
+                        guards={keys.LEADER: previous.version if previous else 0},
+                        puts={keys.LEADER: name.encode()},
+                    )
+                ]
+            )
+        )[0]
+        if isinstance(outcome, Conflict):
+            raise ConflictError("another scheduler is starting on this store at the same moment")
+        self._fence = (keys.LEADER, outcome.revision)
+        return await self._read_all()
+
+    async def commit(self, change: Change) -> None:
+        """Returns when it is stored and done.
+
+        Raises InvalidError for a record that is too large, ConflictError when a record moved,
+        StoreUnavailableError when the store did not take it.
+        """
+        if change.is_empty:
+            change.done()
+            return
+        values = {key: _encoded(key, record) for key, record in change.puts.items()}
+        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queue.append(Pending(change, values, stored))
+        self._news.set()
+        await asyncio.shield(stored)
+
+    async def run(self) -> None:
+        try:
+            while True:
+                await self._news.wait()
+                batch, self._queue = self._queue[:BATCH_MAX], self._queue[BATCH_MAX:]
+                if not self._queue:
+                    self._news.clear()
+                await self._commit(batch)
+        finally:
+            for pending in self._queue:
+                _fail(pending, StoreUnavailableError("the scheduler is stopping"))
+
+    async def _commit(self, batch: list[Pending]) -> None:
+        try:
+            if self._doubtful:
+                self.on_reload(await self._read_all())
+                self._doubtful = False
+                log.info("store.reloaded")
+            units = [self._unit(pending) for pending in batch]
+            outcomes = await self._store.commit(units, fence=self._fence)
+        except StoreUnavailableError as err:
+            self._note_trouble(err)
+            for pending in batch:
+                _fail(pending, err)
+            return
+        for pending, unit, outcome in zip(batch, units, outcomes, strict=True):
+            match outcome:
+                case Committed(revision=revision):
+                    self._versions.update(dict.fromkeys(unit.puts, revision))
+                    for key in unit.deletes:
+                        self._versions.pop(key, None)
+                    pending.change.done()
+                    if not pending.stored.done():
+                        pending.stored.set_result(None)
+                case Conflict() as conflict:
+                    self._doubtful = True
+                    _fail(pending, ConflictError(f"{conflict.key} was changed by someone else"))
+
+    def _unit(self, pending: Pending) -> Unit:
+        change = pending.change
+        guarded = (*pending.values, *change.drops)
+        puts = dict(pending.values)
+        deletes = list(change.drops)
+        for event in change.events:
+            self._event_number += 1
+            key = keys.event_key(event.at, self._event_number)
+            puts[key] = records.encode(event)
+            self._event_keys.append(key)
+        deletes.extend(self._outdated_events())
+        return Unit(
+            guards={key: self._versions.get(key, 0) for key in guarded}, puts=puts, deletes=deletes
+        )
+
+    def _outdated_events(self) -> list[str]:
+        """At most a few per unit, so that a unit stays small."""
+        outdated: list[str] = []
+        oldest_kept = keys.event_key(self._clock.now() - self._limits.age_max, 0)
+        while (
+            self._event_keys
+            and len(outdated) < 8
+            and (
+                len(self._event_keys) > self._limits.count_max or self._event_keys[0] < oldest_kept
+            )
+        ):
+            outdated.append(self._event_keys.popleft())
+        return outdated
+
+    async def _read_all(self) -> Snapshot:
+        snapshot = await self._store.read("/")
+        self._versions = {record.key: record.version for record in snapshot.records}
+        self._event_keys = deque(
+            record.key for record in snapshot.records if record.key.startswith(keys.EVENTS)
+        )
+        self._event_number = max(
+            self._event_number, max((keys.event_sequence(k) for k in self._event_keys), default=0)
+        )
+        return snapshot
+
+    def _note_trouble(self, err: StoreUnavailableError) -> None:
+        if not self._doubtful:
+            log.warning("store.unavailable", reason=str(err))
+        self._doubtful = True
+
+
+def _encoded(key: str, record: Struct) -> bytes:
+    value = records.encode(record)
+    if len(value) > VALUE_BYTES_MAX:
+        raise InvalidError(key, f"is {len(value)} bytes; the store takes at most {VALUE_BYTES_MAX}")
+    return value
+
+
+def _fail(pending: Pending, err: Exception) -> None:
+    if not pending.stored.done():
+        pending.stored.set_exception(err)
+        pending.stored.exception()  # whoever waited may have left; that is no reason to complain

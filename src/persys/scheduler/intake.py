@@ -1,0 +1,59 @@
+"""Users' words, taken in: checked, judged by core, committed, then answered."""
+
+from persys.core import intake
+from persys.core.intake import Accepted, Unchanged, Wish
+from persys.errors import InvalidError
+from persys.infra.clock import Clock
+from persys.model.ids import Revision, WorkloadId, workload_id
+from persys.model.workload import Desired, Workload
+from persys.scheduler.reconciler import Reconciler
+from persys.wire import control
+from persys.wire.canonical import revision_of
+from persys.wire.control_spec import workload_spec
+from persys.wire.gen.control.v1 import control_pb2
+
+REVISION_LENGTH_MAX = 128
+
+
+class Intake:
+    def __init__(self, reconciler: Reconciler, clock: Clock) -> None:
+        self._reconciler = reconciler
+        self._clock = clock
+
+    async def apply(self, request: control_pb2.ApplyWorkloadRequest) -> Workload:
+        wanted_id = workload_id(request.workload_id)
+        desired = control.desired(request.desired_state) if request.desired_state else None
+        if not request.HasField("spec"):
+            return await self._change_desired(wanted_id, desired)
+        wish = _wish(request, wanted_id, desired)
+        return await self._reconciler.submit(
+            wanted_id, lambda old: intake.apply(old, wish, now=self._clock.now())
+        )
+
+    async def delete(self, request: control_pb2.DeleteWorkloadRequest) -> None:
+        await self._change_desired(workload_id(request.workload_id), Desired.DELETED)
+
+    async def retry(self, request: control_pb2.RetryWorkloadRequest) -> None:
+        await self._reconciler.retry(workload_id(request.workload_id))
+
+    async def _change_desired(self, wanted_id: WorkloadId, desired: Desired | None) -> Workload:
+        if desired is None:
+            raise InvalidError("spec", "is missing, and no desired_state says what to change")
+
+        def judge(old: Workload | None) -> Accepted | Unchanged:
+            return intake.change_desired(old, wanted_id, desired, now=self._clock.now())
+
+        return await self._reconciler.submit(wanted_id, judge)
+
+
+def _wish(
+    request: control_pb2.ApplyWorkloadRequest, wanted_id: WorkloadId, desired: Desired | None
+) -> Wish:
+    spec, resources, metadata = workload_spec(request.spec)
+    given = request.revision_id
+    if len(given) > REVISION_LENGTH_MAX:
+        raise InvalidError(
+            "revision_id", f"has {len(given)} characters; at most {REVISION_LENGTH_MAX} are allowed"
+        )
+    revision = Revision(given) if given else revision_of(spec, resources, metadata)
+    return Wish(wanted_id, desired, spec, resources, metadata, revision, bool(given))

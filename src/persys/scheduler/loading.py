@@ -1,0 +1,61 @@
+"""Stored records, read into memory: at the start, and again when nobody knows what was written."""
+
+from persys.model.assignment import Assignment, Tombstone
+from persys.model.belief import Belief, Retry
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import Node
+from persys.model.workload import Workload
+from persys.scheduler.cluster import Cluster
+from persys.store import keys
+from persys.store.port import Snapshot
+from persys.wire import records
+
+
+def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float) -> None:
+    """Make the records in memory what the snapshot says; what was seen and sent stays.
+
+    Nodes that are new to memory get a full lease: nobody is judged before they could speak.
+    """
+    bound: dict[WorkloadId, Assignment] = {}
+    beliefs: dict[WorkloadId, Belief] = {}
+    retries: dict[WorkloadId, Retry] = {}
+    workloads: dict[WorkloadId, Workload] = {}
+    nodes: dict[NodeId, Node] = {}
+    for record in snapshot.records:
+        if record.key.startswith(keys.WORKLOADS):
+            workload = records.decode(record.value, Workload)
+            workloads[workload.id] = workload
+        elif record.key.startswith(keys.ASSIGNMENTS):
+            assignment = records.decode(record.value, Assignment)
+            bound[assignment.workload_id] = assignment
+        elif record.key.startswith(keys.BELIEFS):
+            belief = records.decode(record.value, Belief)
+            beliefs[belief.workload_id] = belief
+        elif record.key.startswith(keys.RETRIES):
+            retry = records.decode(record.value, Retry)
+            retries[retry.workload_id] = retry
+        elif record.key.startswith(keys.TOMBSTONES):
+            cluster.put_tombstone(records.decode(record.value, Tombstone))
+        elif record.key.startswith(keys.NODES) and not keys.is_node_lease(record.key):
+            node = records.decode(record.value, Node)
+            nodes[node.id] = node
+    for node in nodes.values():
+        known = cluster.members.get(node.id)
+        cluster.put_node(node, lease_until=known.lease_until if known else lease_until)
+    for workload_id in cluster.entries.keys() - workloads.keys():
+        cluster.drop_workload(workload_id)
+    for workload in workloads.values():
+        entry = cluster.put_workload(workload)
+        entry.belief = beliefs.get(workload.id)
+        entry.retry = retries.get(workload.id)
+        cluster.put_assignment(workload.id, bound.get(workload.id))
+    _reserve(cluster)
+
+
+def _reserve(cluster: Cluster) -> None:
+    for node_id in cluster.members:
+        cluster.columns.give_back_all(node_id)
+        for workload_id in cluster.on_node.get(node_id, set()):
+            cluster.settle_room(workload_id, (node_id,))
+        for workload_id in cluster.tombstones.get(node_id, {}):
+            cluster.settle_room(workload_id, (node_id,))

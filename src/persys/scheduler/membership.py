@@ -1,0 +1,184 @@
+"""Nodes join, renew their leases and are judged by them.
+
+A lease is renewed in memory; only a change of a node's record or status is written. What a heartbeat tells
+about workloads goes through the same door as all other news.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+from msgspec.structs import replace
+
+from persys.errors import ConflictError, NotFoundError, StoreUnavailableError
+from persys.infra.clock import Clock
+from persys.infra.turns import Turns
+from persys.model.event import Event
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.lease import Lease
+from persys.model.node import Node, NodeStatus
+from persys.model.observation import Actual, Observation
+from persys.model.usage import NodeUsage, WorkloadUsage
+from persys.scheduler.changes import Change
+from persys.scheduler.cluster import Cluster, Member
+from persys.scheduler.committer import Committer
+from persys.scheduler.observations import Observations
+from persys.store import keys
+
+log = structlog.get_logger()
+
+JUDGE_AGAIN_SECONDS = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a heartbeat tells."""
+
+    usage: NodeUsage
+    observations: list[Observation]
+    removed: list[WorkloadId]
+    workload_usage: list[WorkloadUsage]
+    complete: bool
+
+
+class Membership:
+    def __init__(
+        self,
+        cluster: Cluster,
+        committer: Committer,
+        observations: Observations,
+        clock: Clock,
+        *,
+        lease: timedelta,
+        wake_many: Callable[[Iterable[WorkloadId]], None],
+        room_appeared: Callable[[], None],
+        node_returned: Callable[[NodeId], None],
+    ) -> None:
+        self._cluster = cluster
+        self._committer = committer
+        self._observations = observations
+        self._clock = clock
+        self._lease = lease
+        self._wake_many = wake_many
+        self._room_appeared = room_appeared
+        self._node_returned = node_returned
+        self._turns: Turns[NodeId] = Turns()
+
+    def lease_ends(self) -> float:
+        return self._clock.monotonic() + self._lease.total_seconds()
+
+    def lease_ends_at(self) -> datetime:
+        return self._clock.now() + self._lease
+
+    async def register(self, node: Node) -> None:
+        async with self._turns.of(node.id):
+            known = self._cluster.members.get(node.id)
+            if known is not None:
+                known.refused_types.clear()
+                node = _renewed(known.node, node)
+            await self._put(node, "NodeRegistered" if known is None else "NodeRegisteredAgain")
+            self._heard_from(self._cluster.members[node.id])
+        self._node_returned(node.id)
+
+    async def heartbeat(self, node_id: NodeId, report: Report) -> None:
+        """Raises NotFoundError for a node that never registered: it shall do that first."""
+        member = self._cluster.members.get(node_id)
+        if member is None:
+            raise NotFoundError("node", node_id)
+        self._heard_from(member)
+        member.usage = report.usage
+        if member.node.status is NodeStatus.NOT_READY:
+            await self._set_ready(member)
+        self._take(node_id, report)
+
+    async def run(self) -> None:
+        """Look whenever the next lease ends; nodes that then hold none are not ready."""
+        while True:
+            now = self._clock.monotonic()
+            ready = [
+                m
+                for m in self._cluster.members.values()
+                if m.node.status is not NodeStatus.NOT_READY
+            ]
+            for member in ready:
+                if member.lease_until <= now:
+                    await self._judge(member)
+            next_end = min((m.lease_until for m in ready if m.lease_until > now), default=now + 1)
+            await asyncio.sleep(min(max(next_end - now, 0.01), JUDGE_AGAIN_SECONDS))
+
+    def _heard_from(self, member: Member) -> None:
+        member.lease_until = self.lease_ends()
+        member.last_heartbeat = self._clock.now()
+
+    def _take(self, node_id: NodeId, report: Report) -> None:
+        now = self._clock.now()
+        for seen in report.observations:
+            self._observations.take(seen)
+        for workload_id in report.removed:
+            self._observations.take(Observation(workload_id, node_id, Actual.ABSENT, now))
+        if report.complete:
+            present = {seen.workload_id for seen in report.observations}
+            self._observations.take_absences(node_id, present, now)
+        for used in report.workload_usage:
+            if entry := self._cluster.entries.get(used.workload_id):
+                entry.usage = used
+
+    async def _judge(self, member: Member) -> None:
+        async with self._turns.of(member.node.id):
+            if member.lease_until > self._clock.monotonic():
+                return  # it spoke while we waited for our turn
+            silent = self._lease.total_seconds()
+            lost = self._with_status(
+                member.node, NodeStatus.NOT_READY, f"no heartbeat for {silent:g}s"
+            )
+            try:
+                await self._put(lost, "NodeNotReady")
+            except (StoreUnavailableError, ConflictError):
+                return  # judged again in a second
+
+    async def _set_ready(self, member: Member) -> None:
+        async with self._turns.of(member.node.id):
+            if member.node.status is not NodeStatus.NOT_READY:
+                return
+            ready = self._with_status(member.node, NodeStatus.READY, "heartbeats again")
+            await self._put(ready, "NodeReady")
+        self._node_returned(member.node.id)
+
+    def _with_status(self, node: Node, status: NodeStatus, reason: str) -> Node:
+        return replace(node, status=status, status_reason=reason, status_at=self._clock.now())
+
+    async def _put(self, node: Node, kind: str) -> None:
+        known = self._cluster.members.get(node.id)
+        if known is not None and known.node == node:
+            return
+        now = self._clock.now()
+        change = Change(
+            done=lambda: self._show(node),
+            puts={keys.node_key(node.id): node},
+            events=[Event(now, kind, node.status_reason, node_id=node.id)],
+        )
+        if kind.startswith("NodeRegistered"):
+            change.puts[keys.node_lease_key(node.id)] = Lease(node.id, now, self._lease)
+        await self._committer.commit(change)
+        log.info("node.changed", node_id=node.id, kind=kind, status=node.status)
+
+    def _show(self, node: Node) -> None:
+        self._cluster.put_node(node, lease_until=None if node.id in self._cluster.members else 0.0)
+        self._wake_many(self._cluster.on_node.get(node.id, ()))
+        self._room_appeared()
+
+
+def _renewed(old: Node, new: Node) -> Node:
+    """The record of a node that registers again: equal to the old one when nothing changed."""
+    if old.status is NodeStatus.NOT_READY:
+        return new
+    return replace(
+        new,
+        registered_at=old.registered_at,
+        status=old.status,
+        status_reason=old.status_reason,
+        status_by=old.status_by,
+        status_at=old.status_at,
+    )

@@ -1,0 +1,58 @@
+"""The one door for news: apply answers, heartbeats, answers to questions and surveys all enter here.
+
+The newest observation wins. What is only repeated wakes nobody.
+"""
+
+from collections.abc import Callable, Collection
+from datetime import datetime
+
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.observation import Actual, Observation
+from persys.scheduler.cluster import Cluster
+
+
+class Observations:
+    def __init__(
+        self,
+        cluster: Cluster,
+        *,
+        wake: Callable[[WorkloadId], None],
+        removed: Callable[[NodeId, WorkloadId], None],
+    ) -> None:
+        self._cluster = cluster
+        self._wake = wake
+        self._removed = removed
+
+    def take(self, seen: Observation) -> None:
+        entry = self._cluster.entries.get(seen.workload_id)
+        if entry is None or entry.assignment is None or entry.assignment.node_id != seen.node_id:
+            if seen.actual is Actual.ABSENT:
+                self._removed(seen.node_id, seen.workload_id)
+            return
+        old = entry.observation
+        if old is not None and seen.seen_at < old.seen_at:
+            return
+        entry.observation = seen
+        if old is None or _differs(old, seen):
+            entry.observed_since = seen.seen_at
+            self._wake(seen.workload_id)
+
+    def take_absences(
+        self, node_id: NodeId, present: Collection[WorkloadId], seen_at: datetime
+    ) -> None:
+        """The node has told all it has: whatever else is assigned to it is positively not there."""
+        assigned = self._cluster.on_node.get(node_id, set())
+        buried = self._cluster.tombstones.get(node_id, {})
+        for workload_id in [*assigned, *buried]:
+            if workload_id not in present:
+                self.take(Observation(workload_id, node_id, Actual.ABSENT, seen_at))
+
+
+def _differs(old: Observation, new: Observation) -> bool:
+    return (old.actual, old.revision, old.epoch, old.failure, old.node_id) != (
+        new.actual,
+        new.revision,
+        new.epoch,
+        new.failure,
+        new.node_id,
+    )

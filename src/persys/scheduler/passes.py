@@ -1,0 +1,81 @@
+"""Slow safety nets behind the events: nothing should depend on them, and nothing is lost without them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+
+from persys.core.reconcile import COMPLETED
+from persys.errors import PersysError
+from persys.infra.clock import Clock
+from persys.model import feature
+from persys.model.belief import Status
+from persys.model.ids import WorkloadId
+from persys.model.node import NodeStatus
+from persys.model.workload import Desired
+from persys.scheduler.cluster import Cluster, Entry, Member
+from persys.scheduler.observations import Observations
+from persys.scheduler.ports import Agents
+
+
+class Passes:
+    def __init__(
+        self,
+        cluster: Cluster,
+        agents: Agents,
+        observations: Observations,
+        clock: Clock,
+        *,
+        wake: Callable[[WorkloadId], None],
+        bury: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._cluster = cluster
+        self._agents = agents
+        self._observations = observations
+        self._clock = clock
+        self._wake = wake
+        self._bury = bury
+
+    async def reconcile(self, every: timedelta) -> None:
+        """Look again at whatever is not as it is wanted."""
+        while True:
+            await asyncio.sleep(every.total_seconds())
+            for workload_id, entry in list(self._cluster.entries.items()):
+                if not _looks_settled(entry):
+                    self._wake(workload_id)
+            await self._bury()
+
+    async def survey(self, every: timedelta) -> None:
+        """Ask the nodes that do not report by themselves what they have, all at once."""
+        while True:
+            await asyncio.sleep(every.total_seconds())
+            async with asyncio.TaskGroup() as group:
+                for member in self._cluster.members.values():
+                    if _must_be_asked(member):
+                        group.create_task(self._survey(member))
+
+    async def _survey(self, member: Member) -> None:
+        node = member.node
+        asked_at = self._clock.now()
+        try:
+            found = await self._agents.survey(node.id, node.endpoint)
+        except PersysError:
+            return  # a node that stays silent loses its lease
+        for seen in found:
+            self._observations.take(seen)
+        self._observations.take_absences(node.id, {seen.workload_id for seen in found}, asked_at)
+
+
+def _must_be_asked(member: Member) -> bool:
+    return (
+        member.node.status is not NodeStatus.NOT_READY
+        and feature.PUSHES_STATUS not in member.node.capabilities.features
+    )
+
+
+def _looks_settled(entry: Entry) -> bool:
+    belief = entry.belief
+    if belief is None or belief.revision != entry.workload.revision:
+        return False
+    if entry.workload.desired is Desired.RUNNING:
+        return belief.status is Status.RUNNING or belief.code == COMPLETED
+    return entry.workload.desired is Desired.STOPPED and belief.status is Status.STOPPED

@@ -1,0 +1,170 @@
+"""Effects, done: one lane per node, so that a node gets its orders one after the other and a slow one
+delays nobody else. Every answer becomes an observation; no answer is noted and tried again.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import assert_never
+
+import structlog
+from msgspec import structs
+
+from persys.core.dispatch import unanswered
+from persys.core.effects import Apply, Ask, Effect, Remove
+from persys.core.reconcile import RUNTIME_NOT_AVAILABLE
+from persys.errors import AgentUnreachableError, PersysError
+from persys.infra.clock import Clock
+from persys.infra.lanes import Lanes
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.observation import Actual, Observation
+from persys.model.spec import type_of
+from persys.scheduler.cluster import Cluster, Entry
+from persys.scheduler.observations import Observations
+from persys.scheduler.ports import Agents
+
+log = structlog.get_logger()
+
+
+class Performer:
+    def __init__(
+        self,
+        cluster: Cluster,
+        agents: Agents,
+        observations: Observations,
+        clock: Clock,
+        *,
+        wake: Callable[[WorkloadId], None],
+    ) -> None:
+        self._cluster = cluster
+        self._agents = agents
+        self._observations = observations
+        self._clock = clock
+        self._wake = wake
+        self._lanes: Lanes[NodeId] | None = None
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._lanes = Lanes(group)
+            await asyncio.Event().wait()  # until cancelled, and the lanes with it
+
+    def hand(self, effect: Effect) -> None:
+        assert self._lanes is not None
+        self._lanes.hand(effect.node_id, lambda: self._perform(effect))
+
+    def depth(self) -> int:
+        return self._lanes.depth() if self._lanes else 0
+
+    async def _perform(self, effect: Effect) -> None:
+        member = self._cluster.members.get(effect.node_id)
+        if member is None:
+            return
+        endpoint = member.node.endpoint
+        match effect:
+            case Apply():
+                await self._apply(effect, endpoint)
+            case Remove():
+                await self._remove(effect, endpoint)
+            case Ask():
+                await self._ask(effect, endpoint)
+            case unreachable:
+                assert_never(unreachable)
+
+    async def _apply(self, effect: Apply, endpoint: str) -> None:
+        workload = effect.workload
+        entry = self._cluster.entries.get(workload.id)
+        if entry is None or not _still_wanted(entry, effect):
+            return
+        assert entry.dispatch is not None
+        entry.dispatch = sent = replace(entry.dispatch, sent_at=self._clock.now())
+        try:
+            seen = await self._agents.apply(effect.node_id, endpoint, workload, effect.epoch)
+        except AgentUnreachableError as err:
+            self._note_no_answer(entry, sent, workload.id, err)
+            return
+        if entry.dispatch is sent:
+            entry.dispatch = replace(sent, answered_at=self._clock.now())
+        log.info(
+            "workload.sent",
+            workload_id=workload.id,
+            node_id=effect.node_id,
+            revision=workload.revision,
+            epoch=effect.epoch,
+            desired=workload.desired,
+            task_id=seen.metadata.get("task_id", ""),
+            answer=seen.actual,
+        )
+        if seen.failure is not None and seen.failure.code == RUNTIME_NOT_AVAILABLE:
+            self._stop_offering(effect)
+        # It was true when it was sent; whatever was heard since is newer.
+        if seen.actual is not Actual.FAILED:
+            seen = _at(seen, sent.sent_at)
+        self._observations.take(seen)
+        self._wake(workload.id)
+
+    async def _remove(self, effect: Remove, endpoint: str) -> None:
+        entry = self._cluster.entries.get(effect.workload_id)
+        sent = None
+        if (
+            entry is not None
+            and entry.dispatch is not None
+            and entry.assignment is not None
+            and entry.assignment.epoch == effect.epoch
+        ):
+            entry.dispatch = sent = replace(entry.dispatch, sent_at=self._clock.now())
+        try:
+            await self._agents.remove(effect.node_id, endpoint, effect.workload_id, effect.epoch)
+            if entry is not None and sent is not None and entry.dispatch is sent:
+                entry.dispatch = replace(sent, answered_at=self._clock.now())
+            seen = await self._agents.ask(effect.node_id, endpoint, effect.workload_id)
+        except PersysError as err:
+            if entry is not None and sent is not None:
+                self._note_no_answer(entry, sent, effect.workload_id, err)
+            return
+        log.info(
+            "workload.removal_sent",
+            workload_id=effect.workload_id,
+            node_id=effect.node_id,
+            epoch=effect.epoch,
+            answer=seen.actual,
+        )
+        self._observations.take(seen)
+        self._wake(effect.workload_id)
+
+    async def _ask(self, effect: Ask, endpoint: str) -> None:
+        try:
+            seen = await self._agents.ask(effect.node_id, endpoint, effect.workload_id)
+        except PersysError:
+            return  # the next look comes by itself; a node that stays silent loses its lease
+        self._observations.take(seen)
+
+    def _note_no_answer(
+        self, entry: Entry, sent: object, workload_id: WorkloadId, err: PersysError
+    ) -> None:
+        if entry.dispatch is not sent or entry.dispatch is None:
+            return
+        entry.dispatch = unanswered(entry.dispatch, str(err), now=self._clock.now())
+        if entry.dispatch.unanswered_count == 1:
+            log.warning("agent.gave_no_answer", workload_id=workload_id, reason=str(err))
+        self._wake(workload_id)
+
+    def _stop_offering(self, effect: Apply) -> None:
+        """The node cannot run this type: nobody else of that type goes there until it registers again."""
+        member = self._cluster.members.get(effect.node_id)
+        if member is not None:
+            member.refused_types.add(type_of(effect.workload.spec))
+            self._cluster.show_node(member)
+
+
+def _still_wanted(entry: Entry, effect: Apply) -> bool:
+    return (
+        entry.workload == effect.workload
+        and entry.dispatch is not None
+        and entry.assignment is not None
+        and entry.assignment.epoch == effect.epoch
+    )
+
+
+def _at(seen: Observation, seen_at: datetime) -> Observation:
+    return structs.replace(seen, seen_at=seen_at)

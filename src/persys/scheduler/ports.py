@@ -1,0 +1,27 @@
+"""What the scheduler needs of the nodes: a few verbs. The gRPC adapter is `agents.py`."""
+
+from typing import Protocol
+
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.observation import Observation
+from persys.model.workload import Workload
+
+
+class Agents(Protocol):
+    """Every verb is idempotent and raises AgentUnreachableError when there was no answer."""
+
+    async def apply(
+        self, node_id: NodeId, endpoint: str, workload: Workload, epoch: int
+    ) -> Observation:
+        """Give the order. Returns what the agent says now, often only that it has begun."""
+
+    async def remove(
+        self, node_id: NodeId, endpoint: str, workload_id: WorkloadId, epoch: int
+    ) -> None:
+        """Give the order to remove. Returns when it was taken, not when it is done."""
+
+    async def ask(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
+        """How the workload is; `Actual.ABSENT` when the agent positively has none."""
+
+    async def survey(self, node_id: NodeId, endpoint: str) -> list[Observation]:
+        """Everything the node has."""

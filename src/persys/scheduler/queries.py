@@ -1,0 +1,162 @@
+"""Answers from memory: what the scheduler knows, as the contract shows it. Reads never touch the store."""
+
+from collections import Counter
+from datetime import datetime
+from typing import TypeVar
+
+from persys.errors import InvalidError, NotFoundError
+from persys.infra.clock import Clock
+from persys.model.belief import Status
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import NodeStatus
+from persys.model.spec import type_of
+from persys.model.workload import Desired
+from persys.scheduler.cluster import Cluster, Entry, Member
+from persys.wire import control
+from persys.wire.control_message import spec_message
+from persys.wire.gen.control.v1 import control_pb2
+
+T = TypeVar("T", bound=str)
+
+_NODE_STATUSES = {status.lower(): status for status in NodeStatus}
+_WORKLOAD_STATUSES = {status.lower(): status for status in Status}
+
+
+class Queries:
+    def __init__(self, cluster: Cluster, clock: Clock, *, attempts_max: int) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._attempts_max = attempts_max
+
+    def list_nodes(self, status: str) -> list[control_pb2.NodeView]:
+        wanted = _word(status, _NODE_STATUSES) if status else None
+        return [
+            self._node_view(member)
+            for _, member in sorted(self._cluster.members.items())
+            if wanted is None or member.node.status is wanted
+        ]
+
+    def get_node(self, node_id: str) -> control_pb2.NodeView:
+        member = self._cluster.members.get(NodeId(node_id))
+        if member is None:
+            raise NotFoundError("node", node_id)
+        return self._node_view(member)
+
+    def list_workloads(self, *, node_id: str, status: str) -> list[control_pb2.WorkloadView]:
+        wanted = _word(status, _WORKLOAD_STATUSES) if status else None
+        return [
+            self._workload_view(entry)
+            for _, entry in sorted(self._cluster.entries.items())
+            if (wanted is None or _status(entry) is wanted)
+            and (not node_id or (entry.assignment and entry.assignment.node_id == node_id))
+        ]
+
+    def get_workload(self, workload_id: str) -> control_pb2.WorkloadView:
+        entry = self._cluster.entries.get(WorkloadId(workload_id))
+        if entry is None:
+            raise NotFoundError("workload", workload_id)
+        view = self._workload_view(entry)
+        workload = entry.workload
+        view.spec.CopyFrom(spec_message(workload.spec, workload.resources, workload.metadata))
+        return view
+
+    def summary(self) -> control_pb2.GetClusterSummaryResponse:
+        nodes = Counter(member.node.status for member in self._cluster.members.values())
+        statuses = Counter(_status(entry) for entry in self._cluster.entries.values())
+        return control_pb2.GetClusterSummaryResponse(
+            total_nodes=nodes.total(),
+            ready_nodes=nodes[NodeStatus.READY],
+            not_ready_nodes=nodes[NodeStatus.NOT_READY],
+            total_workloads=statuses.total(),
+            running_workloads=statuses[Status.RUNNING],
+            pending_workloads=statuses[Status.PENDING],
+            failed_workloads=statuses[Status.FAILED],
+            deleted_workloads=statuses[Status.DELETING],
+            generated_at=control.timestamp(self._clock.now()),
+        )
+
+    def _node_view(self, member: Member) -> control_pb2.NodeView:
+        node = member.node
+        row = self._cluster.columns.rows[node.id]
+        total = node.capabilities.total
+        view = control_pb2.NodeView(
+            node_id=node.id,
+            status=node.status,
+            status_reason=node.status_reason,
+            status_updated_by=node.status_by,
+            grpc_endpoint=node.endpoint,
+            total_cpu_cores=total.cpu_millicores / 1000,
+            available_cpu_cores=row.free.cpu_millicores / 1000,
+            total_memory_mb=total.memory_mb,
+            available_memory_mb=row.free.memory_mb,
+            supported_workload_types=sorted(node.capabilities.types - member.refused_types),
+            labels=node.labels,
+            total_disk_gb=total.disk_gb,
+            available_disk_gb=row.free.disk_gb,
+            workload_count=len(self._cluster.on_node.get(node.id, ())),
+            agent_version=node.agent_version,
+        )
+        if node.status_at is not None:
+            view.status_updated_at.CopyFrom(control.timestamp(node.status_at))
+        if member.last_heartbeat is not None:
+            view.last_heartbeat.CopyFrom(control.timestamp(member.last_heartbeat))
+        return view
+
+    def _workload_view(self, entry: Entry) -> control_pb2.WorkloadView:
+        workload, belief, retry = entry.workload, entry.belief, entry.retry
+        view = control_pb2.WorkloadView(
+            workload_id=workload.id,
+            type=type_of(workload.spec),
+            desired_state=_DESIRED[workload.desired],
+            status=_status(entry),
+            revision_id=workload.revision,
+            retry_max_attempts=self._attempts_max,
+            last_updated=control.timestamp(max(workload.updated_at, _changed_at(entry))),
+        )
+        if entry.assignment is not None:
+            view.assigned_node_id = entry.assignment.node_id
+            view.epoch = entry.assignment.epoch
+            view.placement = entry.assignment.why
+        if retry is not None:
+            view.retry_attempts = retry.attempts
+            if retry.next_at is not None:
+                view.retry_next_at.CopyFrom(control.timestamp(retry.next_at))
+                view.reason.next_retry_at.CopyFrom(control.timestamp(retry.next_at))
+        if belief is not None:
+            _tell_reason(view, entry)
+        if entry.usage is not None:
+            view.usage.CopyFrom(control.workload_usage_message(entry.usage))
+        return view
+
+
+_DESIRED = {Desired.RUNNING: "Running", Desired.STOPPED: "Stopped", Desired.DELETED: "Deleted"}
+
+
+def _tell_reason(view: control_pb2.WorkloadView, entry: Entry) -> None:
+    belief = entry.belief
+    assert belief is not None
+    if belief.code or belief.message:
+        view.reason.code = belief.code
+        view.reason.message = belief.message
+        view.reason.last_transition.CopyFrom(control.timestamp(belief.changed_at))
+    if belief.failure is not None:
+        view.failure_reason = belief.failure.reason
+        gave_up = entry.retry is not None and entry.retry.next_at is None
+        view.reason.retryable = belief.failure.retryable and not gave_up
+    seen = entry.observation
+    view.metadata.update(seen.metadata if seen is not None else belief.metadata)
+
+
+def _status(entry: Entry) -> Status:
+    return entry.belief.status if entry.belief is not None else Status.PENDING
+
+
+def _changed_at(entry: Entry) -> datetime:
+    return entry.belief.changed_at if entry.belief is not None else entry.workload.updated_at
+
+
+def _word(text: str, known: dict[str, T]) -> T:
+    found = known.get(text.lower())
+    if found is None:
+        raise InvalidError("status", f"{text!r} is unknown; use one of {', '.join(known.values())}")
+    return found

@@ -1,0 +1,282 @@
+"""Wake, read, decide, commit, hand over: for one workload at a time, for many workloads at once.
+
+Whatever changes marks a workload dirty. Its step runs when its turn comes; a decision that writes nothing
+costs no wait. Room is reserved when it is decided and given back if the commit fails, so that decisions made
+while a transaction is under way see each other.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from datetime import datetime
+from random import Random
+
+import structlog
+
+from persys.core.dispatch import Dispatch, Goal
+from persys.core.effects import Apply, Ask, Remove
+from persys.core.intake import Accepted, Unchanged
+from persys.core.liveness import Phase, phase_of
+from persys.core.placement.filters import Rejection, reject
+from persys.core.placement.needs import Needs
+from persys.core.placement.select import Placed, Unplaceable, place
+from persys.core.reconcile import Decision, Policy, Rooms, Situation, decide
+from persys.errors import ConflictError, NotFoundError, PersysError, StoreUnavailableError
+from persys.infra.clock import Clock
+from persys.infra.turns import Turns
+from persys.model import feature
+from persys.model.assignment import Assignment
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import NodeStatus
+from persys.model.workload import Desired, Workload
+from persys.scheduler.cluster import Cluster, Entry
+from persys.scheduler.committer import Committer
+from persys.scheduler.performer import Performer
+from persys.scheduler.transcript import change_of
+
+log = structlog.get_logger()
+
+STORE_RETRY_SECONDS = 1.0
+STEPS_AT_ONCE = 512
+
+
+class Reconciler:
+    def __init__(
+        self,
+        cluster: Cluster,
+        committer: Committer,
+        clock: Clock,
+        *,
+        policy: Policy,
+        node_grace: float,
+        random: Random,
+    ) -> None:
+        self._cluster = cluster
+        self._committer = committer
+        self._clock = clock
+        self._policy = policy
+        self._node_grace = node_grace
+        self._random = random
+        self._performer: Performer | None = None
+        self._ask_to_bury: Callable[[NodeId], None] = lambda _node_id: None
+        self._turns: Turns[WorkloadId] = Turns()
+        self._dirty: dict[WorkloadId, None] = {}
+        self._news = asyncio.Event()
+        self._slots = asyncio.Semaphore(STEPS_AT_ONCE)
+        self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
+        self._rooms = Rooms(self._place, self._fits_on)
+        self._group: asyncio.TaskGroup | None = None
+        self.steps = 0
+
+    def use(self, performer: Performer, *, ask_to_bury: Callable[[NodeId], None]) -> None:
+        self._performer = performer
+        self._ask_to_bury = ask_to_bury
+
+    def wake(self, workload_id: WorkloadId) -> None:
+        self._dirty[workload_id] = None
+        self._news.set()
+
+    def wake_many(self, workload_ids: Iterable[WorkloadId]) -> None:
+        self._dirty.update(dict.fromkeys(workload_ids))
+        self._news.set()
+
+    def wake_waiting(self) -> None:
+        """Room may have appeared."""
+        if self._cluster.waiting:
+            self.wake_many(self._cluster.waiting)
+
+    def depth(self) -> int:
+        return len(self._dirty)
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as self._group:
+            while True:
+                await self._news.wait()
+                self._news.clear()
+                dirty, self._dirty = self._dirty, {}
+                for workload_id in dirty:
+                    await self._slots.acquire()
+                    self._group.create_task(self._step(workload_id))
+
+    async def submit(
+        self, workload_id: WorkloadId, judge: Callable[[Workload | None], Accepted | Unchanged]
+    ) -> Workload:
+        """Change the intent and decide what follows, in one commit.
+
+        `judge` gets the workload as it is and says what becomes of it, or raises. A caller that leaves does
+        not stop what was begun.
+        """
+        assert self._group is not None
+        return await asyncio.shield(self._group.create_task(self._submit(workload_id, judge)))
+
+    async def retry(self, workload_id: WorkloadId) -> None:
+        """Forget past failures and try again now."""
+        assert self._group is not None
+        await asyncio.shield(self._group.create_task(self._retry(workload_id)))
+
+    async def _submit(
+        self, workload_id: WorkloadId, judge: Callable[[Workload | None], Accepted | Unchanged]
+    ) -> Workload:
+        async with self._turns.of(workload_id):
+            entry = self._cluster.entries.get(workload_id)
+            match judge(entry.workload if entry is not None else None):
+                case Unchanged(workload=workload):
+                    return workload
+                case Accepted(workload=workload, event=kind):
+                    await self._settle(entry, _fresh(entry, workload), told=kind)
+                    return workload
+
+    async def _retry(self, workload_id: WorkloadId) -> None:
+        async with self._turns.of(workload_id):
+            entry = self._cluster.entries.get(workload_id)
+            if entry is None:
+                raise NotFoundError("workload", workload_id)
+            await self._settle(entry, _fresh(entry, entry.workload), told="WorkloadRetryAsked")
+
+    async def _step(self, workload_id: WorkloadId) -> None:
+        try:
+            async with self._turns.of(workload_id):
+                entry = self._cluster.entries.get(workload_id)
+                if entry is not None:
+                    self.steps += 1
+                    await self._settle(entry, self._situation(entry))
+        except (StoreUnavailableError, ConflictError):
+            self._wake_in(workload_id, STORE_RETRY_SECONDS)
+        finally:
+            self._slots.release()
+
+    def _situation(self, entry: Entry) -> Situation:
+        return Situation(
+            entry.workload,
+            entry.assignment,
+            entry.belief,
+            entry.retry,
+            entry.observation,
+            entry.observed_since,
+            entry.dispatch,
+        )
+
+    async def _settle(self, entry: Entry | None, situation: Situation, *, told: str = "") -> None:
+        """Decide, commit, hand over. `told` names what a user asked for, if one did."""
+        now = self._clock.now()
+        workload = situation.workload
+        decision = decide(
+            self._with_node(situation),
+            self._rooms,
+            self._policy,
+            now=now,
+            roll=self._random.random(),
+        )
+        old = entry.assignment if entry is not None else None
+        change, nodes = change_of(entry, workload, decision, self._cluster, told=told, now=now)
+        self._reserve(workload.id, decision)
+        try:
+            await self._committer.commit(change)
+        except PersysError:
+            self._cluster.settle_room(workload.id, nodes)
+            raise
+        self._after(workload, decision, fresh_intent=bool(told), now=now)
+        if decision.tombstone is not None:
+            self._ask_to_bury(decision.tombstone.assignment.node_id)
+        if old is not None and _frees(old, decision):
+            self.wake_waiting()
+
+    def _with_node(self, situation: Situation) -> Situation:
+        if situation.assignment is None:
+            return situation
+        member = self._cluster.members.get(situation.assignment.node_id)
+        if member is None:
+            return situation
+        phase = phase_of(
+            lease_until=member.lease_until, grace=self._node_grace, now=self._clock.monotonic()
+        )
+        if phase is Phase.ALIVE and member.node.status is NodeStatus.NOT_READY:
+            phase = Phase.SUSPECT
+        return Situation(
+            situation.workload,
+            situation.assignment,
+            situation.belief,
+            situation.retry,
+            situation.observation,
+            situation.observed_since,
+            situation.dispatch,
+            phase,
+            feature.PUSHES_STATUS in member.node.capabilities.features,
+        )
+
+    def _reserve(self, workload_id: WorkloadId, decision: Decision) -> None:
+        if decision.assignment is not None:
+            assignment = decision.assignment
+            held = self._cluster.columns.held(workload_id, assignment.node_id)
+            if held is None or (held.resources, held.host_ports) != (
+                assignment.reserved,
+                assignment.host_ports,
+            ):
+                self._cluster.columns.hold(
+                    workload_id, assignment.node_id, assignment.reserved, assignment.host_ports
+                )
+
+    def _after(
+        self, workload: Workload, decision: Decision, *, fresh_intent: bool, now: datetime
+    ) -> None:
+        entry = self._cluster.entries.get(workload.id)
+        if timer := self._timers.pop(workload.id, None):
+            timer.cancel()
+        if entry is None:
+            return
+        if fresh_intent:
+            entry.forget_news()
+        if decision.fulfilled:
+            entry.dispatch = None
+        if decision.waits_for_room:
+            self._cluster.waiting[workload.id] = None
+        else:
+            self._cluster.waiting.pop(workload.id, None)
+        assert self._performer is not None
+        for effect in decision.effects:
+            if not isinstance(effect, Ask):
+                entry.dispatch = _dispatch(entry, effect, now)
+            self._performer.hand(effect)
+        if decision.wake_at is not None:
+            self._wake_in(workload.id, (decision.wake_at - now).total_seconds())
+
+    def _wake_in(self, workload_id: WorkloadId, seconds: float) -> None:
+        if timer := self._timers.pop(workload_id, None):
+            timer.cancel()
+        self._timers[workload_id] = asyncio.get_running_loop().call_later(
+            max(0.0, seconds), self.wake, workload_id
+        )
+
+    def _place(self, needs: Needs) -> Placed | Unplaceable:
+        return place(needs, self._cluster.columns)
+
+    def _fits_on(self, workload_id: WorkloadId, node_id: NodeId, needs: Needs) -> Rejection | None:
+        """Whether a workload that already has room on the node could have this much instead."""
+        row = self._cluster.columns.rows[node_id]
+        held = self._cluster.columns.held(workload_id, node_id)
+        if held is None:
+            return reject(row, needs)
+        ports = {port: count for port, count in row.ports.items() if port not in held.host_ports}
+        return reject(replace(row, free=row.free + held.resources, ports=ports), needs)
+
+
+def _fresh(entry: Entry | None, workload: Workload) -> Situation:
+    """Only what outlives a new intent: where the workload is, and what was believed of it."""
+    if entry is None:
+        return Situation(workload)
+    return Situation(workload, entry.assignment, entry.belief)
+
+
+def _frees(old: Assignment, decision: Decision) -> bool:
+    """Whether others may find room now that a reservation went or shrank."""
+    new = decision.assignment
+    return new is None or new.node_id != old.node_id or new.reserved != old.reserved
+
+
+def _dispatch(entry: Entry, effect: Apply | Remove, now: datetime) -> Dispatch:
+    desired = effect.workload.desired if isinstance(effect, Apply) else Desired.DELETED
+    goal = Goal(entry.workload.revision, desired, effect.epoch)
+    tries = 0
+    if entry.dispatch is not None and entry.dispatch.goal == goal:
+        tries = entry.dispatch.unanswered_count
+    return Dispatch(goal, now, unanswered_count=tries)

@@ -1,0 +1,78 @@
+"""What a scheduler can be told at its start, by flag, variable or file."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from persys.infra.settings import setting
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerSettings:
+    grpc_addr: str = setting("0.0.0.0", "PERSYS_GRPC_ADDR", help="address to listen on")
+    grpc_port: int = setting(8085, "GRPC_PORT", help="port of the gRPC API")
+    metrics_port: int = setting(8084, "METRICS_PORT", help="port of /health and /metrics")
+    insecure: bool = setting(False, help="serve without mTLS")
+    store: str = setting(
+        "sqlite:/var/lib/persys/scheduler.db",
+        "PERSYS_STORE",
+        help="sqlite:PATH for the embedded store, or etcd",
+    )
+    etcd_endpoints: tuple[str, ...] = setting(
+        ("localhost:2379",), "ETCD_ENDPOINTS", help="etcd members, separated by commas"
+    )
+    etcd_ca: str = setting("", "ETCD_CA", help="CA certificate of etcd; turns TLS on")
+    etcd_cert: str = setting("", "ETCD_CERT", help="client certificate for etcd")
+    etcd_key: str = setting("", "ETCD_KEY", help="key of the client certificate for etcd")
+    etcd_user: str = setting("", "ETCD_USER", help="user name for etcd")
+    etcd_password: str = setting("", "ETCD_PASSWORD", help="password for etcd", secret=True)
+    heartbeat_interval: timedelta = setting(
+        timedelta(seconds=10), "SCHEDULER_HEARTBEAT_INTERVAL", help="how often nodes shall report"
+    )
+    node_lease: timedelta = setting(
+        timedelta(seconds=30),
+        "SCHEDULER_NODE_LEASE",
+        help="silence after which a node is not ready",
+    )
+    node_unavailable_grace: timedelta = setting(
+        timedelta(seconds=60),
+        "SCHEDULER_NODE_UNAVAILABLE_GRACE",
+        help="after the lease, until a node counts as lost",
+    )
+    missing_grace_period: timedelta = setting(
+        timedelta(seconds=10),
+        "SCHEDULER_MISSING_GRACE_PERIOD",
+        help="what an agent gets to heal by itself",
+    )
+    agent_rpc_timeout: timedelta = setting(
+        timedelta(seconds=10),
+        "SCHEDULER_AGENT_RPC_TIMEOUT",
+        help="deadline of each call to an agent",
+    )
+    agent_status_poll_interval: timedelta = setting(
+        timedelta(seconds=1),
+        "SCHEDULER_AGENT_STATUS_POLL_INTERVAL",
+        help="how often agents that do not report are asked while something is under way",
+    )
+    agent_apply_timeout: timedelta = setting(
+        timedelta(seconds=45),
+        "SCHEDULER_AGENT_APPLY_TIMEOUT",
+        help="time for containers and compose",
+    )
+    agent_vm_apply_timeout: timedelta = setting(
+        timedelta(seconds=240), "SCHEDULER_AGENT_VM_APPLY_TIMEOUT", help="time for virtual machines"
+    )
+    agent_delete_timeout: timedelta = setting(
+        timedelta(seconds=60), "SCHEDULER_AGENT_DELETE_TIMEOUT", help="time for a removal"
+    )
+    reconcile_interval: timedelta = setting(
+        timedelta(seconds=5),
+        "SCHEDULER_RECONCILE_INTERVAL",
+        help="safety pass over what is unsettled",
+    )
+    drift_detect_interval: timedelta = setting(
+        timedelta(seconds=30),
+        "SCHEDULER_DRIFT_DETECT_INTERVAL",
+        help="survey of nodes that do not report by themselves",
+    )
+    log_level: str = setting("info", "LOG_LEVEL", help="debug, info, warning or error")
+    log_format: str = setting("", "LOG_FORMAT", help="json or console")

@@ -1,0 +1,151 @@
+"""A decision, written down: which records change, which event tells it, what changes in memory."""
+
+from datetime import datetime
+
+from persys.core.reconcile import Decision
+from persys.model.assignment import Assignment
+from persys.model.belief import Belief, Status
+from persys.model.event import Event
+from persys.model.ids import NodeId
+from persys.model.workload import Workload
+from persys.scheduler.changes import Change
+from persys.scheduler.cluster import Cluster, Entry
+from persys.store import keys
+
+_KIND = {
+    Status.RUNNING: "WorkloadRunning",
+    Status.STOPPED: "WorkloadStopped",
+    Status.FAILED: "WorkloadFailed",
+    Status.UNKNOWN: "WorkloadUnknown",
+}
+
+
+def change_of(
+    entry: Entry | None,
+    workload: Workload,
+    decision: Decision,
+    cluster: Cluster,
+    *,
+    told: str,
+    now: datetime,
+) -> tuple[Change, set[NodeId]]:
+    """The change, and the nodes on which the workload's reservation may differ after it."""
+    nodes = _nodes(entry, decision)
+    old = entry or Entry(workload)
+    change = Change(done=lambda: _apply(cluster, workload, decision, nodes))
+    if told:
+        change.events.append(_event(told, workload, old.assignment, now))
+    if decision.forget:
+        _forget(change, old)
+        if entry is not None:
+            change.events.append(_event("WorkloadDeleted", workload, old.assignment, now))
+    else:
+        _write(change, entry, workload, decision)
+        change.events.extend(_told(old, workload, decision, now))
+    if decision.tombstone is not None:
+        buried = decision.tombstone.assignment
+        change.puts[keys.tombstone_key(buried.node_id, workload.id)] = decision.tombstone
+    if _supersedes_tombstone(cluster, workload, decision):
+        assert decision.assignment is not None
+        change.drops.append(keys.tombstone_key(decision.assignment.node_id, workload.id))
+    return change, nodes
+
+
+def _write(change: Change, entry: Entry | None, workload: Workload, decision: Decision) -> None:
+    if entry is None or entry.workload is not workload:
+        change.puts[keys.workload_key(workload.id)] = workload
+    old_assignment = entry.assignment if entry else None
+    if decision.assignment is not None and decision.assignment != old_assignment:
+        change.puts[keys.assignment_key(workload.id)] = decision.assignment
+    if decision.assignment is None and old_assignment is not None:
+        change.drops.append(keys.assignment_key(workload.id))
+    old_belief = entry.belief if entry else None
+    if decision.belief is not None and decision.belief is not old_belief:
+        change.puts[keys.belief_key(workload.id)] = decision.belief
+    old_retry = entry.retry if entry else None
+    if decision.retry is not None and decision.retry != old_retry:
+        change.puts[keys.retry_key(workload.id)] = decision.retry
+    if decision.retry is None and old_retry is not None:
+        change.drops.append(keys.retry_key(workload.id))
+
+
+def _forget(change: Change, old: Entry) -> None:
+    workload_id = old.workload.id
+    change.drops.append(keys.workload_key(workload_id))
+    for record, key in (
+        (old.assignment, keys.assignment_key(workload_id)),
+        (old.belief, keys.belief_key(workload_id)),
+        (old.retry, keys.retry_key(workload_id)),
+    ):
+        if record is not None:
+            change.drops.append(key)
+
+
+def _apply(cluster: Cluster, workload: Workload, decision: Decision, nodes: set[NodeId]) -> None:
+    if decision.tombstone is not None:
+        cluster.put_tombstone(decision.tombstone)
+    if _supersedes_tombstone(cluster, workload, decision):
+        assert decision.assignment is not None
+        cluster.drop_tombstone(decision.assignment.node_id, workload.id)
+    if decision.forget:
+        if workload.id in cluster.entries:
+            cluster.drop_workload(workload.id)
+    else:
+        entry = cluster.put_workload(workload)
+        cluster.put_assignment(workload.id, decision.assignment)
+        entry.belief = decision.belief
+        entry.retry = decision.retry
+    cluster.settle_room(workload.id, nodes)
+
+
+def _supersedes_tombstone(cluster: Cluster, workload: Workload, decision: Decision) -> bool:
+    """Back on a node where an old copy was to be removed: the new order takes care of that copy."""
+    return decision.assignment is not None and workload.id in cluster.tombstones.get(
+        decision.assignment.node_id, {}
+    )
+
+
+def _nodes(entry: Entry | None, decision: Decision) -> set[NodeId]:
+    old = entry.assignment if entry is not None else None
+    new = decision.assignment
+    if old is not None and new is not None and old == new:
+        return set()
+    return {assignment.node_id for assignment in (old, new) if assignment is not None}
+
+
+def _told(old: Entry, workload: Workload, decision: Decision, now: datetime) -> list[Event]:
+    told = []
+    assignment, belief = decision.assignment, decision.belief
+    moved = assignment is not None and (
+        old.assignment is None or old.assignment.epoch != assignment.epoch
+    )
+    if moved and assignment is not None:
+        told.append(_event("WorkloadPlaced", workload, assignment, now, assignment.why))
+    if belief is not None and _is_news(old.belief, belief):
+        if belief.code == "Unplaceable":
+            told.append(_event("WorkloadUnplaceable", workload, assignment, now, belief.message))
+        elif belief.status in _KIND:
+            told.append(_event(_KIND[belief.status], workload, assignment, now, belief.message))
+    return told
+
+
+def _is_news(old: Belief | None, new: Belief) -> bool:
+    return old is None or (old.status, old.code) != (new.status, new.code)
+
+
+def _event(
+    kind: str,
+    workload: Workload,
+    assignment: Assignment | None,
+    now: datetime,
+    message: str = "",
+) -> Event:
+    return Event(
+        now,
+        kind,
+        message,
+        workload_id=workload.id,
+        node_id=assignment.node_id if assignment else "",
+        revision=workload.revision,
+        epoch=assignment.epoch if assignment else 0,
+    )

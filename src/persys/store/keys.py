@@ -1,0 +1,73 @@
+"""Where each record lives. Every key of the project is made here.
+
+Event keys sort by time: their timestamp has a fixed width and is always UTC.
+"""
+
+from datetime import UTC, datetime
+
+from persys.model.ids import NodeId, WorkloadId
+
+NODES = "/nodes/"
+WORKLOADS = "/workloads/"
+ASSIGNMENTS = "/assignments/"
+RETRIES = "/retries/"
+BELIEFS = "/beliefs/"
+TOMBSTONES = "/tombstones/"
+EVENTS = "/events/"
+DRIFTS = "/drifts/"
+CLUSTER = "/cluster"
+LEADER = "/leader"
+
+_LEASE = "/lease"
+
+
+def node_key(node_id: NodeId) -> str:
+    return f"{NODES}{node_id}"
+
+
+def node_lease_key(node_id: NodeId) -> str:
+    return f"{NODES}{node_id}{_LEASE}"
+
+
+def is_node_lease(key: str) -> bool:
+    """Leases live among the nodes: a read of NODES returns both."""
+    return key.startswith(NODES) and key.endswith(_LEASE)
+
+
+def workload_key(workload_id: WorkloadId) -> str:
+    return f"{WORKLOADS}{workload_id}"
+
+
+def assignment_key(workload_id: WorkloadId) -> str:
+    return f"{ASSIGNMENTS}{workload_id}"
+
+
+def retry_key(workload_id: WorkloadId) -> str:
+    return f"{RETRIES}{workload_id}"
+
+
+def belief_key(workload_id: WorkloadId) -> str:
+    return f"{BELIEFS}{workload_id}"
+
+
+def tombstone_key(node_id: NodeId, workload_id: WorkloadId) -> str:
+    return f"{TOMBSTONES}{node_id}/{workload_id}"
+
+
+def event_key(at: datetime, sequence: int) -> str:
+    """`sequence` tells apart events of one instant, and orders them."""
+    moment = at.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+    return f"{EVENTS}{moment}-{sequence:012d}"
+
+
+def event_sequence(key: str) -> int:
+    return int(key.rpartition("-")[2])
+
+
+def node_drifts(node_id: NodeId) -> str:
+    """The prefix of all drifts on one node."""
+    return f"{DRIFTS}{node_id}/"
+
+
+def drift_key(node_id: NodeId, workload_id: WorkloadId, drift_type: str) -> str:
+    return f"{DRIFTS}{node_id}/{workload_id}/{drift_type}"
