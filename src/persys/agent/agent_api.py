@@ -1,0 +1,197 @@
+"""The gRPC door of the agent: read the request, hand it to its use case, write the answer."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from datetime import datetime
+from functools import wraps
+from typing import TypeVar
+
+import grpc
+
+from persys.agent.collector import Collector
+from persys.agent.intake import Accepted, Intake, Refused, Skipped
+from persys.agent.journal import Entry
+from persys.agent.ports import Runtime
+from persys.agent.reports import observation_of
+from persys.agent.state import State
+from persys.core.actions import select
+from persys.errors import InvalidError, NotFoundError, PersysError, RuntimeUnavailableError
+from persys.infra.clock import Clock
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import NodeId, Revision, WorkloadId, workload_id
+from persys.model.observation import Actual, Observation
+from persys.model.spec import WorkloadType
+from persys.model.workload import Desired
+from persys.wire import agent as wire
+from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
+from persys.wire.status import grpc_code
+
+SERVICE = "persys.agent.v1.AgentService"
+
+Api = TypeVar("Api")
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+Context = grpc.aio.ServicerContext[object, object]
+
+
+def _translated(
+    call: Callable[[Api, Request, Context], Awaitable[Answer]],
+) -> Callable[[Api, Request, Context], Awaitable[Answer]]:
+    @wraps(call)
+    async def answer(api: Api, request: Request, context: Context) -> Answer:
+        try:
+            return await call(api, request, context)
+        except PersysError as err:
+            await context.abort(grpc_code(err), str(err))
+
+    return answer
+
+
+class AgentApi(agent_pb2_grpc.AgentServiceServicer):
+    def __init__(
+        self,
+        node_id: NodeId,
+        version: str,
+        *,
+        state: State,
+        intake: Intake,
+        collector: Collector,
+        runtimes: Mapping[WorkloadType, Runtime],
+        clock: Clock,
+    ) -> None:
+        self._node_id = node_id
+        self._version = version
+        self._state = state
+        self._intake = intake
+        self._collector = collector
+        self._runtimes = runtimes
+        self._clock = clock
+
+    @_translated
+    async def ApplyWorkload(
+        self, request: agent_pb2.ApplyWorkloadRequest, _context: Context
+    ) -> agent_pb2.ApplyWorkloadResponse:
+        workload_id(request.id, field="id")
+        try:
+            order = wire.apply(request)
+        except InvalidError as err:
+            failure = Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
+            return self._refused(request, failure)
+        match await self._intake.apply(order):
+            case Accepted(entry=entry):
+                return agent_pb2.ApplyWorkloadResponse(
+                    applied=True, message="accepted", status=self._status(entry)
+                )
+            case Skipped(entry=entry):
+                return agent_pb2.ApplyWorkloadResponse(
+                    applied=True,
+                    skipped=True,
+                    message=f"revision {entry.order.revision} is already applied",
+                    status=self._status(entry),
+                )
+            case Refused(failure=failure):
+                return self._refused(request, failure)
+
+    @_translated
+    async def DeleteWorkload(
+        self, request: agent_pb2.DeleteWorkloadRequest, _context: Context
+    ) -> agent_pb2.DeleteWorkloadResponse:
+        named = workload_id(request.id, field="id")
+        message = await self._intake.delete(named, request.epoch)
+        return agent_pb2.DeleteWorkloadResponse(success=True, message=message)
+
+    @_translated
+    async def GetWorkloadStatus(
+        self, request: agent_pb2.GetWorkloadStatusRequest, _context: Context
+    ) -> agent_pb2.GetWorkloadStatusResponse:
+        entry = self._state.entries.get(workload_id(request.id, field="id"))
+        if entry is None:
+            raise NotFoundError("workload", request.id)
+        return agent_pb2.GetWorkloadStatusResponse(status=self._status(entry))
+
+    @_translated
+    async def ListWorkloads(
+        self, request: agent_pb2.ListWorkloadsRequest, _context: Context
+    ) -> agent_pb2.ListWorkloadsResponse:
+        wanted = wire.workload_type(request.type)
+        if request.type and wanted is None:
+            raise InvalidError("type", f"{request.type} is unknown; expected 1, 2 or 3")
+        return agent_pb2.ListWorkloadsResponse(
+            workloads=[
+                self._status(entry)
+                for _, entry in sorted(self._state.entries.items())
+                if wanted is None or entry.order.type is wanted
+            ]
+        )
+
+    @_translated
+    async def HealthCheck(
+        self, _request: agent_pb2.HealthCheckRequest, _context: Context
+    ) -> agent_pb2.HealthCheckResponse:
+        runtimes = {kind.value: await self._runtime_status(kind) for kind in WorkloadType}
+        used = self._collector.utilization()
+        return agent_pb2.HealthCheckResponse(
+            healthy=all(runtimes[kind.value] == "healthy" for kind in self._runtimes),
+            version=self._version,
+            runtime_status=runtimes,
+            memory_utilization=used.memory,
+            cpu_utilization=used.cpu,
+            disk_utilization=used.disk,
+        )
+
+    @_translated
+    async def ListActions(
+        self, request: agent_pb2.ListActionsRequest, _context: Context
+    ) -> agent_pb2.ListActionsResponse:
+        if request.limit < 0:
+            raise InvalidError("limit", f"is {request.limit}; expected 0 for all, or more")
+        found = select(
+            self._state.actions.values(),
+            workload_id=request.workload_id,
+            kind=request.action_type,
+            state=request.status,
+            limit=request.limit,
+            newest_first=request.newest_first,
+        )
+        return agent_pb2.ListActionsResponse(actions=[wire.action_message(each) for each in found])
+
+    async def _runtime_status(self, kind: WorkloadType) -> str:
+        if kind not in self._runtimes:
+            return "runtime not available"
+        try:
+            await self._runtimes[kind].ping()
+        except RuntimeUnavailableError as err:
+            return f"unhealthy: {err}"
+        return "healthy"
+
+    def _status(self, entry: Entry) -> agent_pb2.WorkloadStatus:
+        return wire.status_message(
+            observation_of(entry, self._state, self._node_id),
+            type=entry.order.type,
+            desired=entry.order.desired,
+            created_at=entry.created_at,
+            updated_at=entry.updated_at,
+        )
+
+    def _refused(
+        self, request: agent_pb2.ApplyWorkloadRequest, failure: Failure
+    ) -> agent_pb2.ApplyWorkloadResponse:
+        status = _refusal_status(request, failure, self._node_id, self._clock.now())
+        return agent_pb2.ApplyWorkloadResponse(message=failure.message, status=status)
+
+
+def _refusal_status(
+    request: agent_pb2.ApplyWorkloadRequest, failure: Failure, node_id: NodeId, now: datetime
+) -> agent_pb2.WorkloadStatus:
+    """Nothing is kept of what was refused; this is only how the answer says it."""
+    seen = Observation(
+        WorkloadId(request.id),
+        node_id,
+        Actual.FAILED,
+        now,
+        revision=Revision(request.revision_id),
+        epoch=request.epoch,
+        failure=failure,
+        message=failure.message,
+    )
+    kind = wire.workload_type(request.type) or WorkloadType.CONTAINER
+    return wire.status_message(seen, type=kind, desired=Desired.RUNNING)

@@ -1,0 +1,215 @@
+"""The composition root: the only place where the agent's parts meet."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
+from typing import Any
+
+import structlog
+
+from persys.agent import host
+from persys.agent.agent_api import SERVICE, AgentApi
+from persys.agent.collector import Collector
+from persys.agent.intake import Intake
+from persys.agent.ledger import Ledger
+from persys.agent.metrics import Metrics
+from persys.agent.news import News
+from persys.agent.policy import NodePolicy
+from persys.agent.ports import Runtime
+from persys.agent.reconciler import Watch, look_at_all
+from persys.agent.runtimes.docker import DockerRuntime
+from persys.agent.runtimes.docker_engine import Engine
+from persys.agent.runtimes.docker_form import Owner
+from persys.agent.settings import AgentSettings
+from persys.agent.state import State
+from persys.agent.steps import Steps
+from persys.agent.uplink import Membership, Uplink
+from persys.agent.volumes.local import DRIVER, LocalVolumes
+from persys.agent.worker import Worker
+from persys.infra.clock import SystemClock
+from persys.infra.http import SideServer
+from persys.infra.process import serve
+from persys.infra.rpc import new_server, start_server
+from persys.infra.turns import Turns
+from persys.model import feature
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import Capabilities, StoragePool
+from persys.model.resources import Resources
+from persys.model.spec import WorkloadType
+from persys.wire.gen.agent.v1 import agent_pb2_grpc
+
+log = structlog.get_logger()
+
+STOP_GRACE_SECONDS = 2.0
+_WILDCARDS = ("", "0.0.0.0", "::", "[::]")
+
+
+async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
+    node_id = host.own_node_id(settings.node_id)
+    state = State(settings.state_path, cluster_id=settings.cluster_id, node_id=node_id)
+    engine = Engine(settings.docker_host) if settings.docker_enabled else None
+    try:
+        await _Agent(settings, node_id, state, engine).run(stop)
+    finally:
+        if engine is not None:
+            await engine.close()
+        state.close()
+
+
+class _Agent:
+    def __init__(
+        self, settings: AgentSettings, node_id: NodeId, state: State, engine: Engine | None
+    ) -> None:
+        self._settings = settings
+        self._node_id = node_id
+        self._state = state
+        self._clock = SystemClock()
+        self._news = News()
+        self._metrics = Metrics(self._count_workloads)
+        self._runtimes = self._new_runtimes(engine)
+        turns: Turns[WorkloadId] = Turns()
+        ledger = Ledger(state, self._clock, self._metrics, tell=self._news.tell)
+        steps = Steps(self._runtimes, LocalVolumes(settings.storage_local_root))
+        self._worker = Worker(state, turns, steps, ledger, self._clock)
+        self._intake = Intake(
+            state,
+            turns,
+            self._worker,
+            ledger,
+            self._clock,
+            policy=NodePolicy(settings.allow_privileged, settings.bind_roots, frozenset({DRIVER})),
+            types=self._runtimes.keys(),
+            tell=self._news.tell,
+        )
+        self._collector = Collector(state, settings.storage_local_root)
+        self._watches = {
+            kind: Watch(kind, runtime, self._worker, self._metrics)
+            for kind, runtime in self._runtimes.items()
+        }
+        self._uplink: Uplink | None = None
+
+    async def run(self, stop: asyncio.Event) -> None:
+        settings = self._settings
+        server = new_server()
+        api = AgentApi(
+            self._node_id,
+            settings.version,
+            state=self._state,
+            intake=self._intake,
+            collector=self._collector,
+            runtimes=self._runtimes,
+            clock=self._clock,
+        )
+        agent_pb2_grpc.add_AgentServiceServicer_to_server(api, server)
+        side = SideServer(registry=self._metrics.registry, health=self._health)
+        await side.start(settings.grpc_addr, settings.metrics_port)
+        try:
+            port = await start_server(
+                server, SERVICE, host=settings.grpc_addr, port=settings.grpc_port
+            )
+            log.info("agent.serving", node_id=self._node_id, port=port, version=settings.version)
+            self._worker.wake_all()
+            await serve(self._parts(port), stop)
+        finally:
+            await server.stop(STOP_GRACE_SECONDS)
+            await side.stop()
+
+    def _parts(self, port: int) -> dict[str, Callable[[], Awaitable[None]]]:
+        settings = self._settings
+        parts: dict[str, Callable[[], Awaitable[None]]] = {
+            "state": self._state.run,
+            "worker": self._worker.run,
+            "collector": self._collector.run,
+        }
+        for kind, watch in self._watches.items():
+            parts[f"watch-{kind}"] = watch.run
+        if settings.reconcile_enabled:
+            parts["look-at-all"] = partial(
+                look_at_all,
+                self._worker,
+                settings.reconcile_interval,
+                standalone=settings.standalone,
+            )
+        if not settings.standalone:
+            self._uplink = self._new_uplink(port)
+            parts["uplink"] = self._uplink.run
+        return parts
+
+    def _new_runtimes(self, engine: Engine | None) -> Mapping[WorkloadType, Runtime]:
+        if engine is None:
+            return {}
+        settings = self._settings
+        docker = DockerRuntime(
+            engine,
+            Owner(settings.cluster_id, self._node_id),
+            stop_grace_seconds=round(settings.stop_grace.total_seconds()),
+            pids_max=settings.pids_max,
+        )
+        return {WorkloadType.CONTAINER: docker}
+
+    def _new_uplink(self, port: int) -> Uplink:
+        settings = self._settings
+        labels = dict(settings.node_labels)
+        labels |= {"region": settings.node_region} if settings.node_region else {}
+        labels |= {"env": settings.node_env} if settings.node_env else {}
+        endpoint = settings.agent_grpc_endpoint
+        if not endpoint and settings.grpc_addr not in _WILDCARDS:
+            endpoint = f"{settings.grpc_addr}:{port}"
+        return Uplink(
+            Membership(
+                self._node_id,
+                settings.cluster_id,
+                settings.version,
+                labels=labels,
+                endpoint=endpoint,
+                port=port,
+            ),
+            settings.scheduler_addr,
+            self._capabilities(),
+            state=self._state,
+            news=self._news,
+            intake=self._intake,
+            collector=self._collector,
+            clock=self._clock,
+            metrics=self._metrics,
+        )
+
+    def _capabilities(self) -> Capabilities:
+        settings = self._settings
+        features = {feature.PUSHES_STATUS, feature.CONTAINER_LIMITS}
+        if settings.allow_privileged:
+            features.add(feature.PRIVILEGED)
+        pool = StoragePool(DRIVER, DRIVER, host.disk(settings.storage_local_root).total_gb)
+        return Capabilities(
+            cpu_millicores=host.cpu_millicores(),
+            memory_mb=host.memory().total_mb,
+            pools=(pool,),
+            types=frozenset(self._runtimes),
+            storage_drivers=frozenset({DRIVER}),
+            reserved=Resources(
+                settings.system_reserve_cpu_millicores, settings.system_reserve_memory_mb
+            ),
+            features=frozenset(features),
+        )
+
+    def _count_workloads(self) -> Mapping[str, int]:
+        return Counter(entry.standing.actual.value for entry in self._state.entries.values())
+
+    def _health(self) -> Mapping[str, Any]:
+        runtimes = {
+            kind.value: "ok" if watch.listening else "no answer"
+            for kind, watch in self._watches.items()
+        }
+        scheduler = "standalone"
+        if self._uplink is not None:
+            scheduler = self._uplink.connected_to or "not connected"
+        return {
+            "status": "ok" if all(word == "ok" for word in runtimes.values()) else "degraded",
+            "service": "persys-agent",
+            "version": self._settings.version,
+            "node_id": self._node_id,
+            "runtimes": runtimes,
+            "scheduler": scheduler,
+            "workloads": len(self._state.entries),
+        }

@@ -1,0 +1,69 @@
+"""How much of this machine is used, sampled now and then so that a share of time means something."""
+
+import asyncio
+from pathlib import Path
+
+from msgspec import Struct
+
+from persys.agent import host
+from persys.agent.state import State
+from persys.model.spec import ContainerSpec
+from persys.model.usage import NodeUsage
+from persys.model.workload import Desired
+
+SAMPLE_INTERVAL_SECONDS = 5.0
+_MIB = 1 << 20
+
+
+class Utilization(Struct, frozen=True):
+    """Percent."""
+
+    cpu: float
+    memory: float
+    disk: float
+
+
+class Collector:
+    def __init__(self, state: State, volume_root: Path) -> None:
+        self._state = state
+        self._volume_root = volume_root
+        self._last = host.cpu_time()
+        self._cpu_share = 0.0
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(SAMPLE_INTERVAL_SECONDS)
+            now = host.cpu_time()
+            self._cpu_share = now.busy_since(self._last)
+            self._last = now
+
+    def utilization(self) -> Utilization:
+        memory = host.memory()
+        return Utilization(
+            cpu=100 * self._cpu_share,
+            memory=100 * memory.used_mb / memory.total_mb,
+            disk=100 * host.disk(self._volume_root).used_share,
+        )
+
+    def usage(self) -> NodeUsage:
+        specs = [
+            entry.order.spec
+            for entry in self._state.entries.values()
+            if isinstance(entry.order.spec, ContainerSpec)
+        ]
+        running = [
+            entry.order.spec
+            for entry in self._state.entries.values()
+            if isinstance(entry.order.spec, ContainerSpec)
+            and entry.order.desired is Desired.RUNNING
+        ]
+        return NodeUsage(
+            cpu_allocated_millicores=sum(spec.cpu_millicores for spec in running),
+            cpu_used_millicores=round(self._cpu_share * host.cpu_millicores()),
+            memory_allocated_mb=sum(spec.memory_bytes for spec in running) // _MIB,
+            memory_used_mb=host.memory().used_mb,
+            disk_allocated_gb=sum(
+                volume.size_gb for spec in specs for volume in spec.managed_volumes
+            ),
+            disk_used_gb=host.disk(self._volume_root).used_gb,
+        )

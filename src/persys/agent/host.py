@@ -1,0 +1,93 @@
+"""What this machine has and uses, as the kernel says."""
+
+import os
+import socket
+from pathlib import Path
+
+from msgspec import Struct
+
+from persys.errors import SettingsError
+from persys.model.ids import NodeId, node_id
+
+_PROC_STAT = Path("/proc/stat")
+_PROC_MEMINFO = Path("/proc/meminfo")
+_MACHINE_ID = Path("/etc/machine-id")
+_MACHINE_ID_DIGITS = 12
+_GIB = 1 << 30
+
+
+class CpuTime(Struct, frozen=True):
+    """Ticks since the machine came up, over all cores."""
+
+    busy: int
+    total: int
+
+    def busy_since(self, before: "CpuTime") -> float:
+        """The busy share of the time between, 0 to 1."""
+        total = self.total - before.total
+        return max(0.0, min(1.0, (self.busy - before.busy) / total)) if total > 0 else 0.0
+
+
+class Memory(Struct, frozen=True):
+    total_mb: int
+    used_mb: int
+
+
+class Disk(Struct, frozen=True):
+    total_gb: int
+    used_gb: int
+    used_share: float
+
+
+def cpu_millicores() -> int:
+    return (os.cpu_count() or 1) * 1000
+
+
+def cpu_time() -> CpuTime:
+    fields = [int(word) for word in _PROC_STAT.read_text().splitlines()[0].split()[1:9]]
+    idle = fields[3] + fields[4]  # idle and waiting for a disk
+    return CpuTime(busy=sum(fields) - idle, total=sum(fields))
+
+
+def memory() -> Memory:
+    kilobytes = {}
+    for line in _PROC_MEMINFO.read_text().splitlines():
+        name, _, amount = line.partition(":")
+        kilobytes[name] = int(amount.split()[0])
+    total = kilobytes["MemTotal"]
+    return Memory(total_mb=total >> 10, used_mb=(total - kilobytes["MemAvailable"]) >> 10)
+
+
+def disk(path: Path) -> Disk:
+    """The file system that holds the path, or will when it is made."""
+    while not path.exists():
+        path = path.parent
+    found = os.statvfs(path)
+    total = found.f_blocks * found.f_frsize
+    used = total - found.f_bfree * found.f_frsize
+    return Disk(total // _GIB, used // _GIB, used / total if total else 0.0)
+
+
+def own_node_id(configured: str) -> NodeId:
+    if configured:
+        return node_id(configured, field="PERSYS_NODE_ID")
+    try:
+        machine_id = _MACHINE_ID.read_text(encoding="ascii").strip()
+    except OSError as err:
+        raise SettingsError(
+            f"PERSYS_NODE_ID is not set and {_MACHINE_ID} cannot be read: {err}"
+        ) from err
+    if not machine_id:
+        raise SettingsError(f"PERSYS_NODE_ID is not set and {_MACHINE_ID} is empty")
+    return node_id(f"{socket.gethostname()}-{machine_id[:_MACHINE_ID_DIGITS]}")
+
+
+def address_towards(target: str) -> str:
+    """The address of this machine from which it reaches `target` (host:port). Sends nothing."""
+    host, _, port = target.rpartition(":")
+    host = host.strip("[]")
+    family, kind, _, _, address = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)[0]
+    with socket.socket(family, kind) as trial:
+        trial.connect(address)
+        own = str(trial.getsockname()[0])
+    return f"[{own}]" if ":" in own else own

@@ -1,0 +1,169 @@
+"""Taking orders: checked, judged against what is known, and in the journal before anybody hears yes."""
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from persys.agent import failpoints
+from persys.agent.journal import Entry, Standing
+from persys.agent.ledger import Ledger
+from persys.agent.policy import NodePolicy
+from persys.agent.state import Change, State
+from persys.agent.steps import volumes_of
+from persys.agent.worker import Worker
+from persys.core.receipt import Draining, Stale, Taken, Unchanged, receive
+from persys.errors import InvalidError, StaleEpochError
+from persys.infra.clock import Clock
+from persys.infra.failpoints import passing
+from persys.infra.turns import Turns
+from persys.model.action import ActionKind
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import WorkloadId
+from persys.model.observation import Actual
+from persys.model.order import Order
+from persys.model.resources import Resources
+from persys.model.spec import WorkloadType
+from persys.model.workload import Desired
+from persys.wire.canonical import revision_of
+from persys.wire.foreign import RUNTIME_NOT_AVAILABLE
+
+
+@dataclass(frozen=True, slots=True)
+class Accepted:
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """It is so already, or on the way."""
+
+    entry: Entry
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    failure: Failure
+
+
+class Intake:
+    def __init__(
+        self,
+        state: State,
+        turns: Turns[WorkloadId],
+        worker: Worker,
+        ledger: Ledger,
+        clock: Clock,
+        *,
+        policy: NodePolicy,
+        types: Collection[WorkloadType],
+        tell: Callable[[WorkloadId], None],
+    ) -> None:
+        self._state = state
+        self._turns = turns
+        self._worker = worker
+        self._ledger = ledger
+        self._clock = clock
+        self._policy = policy
+        self._types = types
+        self._tell = tell
+        self.draining = False  # set by the uplink
+
+    async def apply(self, order: Order) -> Accepted | Skipped | Refused:
+        """Raises StaleEpochError."""
+        refusal = self._refusal(order)
+        if refusal is not None:
+            return Refused(refusal)
+        if not order.revision:
+            order = replace(order, revision=revision_of(order.spec, Resources(), {}))
+        async with self._turns.of(order.workload_id):
+            known = self._state.entries.get(order.workload_id)
+            match self._receive(order, known):
+                case Taken(order=order):
+                    entry = await self._take(order, known, ActionKind.APPLY)
+                    passing(failpoints.ACCEPTED)
+                    return Accepted(entry)
+                case Unchanged(order=order):
+                    assert known is not None, "nothing can be unchanged that is not known"
+                    return Skipped(await self._renew(known, order))
+                case Stale(known_epoch=epoch):
+                    raise StaleEpochError(
+                        f"workload {order.workload_id}: epoch {order.epoch} is older than {epoch}"
+                    )
+                case Draining():
+                    text = "this node is draining: it takes no new workloads"
+                    reason = FailureReason.INSUFFICIENT_RESOURCES
+                    return Refused(Failure(reason, text, code="Draining"))
+                case unreachable:
+                    assert_never(unreachable)
+
+    async def delete(self, workload_id: WorkloadId, epoch: int) -> str:
+        """What to tell who asked. Raises StaleEpochError."""
+        async with self._turns.of(workload_id):
+            known = self._state.entries.get(workload_id)
+            if known is None:
+                return f"workload not found: {workload_id}"
+            order = replace(known.order, desired=Desired.DELETED, epoch=epoch)
+            match self._receive(order, known):
+                case Taken(order=order):
+                    await self._take(order, known, ActionKind.DELETE)
+                    passing(failpoints.DELETE_ACCEPTED)
+                    return "delete accepted"
+                case Stale(known_epoch=known_epoch):
+                    raise StaleEpochError(
+                        f"workload {workload_id}: epoch {epoch} is older than {known_epoch}"
+                    )
+                case _:
+                    return "delete is under way"
+
+    def _receive(self, order: Order, known: Entry | None) -> Taken | Unchanged | Stale | Draining:
+        buried = self._state.burials.get(order.workload_id)
+        return receive(
+            order,
+            known.order if known is not None else None,
+            failed=known is not None and known.standing.actual is Actual.FAILED,
+            buried_epoch=buried.epoch if buried is not None else 0,
+            draining=self.draining,
+        )
+
+    def _refusal(self, order: Order) -> Failure | None:
+        if order.type not in self._types:
+            return Failure(
+                FailureReason.RUNTIME_ERROR,
+                f"{order.type} runtime not available on this node",
+                code=RUNTIME_NOT_AVAILABLE,
+            )
+        try:
+            self._policy.check(order.spec)
+        except InvalidError as err:
+            return Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
+        return None
+
+    async def _take(self, order: Order, known: Entry | None, kind: ActionKind) -> Entry:
+        now = self._clock.now()
+        action = self._ledger.new_action(order.workload_id, kind)
+        entry = Entry(
+            order=order,
+            generation=known.generation + 1 if known is not None else 1,
+            action_id=action.id,
+            created_at=known.created_at if known is not None else now,
+            updated_at=now,
+            standing=Standing(Actual.PENDING, now),
+            volumes={**(known.volumes if known is not None else {}), **volumes_of(order.spec)},
+        )
+        ended = self._ledger.superseded(known) if known is not None else []
+        change = Change(entry=entry, actions=[*ended, action], unburied=order.workload_id)
+        await self._state.commit(change)
+        self._tell(order.workload_id)
+        self._worker.supersede(order.workload_id)
+        return entry
+
+    async def _renew(self, known: Entry, order: Order) -> Entry:
+        """A newer assignment of what is here already."""
+        if order == known.order:
+            return known
+        entry = replace(known, order=order)
+        await self._state.commit(Change(entry=entry))
+        self._tell(order.workload_id)
+        return entry

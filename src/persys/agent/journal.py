@@ -1,0 +1,44 @@
+"""What the agent must not forget: the nouns of its local journal."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from persys.core.convergence import Progress
+from persys.model.failure import Failure
+from persys.model.ids import ActionId, WorkloadId
+from persys.model.observation import Actual
+from persys.model.order import Order
+
+
+class Standing(Struct, frozen=True):
+    """How a workload stands, as last seen."""
+
+    actual: Actual
+    changed_at: datetime
+    code: str = ""
+    message: str = ""
+    failure: Failure | None = None
+    metadata: dict[str, str] = {}
+
+
+class Entry(Struct, frozen=True):
+    """All that is known of one workload."""
+
+    order: Order
+    generation: int  # rises with each order taken, so that work for an older one is recognised
+    action_id: ActionId  # the last action, open while it is pending or running
+    created_at: datetime
+    updated_at: datetime
+    standing: Standing
+    progress: Progress = Progress()
+    # Every managed volume it was ever given: True if it must outlive the workload.
+    volumes: dict[str, bool] = {}
+
+
+class Burial(Struct, frozen=True):
+    """A workload that was deleted here. `told`: the scheduler has acknowledged it."""
+
+    workload_id: WorkloadId
+    epoch: int
+    told: bool = False

@@ -1,0 +1,169 @@
+"""Keeping the journal in step with the work: actions opened and ended, standings changed.
+
+Called only by whoever has the turn of the workload. Writes to the disk where a crash would otherwise cost
+something: before a start and at the end. The rest is remembered and goes out with the next write.
+"""
+
+import uuid
+from collections.abc import Callable, Mapping
+
+import structlog
+from msgspec.structs import replace
+
+from persys.agent.journal import Burial, Entry, Standing
+from persys.agent.metrics import Metrics
+from persys.agent.state import Change, State
+from persys.core.convergence import (
+    Artefact,
+    Settled,
+    Step,
+    after_settling,
+    after_step,
+    launching,
+)
+from persys.infra.clock import Clock
+from persys.model.action import Action, ActionKind, ActionState
+from persys.model.failure import Failure
+from persys.model.ids import ActionId, WorkloadId
+from persys.model.observation import Actual
+
+log = structlog.get_logger()
+
+_ID_PREFIX = {
+    ActionKind.APPLY: "apply",
+    ActionKind.DELETE: "delete",
+    ActionKind.RECONCILE: "reconcile",
+}
+
+
+class Ledger:
+    def __init__(
+        self, state: State, clock: Clock, metrics: Metrics, *, tell: Callable[[WorkloadId], None]
+    ) -> None:
+        """`tell` is called with the id of each workload whose status has changed."""
+        self._state = state
+        self._clock = clock
+        self._metrics = metrics
+        self._tell = tell
+
+    def new_action(self, workload_id: WorkloadId, kind: ActionKind) -> Action:
+        action_id = ActionId(f"{_ID_PREFIX[kind]}-{uuid.uuid4().hex[:16]}")
+        return Action(action_id, workload_id, kind, ActionState.PENDING, self._clock.now())
+
+    def superseded(self, entry: Entry) -> list[Action]:
+        """The action that a newer order ends before its time."""
+        action = self._state.open_action(entry)
+        if action is None:
+            return []
+        return [self._ended(action, entry, "superseded by a newer order")]
+
+    async def begin(self, entry: Entry, step: Step, artefact: Artefact | None) -> Entry:
+        """Before a step. Work that nobody ordered just now is an action of its own."""
+        now = self._clock.now()
+        action = self._state.open_action(entry)
+        if action is None:
+            action = self.new_action(entry.order.workload_id, ActionKind.RECONCILE)
+            standing = Standing(Actual.PENDING, now, code="Reconciling", message=f"next: {step}")
+            entry = replace(entry, action_id=action.id, standing=standing, updated_at=now)
+            self._tell(entry.order.workload_id)
+        if action.state is ActionState.PENDING:
+            action = replace(action, state=ActionState.RUNNING, started_at=now)
+        self._state.note(entry, action)
+        if step is Step.START:
+            entry = replace(entry, progress=launching(entry.progress, artefact))
+            await self._state.commit(Change(entry=entry, actions=[action]))
+        return entry
+
+    def keep(self, entry: Entry, step: Step, failure: Failure | None) -> None:
+        self._state.note(replace(entry, progress=after_step(entry.progress, step, failure)))
+
+    async def settle(self, entry: Entry, settled: Settled, metadata: Mapping[str, str]) -> bool:
+        """Write what has come of it. False if that was known already and nothing was written."""
+        now = self._clock.now()
+        before = entry.standing
+        standing = Standing(
+            settled.actual,
+            now,
+            code=settled.code,
+            message=settled.message,
+            failure=settled.failure,
+            metadata=dict(metadata),
+        )
+        if _same_news(standing, before):
+            standing = replace(standing, changed_at=before.changed_at)
+        progress = after_settling(entry.progress, settled)
+        ended = self._outcome(entry, settled)
+        if standing == before and progress == entry.progress and not ended:
+            return False
+        changed = standing != before or bool(ended)
+        entry = replace(
+            entry,
+            standing=standing,
+            progress=progress,
+            updated_at=now if changed else entry.updated_at,
+        )
+        await self._state.commit(Change(entry=entry, actions=ended))
+        if changed:
+            self._tell(entry.order.workload_id)
+        return True
+
+    async def forget(self, entry: Entry) -> None:
+        """It is gone, as ordered. What stays is that it was here, until the scheduler knows."""
+        action = self._state.open_action(entry)
+        await self._state.commit(
+            Change(
+                forgotten=entry.order.workload_id,
+                actions=[self._ended(action, entry, "")] if action is not None else [],
+                burials=[Burial(entry.order.workload_id, entry.order.epoch)],
+            )
+        )
+        self._tell(entry.order.workload_id)
+
+    def pardon(self, entry: Entry) -> None:
+        """Forget a failure that may have passed, so that its step is tried again."""
+        failure = entry.progress.failure
+        if failure is not None and failure.retryable:
+            self._state.note(replace(entry, progress=replace(entry.progress, failure=None)))
+
+    def doubt(self, entry: Entry, message: str) -> None:
+        """Nobody can tell how it is. Not written: after a restart it is looked at anyway."""
+        now = self._clock.now()
+        standing = Standing(Actual.UNKNOWN, now, code="NoAnswer", message=message)
+        if _same_news(standing, entry.standing):
+            return
+        self._state.note(replace(entry, standing=standing, updated_at=now))
+        self._tell(entry.order.workload_id)
+
+    def _outcome(self, entry: Entry, settled: Settled) -> list[Action]:
+        action = self._state.open_action(entry)
+        if action is None or settled.actual is Actual.PENDING:
+            return []
+        error = settled.message if settled.actual is Actual.FAILED else ""
+        return [self._ended(action, entry, error)]
+
+    def _ended(self, action: Action, entry: Entry, error: str) -> Action:
+        now = self._clock.now()
+        outcome = ActionState.FAILED if error else ActionState.COMPLETED
+        seconds = (now - action.created_at).total_seconds()
+        log.info(
+            "action.ended",
+            action_id=action.id,
+            kind=action.kind.value,
+            workload_id=action.workload_id,
+            revision=entry.order.revision,
+            epoch=entry.order.epoch,
+            outcome=outcome.value,
+            error=error,
+            duration_seconds=round(seconds, 3),
+        )
+        self._metrics.action_ended(action.kind, outcome, seconds)
+        return replace(action, state=outcome, ended_at=now, error=error)
+
+
+def _same_news(standing: Standing, before: Standing) -> bool:
+    return (
+        standing.actual is before.actual
+        and standing.code == before.code
+        and standing.message == before.message
+        and standing.failure == before.failure
+    )

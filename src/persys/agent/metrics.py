@@ -1,0 +1,59 @@
+"""What the agent counts for Prometheus."""
+
+from collections.abc import Callable, Mapping
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from persys.model.action import ActionKind, ActionState
+
+
+class Metrics:
+    def __init__(self, workloads: Callable[[], Mapping[str, int]]) -> None:
+        """`workloads` counts the workloads by their actual state."""
+        self.registry = CollectorRegistry()
+        self._actions = Counter(
+            "persys_agent_actions",
+            "Actions that have ended",
+            ["kind", "outcome"],
+            registry=self.registry,
+        )
+        self._action_seconds = Histogram(
+            "persys_agent_action_seconds",
+            "From the order to the end of the action",
+            ["kind"],
+            buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
+            registry=self.registry,
+        )
+        self.scheduler_connected = Gauge(
+            "persys_agent_scheduler_connected",
+            "1 while the scheduler acknowledges heartbeats",
+            registry=self.registry,
+        )
+        self.runtime_up = Gauge(
+            "persys_agent_runtime_up",
+            "1 while the runtime answers",
+            ["runtime"],
+            registry=self.registry,
+        )
+        self.registry.register(_WorkloadCounts(workloads))
+
+    def action_ended(self, kind: ActionKind, outcome: ActionState, seconds: float) -> None:
+        self._actions.labels(kind.value, outcome.value).inc()
+        self._action_seconds.labels(kind.value).observe(seconds)
+
+
+class _WorkloadCounts(Collector):
+    """Counted when asked, so that it cannot go wrong in between."""
+
+    def __init__(self, workloads: Callable[[], Mapping[str, int]]) -> None:
+        self._workloads = workloads
+
+    def collect(self) -> list[Metric]:
+        family = GaugeMetricFamily(
+            "persys_agent_workloads", "Workloads on this node", labels=["actual"]
+        )
+        for actual, count in self._workloads().items():
+            family.add_metric([actual], count)
+        return [family]

@@ -1,0 +1,53 @@
+"""What this node lets a workload ask for. A no names the field, so that the user can change it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from persys.agent.runtimes.docker_form import LABEL_PREFIX
+from persys.errors import InvalidError
+from persys.model.spec import ContainerSpec, Spec
+
+
+@dataclass(frozen=True, slots=True)
+class NodePolicy:
+    allow_privileged: bool = False
+    bind_roots: tuple[str, ...] = ()  # empty: any host path
+    volume_drivers: frozenset[str] = frozenset({"local"})
+
+    def check(self, spec: Spec) -> None:
+        """Raises InvalidError."""
+        if isinstance(spec, ContainerSpec):
+            self._check_container(spec)
+
+    def _check_container(self, spec: ContainerSpec) -> None:
+        if spec.privileged and not self.allow_privileged:
+            raise InvalidError(
+                "spec.container.privileged", "is not allowed on this node (PERSYS_ALLOW_PRIVILEGED)"
+            )
+        for label in spec.labels:
+            if label.startswith(LABEL_PREFIX):
+                raise InvalidError(
+                    f"spec.container.labels[{label!r}]",
+                    f"names in {LABEL_PREFIX} are the agent's own",
+                )
+        for index, mount in enumerate(spec.volumes):
+            if not self._allows(mount.host_path):
+                raise InvalidError(
+                    f"spec.container.volumes[{index}].host_path",
+                    f"{mount.host_path!r} is not below {', '.join(self.bind_roots)} (PERSYS_BIND_ROOTS)",
+                )
+        for index, volume in enumerate(spec.managed_volumes):
+            if volume.driver not in self.volume_drivers:
+                raise InvalidError(
+                    f"spec.container.managed_volumes[{index}].driver",
+                    f"{volume.driver!r} is not available on this node; it has "
+                    f"{', '.join(sorted(self.volume_drivers))}",
+                )
+
+    def _allows(self, host_path: str) -> bool:
+        if not self.bind_roots:
+            return True
+        # A link below an allowed root may lead out of it.
+        real = Path(os.path.realpath(host_path))
+        return any(real.is_relative_to(os.path.realpath(root)) for root in self.bind_roots)

@@ -1,0 +1,53 @@
+"""What the agent needs from a runtime.
+
+Every deed looks before it acts, so that it may be repeated after a crash: starting what runs, stopping what
+is stopped and removing what is gone are all done. A deed answers with the Failure that the workload has, or
+None when it is done. RuntimeUnavailableError means that the runtime gave no answer, so nothing is known;
+ConflictError that somebody else changed the thing meanwhile: look again.
+"""
+
+from collections.abc import AsyncGenerator, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from persys.core.convergence import Artefact
+from persys.model.failure import Failure
+from persys.model.ids import WorkloadId
+from persys.model.order import Order
+
+
+class Runtime(Protocol):
+    async def inspect(self, workload_id: WorkloadId) -> Artefact | None:
+        """What there is now. None: it was looked for, and there is nothing."""
+
+    async def pull(self, order: Order) -> Failure | None:
+        """Have the image here, as the pull policy says. May be cancelled."""
+
+    async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
+        """`volumes` says where each managed volume is."""
+
+    async def start(self, order: Order, artefact: Artefact) -> Failure | None: ...
+
+    async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
+        """Ask it to end, and kill it when its grace is over."""
+
+    async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
+        """Returns when it is gone."""
+
+    async def log_tail(self, artefact: Artefact) -> str:
+        """The last of what it wrote, "" if that cannot be had."""
+
+    def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
+        """Ids of workloads that changed, as long as the runtime answers. None first: now listening."""
+
+    async def ping(self) -> None:
+        """Raises RuntimeUnavailableError if the runtime gives no answer."""
+
+
+class Volumes(Protocol):
+    def path(self, workload_id: WorkloadId, name: str) -> Path: ...
+
+    async def prepare(self, order: Order) -> Failure | None: ...
+
+    async def remove(self, workload_id: WorkloadId, names: frozenset[str]) -> Failure | None:
+        """Remove these volumes with all that is in them."""

@@ -1,0 +1,252 @@
+"""Containers on the Docker Engine.
+
+It touches only containers that carry its own cluster and node. What would surprise: Docker says 500 when a
+host port is taken, as it does for its own troubles, so after a failed start we look who has the port.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from http import HTTPStatus
+from pathlib import Path
+
+from persys.agent.runtimes import docker_logs
+from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
+from persys.agent.runtimes.docker_form import (
+    WORKLOAD_LABEL,
+    Owner,
+    artefact,
+    container_spec,
+    create_body,
+)
+from persys.agent.runtimes.host_ports import is_taken
+from persys.core.convergence import Artefact, Condition
+from persys.errors import ConflictError
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import WorkloadId
+from persys.model.order import Order
+from persys.model.spec import Port, PullPolicy
+
+START_DEADLINE_SECONDS = 60.0
+REMOVE_DEADLINE_SECONDS = 60.0
+STOP_MARGIN_SECONDS = 20.0
+# A change of one of these may change a status. Everything else Docker tells is noise here.
+_EVENTS = ("create", "start", "die", "destroy", "oom", "pause", "unpause", "rename")
+
+
+class DockerRuntime:
+    def __init__(
+        self, engine: Engine, owner: Owner, *, stop_grace_seconds: int, pids_max: int
+    ) -> None:
+        self._engine = engine
+        self._owner = owner
+        self._stop_grace_seconds = stop_grace_seconds
+        self._pids_max = pids_max
+
+    async def inspect(self, workload_id: WorkloadId) -> Artefact | None:
+        found = await self._fetch(self._owner.name(workload_id), workload_id)
+        if found is not None:
+            return found
+        for name in await self._fetch_ids(workload_id):  # somebody may have renamed it
+            found = await self._fetch(name, workload_id)
+            if found is not None:
+                return found
+        return None
+
+    async def pull(self, order: Order) -> Failure | None:
+        spec = container_spec(order)
+        if spec.pull_policy is not PullPolicy.ALWAYS and await self._has_image(spec.image):
+            return None
+        if spec.pull_policy is PullPolicy.NEVER:
+            return _image_not_found(f"image {spec.image} is not here and its pull policy is Never")
+        try:
+            async with aclosing(
+                self._engine.stream(
+                    "POST", "images/create", params={"fromImage": _tagged(spec.image)}
+                )
+            ) as lines:
+                async for line in lines:
+                    if "error" in line:
+                        return Failure(FailureReason.IMAGE_PULL_FAILED, str(line["error"]))
+        except EngineError as err:
+            if err.status == HTTPStatus.NOT_FOUND:
+                return _image_not_found(err.message)
+            return _failure(err, FailureReason.IMAGE_PULL_FAILED)
+        return None
+
+    async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
+        name = self._owner.name(order.workload_id)
+        body = create_body(order, self._owner, volumes, pids_max=self._pids_max)
+        try:
+            await self._engine.call(
+                "POST",
+                "containers/create",
+                params={"name": name},
+                body=body,
+                deadline=START_DEADLINE_SECONDS,
+            )
+        except EngineError as err:
+            if err.status == HTTPStatus.NOT_FOUND:
+                return _image_not_found(err.message)
+            if err.status == HTTPStatus.CONFLICT:
+                return await self._who_has(name, order.workload_id)
+            return _failure(err, FailureReason.RUNTIME_ERROR)
+        return None
+
+    async def start(self, order: Order, artefact: Artefact) -> Failure | None:
+        deed = "unpause" if artefact.condition is Condition.PAUSED else "start"
+        try:
+            await self._engine.call(
+                "POST", f"containers/{artefact.id}/{deed}", deadline=START_DEADLINE_SECONDS
+            )
+        except EngineError as err:
+            if err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                raise ConflictError(err.message) from err
+            taken = await self._taken_port(order) if err.status >= 500 else None
+            if taken is not None:
+                text = f"host port {taken.host_port}/{taken.protocol} is taken on this node"
+                return Failure(FailureReason.NETWORK_ERROR, text, code="PortTaken")
+            return _failure(err, FailureReason.RUNTIME_ERROR)
+        return None
+
+    async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
+        grace = container_spec(order).stop_grace_seconds or self._stop_grace_seconds
+        try:
+            await self._engine.call(
+                "POST",
+                f"containers/{artefact.id}/stop",
+                params={"t": str(grace)},
+                deadline=grace + STOP_MARGIN_SECONDS,
+            )
+        except EngineError as err:
+            if err.status == HTTPStatus.NOT_FOUND:
+                return None
+            return _failure(err, FailureReason.RUNTIME_ERROR)
+        return None
+
+    async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
+        try:
+            await self._engine.call(
+                "DELETE",
+                f"containers/{artefact.id}",
+                params={"force": "true", "v": "true"},
+                deadline=REMOVE_DEADLINE_SECONDS,
+            )
+        except EngineError as err:
+            if err.status == HTTPStatus.CONFLICT:
+                return await self._until_gone(artefact, order.workload_id)
+            if err.status != HTTPStatus.NOT_FOUND:
+                return _failure(err, FailureReason.RUNTIME_ERROR)
+        return None
+
+    async def log_tail(self, artefact: Artefact) -> str:
+        try:
+            return await docker_logs.tail(self._engine, artefact.id)
+        except EngineError:
+            return ""  # some log drivers keep nothing
+
+    async def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
+        filters = {
+            "type": ["container"],
+            "event": list(_EVENTS),
+            "label": self._owner.filters(),
+        }
+        params = {"filters": json.dumps(filters)}
+        try:
+            async with aclosing(self._engine.stream("GET", "events", params=params)) as lines:
+                async for line in lines:
+                    if not line:
+                        yield None
+                    elif workload_id := line["Actor"]["Attributes"].get(WORKLOAD_LABEL):
+                        yield WorkloadId(workload_id)
+        except EngineError as err:
+            raise as_unavailable(err) from err
+
+    async def ping(self) -> None:
+        try:
+            await self._engine.call("GET", "info", deadline=3.0)
+        except EngineError as err:
+            raise as_unavailable(err) from err
+
+    async def _fetch(self, name: str, workload_id: WorkloadId) -> Artefact | None:
+        try:
+            found = await self._engine.call("GET", f"containers/{name}/json")
+        except EngineError as err:
+            if err.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise as_unavailable(err) from err
+        labels = found["Config"].get("Labels") or {}
+        return artefact(found) if self._owner.owns(labels, workload_id) else None
+
+    async def _fetch_ids(self, workload_id: WorkloadId) -> list[str]:
+        filters = {"label": self._owner.filters(**{WORKLOAD_LABEL: workload_id})}
+        params = {"all": "true", "filters": json.dumps(filters)}
+        try:
+            found = await self._engine.call("GET", "containers/json", params=params)
+        except EngineError as err:
+            raise as_unavailable(err) from err
+        return [container["Id"] for container in found]
+
+    async def _has_image(self, image: str) -> bool:
+        try:
+            await self._engine.call("GET", f"images/{image}/json")
+        except EngineError as err:
+            if err.status == HTTPStatus.NOT_FOUND:
+                return False
+            if err.status == HTTPStatus.BAD_REQUEST:
+                return False  # not a name at all: the pull says so
+            raise as_unavailable(err) from err
+        return True
+
+    async def _who_has(self, name: str, workload_id: WorkloadId) -> Failure:
+        if await self.inspect(workload_id) is None:
+            text = f"the name {name} belongs to a container that this agent did not make"
+            return Failure(FailureReason.RUNTIME_ERROR, text, code="NameTaken")
+        raise ConflictError(f"container {name} has appeared")
+
+    async def _taken_port(self, order: Order) -> Port | None:
+        published = await self._published_ports()
+        for port in container_spec(order).ports:
+            if not port.host_port:
+                continue
+            if (port.host_port, port.protocol) in published or is_taken(port):
+                return port
+        return None
+
+    async def _published_ports(self) -> set[tuple[int, str]]:
+        try:
+            found = await self._engine.call("GET", "containers/json")
+        except EngineError as err:
+            raise as_unavailable(err) from err
+        return {
+            (port["PublicPort"], port["Type"])
+            for container in found
+            for port in container["Ports"]
+            if "PublicPort" in port
+        }
+
+    async def _until_gone(self, artefact: Artefact, workload_id: WorkloadId) -> Failure | None:
+        """Somebody else is removing it."""
+        for _ in range(100):
+            if await self._fetch(artefact.id, workload_id) is None:
+                return None
+            await asyncio.sleep(0.1)
+        text = f"container {artefact.name} is being removed and does not go away"
+        return Failure(FailureReason.RUNTIME_ERROR, text)
+
+
+def _tagged(image: str) -> str:
+    """Without a tag Docker would fetch all of them."""
+    last = image.rpartition("/")[2]
+    return image if ":" in last or "@" in last else f"{image}:latest"
+
+
+def _failure(err: EngineError, reason: FailureReason) -> Failure:
+    if err.status == HTTPStatus.BAD_REQUEST:
+        return Failure(FailureReason.INVALID_SPEC, err.message, retryable=False)
+    return Failure(reason, err.message)
+
+
+def _image_not_found(message: str) -> Failure:
+    return Failure(FailureReason.IMAGE_NOT_FOUND, message, retryable=False)

@@ -1,0 +1,111 @@
+"""Calls to the Docker Engine. The only file that knows aiodocker.
+
+An answer is an answer, also a no: EngineError with its HTTP status. No answer is RuntimeUnavailableError.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiodocker
+import aiohttp
+
+from persys.errors import RuntimeUnavailableError, SettingsError
+
+DEADLINE_SECONDS = 20.0
+# What aiodocker says when it could not connect.
+_NO_CONNECTION = 900
+# A ValueError is an answer that is no JSON: whoever gave it was not Docker.
+_NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
+_SILENCE = "docker gives no answer"
+
+
+class EngineError(Exception):
+    """The engine said no. Callers tell the cases apart by `status`."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.message = message
+
+
+class Engine:
+    def __init__(self, host: str) -> None:
+        try:
+            self._docker = aiodocker.Docker(
+                url=host, timeout=aiohttp.ClientTimeout(sock_connect=5.0)
+            )
+        except ValueError as err:
+            raise SettingsError(f"DOCKER_HOST={host!r}: {err}") from err
+
+    async def close(self) -> None:
+        await self._docker.close()
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str] | None = None,
+        body: object = None,
+        deadline: float = DEADLINE_SECONDS,
+    ) -> Any:
+        """The JSON of the answer, None if it has none."""
+        async with self._answer(method, path, params, body, deadline) as answer:
+            content = await answer.read()
+            return json.loads(content) if content else None
+
+    async def read(self, path: str, *, params: Mapping[str, str], bytes_max: int) -> bytes:
+        """The raw answer, its end if it is longer than `bytes_max`."""
+        content = b""
+        async with self._answer("GET", path, params, None, DEADLINE_SECONDS) as answer:
+            async for chunk in answer.content.iter_any():
+                content = (content + chunk)[-bytes_max:]
+        return content
+
+    async def stream(
+        self, method: str, path: str, *, params: Mapping[str, str]
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """JSON lines as they come. Ends only when the engine ends it. Whoever reads sets the deadline."""
+        async with self._answer(method, path, params, None, None) as answer:
+            yield {}  # the engine listens from here on
+            rest = b""
+            async for chunk in answer.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    if line.strip():
+                        yield json.loads(line)
+
+    @asynccontextmanager
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str] | None,
+        body: object,
+        deadline: float | None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        data = None if body is None else json.dumps(body)
+        try:
+            async with (
+                asyncio.timeout(deadline),
+                self._docker._query(path, method, params=dict(params or {}), data=data) as answer,
+            ):
+                try:
+                    yield answer
+                finally:
+                    if not answer.content.at_eof():
+                        answer.close()
+        except aiodocker.DockerError as err:
+            if err.status == _NO_CONNECTION:
+                raise RuntimeUnavailableError(_SILENCE) from err
+            raise EngineError(err.status, err.message) from err
+        except _NO_ANSWER as err:
+            raise RuntimeUnavailableError(_SILENCE) from err
+
+
+def as_unavailable(err: EngineError) -> RuntimeUnavailableError:
+    """For calls to which no answer of the engine but success says anything."""
+    return RuntimeUnavailableError(f"docker says {err.status}: {err.message}")

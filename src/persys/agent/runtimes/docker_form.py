@@ -1,0 +1,158 @@
+"""Orders and answers in the form Docker knows: names, labels, create bodies, inspected containers."""
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+from persys.core.convergence import Artefact, Condition
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.order import Order
+from persys.model.spec import ContainerSpec, Port
+
+LABEL_PREFIX = "persys."
+WORKLOAD_LABEL = "persys.workload_id"
+REVISION_LABEL = "persys.revision_id"
+
+# Docker writes nanoseconds, datetime reads microseconds.
+_TOO_FINE = re.compile(r"(\.\d{6})\d+")
+_NEVER_YEAR = 1
+
+
+class Owner(Struct, frozen=True):
+    """Whose containers these are: several agents may share one Docker."""
+
+    cluster_id: str
+    node_id: NodeId
+
+    def name(self, workload_id: WorkloadId) -> str:
+        mark = sha256(f"{self.cluster_id}/{self.node_id}".encode()).hexdigest()[:6]
+        return f"persys-{workload_id}-{mark}"
+
+    @property
+    def labels(self) -> dict[str, str]:
+        return {
+            "persys.managed": "true",
+            "persys.cluster_id": self.cluster_id,
+            "persys.node_id": self.node_id,
+        }
+
+    def filters(self, **labels: str) -> list[str]:
+        return [f"{name}={value}" for name, value in (self.labels | labels).items()]
+
+    def owns(self, labels: Mapping[str, str], workload_id: WorkloadId) -> bool:
+        wanted = self.labels | {WORKLOAD_LABEL: workload_id}
+        return all(labels.get(name) == value for name, value in wanted.items())
+
+
+def create_body(
+    order: Order, owner: Owner, volumes: Mapping[str, Path], *, pids_max: int
+) -> dict[str, Any]:
+    spec = container_spec(order)
+    labels = {
+        **spec.labels,
+        **owner.labels,
+        WORKLOAD_LABEL: order.workload_id,
+        REVISION_LABEL: order.revision,
+        "persys.epoch": str(order.epoch),
+    }
+    body: dict[str, Any] = {
+        "Image": spec.image,
+        "Env": [f"{name}={value}" for name, value in spec.env.items()],
+        "Labels": labels,
+        "ExposedPorts": {_port_name(port): {} for port in spec.ports},
+        "HostConfig": _host_config(spec, volumes, pids_max),
+    }
+    command = [*spec.command, *spec.args]
+    if command:
+        body["Cmd"] = command
+    return body
+
+
+def container_spec(order: Order) -> ContainerSpec:
+    assert isinstance(order.spec, ContainerSpec), "intake gives this runtime only containers"
+    return order.spec
+
+
+def artefact(found: Mapping[str, Any]) -> Artefact:
+    state = found["State"]
+    labels = found["Config"].get("Labels") or {}
+    return Artefact(
+        id=found["Id"],
+        name=found["Name"].removeprefix("/"),
+        condition=Condition(state["Status"]),
+        revision=Revision(labels.get(REVISION_LABEL, "")),
+        image=found["Config"]["Image"],
+        exit_code=state["ExitCode"],
+        oom_killed=state.get("OOMKilled", False),
+        restart_count=found.get("RestartCount", 0),
+        started_at=_instant(state["StartedAt"]),
+        finished_at=_instant(state["FinishedAt"]),
+        ports=_published(found["NetworkSettings"].get("Ports") or {}),
+        error=state.get("Error", ""),
+    )
+
+
+def _host_config(spec: ContainerSpec, volumes: Mapping[str, Path], pids_max: int) -> dict[str, Any]:
+    restart: dict[str, Any] = {"Name": spec.restart.name}
+    if spec.restart.name == "on-failure":
+        restart["MaximumRetryCount"] = spec.restart.retries_max
+    return {
+        "NanoCpus": spec.cpu_millicores * 1_000_000,
+        "CpuShares": spec.cpu_shares,
+        "Memory": spec.memory_bytes,
+        # Docker's own default would allow as much swap again.
+        "MemorySwap": spec.memory_swap_bytes or spec.memory_bytes,
+        "PidsLimit": spec.pids_max or pids_max,
+        "RestartPolicy": restart,
+        "PortBindings": _bindings(spec.ports),
+        "Mounts": _mounts(spec, volumes),
+        "Privileged": spec.privileged,
+        "Init": spec.init,
+    }
+
+
+def _bindings(ports: tuple[Port, ...]) -> dict[str, list[dict[str, str]]]:
+    bindings: dict[str, list[dict[str, str]]] = {}
+    for port in ports:
+        host_port = str(port.host_port) if port.host_port else ""
+        bindings.setdefault(_port_name(port), []).append({"HostPort": host_port})
+    return bindings
+
+
+def _mounts(spec: ContainerSpec, volumes: Mapping[str, Path]) -> list[dict[str, Any]]:
+    binds = [(mount.host_path, mount.container_path, mount.read_only) for mount in spec.volumes]
+    managed = [
+        (str(volumes[volume.name]), volume.mount_path, volume.read_only)
+        for volume in spec.managed_volumes
+    ]
+    return [
+        {"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only}
+        for source, target, read_only in binds + managed
+    ]
+
+
+def _port_name(port: Port) -> str:
+    return f"{port.container_port}/{port.protocol}"
+
+
+def _published(ports: Mapping[str, list[dict[str, str]] | None]) -> tuple[str, ...]:
+    """`8080->80/tcp`, once where Docker tells it for both address families."""
+    return tuple(
+        sorted(
+            {
+                f"{binding['HostPort']}->{name}"
+                for name, bindings in ports.items()
+                for binding in bindings or ()
+            }
+        )
+    )
+
+
+def _instant(text: str) -> datetime | None:
+    found = datetime.fromisoformat(_TOO_FINE.sub(r"\1", text))
+    return found.astimezone(UTC) if found.year > _NEVER_YEAR else None

@@ -1,0 +1,93 @@
+"""How the agent is started. Only what works is declared."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from persys import __version__
+from persys.errors import SettingsError
+from persys.infra.settings import setting
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    grpc_addr: str = setting("0.0.0.0", "PERSYS_GRPC_ADDR", help="address to serve on")
+    grpc_port: int = setting(50051, "PERSYS_GRPC_PORT", help="port to serve on")
+    metrics_port: int = setting(8089, "PERSYS_METRICS_PORT", help="port of /health and /metrics")
+    tls_enabled: bool = setting(True, "PERSYS_TLS_ENABLED", help="serve with mutual TLS")
+    insecure: bool = setting(False, help="no TLS at all, for tests and trials")
+    standalone: bool = setting(False, help="take orders without joining a scheduler")
+    state_path: Path = setting(
+        Path("/var/lib/persys/state.db"), "PERSYS_STATE_PATH", help="the journal"
+    )
+    docker_enabled: bool = setting(True, "PERSYS_DOCKER_ENABLED", help="run containers")
+    docker_host: str = setting(
+        "unix:///var/run/docker.sock", "DOCKER_HOST", help="where Docker listens"
+    )
+    reconcile_enabled: bool = setting(
+        True, "PERSYS_RECONCILE_ENABLED", help="look at everything now and then, beside events"
+    )
+    reconcile_interval: timedelta = setting(
+        timedelta(seconds=30), "PERSYS_RECONCILE_INTERVAL", help="how often"
+    )
+    log_level: str = setting("info", "PERSYS_LOG_LEVEL", help="debug, info, warn or error")
+    log_format: str = setting("", "LOG_FORMAT", help="json or console; console on a terminal")
+    node_id: str = setting(
+        "", "PERSYS_NODE_ID", help="name of this node; else made from the host's"
+    )
+    version: str = setting(__version__, "PERSYS_VERSION", help="version to report")
+    cluster_id: str = setting("default", "PERSYS_CLUSTER_ID", help="cluster to join")
+    scheduler_addr: tuple[str, ...] = setting(
+        ("127.0.0.1:8085",), "PERSYS_SCHEDULER_ADDR", help="host:port of the schedulers"
+    )
+    scheduler_insecure: bool = setting(
+        False, "PERSYS_SCHEDULER_INSECURE", help="reach the scheduler without TLS"
+    )
+    agent_grpc_endpoint: str = setting(
+        "", "PERSYS_AGENT_GRPC_ENDPOINT", help="host:port for the scheduler; else found by itself"
+    )
+    node_region: str = setting("", "PERSYS_NODE_REGION", help="label region of this node")
+    node_env: str = setting("", "PERSYS_NODE_ENV", help="label env of this node")
+    node_labels: dict[str, str] = setting({}, "PERSYS_NODE_LABELS", help="more labels, k=v,k2=v2")
+    storage_local_root: Path = setting(
+        Path("/var/lib/persys/volumes/local"),
+        "PERSYS_STORAGE_LOCAL_ROOT",
+        help="where managed volumes of the driver local are",
+    )
+    allow_privileged: bool = setting(
+        False, "PERSYS_ALLOW_PRIVILEGED", help="run privileged containers"
+    )
+    bind_roots: tuple[str, ...] = setting(
+        (), "PERSYS_BIND_ROOTS", help="host paths that containers may bind; none: any"
+    )
+    pids_max: int = setting(4096, "PERSYS_PIDS_MAX", help="processes per container, unless it says")
+    stop_grace: timedelta = setting(
+        timedelta(seconds=10),
+        "PERSYS_STOP_GRACE",
+        help="between SIGTERM and SIGKILL, unless it says",
+    )
+    system_reserve_cpu_millicores: int = setting(
+        0, "PERSYS_SYSTEM_RESERVE_CPU_MILLICORES", help="cpu never given to workloads"
+    )
+    system_reserve_memory_mb: int = setting(
+        256, "PERSYS_SYSTEM_RESERVE_MEMORY_MB", help="memory never given to workloads"
+    )
+
+    def check(self) -> None:
+        """Raises SettingsError for what each value alone does not show."""
+        if self.tls_enabled and not self.insecure:
+            raise SettingsError(
+                "mutual TLS is not available in this version: "
+                "start with -insecure, or with PERSYS_TLS_ENABLED=false"
+            )
+        if not (self.standalone or self.scheduler_insecure or self.insecure):
+            raise SettingsError(
+                "mutual TLS towards the scheduler is not available in this version: "
+                "start with -insecure, with PERSYS_SCHEDULER_INSECURE=true or with -standalone"
+            )
+        if self.reconcile_interval <= timedelta(0):
+            raise SettingsError("PERSYS_RECONCILE_INTERVAL: expected more than 0s")
+        if self.pids_max < 1:
+            raise SettingsError("PERSYS_PIDS_MAX: expected 1 or more")
+        if not self.standalone and not self.scheduler_addr:
+            raise SettingsError("PERSYS_SCHEDULER_ADDR: expected host:port")

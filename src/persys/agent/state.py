@@ -1,0 +1,205 @@
+"""The local journal: one SQLite file, read once at the start and written ever since.
+
+Readers look at the copy in memory, which changes only after the file has it. Writes that arrive while
+another is being synced share the next transaction, so a hundred orders at once cost a few syncs.
+"""
+
+import asyncio
+import sqlite3
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from persys.agent.journal import Burial, Entry
+from persys.errors import SettingsError, StoreUnavailableError
+from persys.model.action import Action, ActionState
+from persys.model.ids import ActionId, NodeId, WorkloadId
+from persys.wire.records import decode, encode
+
+ACTIONS_MAX = 2_000
+BURIALS_MAX = 5_000
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS identity (cluster_id TEXT NOT NULL, node_id TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS entries (id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS actions
+    (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS burials
+    (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record BLOB NOT NULL);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What is written together or not at all."""
+
+    entry: Entry | None = None
+    actions: Sequence[Action] = ()
+    forgotten: WorkloadId | None = None
+    burials: Sequence[Burial] = ()
+    unburied: WorkloadId | None = None
+
+
+class _Waiting(NamedTuple):
+    change: Change
+    written: asyncio.Future[None]
+
+
+class State:
+    def __init__(self, path: Path, *, cluster_id: str, node_id: NodeId) -> None:
+        # SQLite belongs to one thread, so that a slow disk does not stop the loop.
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._waiting: list[_Waiting] = []
+        self._work = asyncio.Event()
+        self.entries: dict[WorkloadId, Entry] = {}
+        self.actions: dict[ActionId, Action] = {}
+        self.burials: dict[WorkloadId, Burial] = {}
+        self._connection = self._thread.submit(_open, path, cluster_id, node_id).result()
+        self._thread.submit(self._read).result()
+
+    async def run(self) -> None:
+        """Write what waits, for ever."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._work.wait()
+            self._work.clear()
+            batch, self._waiting = self._waiting, []
+            try:
+                await loop.run_in_executor(
+                    self._thread, self._write, [item.change for item in batch]
+                )
+            except sqlite3.Error as err:
+                self._refuse(batch, err)
+                continue
+            for item in batch:
+                self._remember(item.change)
+                if not item.written.done():
+                    item.written.set_result(None)
+
+    async def commit(self, change: Change) -> None:
+        """Returns when the change is on the disk. StoreUnavailableError: it is not known to be."""
+        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(change, written))
+        self._work.set()
+        await written
+
+    def note(self, entry: Entry, action: Action | None = None) -> None:
+        """Remember until the next commit of this entry; a crash may lose it."""
+        self.entries[entry.order.workload_id] = entry
+        if action is not None:
+            self.actions[action.id] = action
+
+    def open_action(self, entry: Entry) -> Action | None:
+        """The action under way for this workload."""
+        action = self.actions.get(entry.action_id)
+        if action is None or action.state not in (ActionState.PENDING, ActionState.RUNNING):
+            return None
+        return action
+
+    def close(self) -> None:
+        self._thread.submit(self._connection.close).result()
+        self._thread.shutdown()
+
+    def _refuse(self, batch: Sequence[_Waiting], err: sqlite3.Error) -> None:
+        for item in batch:
+            if not item.written.done():
+                item.written.set_exception(StoreUnavailableError(f"journal: {err}"))
+
+    def _remember(self, change: Change) -> None:
+        if change.entry is not None:
+            self.entries[change.entry.order.workload_id] = change.entry
+        if change.forgotten is not None:
+            self.entries.pop(change.forgotten, None)
+        if change.unburied is not None:
+            self.burials.pop(change.unburied, None)
+        for action in change.actions:
+            self.actions[action.id] = action
+        for burial in change.burials:
+            self.burials[burial.workload_id] = burial
+        _keep_newest(self.actions, ACTIONS_MAX)
+        _keep_newest(self.burials, BURIALS_MAX)
+
+    def _write(self, changes: Sequence[Change]) -> None:
+        cursor = self._connection.cursor()
+        cursor.execute("BEGIN IMMEDIATE")
+        try:
+            for change in changes:
+                _put(cursor, change)
+            for table, count in (("actions", ACTIONS_MAX), ("burials", BURIALS_MAX)):
+                cursor.execute(
+                    f"DELETE FROM {table} WHERE number <= (SELECT max(number) FROM {table}) - {count}"  # noqa: S608
+                )
+            cursor.execute("COMMIT")
+        except sqlite3.Error:
+            if self._connection.in_transaction:
+                cursor.execute("ROLLBACK")
+            raise
+
+    def _read(self) -> None:
+        for (data,) in self._connection.execute("SELECT record FROM entries ORDER BY id"):
+            entry = decode(data, Entry)
+            self.entries[entry.order.workload_id] = entry
+        for (data,) in self._connection.execute("SELECT record FROM actions ORDER BY number"):
+            action = decode(data, Action)
+            self.actions[action.id] = action
+        for (data,) in self._connection.execute("SELECT record FROM burials ORDER BY number"):
+            burial = decode(data, Burial)
+            self.burials[burial.workload_id] = burial
+
+
+def _put(cursor: sqlite3.Cursor, change: Change) -> None:
+    if change.entry is not None:
+        cursor.execute(
+            "INSERT INTO entries VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET record = excluded.record",
+            (change.entry.order.workload_id, encode(change.entry)),
+        )
+    if change.forgotten is not None:
+        cursor.execute("DELETE FROM entries WHERE id = ?", (change.forgotten,))
+    if change.unburied is not None:
+        cursor.execute("DELETE FROM burials WHERE id = ?", (change.unburied,))
+    upsert = "ON CONFLICT (id) DO UPDATE SET record = excluded.record"
+    cursor.executemany(
+        f"INSERT INTO actions (id, record) VALUES (?, ?) {upsert}",  # noqa: S608
+        [(action.id, encode(action)) for action in change.actions],
+    )
+    cursor.executemany(
+        f"INSERT INTO burials (id, record) VALUES (?, ?) {upsert}",  # noqa: S608
+        [(burial.workload_id, encode(burial)) for burial in change.burials],
+    )
+
+
+def _open(path: Path, cluster_id: str, node_id: NodeId) -> sqlite3.Connection:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
+        # Two agents on one journal would undo each other's work: the second one does not start.
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.executescript(_SCHEMA)
+        _check_identity(connection, path, cluster_id, node_id)
+    except (OSError, sqlite3.Error) as err:
+        raise SettingsError(f"PERSYS_STATE_PATH={path}: {err}") from err
+    return connection
+
+
+def _check_identity(
+    connection: sqlite3.Connection, path: Path, cluster_id: str, node_id: NodeId
+) -> None:
+    """Under another name the agent would not know its own containers and start them all again."""
+    known = connection.execute("SELECT cluster_id, node_id FROM identity").fetchone()
+    if known is None:
+        connection.execute("INSERT INTO identity VALUES (?, ?)", (cluster_id, node_id))
+    elif known != (cluster_id, node_id):
+        raise SettingsError(
+            f"PERSYS_STATE_PATH={path} belongs to node {known[1]} of cluster {known[0]}, "
+            f"not to node {node_id} of cluster {cluster_id}"
+        )
+
+
+def _keep_newest(mapping: dict[ActionId, Action] | dict[WorkloadId, Burial], count: int) -> None:
+    for key in list(islice(mapping, max(0, len(mapping) - count))):
+        del mapping[key]  # type: ignore[arg-type]  # the key comes from this mapping

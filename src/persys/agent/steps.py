@@ -1,0 +1,97 @@
+"""Performing one step: the right deed of the runtime or the volumes, with a bound on how many at once."""
+
+import asyncio
+from collections.abc import Mapping
+from typing import assert_never
+
+from persys.agent.journal import Entry
+from persys.agent.ports import Runtime, Volumes
+from persys.core.convergence import Artefact, Step
+from persys.errors import ConflictError, RuntimeUnavailableError
+from persys.model.failure import Failure
+from persys.model.ids import WorkloadId
+from persys.model.spec import ContainerSpec, Spec, VMSpec, WorkloadType
+
+PULL_DEADLINE_SECONDS = 1800.0
+PULLS_MAX = 4
+STOPS_MAX = 64  # mostly waiting for a grace to pass
+DEEDS_MAX = 16
+
+
+class Steps:
+    def __init__(self, runtimes: Mapping[WorkloadType, Runtime], volumes: Volumes) -> None:
+        self._runtimes = runtimes
+        self._volumes = volumes
+        self._pulls: dict[WorkloadId, asyncio.Timeout] = {}
+        self._pull_room = asyncio.Semaphore(PULLS_MAX)
+        self._stop_room = asyncio.Semaphore(STOPS_MAX)
+        self._room = asyncio.Semaphore(DEEDS_MAX)
+
+    def runtime(self, type_: WorkloadType) -> Runtime:
+        if type_ not in self._runtimes:
+            raise RuntimeUnavailableError(f"{type_} runtime not available")
+        return self._runtimes[type_]
+
+    async def inspect(self, entry: Entry) -> Artefact | None:
+        async with self._room:
+            return await self.runtime(entry.order.type).inspect(entry.order.workload_id)
+
+    async def perform(self, step: Step, entry: Entry, artefact: Artefact | None) -> Failure | None:
+        """ConflictError: what there is has changed, or the order has. Look again."""
+        if step is Step.PULL:
+            return await self._pull(entry)
+        async with self._stop_room if step is Step.STOP else self._room:
+            return await self._do(step, entry, artefact)
+
+    def interrupt(self, workload_id: WorkloadId) -> None:
+        """A newer order has come: do not finish fetching an image for the old one."""
+        if workload_id in self._pulls:
+            self._pulls[workload_id].reschedule(0)
+
+    async def _do(self, step: Step, entry: Entry, artefact: Artefact | None) -> Failure | None:
+        order = entry.order
+        runtime = self.runtime(order.type)
+        match step:
+            case Step.PULL:
+                return await runtime.pull(order)
+            case Step.PREPARE_VOLUMES:
+                return await self._volumes.prepare(order)
+            case Step.CREATE:
+                paths = {
+                    name: self._volumes.path(order.workload_id, name)
+                    for name in volumes_of(order.spec)
+                }
+                return await runtime.create(order, paths)
+            case Step.REMOVE_VOLUMES:
+                doomed = frozenset(name for name, retain in entry.volumes.items() if not retain)
+                return await self._volumes.remove(order.workload_id, doomed)
+            case Step.STOP | Step.REMOVE | Step.START:
+                assert artefact is not None, "these are decided only about something that is there"
+                deed = {
+                    Step.STOP: runtime.stop,
+                    Step.REMOVE: runtime.remove,
+                    Step.START: runtime.start,
+                }[step]
+                return await deed(order, artefact)
+            case unreachable:
+                assert_never(unreachable)
+
+    async def _pull(self, entry: Entry) -> Failure | None:
+        workload_id = entry.order.workload_id
+        try:
+            async with asyncio.timeout(PULL_DEADLINE_SECONDS) as self._pulls[workload_id]:
+                async with self._pull_room:
+                    return await self._do(Step.PULL, entry, None)
+        except TimeoutError as err:
+            raise ConflictError(f"the pull for {workload_id} was given up") from err
+        finally:
+            del self._pulls[workload_id]
+
+
+def volumes_of(spec: Spec) -> dict[str, bool]:
+    """The managed volumes of a spec, and whether each must outlive its workload."""
+    match spec:
+        case ContainerSpec() | VMSpec():
+            return {volume.name: volume.retain for volume in spec.managed_volumes}
+        case _:
+            return {}

@@ -1,0 +1,203 @@
+"""The way to the scheduler: join, renew the lease, tell what changed.
+
+One loop sends everything, so news is never overtaken by older news. Losing the scheduler stops nothing here:
+the loop joins again, at the next address if there are several, and only the edges are logged.
+"""
+
+import asyncio
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import cycle
+
+import grpc
+import structlog
+from msgspec.structs import replace
+
+from persys.agent import host
+from persys.agent.collector import Collector
+from persys.agent.intake import Intake
+from persys.agent.metrics import Metrics
+from persys.agent.news import News
+from persys.agent.reports import observation_of
+from persys.agent.state import Change, State
+from persys.errors import StoreUnavailableError, UnavailableError
+from persys.infra.clock import Clock
+from persys.infra.rpc import new_channel
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import Capabilities
+from persys.wire.control import capabilities_message, status_message, timestamp, usage_message
+from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
+
+log = structlog.get_logger()
+
+CALL_DEADLINE_SECONDS = 5.0
+HEARTBEAT_DEFAULT_SECONDS = 10.0
+# News that comes close together travels together.
+GATHER_SECONDS = 0.02
+PAUSE_MIN_SECONDS = 0.25
+PAUSE_MAX_SECONDS = 15.0
+
+
+class SchedulerLostError(UnavailableError):
+    """The scheduler gave no answer, or does not know this node: join again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """As whom this node joins."""
+
+    node_id: NodeId
+    cluster_id: str
+    version: str
+    labels: dict[str, str]
+    endpoint: str  # "": the address from which the scheduler is reached, and `port`
+    port: int
+
+
+class Uplink:
+    def __init__(
+        self,
+        membership: Membership,
+        addresses: tuple[str, ...],
+        capabilities: Capabilities,
+        *,
+        state: State,
+        news: News,
+        intake: Intake,
+        collector: Collector,
+        clock: Clock,
+        metrics: Metrics,
+    ) -> None:
+        self._membership = membership
+        self._addresses = addresses
+        self._capabilities = capabilities
+        self._state = state
+        self._news = news
+        self._intake = intake
+        self._collector = collector
+        self._clock = clock
+        self._metrics = metrics
+        self._pause = PAUSE_MIN_SECONDS
+        self.connected_to = ""
+        self._loss_logged = False
+
+    async def run(self) -> None:
+        for address in cycle(self._addresses):
+            try:
+                async with new_channel(address) as channel:
+                    # The stub's types are the synchronous ones; with this channel its calls are awaited.
+                    stub = control_pb2_grpc.AgentControlStub(channel)
+                    interval = await self._join(stub, address)
+                    await self._keep_in_touch(stub, address, interval)
+            except SchedulerLostError as err:
+                self._lost(address, str(err))
+            await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - spread, not secrecy
+            self._pause = min(2 * self._pause, PAUSE_MAX_SECONDS)
+
+    async def _join(self, stub: control_pb2_grpc.AgentControlStub, address: str) -> float:
+        """The seconds between heartbeats."""
+        membership = self._membership
+        request = control_pb2.RegisterNodeRequest(
+            node_id=membership.node_id,
+            capabilities=capabilities_message(self._capabilities),
+            labels=membership.labels,
+            agent_version=membership.version,
+            grpc_endpoint=membership.endpoint or await self._endpoint(address),
+            cluster_id=membership.cluster_id,
+            timestamp=timestamp(self._clock.now()),
+            features=sorted(self._capabilities.features),
+        )
+        try:
+            answer = await stub.RegisterNode(request, timeout=CALL_DEADLINE_SECONDS)
+        except grpc.aio.AioRpcError as err:
+            raise SchedulerLostError(f"{err.code().name}: {err.details()}") from err
+        if not answer.accepted:
+            raise SchedulerLostError(f"refused: {answer.reason}")
+        return float(answer.heartbeat_interval_seconds or HEARTBEAT_DEFAULT_SECONDS)
+
+    async def _endpoint(self, address: str) -> str:
+        try:
+            async with asyncio.timeout(CALL_DEADLINE_SECONDS):
+                own = await asyncio.to_thread(host.address_towards, address)
+        except (OSError, ValueError, TimeoutError) as err:
+            raise SchedulerLostError(f"{address} cannot be resolved: {err}") from err
+        return f"{own}:{self._membership.port}"
+
+    async def _keep_in_touch(
+        self, stub: control_pb2_grpc.AgentControlStub, address: str, interval: float
+    ) -> None:
+        """Raises SchedulerLostError, sooner or later."""
+        due = self._clock.monotonic()
+        while True:
+            wait = due - self._clock.monotonic()
+            if wait <= 0:
+                due = self._clock.monotonic() + interval
+                self._news.take()
+                await self._beat(stub, self._state.entries, complete=True)
+                self._found(address)
+            elif await self._news.wait(wait):
+                await asyncio.sleep(GATHER_SECONDS)
+                await self._beat(stub, self._news.take(), complete=False)
+
+    async def _beat(
+        self,
+        stub: control_pb2_grpc.AgentControlStub,
+        about: Iterable[WorkloadId],
+        *,
+        complete: bool,
+    ) -> None:
+        gone = [burial for burial in self._state.burials.values() if not burial.told]
+        request = control_pb2.HeartbeatRequest(
+            node_id=self._membership.node_id,
+            usage=usage_message(self._collector.usage()),
+            workload_statuses=[
+                status_message(observation_of(entry, self._state, self._membership.node_id))
+                for workload_id in about
+                if (entry := self._state.entries.get(workload_id)) is not None
+            ],
+            timestamp=timestamp(self._clock.now()),
+            complete=complete,
+            removed_workload_ids=[burial.workload_id for burial in gone],
+        )
+        try:
+            answer = await stub.Heartbeat(request, timeout=CALL_DEADLINE_SECONDS)
+        except grpc.aio.AioRpcError as err:
+            raise SchedulerLostError(f"{err.code().name}: {err.details()}") from err
+        if not answer.acknowledged:
+            raise SchedulerLostError("a heartbeat was not acknowledged")
+        self._drain(answer.drain_node)
+        # A workload that came back meanwhile is not buried any more, or was buried anew.
+        told = [
+            replace(burial, told=True)
+            for burial in gone
+            if self._state.burials.get(burial.workload_id) is burial
+        ]
+        if told:
+            await self._keep(told_of=Change(burials=told))
+
+    async def _keep(self, *, told_of: Change) -> None:
+        try:
+            await self._state.commit(told_of)
+        except StoreUnavailableError as err:
+            log.warning("burials.kept", reason=str(err))  # they are told once more
+
+    def _drain(self, draining: bool) -> None:
+        if draining != self._intake.draining:
+            log.info("node.draining" if draining else "node.accepting")
+        self._intake.draining = draining
+
+    def _found(self, address: str) -> None:
+        self._pause = PAUSE_MIN_SECONDS
+        if self.connected_to != address:
+            log.info("scheduler.connected", address=address)
+            self._metrics.scheduler_connected.set(1)
+        self.connected_to = address
+        self._loss_logged = False
+
+    def _lost(self, address: str, why: str) -> None:
+        self.connected_to = ""
+        self._metrics.scheduler_connected.set(0)
+        if not self._loss_logged:
+            log.warning("scheduler.lost", address=address, reason=why)
+        self._loss_logged = True

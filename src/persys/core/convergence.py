@@ -1,0 +1,265 @@
+"""What to do next so that a node has what it was ordered to have: one step, or settled.
+
+The worker looks, asks `next_step`, performs it and asks again, so every decision starts from what is really
+there. What would surprise: an exited container may be finished work, a failure, or something to start again,
+and only the journal tells them apart. Before each start it keeps when the container was last started
+(`launched_from`); a container that has another start since then has run for this order.
+"""
+
+from datetime import datetime, timedelta
+from enum import StrEnum
+from typing import assert_never
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import Revision
+from persys.model.observation import Actual
+from persys.model.order import Order
+from persys.model.spec import ContainerSpec, RestartPolicy, Spec
+from persys.model.workload import Desired
+
+COMPLETED = "Completed"
+CRASH_LOOP = "CrashLoop"
+OOM_KILLED = "OOMKilled"
+RESTARTING = "Restarting"
+EXITED = "Exited"
+
+LOOP_RESTARTS_MIN = 3
+STABLE_AFTER = timedelta(seconds=10)
+
+
+class Step(StrEnum):
+    PULL = "pull"
+    PREPARE_VOLUMES = "prepare_volumes"
+    STOP = "stop"
+    REMOVE = "remove"
+    CREATE = "create"
+    START = "start"
+    REMOVE_VOLUMES = "remove_volumes"
+
+
+class Condition(StrEnum):
+    """The words of the runtime."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    PAUSED = "paused"
+    RESTARTING = "restarting"
+    EXITED = "exited"
+    DEAD = "dead"
+    REMOVING = "removing"
+
+    @property
+    def active(self) -> bool:
+        return self in (Condition.RUNNING, Condition.PAUSED, Condition.RESTARTING)
+
+
+class Artefact(Struct, frozen=True):
+    """What the runtime has for a workload, as it said when asked."""
+
+    id: str
+    name: str
+    condition: Condition
+    revision: Revision
+    image: str = ""
+    exit_code: int = 0
+    oom_killed: bool = False
+    restart_count: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    ports: tuple[str, ...] = ()
+    error: str = ""
+
+
+class Settled(Struct, frozen=True):
+    """Nothing to do now. `final` is a verdict on finished work: it outlives the container."""
+
+    actual: Actual
+    code: str = ""
+    message: str = ""
+    failure: Failure | None = None
+    look_again_at: datetime | None = None
+    final: bool = False
+
+
+class Do(Struct, frozen=True):
+    step: Step
+
+
+class Progress(Struct, frozen=True):
+    """What the journal knows of the order at hand. A new order starts with an empty one."""
+
+    done: frozenset[Step] = frozenset()
+    launching: bool = False
+    launched_from: datetime | None = None
+    failure: Failure | None = None
+    verdict: Settled | None = None
+    looping: bool = False
+
+    def has_launched(self, artefact: Artefact) -> bool:
+        return self.launching and artefact.started_at != self.launched_from
+
+
+def next_step(
+    order: Order, artefact: Artefact | None, progress: Progress, *, now: datetime
+) -> Do | Settled:
+    match order.desired:
+        case Desired.RUNNING:
+            outcome = _towards_running(order, artefact, progress, now)
+        case Desired.STOPPED:
+            outcome = _towards_stopped(order, artefact)
+        case Desired.DELETED:
+            outcome = _towards_deleted(artefact, progress)
+        case unreachable:
+            assert_never(unreachable)
+    if isinstance(outcome, Do) and progress.failure is not None:
+        return _failed(progress.failure)  # only a new order tries again
+    return outcome
+
+
+def launching(progress: Progress, artefact: Artefact | None) -> Progress:
+    """What to keep before a start, so that a crash after it does not run finished work twice."""
+    started_at = artefact.started_at if artefact is not None else None
+    return replace(progress, launching=True, launched_from=started_at)
+
+
+def after_step(progress: Progress, step: Step, failure: Failure | None) -> Progress:
+    if failure is not None:
+        return replace(progress, failure=failure)
+    return replace(progress, done=progress.done | {step})
+
+
+def after_settling(progress: Progress, settled: Settled) -> Progress:
+    """The steps are forgotten: when the container has to be made again, its image may be gone."""
+    return replace(
+        progress,
+        done=frozenset(),
+        failure=progress.failure if settled.failure == progress.failure else None,
+        verdict=settled if settled.final else None,
+        looping=settled.code == CRASH_LOOP,
+    )
+
+
+def _towards_deleted(artefact: Artefact | None, progress: Progress) -> Do | Settled:
+    if artefact is not None:
+        return Do(Step.STOP if artefact.condition.active else Step.REMOVE)
+    if Step.REMOVE_VOLUMES not in progress.done:
+        return Do(Step.REMOVE_VOLUMES)
+    return Settled(Actual.ABSENT)
+
+
+def _towards_stopped(order: Order, artefact: Artefact | None) -> Do | Settled:
+    if artefact is None:
+        return Settled(Actual.STOPPED)
+    if artefact.condition.active:
+        return Do(Step.STOP)
+    if artefact.revision != order.revision or _is_rubble(artefact):
+        return Do(Step.REMOVE)
+    return Settled(Actual.STOPPED)
+
+
+def _towards_running(
+    order: Order, artefact: Artefact | None, progress: Progress, now: datetime
+) -> Do | Settled:
+    if artefact is None:
+        return progress.verdict or _make(progress)
+    if _is_rubble(artefact):
+        return Do(Step.REMOVE)
+    if artefact.revision != order.revision:
+        return _make_way(artefact, progress)
+    match artefact.condition:
+        case Condition.RUNNING:
+            return _while_running(artefact, progress, now)
+        case Condition.RESTARTING:
+            return _while_restarting(artefact)
+        case Condition.EXITED if progress.has_launched(artefact):
+            return _after_exit(artefact, _restart_policy(order.spec))
+        case _:
+            return Do(Step.START)
+
+
+def _is_rubble(artefact: Artefact) -> bool:
+    return artefact.condition in (Condition.DEAD, Condition.REMOVING)
+
+
+def _make(progress: Progress) -> Do:
+    for step in (Step.PULL, Step.PREPARE_VOLUMES):
+        if step not in progress.done:
+            return Do(step)
+    return Do(Step.CREATE)
+
+
+def _make_way(artefact: Artefact, progress: Progress) -> Do:
+    if Step.PULL not in progress.done:
+        return Do(Step.PULL)  # what runs is not stopped for an image that cannot be had
+    return Do(Step.STOP if artefact.condition.active else Step.REMOVE)
+
+
+def _while_running(artefact: Artefact, progress: Progress, now: datetime) -> Settled:
+    if not progress.looping or artefact.started_at is None:
+        return Settled(Actual.RUNNING)
+    stable_at = artefact.started_at + STABLE_AFTER
+    if now >= stable_at:
+        return Settled(Actual.RUNNING)
+    return replace(_crash_loop(artefact), look_again_at=stable_at)
+
+
+def _while_restarting(artefact: Artefact) -> Settled:
+    if artefact.restart_count >= LOOP_RESTARTS_MIN and _was_brief(artefact):
+        return _crash_loop(artefact)
+    return Settled(Actual.PENDING, code=RESTARTING, message=f"{_ending(artefact)}; restarting")
+
+
+def _was_brief(artefact: Artefact) -> bool:
+    if artefact.started_at is None or artefact.finished_at is None:
+        return True  # it never came as far as running
+    return artefact.finished_at - artefact.started_at < STABLE_AFTER
+
+
+def _after_exit(artefact: Artefact, policy: RestartPolicy) -> Do | Settled:
+    if not policy.runs_to_completion:
+        return Do(
+            Step.START
+        )  # the runtime restarts these itself, unless somebody stopped it by hand
+    if artefact.exit_code == 0 and not artefact.oom_killed:
+        return Settled(Actual.STOPPED, code=COMPLETED, message=_ending(artefact), final=True)
+    if policy.name == "on-failure" and not _is_exhausted(artefact, policy):
+        return Do(Step.START)
+    return _ended_badly(artefact)
+
+
+def _is_exhausted(artefact: Artefact, policy: RestartPolicy) -> bool:
+    return 0 < policy.retries_max <= artefact.restart_count
+
+
+def _ended_badly(artefact: Artefact) -> Settled:
+    failure = Failure(
+        FailureReason.RUNTIME_ERROR,
+        _ending(artefact),
+        retryable=False,
+        code=OOM_KILLED if artefact.oom_killed else EXITED,
+    )
+    return replace(_failed(failure), final=True)
+
+
+def _crash_loop(artefact: Artefact) -> Settled:
+    message = f"crash loop: restarted {artefact.restart_count} times"
+    if artefact.condition is not Condition.RUNNING:
+        message = f"{message}; {_ending(artefact)}"
+    return _failed(Failure(FailureReason.RUNTIME_ERROR, message, retryable=False, code=CRASH_LOOP))
+
+
+def _failed(failure: Failure) -> Settled:
+    return Settled(Actual.FAILED, code=failure.code, message=failure.message, failure=failure)
+
+
+def _ending(artefact: Artefact) -> str:
+    if artefact.oom_killed:
+        return f"out of memory: killed with exit code {artefact.exit_code}"
+    return f"exited with code {artefact.exit_code}"
+
+
+def _restart_policy(spec: Spec) -> RestartPolicy:
+    return spec.restart if isinstance(spec, ContainerSpec) else RestartPolicy()

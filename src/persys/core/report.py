@@ -1,0 +1,35 @@
+"""How an artefact is described to those who ask, in the words that peers know."""
+
+from datetime import datetime
+
+from persys.core.convergence import Artefact
+
+LOG_TAIL_BYTES_MAX = 4096
+
+
+def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]:
+    if artefact is None:
+        return {}
+    words = {
+        "container.id": artefact.id,
+        "container.name": artefact.name,
+        "container.state": artefact.condition.value,
+        "container.image": artefact.image,
+        "container.exit_code": str(artefact.exit_code),
+        "container.started_at": _shown(artefact.started_at),
+        "container.finished_at": _shown(artefact.finished_at),
+        "container.restart_count": str(artefact.restart_count),
+        "container.ports": ",".join(artefact.ports),
+        "container.stderr": tail(log_tail),
+    }
+    return {name: word for name, word in words.items() if word}
+
+
+def tail(text: str) -> str:
+    """The end of a text, not longer than a status may carry, cut between characters."""
+    data = text.encode("utf-8", "replace")
+    return data[-LOG_TAIL_BYTES_MAX:].decode("utf-8", "ignore")
+
+
+def _shown(at: datetime | None) -> str:
+    return at.isoformat() if at is not None else ""
