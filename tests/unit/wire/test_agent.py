@@ -1,0 +1,427 @@
+"""What schedulers and agents, ours and others, say to each other."""
+
+from base64 import b64decode, b64encode
+from datetime import UTC, datetime
+
+import pytest
+
+from persys.errors import InvalidError
+from persys.model.action import Action, ActionKind, ActionState
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
+from persys.model.observation import Actual, Observation
+from persys.model.order import Order
+from persys.model.resources import Resources
+from persys.model.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    Disk,
+    Network,
+    RestartPolicy,
+    Spec,
+    VMSpec,
+    WorkloadType,
+)
+from persys.model.workload import Desired, Workload
+from persys.wire import agent
+from persys.wire.gen.agent.v1 import agent_pb2 as pb
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
+NODE = NodeId("n1")
+WEB = WorkloadId("web")
+NOTHING = Resources()
+COMPOSE_FILE = "services:\n  web:\n    image: nginx\n"
+
+
+def a_workload(
+    spec: Spec, resources: Resources = NOTHING, desired: Desired = Desired.RUNNING
+) -> Workload:
+    return Workload(WEB, spec, Revision("r1"), NOW, NOW, desired, resources)
+
+
+def sent(spec: Spec, resources: Resources = NOTHING) -> pb.WorkloadSpec:
+    return agent.apply_message(a_workload(spec, resources), 3).spec
+
+
+def an_order(**fields: object) -> pb.ApplyWorkloadRequest:
+    spec = pb.WorkloadSpec(container=pb.ContainerSpec(image="nginx"))
+    return pb.ApplyWorkloadRequest(**{"id": "web", "spec": spec, **fields})  # type: ignore[arg-type]  # free by intent
+
+
+def a_container(**fields: object) -> pb.ApplyWorkloadRequest:
+    container = pb.ContainerSpec(**{"image": "nginx", **fields})  # type: ignore[arg-type]  # free by intent
+    return an_order(spec=pb.WorkloadSpec(container=container))
+
+
+def limited(**limits: int) -> pb.ApplyWorkloadRequest:
+    return a_container(resources=pb.ResourceLimits(**limits))
+
+
+def a_stack(compose_yaml: str = "", project_name: str = "") -> pb.ApplyWorkloadRequest:
+    compose = pb.ComposeSpec(compose_yaml=compose_yaml, project_name=project_name)
+    return an_order(spec=pb.WorkloadSpec(compose=compose))
+
+
+def seen(actual: pb.ActualState, text: str = "", **metadata: str) -> Observation:
+    message = pb.WorkloadStatus(id="web", actual_state=actual, message=text, metadata=metadata)
+    return agent.observation(message, NODE, NOW)
+
+
+def failure_of(text: str = "", **metadata: str) -> Failure:
+    failure = seen(pb.ACTUAL_STATE_FAILED, text, **metadata).failure
+    assert failure is not None
+    return failure
+
+
+def test_an_order_carries_identity_revision_epoch_and_desired_state() -> None:
+    message = agent.apply_message(
+        a_workload(ContainerSpec("nginx"), desired=Desired.STOPPED), epoch=3
+    )
+
+    assert (message.id, message.revision_id, message.epoch) == ("web", "r1", 3)
+    assert message.type == pb.WORKLOAD_TYPE_CONTAINER
+    assert message.desired_state == pb.DESIRED_STATE_STOPPED
+
+
+def test_limits_are_derived_from_what_the_workload_asks_for() -> None:
+    limits = sent(ContainerSpec("nginx", pids_max=9), Resources(1500, 64)).container.resources
+
+    assert limits == pb.ResourceLimits(
+        cpu_shares=1536, memory_bytes=64 << 20, cpu_millicores=1500, pids_max=9
+    )
+
+
+@pytest.mark.parametrize(
+    ("millicores", "shares"), [(0, 0), (1, 2), (1000, 1024), (10_000_000, 262_144)]
+)
+def test_shares_stay_within_what_docker_takes(millicores: int, shares: int) -> None:
+    limits = sent(ContainerSpec("nginx"), Resources(millicores)).container.resources
+
+    assert limits.cpu_shares == shares
+
+
+def test_a_stack_is_sent_as_base64_under_a_name_made_of_its_id() -> None:
+    compose = sent(ComposeSpec(yaml=COMPOSE_FILE)).compose
+
+    assert compose.project_name == "persys-web"
+    assert b64decode(compose.compose_yaml).decode() == COMPOSE_FILE
+
+
+def test_a_stack_from_git_is_sent_with_its_repository() -> None:
+    compose = sent(ComposeSpec("git", git_repo="https://example.org/a.git", git_ref="v1")).compose
+
+    assert (compose.git_repo, compose.git_ref) == ("https://example.org/a.git", "v1")
+    assert compose.compose_yaml == ""
+
+
+def test_a_machine_is_named_after_its_workload() -> None:
+    assert sent(VMSpec(1, 1)).vm.name == "web"
+
+
+def test_interfaces_get_a_mac_address_that_stays() -> None:
+    spec = VMSpec(
+        1, 1, networks=(Network("a"), Network("b"), Network(mac_address="02:00:00:00:00:01"))
+    )
+
+    first, second = sent(spec).vm.networks, sent(spec).vm.networks
+
+    assert first == second
+    assert first[0].mac_address.startswith("52:54:00:")
+    assert first[0].mac_address != first[1].mac_address
+    assert first[2].mac_address == "02:00:00:00:00:01"
+
+
+def test_disks_get_the_devices_that_nobody_asked_for() -> None:
+    spec = VMSpec(1, 1, disks=(Disk("fast", 5), Disk(device="vda"), Disk(type="cdrom"), Disk("x")))
+
+    disks = sent(spec).vm.disks
+
+    assert [disk.device for disk in disks] == ["vdb", "vda", "sda", "vdc"]
+    assert [disk.format for disk in disks] == ["qcow2", "qcow2", "iso", "qcow2"]
+    assert [disk.type for disk in disks] == ["disk", "disk", "cdrom", "disk"]
+
+
+def test_what_the_agents_form_has_no_field_for_goes_into_the_metadata() -> None:
+    spec = VMSpec(
+        1,
+        1,
+        disks=(Disk("fast", 5),),
+        networks=(Network("br0"), Network("br1", dhcp=True, ip_address="10.0.0.2")),
+        os_image="debian-12",
+        metadata={"team": "a"},
+    )
+
+    vm = sent(spec).vm
+
+    assert dict(vm.metadata) == {
+        "persys.os_image": "debian-12",
+        "persys.disk.vda.pool": "fast",
+        "persys.network.1.dhcp": "true",
+        "team": "a",
+    }
+    assert vm.disks[0].path == ""
+    assert (vm.networks[1].network, vm.networks[1].ip_address) == ("br1", "10.0.0.2")
+
+
+def test_an_order_of_a_foreign_scheduler_is_taken() -> None:
+    message = pb.ApplyWorkloadRequest(
+        id="web",
+        type=pb.WORKLOAD_TYPE_CONTAINER,
+        revision_id="r9",
+        spec=pb.WorkloadSpec(
+            container=pb.ContainerSpec(
+                image="nginx",
+                resources=pb.ResourceLimits(cpu_shares=512, memory_bytes=1 << 29),
+                restart_policy=pb.RestartPolicy(policy="unless-stopped", max_retry_count=3),
+                labels={"persys.managed": "true"},
+            )
+        ),
+    )
+
+    assert agent.apply(message) == Order(
+        workload_id=WEB,
+        type=WorkloadType.CONTAINER,
+        revision=Revision("r9"),
+        epoch=0,
+        desired=Desired.RUNNING,
+        spec=ContainerSpec(
+            "nginx",
+            restart=RestartPolicy("unless-stopped"),
+            cpu_shares=512,
+            memory_bytes=1 << 29,
+            labels={"persys.managed": "true"},
+        ),
+    )
+
+
+def test_the_type_of_an_order_may_be_left_to_the_spec() -> None:
+    assert agent.apply(an_order()).type is WorkloadType.CONTAINER
+
+
+def test_retries_are_kept_for_the_policy_that_has_them() -> None:
+    policy = pb.RestartPolicy(policy="on-failure", max_retry_count=3)
+
+    spec = agent.apply(a_container(restart_policy=policy)).spec
+
+    assert isinstance(spec, ContainerSpec)
+    assert spec.restart == RestartPolicy("on-failure", 3)
+
+
+def test_a_compose_file_is_taken_plain_too() -> None:
+    for text in (COMPOSE_FILE, b64encode(COMPOSE_FILE.encode()).decode()):
+        spec = agent.apply(a_stack(compose_yaml=text, project_name="my_app")).spec
+
+        assert spec == ComposeSpec(yaml=COMPOSE_FILE, project_name="my_app")
+
+
+def test_the_largest_stack_that_users_may_send_reaches_the_agent() -> None:
+    text = COMPOSE_FILE + "#" * (512 * 1024 - 100)
+
+    spec = agent.apply(agent.apply_message(a_workload(ComposeSpec(yaml=text)), 1)).spec
+
+    assert isinstance(spec, ComposeSpec)
+    assert spec.yaml == text
+
+
+WRONG = {
+    "an id of two words": (an_order(id="my web"), "id"),
+    "no spec": (an_order(spec=None), "spec"),
+    "an empty spec": (an_order(spec=pb.WorkloadSpec()), "spec"),
+    "an unknown type": (an_order(type=9), "type"),
+    "another type than its spec": (an_order(type=pb.WORKLOAD_TYPE_VM), "type"),
+    "an unknown desired state": (an_order(desired_state=9), "desired_state"),
+    "a negative epoch": (an_order(epoch=-1), "epoch"),
+    "a spec too large": (a_container(env={"A": "x" * (2 << 20)}), "spec"),
+    "an empty image": (a_container(image=""), "spec.container.image"),
+    "a port too high": (
+        a_container(ports=[pb.PortMapping(host_port=65536, container_port=1)]),
+        "spec.container.ports[0].host_port",
+    ),
+    "a relative mount": (
+        a_container(volumes=[pb.VolumeMount(host_path="/a", container_path="a")]),
+        "spec.container.volumes[0].container_path",
+    ),
+    "a variable with an equals sign": (a_container(env={"A=": ""}), "spec.container.env['A=']"),
+    "an unknown restart policy": (
+        a_container(restart_policy=pb.RestartPolicy(policy="maybe")),
+        "spec.container.restart_policy.policy",
+    ),
+    "negative retries": (
+        a_container(restart_policy=pb.RestartPolicy(max_retry_count=-1)),
+        "spec.container.restart_policy.max_retry_count",
+    ),
+    "an unknown pull policy": (
+        a_container(image_pull_policy="x"),
+        "spec.container.image_pull_policy",
+    ),
+    "a negative stop grace": (
+        a_container(stop_grace_seconds=-1),
+        "spec.container.stop_grace_seconds",
+    ),
+    "negative shares": (limited(cpu_shares=-1), "spec.container.resources.cpu_shares"),
+    "negative memory": (limited(memory_bytes=-1), "spec.container.resources.memory_bytes"),
+    "swap below no limit": (
+        limited(memory_swap_bytes=-2),
+        "spec.container.resources.memory_swap_bytes",
+    ),
+    "negative cpu": (limited(cpu_millicores=-1), "spec.container.resources.cpu_millicores"),
+    "negative pids": (limited(pids_max=-1), "spec.container.resources.pids_max"),
+    "a stack without a source": (a_stack(), "spec.compose"),
+    "a stack that is no YAML": (a_stack(compose_yaml="{"), "spec.compose.compose_yaml"),
+    "a project of two words": (
+        a_stack(compose_yaml=COMPOSE_FILE, project_name="my app"),
+        "spec.compose.project_name",
+    ),
+    "a machine without memory": (
+        an_order(spec=pb.WorkloadSpec(vm=pb.VMSpec(vcpus=1))),
+        "spec.vm.memory_mb",
+    ),
+}
+
+
+@pytest.mark.parametrize(("message", "field"), WRONG.values(), ids=WRONG.keys())
+def test_what_is_wrong_is_refused_by_the_name_of_its_field(
+    message: pb.ApplyWorkloadRequest, field: str
+) -> None:
+    with pytest.raises(InvalidError) as refused:
+        agent.apply(message)
+
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("state", "actual"),
+    [
+        (pb.ACTUAL_STATE_UNSPECIFIED, Actual.UNKNOWN),
+        (pb.ACTUAL_STATE_PENDING, Actual.PENDING),
+        (pb.ACTUAL_STATE_RUNNING, Actual.RUNNING),
+        (pb.ACTUAL_STATE_STOPPED, Actual.STOPPED),
+        (pb.ACTUAL_STATE_FAILED, Actual.FAILED),
+        (pb.ACTUAL_STATE_UNKNOWN, Actual.UNKNOWN),
+        (99, Actual.UNKNOWN),
+    ],
+)
+def test_every_state_is_read(state: pb.ActualState, actual: Actual) -> None:
+    assert seen(state).actual is actual
+
+
+@pytest.mark.parametrize(
+    ("word", "reason", "retryable"),
+    [
+        ("IMAGE_PULL_FAILED", FailureReason.IMAGE_PULL_FAILED, True),
+        ("IMAGE_NOT_FOUND", FailureReason.IMAGE_NOT_FOUND, False),
+        ("INVALID_IMAGE", FailureReason.IMAGE_NOT_FOUND, False),
+        ("INVALID_SPECIFICATION", FailureReason.INVALID_SPEC, False),
+        ("INVALID_CONFIGURATION", FailureReason.INVALID_SPEC, False),
+        ("PORT_BIND_CONFLICT", FailureReason.NETWORK_ERROR, False),
+        ("SOLAR_FLARE", FailureReason.RUNTIME_ERROR, True),
+        ("", FailureReason.RUNTIME_ERROR, True),
+    ],
+)
+def test_the_words_of_every_agent_become_our_reasons(
+    word: str, reason: FailureReason, *, retryable: bool
+) -> None:
+    failure = failure_of(failure_reason=word)
+
+    assert (failure.reason, failure.retryable) == (reason, retryable)
+
+
+def test_an_agent_that_gave_up_is_not_asked_again() -> None:
+    assert not failure_of(failure_reason="RUNTIME_ERROR", retry_terminal="true").retryable
+
+
+def test_the_last_error_explains_more_than_the_message() -> None:
+    assert failure_of("failed", last_error="exit code 3").message == "exit code 3"
+    assert failure_of("failed").message == "failed"
+
+
+def test_a_missing_runtime_has_a_code_of_its_own() -> None:
+    assert failure_of("Runtime not available: vm").code == "RuntimeNotAvailable"
+    assert failure_of("boom", reason_code="CrashLoop").code == "CrashLoop"
+
+
+def test_a_failed_delete_of_nothing_means_absence() -> None:
+    for metadata in ({}, {"last_error": "workload not found"}):
+        text = "" if metadata else "workload not found: web"
+        found = seen(pb.ACTUAL_STATE_FAILED, text, task_id="delete-7", **metadata)
+
+        assert (found.actual, found.failure) == (Actual.ABSENT, None)
+
+
+def test_a_failed_apply_that_found_nothing_is_a_failure() -> None:
+    found = seen(pb.ACTUAL_STATE_FAILED, "workload not found", task_id="apply-7")
+
+    assert found.actual is Actual.FAILED
+
+
+def test_what_runs_again_has_got_over_its_failure() -> None:
+    assert seen(pb.ACTUAL_STATE_RUNNING, failure_reason="RUNTIME_ERROR").failure is None
+    assert seen(pb.ACTUAL_STATE_PENDING, failure_reason="RUNTIME_ERROR").failure is not None
+
+
+def test_a_status_tells_its_failure_to_schedulers_that_read_metadata() -> None:
+    failure = Failure(FailureReason.INVALID_SPEC, "no", retryable=False, code="BadPort")
+    observation = Observation(
+        WEB, NODE, Actual.FAILED, NOW, failure=failure, metadata={"task_id": "apply-1"}
+    )
+
+    message = agent.status_message(
+        observation, type=WorkloadType.VM, desired=Desired.RUNNING, created_at=NOW
+    )
+
+    assert dict(message.metadata) == {
+        "task_id": "apply-1",
+        "failure_reason": "INVALID_SPEC",
+        "last_error": "no",
+        "retry_terminal": "true",
+        "reason_code": "BadPort",
+    }
+    assert message.message == "no"
+    assert message.created_at == message.updated_at == int(NOW.timestamp())
+
+
+def test_a_status_of_what_is_being_deleted_has_no_desired_state() -> None:
+    observation = Observation(WEB, NODE, Actual.PENDING, NOW)
+
+    message = agent.status_message(
+        observation, type=WorkloadType.CONTAINER, desired=Desired.DELETED
+    )
+
+    assert message.desired_state == pb.DESIRED_STATE_UNSPECIFIED
+
+
+def test_times_that_are_not_yet_are_zero_on_the_wire() -> None:
+    action = Action(ActionId("apply-1"), WEB, ActionKind.APPLY, ActionState.PENDING, NOW)
+
+    message = agent.action_message(action)
+
+    assert (message.started_at, message.ended_at) == (0, 0)
+    assert agent.action(message) == action
+
+
+def test_times_that_a_foreign_agent_never_set_are_none() -> None:
+    message = pb.AgentAction(
+        action_type="delete_workload",
+        status="running",
+        created_at=1,
+        started_at=-62_135_596_800,
+        ended_at=-62_135_596_800,
+    )
+
+    action = agent.action(message)
+
+    assert (action.started_at, action.ended_at) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (pb.AgentAction(action_type="dance", status="running"), "action_type"),
+        (pb.AgentAction(action_type="reconcile", status="dancing"), "status"),
+    ],
+)
+def test_an_action_of_an_unknown_kind_is_refused(message: pb.AgentAction, field: str) -> None:
+    with pytest.raises(InvalidError) as refused:
+        agent.action(message)
+
+    assert refused.value.field == field

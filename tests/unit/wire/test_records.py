@@ -1,0 +1,78 @@
+"""Stored bytes."""
+
+import json
+
+import pytest
+
+from persys.errors import RefusedError
+from persys.model.node import StoragePool
+from persys.model.resources import Resources
+from persys.model.spec import ComposeSpec, ContainerSpec, Port
+from persys.wire.canonical import revision_of
+from persys.wire.records import decode, encode
+
+
+def test_a_record_says_its_schema_beside_its_fields() -> None:
+    assert json.loads(encode(Resources(1, 2, 3))) == {
+        "schema": 1,
+        "cpu_millicores": 1,
+        "memory_mb": 2,
+        "disk_gb": 3,
+    }
+
+
+def test_a_record_is_read_whatever_the_order_of_its_fields() -> None:
+    assert decode(b'{"cpu_millicores": 5, "schema": 1}', Resources) == Resources(5)
+
+
+def test_a_record_of_a_newer_version_is_refused() -> None:
+    with pytest.raises(RefusedError, match="a stored Resources has schema 2"):
+        decode(b'{"schema":2,"cpu_millicores":5}', Resources)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"cpu_millicores":5}',
+        b'{"schema":"x"}',
+        b'{"schema":1,"cpu_millicores":"five"}',
+        b"\xff",
+    ],
+)
+def test_bytes_that_are_no_record_are_refused(data: bytes) -> None:
+    with pytest.raises(RefusedError, match="Resources"):
+        decode(data, Resources)
+
+
+def test_a_text_that_is_no_utf8_is_refused() -> None:
+    with pytest.raises(RefusedError, match="StoragePool"):
+        decode(b'{"schema":1,"name":"\xff"}', StoragePool)
+
+
+def test_a_revision_does_not_change_from_one_version_to_the_next() -> None:
+    spec = ContainerSpec("nginx", env={"B": "2", "A": "1"}, ports=(Port(80, 8080),))
+
+    assert revision_of(spec, Resources(100, 64), {"team": "a"}) == "0f5a90d60ee27b7c"
+
+
+def test_a_revision_changes_with_everything_that_was_said() -> None:
+    spec = ContainerSpec("nginx")
+    revisions = {
+        revision_of(spec, Resources(), {}),
+        revision_of(ContainerSpec("nginx:2"), Resources(), {}),
+        revision_of(ContainerSpec("nginx", privileged=True), Resources(), {}),
+        revision_of(ContainerSpec("nginx", ports=(Port(80),)), Resources(), {}),
+        revision_of(ContainerSpec("nginx", ports=(Port(80, protocol="udp"),)), Resources(), {}),
+        revision_of(ContainerSpec("nginx", command=("a", "b")), Resources(), {}),
+        revision_of(ContainerSpec("nginx", args=("a", "b")), Resources(), {}),
+        revision_of(spec, Resources(1), {}),
+        revision_of(spec, Resources(0, 1), {}),
+        revision_of(spec, Resources(), {"a": ""}),
+        revision_of(ComposeSpec(), Resources(), {}),
+    }
+
+    assert len(revisions) == 11
