@@ -89,7 +89,8 @@ class Store(Protocol):
         not touch each other's keys. `fence` is a key and its version, checked in every transaction; when
         it moved, FencedError is raised and no further unit is written.
         Raises InvalidError naming the key for a value over VALUE_BYTES_MAX or a unit too large for one
-        transaction, before anything is written. StoreUnavailableError: any unit may or may not be written.
+        transaction, before anything is written. NotFoundError: a unit's lease has ended; it is not written,
+        its neighbours may be. StoreUnavailableError: any unit may or may not be written.
         """
 
     def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:

@@ -1,0 +1,52 @@
+"""One etcd member: its channel and the generated stubs on it."""
+
+import asyncio
+
+import grpc
+
+from persys.errors import SettingsError
+from persys.store.gen import rpc_pb2_grpc
+
+_OPTIONS = (
+    # A page of large records or a watch that catches up may be long; etcd bounds what it is sent.
+    ("grpc.max_receive_message_length", -1),
+    ("grpc.max_send_message_length", -1),
+    # etcd refuses clients that ask more often than every 5 s.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 5_000),
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1_000),
+    # A member of its own per store: one store's lost connection is not another's.
+    ("grpc.use_local_subchannel_pool", 1),
+)
+
+
+class Member:
+    def __init__(self, endpoint: str, tls: grpc.ChannelCredentials | None) -> None:
+        target = endpoint.removeprefix("http://").removeprefix("https://").rstrip("/")
+        if not target.rpartition(":")[2].isdigit():
+            raise SettingsError(f"ETCD_ENDPOINTS: {endpoint!r} is not host:port")
+        if tls is None:
+            self.channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
+        else:
+            self.channel = grpc.aio.secure_channel(target, tls, options=_OPTIONS)
+        self.kv = rpc_pb2_grpc.KVStub(self.channel)
+        self.lease = rpc_pb2_grpc.LeaseStub(self.channel)
+        self.watch = rpc_pb2_grpc.WatchStub(self.channel)
+        self.auth = rpc_pb2_grpc.AuthStub(self.channel)
+
+    async def connect(self, *, patience_seconds: float) -> bool:
+        """Whether the connection stands. A refused one is known at once, a silent one after patience."""
+        state = self.channel.get_state(try_to_connect=True)
+        if state is grpc.ChannelConnectivity.READY:
+            return True
+        try:
+            async with asyncio.timeout(patience_seconds):
+                while state is not grpc.ChannelConnectivity.READY:
+                    if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE:
+                        return False
+                    await self.channel.wait_for_state_change(state)
+                    state = self.channel.get_state(try_to_connect=True)
+        except TimeoutError:
+            return False
+        return True

@@ -1,0 +1,21 @@
+"""Which store PERSYS_STORE names."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from persys.errors import SettingsError
+from persys.store.etcd import EtcdOptions, EtcdStore
+from persys.store.port import Store
+from persys.store.sqlite import SqliteStore
+
+
+async def open_store(url: str, *, etcd: EtcdOptions, monotonic: Callable[[], float]) -> Store:
+    """`sqlite:/path`, an absolute path, or `etcd`, which uses the options."""
+    if url == "etcd":
+        return await EtcdStore.open(etcd)
+    path = url.removeprefix("sqlite:")
+    if path and (path != url or url.startswith("/")):
+        return await SqliteStore.open(Path(path), monotonic=monotonic)
+    raise SettingsError(
+        f"PERSYS_STORE={url!r}: expected sqlite:/path/of/a/file, /path/of/a/file or etcd"
+    )

@@ -1,0 +1,104 @@
+"""The contract of leases, for every adapter. etcd grants no lease under two seconds."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+
+import pytest
+
+from persys.errors import NotFoundError
+from persys.infra.clock import SystemClock
+from persys.store.port import Change, Committed, LeaseId, Store, Unit
+
+Watch = AsyncIterator[tuple[Change, ...]]
+Take = Callable[[Watch, int], Coroutine[None, None, list[tuple[Change, ...]]]]
+Eventually = Callable[[Callable[[], Awaitable[bool]]], Awaitable[None]]
+
+NEVER = LeaseId(4711)
+
+
+async def test_records_under_a_lease_vanish_when_it_ends_and_watchers_see_it(
+    store: Store, take: Take
+) -> None:
+    lease = await store.grant_lease(2)
+    (outcome,) = await store.commit([Unit(puts={"/a": b"v", "/b": b"v"}, lease=lease)])
+    assert isinstance(outcome, Committed)
+    await store.commit([Unit(puts={"/stays": b"v"})])
+
+    _, gone = await take(store.watch("/", after=outcome.revision), 2)
+
+    assert sorted((change.key, change.value) for change in gone) == [("/a", None), ("/b", None)]
+    assert [record.key for record in (await store.read("/")).records] == ["/stays"]
+
+
+async def test_a_lease_that_is_kept_does_not_end(store: Store, eventually: Eventually) -> None:
+    clock = SystemClock()
+    kept, left = await store.grant_lease(2), await store.grant_lease(2)
+    await store.commit([Unit(puts={"/kept": b"v"}, lease=kept)])
+    await store.commit([Unit(puts={"/left": b"v"}, lease=left)])
+    begun_at = clock.monotonic()
+
+    async def outlived() -> bool:
+        assert await store.keep_lease(kept)
+        return await store.get("/left") is None and clock.monotonic() - begun_at > 2.5
+
+    await eventually(outlived)
+    assert await store.get("/kept") is not None
+
+
+async def test_an_ended_lease_cannot_be_kept(store: Store, eventually: Eventually) -> None:
+    lease = await store.grant_lease(1)
+    await store.commit([Unit(puts={"/a": b"v"}, lease=lease)])
+
+    async def gone() -> bool:
+        return await store.get("/a") is None
+
+    await eventually(gone)
+    assert not await store.keep_lease(lease)
+
+
+async def test_a_revoked_lease_takes_its_records_along_at_once(store: Store) -> None:
+    lease = await store.grant_lease(60)
+    await store.commit([Unit(puts={"/a": b"v"}, lease=lease), Unit(puts={"/b": b"v"})])
+
+    await store.revoke_lease(lease)
+
+    assert [record.key for record in (await store.read("/")).records] == ["/b"]
+    assert not await store.keep_lease(lease)
+
+
+async def test_revoking_what_has_ended_is_no_error(store: Store) -> None:
+    await store.revoke_lease(NEVER)
+
+
+async def test_a_lease_that_never_was_cannot_be_kept(store: Store) -> None:
+    assert not await store.keep_lease(NEVER)
+
+
+async def test_a_put_without_the_lease_frees_the_record_from_it(store: Store) -> None:
+    lease = await store.grant_lease(60)
+    await store.commit([Unit(puts={"/a": b"leased"}, lease=lease)])
+    await store.commit([Unit(puts={"/a": b"free"})])
+
+    await store.revoke_lease(lease)
+
+    assert await store.get("/a") is not None
+
+
+async def test_a_put_under_a_lease_that_has_ended_is_refused(store: Store) -> None:
+    lease = await store.grant_lease(60)
+    await store.revoke_lease(lease)
+
+    with pytest.raises(NotFoundError, match=str(lease)):
+        await store.commit([Unit(puts={"/a": b"v"}, lease=lease)])
+
+    assert await store.get("/a") is None
+
+
+async def test_a_name_held_by_a_lease_can_be_taken_when_it_ends(store: Store) -> None:
+    lease = await store.grant_lease(60)
+    claim = Unit(guards={"/leader": 0}, puts={"/leader": b"me"}, lease=lease)
+    await store.commit([claim])
+    await store.revoke_lease(lease)
+
+    (outcome,) = await store.commit([Unit(guards={"/leader": 0}, puts={"/leader": b"you"})])
+
+    assert isinstance(outcome, Committed)
