@@ -12,18 +12,18 @@ import yaml
 
 from persys.errors import InvalidError
 from persys.model.ids import workload_id
+from persys.wire.control import desired
+from persys.wire.control_spec import workload_spec
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.shortform import SHORT_FORMS
 from persys.wire.strict import SpecFileError, entries, fill, text_of, unknown
 
-_TYPES = ("container", "compose", "vm")
-_OF_SPEC = ("type", "resources", *_TYPES, "metadata")
+_OF_SPEC = ("type", "resources", "container", "compose", "vm", "metadata")
 _OF_REQUEST = ("revision_id", "desired_state")
 _FLAT = ("id", *_OF_SPEC, *_OF_REQUEST)
 _OF_REQUEST_IN_CAMEL = ("revisionId", "desiredState")
 _ONLY_ON_THE_WIRE = frozenset({"workload_id", "workloadId", "spec"})
 _MERGE = "tag:yaml.org,2002:merge"
-_VM_IN_METADATA = "persys.vm_spec_b64"
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +114,10 @@ def _request(node: yaml.Node) -> control_pb2.ApplyWorkloadRequest:
     pairs = list(entries(node, ""))
     if {key.value for key, _ in pairs} & _ONLY_ON_THE_WIRE:
         fill(request, node, "", short_forms=SHORT_FORMS)
-        workload_id(request.workload_id, field="workload_id")
-        _check_type(request, "spec.")
+        _check(request, flat=False)
     else:
         _fill_flat(request, node, pairs)
-        workload_id(request.workload_id, field="id")
-        _check_type(request, "")
+        _check(request, flat=True)
     return request
 
 
@@ -144,21 +142,17 @@ def _fill_flat(
         fill(request.spec, of_spec, "", short_forms=SHORT_FORMS)
 
 
-def _check_type(request: control_pb2.ApplyWorkloadRequest, prefix: str) -> None:
-    if not request.HasField("spec"):
-        if not request.desired_state:
-            raise InvalidError(f"{prefix}container", "missing; give container, compose or vm")
-        return
-    spec = request.spec
-    given = spec.WhichOneof("workload")
-    if not spec.type and given:
-        spec.type = given
-    if spec.type not in _TYPES:
-        problem = f"{spec.type!r} is unknown" if spec.type else "missing"
-        raise InvalidError(f"{prefix}type", f"{problem}; give one of {', '.join(_TYPES)}")
-    by_metadata = spec.type == "vm" and _VM_IN_METADATA in spec.metadata
-    if given != spec.type and not by_metadata:
-        raise InvalidError(
-            f"{prefix}{spec.type}",
-            f"missing, though type is {spec.type}" + (f" ({given} is given)" if given else ""),
-        )
+def _check(request: control_pb2.ApplyWorkloadRequest, *, flat: bool) -> None:
+    """Everything the scheduler would refuse without knowing the cluster, so that a file goes whole or not."""
+    workload_id(request.workload_id, field="id" if flat else "workload_id")
+    if request.desired_state:
+        desired(request.desired_state)
+        if not request.HasField("spec"):
+            return
+    try:
+        workload_spec(request.spec)
+    except InvalidError as err:
+        field = err.field.removeprefix("spec.") if flat else err.field
+        raise InvalidError(field, err.problem) from None
+    # A peer that only knows the fixed contract goes by the type.
+    request.spec.type = request.spec.type or request.spec.WhichOneof("workload") or "vm"

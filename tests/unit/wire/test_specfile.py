@@ -1,6 +1,7 @@
 """Spec files: both shapes, the short forms, and every way to get one wrong."""
 
 import json
+from base64 import b64encode
 from textwrap import dedent
 
 import pytest
@@ -125,9 +126,11 @@ def test_a_file_holds_several_workloads_in_order() -> None:
 
 
 def test_a_list_holds_several_workloads() -> None:
-    documents = read_spec_file('[{"id": "a", "container": {}}, {"id": "b", "vm": {}}]')
+    documents = read_spec_file(
+        '[{"id": "a", "container": {"image": "x"}}, {"id": "b", "compose": {"inlineYaml": "services: {a: {image: x}}"}}]'
+    )
 
-    assert [document.request.spec.type for document in documents] == ["container", "vm"]
+    assert [document.request.spec.type for document in documents] == ["container", "compose"]
 
 
 def test_a_document_without_a_spec_changes_only_the_desired_state() -> None:
@@ -284,10 +287,12 @@ def test_a_wrong_type_names_the_field_and_what_is_expected(
         ("id: Web\ncontainer: {image: x}", "id", "not allowed"),
         ("container: {image: x}", "id", "not allowed"),
         ("workload_id: a_b\nspec: {vm: {}}", "workload_id", "not allowed"),
-        ("id: web", "container", "give container, compose or vm"),
-        ("id: web\ntype: pod\ncontainer: {}", "type", "'pod' is unknown"),
-        ("id: web\nresources: {memory_mb: 1}", "type", "missing"),
-        ("id: web\ntype: vm\ncontainer: {}", "vm", "container is given"),
+        ("id: web", "spec", "expected one of container, compose and vm"),
+        ("id: web\ntype: pod\ncontainer: {}", "type", "pod"),
+        ("id: web\ncontainer: {}", "container.image", ""),
+        ("id: web\ndesired_state: Runing\ncontainer: {image: x}", "desired_state", "Runing"),
+        ("id: web\nresources: {memory_mb: 1}", "spec", "expected one of container"),
+        ("id: web\ntype: vm\ncontainer: {}", "type", "container is set"),
         ("workload_id: web\nspec: {type: compose}", "spec.compose", "missing"),
         ("id: web\ncontainer: {}\nvm: {}", "vm", "given beside container"),
         ("id: web\ndesiredState: a\ndesired_state: b", "desired_state", "given twice"),
@@ -297,7 +302,7 @@ def test_a_wrong_type_names_the_field_and_what_is_expected(
         ("id: [unclosed", "file", "not YAML"),
         ('{"id": "web",', "file", "not YAML"),
         ("id: \x00", "file", "not YAML"),
-        ("id: a\ncontainer: {}\n---\nid: a\ncontainer: {}", "id", "twice"),
+        ("id: a\ndesired_state: stop\n---\nid: a\ndesired_state: stop", "id", "twice"),
     ],
 )
 def test_a_file_that_says_no_workload_is_refused(text: str, field: str, problem: str) -> None:
@@ -308,7 +313,9 @@ def test_a_file_that_says_no_workload_is_refused(text: str, field: str, problem:
 
 
 def test_a_vm_may_be_given_by_metadata_alone() -> None:
-    assert one("id: m\ntype: vm\nmetadata: {persys.vm_spec_b64: e30=}").spec.type == "vm"
+    machine = b64encode(b'{"vcpus": 1, "memory_mb": 512}').decode()
+
+    assert one(f"id: m\nmetadata: {{persys.vm_spec_b64: {machine}}}").spec.type == "vm"
 
 
 def test_json_errors_name_the_field_without_a_line() -> None:

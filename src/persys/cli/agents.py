@@ -1,0 +1,105 @@
+"""One agent, asked directly: for when the scheduler's view is in doubt."""
+
+from argparse import Namespace
+from datetime import datetime
+
+from persys.cli.exits import Exit
+from persys.cli.output import Column, described, render_list, render_one
+from persys.cli.peers import agent
+from persys.cli.spans import NOT_SAID, unix_age
+from persys.cli.watching import show
+from persys.wire.gen.agent.v1 import agent_pb2 as pb
+
+_ACTIONS: tuple[Column[pb.AgentAction], ...] = (
+    Column("ID", lambda action, now: action.task_id),
+    Column("WORKLOAD", lambda action, now: action.workload_id),
+    Column("ACTION", lambda action, now: action.action_type),
+    Column("STATUS", lambda action, now: action.status),
+    Column("AGE", lambda action, now: unix_age(action.created_at, now=now)),
+    Column("TOOK", lambda action, now: _took(action)),
+    Column("ERROR", lambda action, now: " ".join(action.error.split()) or NOT_SAID),
+)
+
+_WORKLOADS: tuple[Column[pb.WorkloadStatus], ...] = (
+    Column("ID", lambda status, now: status.id),
+    Column("TYPE", lambda status, now: _word(pb.WorkloadType.Name(status.type), "WORKLOAD_TYPE_")),
+    Column(
+        "DESIRED",
+        lambda status, now: _word(pb.DesiredState.Name(status.desired_state), "DESIRED_STATE_"),
+    ),
+    Column(
+        "ACTUAL",
+        lambda status, now: _word(pb.ActualState.Name(status.actual_state), "ACTUAL_STATE_"),
+    ),
+    Column("UPDATED", lambda status, now: unix_age(status.updated_at, now=now)),
+    Column("REVISION", lambda status, now: status.revision_id or NOT_SAID, wide=True),
+    Column("MESSAGE", lambda status, now: " ".join(status.message.split()) or NOT_SAID),
+)
+
+
+def health(options: Namespace) -> Exit:
+    """Exit code 1 for an agent that answers and says it is not well."""
+    with agent(options) as client:
+        found = client.check_health()
+        show(
+            lambda: found,
+            lambda found: render_one(
+                found, options, describe=_describe, name=lambda found: client.target
+            ),
+            watch=False,
+        )
+        return Exit.OK if found.healthy else Exit.FAILED
+
+
+def actions(options: Namespace) -> Exit:
+    with agent(options) as client:
+        return show(
+            lambda: client.list_actions(workload_id=options.workload, limit=options.limit),
+            lambda found: render_list(
+                found,
+                options,
+                columns=_ACTIONS,
+                name=lambda action: action.task_id,
+                nothing="no actions",
+            ),
+            watch=False,
+        )
+
+
+def list_workloads(options: Namespace) -> Exit:
+    with agent(options) as client:
+        return show(
+            client.list_workloads,
+            lambda found: render_list(
+                found,
+                options,
+                columns=_WORKLOADS,
+                name=lambda status: status.id,
+                nothing="no workloads",
+            ),
+            watch=False,
+        )
+
+
+def _describe(found: pb.HealthCheckResponse, now: datetime, wide: bool) -> str:
+    return described(
+        (
+            ("Healthy", "yes" if found.healthy else "no"),
+            ("Version", found.version),
+            *((f"Runtime {name}", text) for name, text in sorted(found.runtime_status.items())),
+            ("Cpu used", f"{found.cpu_utilization:.1f} %"),
+            ("Memory used", f"{found.memory_utilization:.1f} %"),
+            ("Disk used", f"{found.disk_utilization:.1f} %"),
+        )
+    )
+
+
+def _took(action: pb.AgentAction) -> str:
+    if action.started_at <= 0 or action.ended_at <= 0:
+        return NOT_SAID
+    return f"{action.ended_at - action.started_at}s"
+
+
+def _word(name: str, prefix: str) -> str:
+    word = name.removeprefix(prefix).lower()
+    return NOT_SAID if word == "unspecified" else word

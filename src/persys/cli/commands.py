@@ -1,0 +1,152 @@
+"""Every command of persysctl as data: the parser and the completion of shells are both made from it.
+
+Nothing here imports what a command needs. A command names its function, which is imported when it is called:
+start-up time is felt at every keystroke of a completion.
+"""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Argument(NamedTuple):
+    names: tuple[str, ...]
+    how: Mapping[str, Any]  # as argparse's add_argument takes it
+    completes: str = ""  # workload, node, file
+
+    @property
+    def is_option(self) -> bool:
+        return self.names[0].startswith("-")
+
+    @property
+    def takes_value(self) -> bool:
+        return self.how.get("action") != "store_true"
+
+
+class Command(NamedTuple):
+    name: str
+    help: str
+    run: str  # module:function
+    arguments: tuple[Argument, ...] = ()
+
+
+class Group(NamedTuple):
+    name: str
+    help: str
+    commands: tuple[Command, ...]
+
+
+FORMS = ("table", "wide", "json", "yaml", "name")
+
+GLOBAL = (
+    Argument(
+        ("--scheduler",),
+        {
+            "metavar": "HOST:PORT",
+            "help": "[PERSYS_GRPC_ENDPOINT, then grpc_endpoint of ~/.persys/config.yaml] "
+            "(default: 127.0.0.1:8085)",
+        },
+    ),
+    Argument(
+        ("--timeout",),
+        {
+            "metavar": "DURATION",
+            "help": "for each request, and with --wait for all of the waiting (default: 10s, 5m)",
+        },
+    ),
+    Argument(("-o", "--output"), {"choices": FORMS, "help": "form of the output (default: table)"}),
+)
+
+_WATCH = Argument(("--watch",), {"action": "store_true", "help": "show again on every change"})
+_WAIT = Argument(
+    ("--wait",),
+    {"metavar": "DURATION", "help": "wait until it is so, or has failed (--wait or --wait=2m)"},
+)
+_NODE = Argument(("id",), {"metavar": "NODE", "help": "id of the node"}, "node")
+_WORKLOAD = Argument(("id",), {"metavar": "WORKLOAD", "help": "id of the workload"}, "workload")
+_WORKLOADS = Argument(
+    ("ids",), {"metavar": "WORKLOAD", "nargs": "+", "help": "ids of workloads"}, "workload"
+)
+_STATUS = Argument(("--status",), {"metavar": "STATUS", "help": "only those with this status"})
+_ON_NODE = Argument(
+    ("--node",), {"metavar": "NODE", "default": "", "help": "only those on this node"}, "node"
+)
+_FILE = Argument(
+    ("-f", "--file"),
+    {"metavar": "FILE", "required": True, "help": "YAML or JSON; - for standard input"},
+    "file",
+)
+_AGENT = Argument(
+    ("--agent",),
+    {"metavar": "HOST:PORT", "help": "address of the agent (default: 127.0.0.1:50051)"},
+)
+_SHELL = Argument(
+    ("shell",), {"choices": ("bash", "zsh", "fish"), "help": "the shell to complete in"}
+)
+_LIMIT = Argument(
+    ("--limit",), {"metavar": "COUNT", "type": int, "default": 0, "help": "only the newest"}
+)
+_OF_WORKLOAD = Argument(
+    ("--workload",),
+    {"metavar": "WORKLOAD", "default": "", "help": "only those of this workload"},
+    "workload",
+)
+
+GROUPS = (
+    Group(
+        "node",
+        "look at nodes, the machines with an agent",
+        (
+            Command("list", "all nodes", "nodes:list_nodes", (_STATUS, _WATCH)),
+            Command("get", "one node", "nodes:get_node", (_NODE, _WATCH)),
+        ),
+    ),
+    Group(
+        "workload",
+        "run, look at and remove workloads",
+        (
+            Command("apply", "make the workloads of a file so", "changes:apply", (_FILE, _WAIT)),
+            Command(
+                "list", "all workloads", "workloads:list_workloads", (_STATUS, _ON_NODE, _WATCH)
+            ),
+            Command(
+                "get",
+                "one workload, and why it is as it is",
+                "workloads:get_workload",
+                (_WORKLOAD, _WATCH),
+            ),
+            Command("delete", "remove workloads", "changes:delete", (_WORKLOADS, _WAIT)),
+            Command(
+                "retry", "try failed workloads again now", "changes:retry", (_WORKLOADS, _WAIT)
+            ),
+            Command("start", "run stopped workloads", "changes:start", (_WORKLOADS, _WAIT)),
+            Command("stop", "stop workloads and keep them", "changes:stop", (_WORKLOADS, _WAIT)),
+        ),
+    ),
+    Group(
+        "cluster",
+        "look at the whole",
+        (Command("summary", "nodes and workloads, counted", "cluster:summary", (_WATCH,)),),
+    ),
+    Group(
+        "agent",
+        "look at one agent directly, without the scheduler",
+        (
+            Command("health", "the agent and its runtimes", "agents:health", (_AGENT,)),
+            Command(
+                "actions",
+                "what the agent did, newest first",
+                "agents:actions",
+                (_AGENT, _OF_WORKLOAD, _LIMIT),
+            ),
+            Command("list", "the workloads the agent has", "agents:list_workloads", (_AGENT,)),
+        ),
+    ),
+)
+
+SINGLES = (
+    Command("completion", "print the completion script of a shell", "completion:script", (_SHELL,)),
+    Command("version", "print the version", "version:show"),
+)
+
+# Not shown: shells call it while the user types.
+COMPLETE = Command("__complete", "", "completion:complete")

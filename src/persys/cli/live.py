@@ -1,0 +1,51 @@
+"""How waiting looks: a table that changes in place on a terminal, a line per change elsewhere."""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TextIO
+
+Update = Callable[[Mapping[str, tuple[str, str]]], None]
+"""Takes for each workload its state and why."""
+
+
+@contextmanager
+def live_view(*, quiet: bool) -> Iterator[Update]:
+    """`quiet`: standard output is for the result alone, so changes go to standard error."""
+    if sys.stdout.isatty() and not quiet:
+        with _table() as update:
+            yield update
+    else:
+        yield _lines(sys.stderr if quiet else sys.stdout)
+
+
+def _lines(stream: TextIO) -> Update:
+    shown: dict[str, tuple[str, str]] = {}
+
+    def update(states: Mapping[str, tuple[str, str]]) -> None:
+        for workload_id, (state, why) in states.items():
+            if shown.get(workload_id) != (state, why):
+                print(f"{workload_id}: {state}{why and f' ({why})'}", file=stream, flush=True)
+                shown[workload_id] = (state, why)
+
+    return update
+
+
+@contextmanager
+def _table() -> Iterator[Update]:
+    from rich.live import Live
+    from rich.spinner import Spinner
+    from rich.table import Table
+    from rich.text import Text
+
+    spinners: dict[str, Spinner] = {}
+
+    def draw(states: Mapping[str, tuple[str, str]]) -> Table:
+        table = Table.grid(padding=(0, 2))
+        for workload_id, (state, why) in states.items():
+            spinner = spinners.setdefault(workload_id, Spinner("dots"))
+            table.add_row(spinner, Text(workload_id), Text(state), Text(why, style="dim"))
+        return table
+
+    with Live(draw({}), transient=True, refresh_per_second=8) as live:
+        yield lambda states: live.update(draw(states))

@@ -1,0 +1,93 @@
+"""Lists and single things in the five forms of -o.
+
+JSON and YAML are protobuf JSON with snake_case names. Zero values are written, so that a script can rely on a
+key; a list is an array.
+"""
+
+import json
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+
+from persys.infra.clock import SystemClock
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+T = TypeVar("T", bound="Message")
+
+
+class Column(NamedTuple, Generic[T]):
+    title: str
+    text: Callable[[T, datetime], str]
+    wide: bool = False
+
+
+def render_list(
+    messages: Sequence[T],
+    options: Namespace,
+    *,
+    columns: Sequence[Column[T]],
+    name: Callable[[T], str],
+    nothing: str,
+) -> str:
+    """`nothing` is what a table says when it has no row."""
+    match options.output:
+        case "name":
+            return "\n".join(name(message) for message in messages)
+        case "json" | "yaml":
+            return dump([plain(message) for message in messages], options.output)
+        case form:
+            if not messages:
+                return nothing
+            chosen = [column for column in columns if form == "wide" or not column.wide]
+            now = SystemClock().now()
+            rows = [[column.text(message, now) for column in chosen] for message in messages]
+            return aligned([[column.title for column in chosen], *rows])
+
+
+def render_one(
+    message: T,
+    options: Namespace,
+    *,
+    describe: Callable[[T, datetime, bool], str],
+    name: Callable[[T], str],
+) -> str:
+    match options.output:
+        case "name":
+            return name(message)
+        case "json" | "yaml":
+            return dump(plain(message), options.output)
+        case form:
+            return describe(message, SystemClock().now(), form == "wide")
+
+
+def plain(message: "Message") -> dict[str, Any]:
+    from google.protobuf.json_format import MessageToDict
+
+    return MessageToDict(
+        message, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+
+
+def dump(value: object, form: str) -> str:
+    if form == "json":
+        return json.dumps(value, indent=2, ensure_ascii=False)
+    import yaml
+
+    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+    return text.rstrip("\n")
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(map(len, cells)) for cells in zip(*rows, strict=True)]
+    return "\n".join(
+        "   ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    )
+
+
+def described(facts: Sequence[tuple[str, str]]) -> str:
+    """One fact per line; those with an empty text are left out."""
+    return aligned([[f"{title}:", text] for title, text in facts if text])

@@ -1,0 +1,51 @@
+"""The parser of persysctl, made from the table of commands."""
+
+import argparse
+from collections.abc import Iterable, Sequence
+
+from persys.cli.commands import GLOBAL, GROUPS, SINGLES, Argument, Command
+
+
+def parse(argv: Sequence[str]) -> argparse.Namespace:
+    """Exits with code 2 and a usage line on what it does not understand."""
+    # argparse would take the next word, which may be a workload, for the value of a bare --wait.
+    return _parser().parse_args(["--wait=" if word == "--wait" else word for word in argv])
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="persysctl",
+        description="Run and watch workloads of a Persys cluster.",
+        allow_abbrev=False,
+    )
+    parser.set_defaults(wait=None, watch=False)
+    _add(parser, GLOBAL)
+    groups = parser.add_subparsers(metavar="COMMAND", required=True)
+    for group in GROUPS:
+        group_parser = groups.add_parser(
+            group.name, help=group.help, description=group.help, allow_abbrev=False
+        )
+        commands = group_parser.add_subparsers(metavar="COMMAND", required=True)
+        for command in group.commands:
+            _add_command(commands, command)
+    for command in SINGLES:
+        _add_command(groups, command)
+    return parser
+
+
+def _add_command(
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", command: Command
+) -> None:
+    parser = commands.add_parser(
+        command.name, help=command.help, description=command.help, allow_abbrev=False
+    )
+    parser.set_defaults(run=command.run)
+    _add(parser, command.arguments)
+    # Global options are also taken after the command. Suppressed there, an absent one undoes no earlier one.
+    for argument in GLOBAL:
+        parser.add_argument(*argument.names, **{**argument.how, "default": argparse.SUPPRESS})
+
+
+def _add(parser: argparse.ArgumentParser, arguments: Iterable[Argument]) -> None:
+    for argument in arguments:
+        parser.add_argument(*argument.names, **argument.how)

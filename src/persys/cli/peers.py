@@ -1,0 +1,47 @@
+"""Connections for one command, and what to tell a user when nobody answers."""
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from persys.cli.settings import load
+from persys.errors import UnavailableError
+
+if TYPE_CHECKING:
+    from persys.client import AgentClient, SchedulerClient
+
+# The library's own complaints on standard error would stand above ours and say less.
+os.environ.setdefault("GRPC_VERBOSITY", "NONE")
+
+
+@contextmanager
+def scheduler(options: Namespace) -> Iterator["SchedulerClient"]:
+    from persys.client.scheduler import SchedulerClient
+
+    settings = load(options)
+    with SchedulerClient(settings.scheduler, timeout=settings.request_timeout) as client:
+        try:
+            yield client
+        except UnavailableError as err:
+            raise UnavailableError(
+                f"cannot reach the scheduler at {client.target}: {err}\n"
+                "Start one with `persys up`, or name another with --scheduler HOST:PORT or "
+                "PERSYS_GRPC_ENDPOINT."
+            ) from err
+
+
+@contextmanager
+def agent(options: Namespace) -> Iterator["AgentClient"]:
+    from persys.client.agent import AgentClient
+
+    settings = load(options)
+    with AgentClient(settings.agent, timeout=settings.request_timeout) as client:
+        try:
+            yield client
+        except UnavailableError as err:
+            raise UnavailableError(
+                f"cannot reach the agent at {client.target}: {err}\n"
+                "Start one with `persys up`, or name another with --agent HOST:PORT."
+            ) from err

@@ -1,0 +1,35 @@
+"""How long ago, in the two or three characters a table has room for."""
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+
+_STEPS = ((2 * 86400, 86400, "d"), (2 * 3600, 3600, "h"), (2 * 60, 60, "m"))
+NOT_SAID = "-"
+
+
+def short(seconds: float) -> str:
+    for least, size, unit in _STEPS:
+        if seconds >= least:
+            return f"{int(seconds // size)}{unit}"
+    return f"{max(0, int(seconds))}s"
+
+
+def age(message: "Message", field: str, *, now: datetime) -> str:
+    """The age of a Timestamp field, or '-' where it is not set."""
+    then = instant(message, field)
+    return NOT_SAID if then is None else short((now - then).total_seconds())
+
+
+def instant(message: "Message", field: str) -> datetime | None:
+    if not message.HasField(field):
+        return None
+    found: datetime = getattr(message, field).ToDatetime(tzinfo=UTC)
+    return found
+
+
+def unix_age(seconds: int, *, now: datetime) -> str:
+    # Agents in the field fill times that are not set with the zero time of their language, long before 1970.
+    return NOT_SAID if seconds <= 0 else short(now.timestamp() - seconds)

@@ -1,0 +1,11 @@
+"""What is installed."""
+
+from argparse import Namespace
+
+from persys import __version__
+from persys.cli.exits import Exit
+
+
+def show(options: Namespace) -> Exit:
+    print(f"persysctl {__version__}")
+    return Exit.OK

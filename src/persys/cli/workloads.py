@@ -1,0 +1,112 @@
+"""Workloads, listed and described: above all, why one is as it is."""
+
+from argparse import Namespace
+from datetime import datetime
+
+from persys.cli.exits import Exit
+from persys.cli.output import Column, described, dump, plain, render_list, render_one
+from persys.cli.peers import scheduler
+from persys.cli.spans import NOT_SAID, age, instant, short
+from persys.cli.watching import show
+from persys.wire.gen.control.v1.control_pb2 import WorkloadView
+
+_REASON_LENGTH_MAX = 60
+
+_COLUMNS: tuple[Column[WorkloadView], ...] = (
+    Column("ID", lambda workload, now: workload.workload_id),
+    Column("TYPE", lambda workload, now: workload.type),
+    Column("DESIRED", lambda workload, now: workload.desired_state),
+    Column("STATUS", lambda workload, now: workload.status),
+    Column("NODE", lambda workload, now: workload.assigned_node_id or NOT_SAID),
+    Column("UPDATED", lambda workload, now: age(workload, "last_updated", now=now)),
+    Column("REVISION", lambda workload, now: workload.revision_id or NOT_SAID, wide=True),
+    Column("RETRY", lambda workload, now: retry_text(workload, now) or NOT_SAID, wide=True),
+    Column("REASON", lambda workload, now: _cropped(reason_text(workload)) or NOT_SAID),
+)
+
+
+def list_workloads(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        return show(
+            lambda: client.list_workloads(node_id=options.node, status=options.status or ""),
+            lambda workloads: render_list(
+                workloads,
+                options,
+                columns=_COLUMNS,
+                name=lambda workload: workload.workload_id,
+                nothing="no workloads",
+            ),
+            watch=options.watch,
+        )
+
+
+def get_workload(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        return show(
+            lambda: client.get_workload(options.id),
+            lambda workload: render_one(
+                workload, options, describe=_describe, name=lambda workload: workload.workload_id
+            ),
+            watch=options.watch,
+        )
+
+
+def reason_text(workload: WorkloadView) -> str:
+    """Why the workload is as it is, as far as the scheduler says."""
+    parts = (workload.reason.code or workload.failure_reason, workload.reason.message)
+    return ": ".join(part for part in parts if part)
+
+
+def retry_text(workload: WorkloadView, now: datetime) -> str:
+    if not workload.retry_attempts:
+        return ""
+    of = f" of {workload.retry_max_attempts}" if workload.retry_max_attempts else ""
+    next_at = instant(workload, "retry_next_at")
+    when = "no more by itself"
+    if next_at is not None:
+        when = f"next in {short((next_at - now).total_seconds())}"
+    return f"{workload.retry_attempts}{of} attempts failed, {when}"
+
+
+def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
+    text = described(
+        (
+            ("Id", workload.workload_id),
+            ("Type", workload.type),
+            ("Desired", workload.desired_state),
+            ("Status", workload.status),
+            ("Reason", reason_text(workload)),
+            ("Failure", workload.failure_reason),
+            ("Retry", retry_text(workload, now)),
+            ("Node", workload.assigned_node_id),
+            ("Placement", workload.placement),
+            ("Revision", workload.revision_id),
+            ("Epoch", str(workload.epoch or "")),
+            ("Updated", f"{age(workload, 'last_updated', now=now)} ago"),
+            ("Usage", _usage(workload, now)),
+            *sorted(workload.metadata.items()),
+        )
+    )
+    if wide and workload.HasField("spec"):
+        text += "\nSpec:\n" + _indented(dump(plain(workload.spec), "yaml"))
+    return text
+
+
+def _usage(workload: WorkloadView, now: datetime) -> str:
+    if not workload.HasField("usage"):
+        return ""
+    usage = workload.usage
+    memory_mb = usage.memory_bytes / 1024**2
+    return (
+        f"cpu {usage.cpu_percent:.1f} %, memory {memory_mb:.0f} MB, "
+        f"seen {age(usage, 'collected_at', now=now)} ago"
+    )
+
+
+def _cropped(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= _REASON_LENGTH_MAX else line[: _REASON_LENGTH_MAX - 1] + "…"
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"  {line}" for line in text.splitlines())
