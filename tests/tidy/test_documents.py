@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from google.protobuf.descriptor import Descriptor, FileDescriptor
 
+from persys.cli.commands import GROUPS, SINGLES
 from persys.infra.settings import load
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
@@ -18,6 +19,7 @@ from persys.wire.gen.control.v1 import control_pb2
 VARIABLE = re.compile(r"\b(?:PERSYS|SCHEDULER|ETCD)_[A-Z0-9_]*[A-Z0-9]\b")
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
 NAMED_FILE = re.compile(r"`([\w./-]+\.py)`")
+COMMAND = re.compile(r"persysctl ([a-z]+)(?: ([a-z]+))?(?=[\s`]|$)")
 EXTENSION_MIN = 100
 PROTOS: dict[str, FileDescriptor] = {
     "control": control_pb2.DESCRIPTOR,
@@ -146,6 +148,16 @@ def test_every_file_the_documents_name_exists(root: Path, documents: dict[str, s
     ]
 
     assert missing == []
+
+
+def test_every_command_the_documents_name_exists(documents: dict[str, str]) -> None:
+    known = {(group.name, command.name) for group in GROUPS for command in group.commands}
+    known |= {(command.name, "") for command in SINGLES}
+
+    told = {
+        (words[0], words[1]) for path, text in documents.items() for words in COMMAND.findall(text)
+    }
+    assert told <= known
 
 
 def part_of(text: str, heading: str) -> str:
