@@ -24,6 +24,7 @@ from persys.wire import records
 log = structlog.get_logger()
 
 BATCH_MAX = 1024
+CROWD_SECONDS = 0.004
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +52,7 @@ class Committer:
         self._queue: list[Pending] = []
         self._news = asyncio.Event()
         self._doubtful = False
+        self._crowded = False
         self.on_reload: Callable[[Snapshot], None] = lambda _snapshot: None
 
     async def take_over(self, name: str) -> Snapshot:
@@ -84,12 +86,13 @@ class Committer:
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(Pending(change, values, stored))
         self._news.set()
-        await asyncio.shield(stored)
+        await stored
 
     async def run(self) -> None:
         try:
             while True:
                 await self._news.wait()
+                await self._gather()
                 batch, self._queue = self._queue[:BATCH_MAX], self._queue[BATCH_MAX:]
                 if not self._queue:
                     self._news.clear()
@@ -98,13 +101,24 @@ class Committer:
             for pending in self._queue:
                 _fail(pending, StoreUnavailableError("the scheduler is stopping"))
 
+    async def _gather(self) -> None:
+        """Let others join: while changes come alone they are not held up, while they come in crowds a little."""
+        if self._crowded:
+            await asyncio.sleep(CROWD_SECONDS)
+        gathered = 0
+        while gathered < len(self._queue) < BATCH_MAX:
+            gathered = len(self._queue)
+            await asyncio.sleep(0)
+        self._crowded = gathered > 1
+
     async def _commit(self, batch: list[Pending]) -> None:
         try:
             if self._doubtful:
                 self.on_reload(await self._read_all())
                 self._doubtful = False
                 log.info("store.reloaded")
-            units = [self._unit(pending) for pending in batch]
+            oldest_kept = keys.event_key(self._clock.now() - self._limits.age_max, 0)
+            units = [self._unit(pending, oldest_kept) for pending in batch]
             outcomes = await self._store.commit(units, fence=self._fence)
         except StoreUnavailableError as err:
             self._note_trouble(err)
@@ -124,7 +138,7 @@ class Committer:
                     self._doubtful = True
                     _fail(pending, ConflictError(f"{conflict.key} was changed by someone else"))
 
-    def _unit(self, pending: Pending) -> Unit:
+    def _unit(self, pending: Pending, oldest_kept: str) -> Unit:
         change = pending.change
         guarded = (*pending.values, *change.drops)
         puts = dict(pending.values)
@@ -134,15 +148,14 @@ class Committer:
             key = keys.event_key(event.at, self._event_number)
             puts[key] = records.encode(event)
             self._event_keys.append(key)
-        deletes.extend(self._outdated_events())
+        deletes.extend(self._outdated_events(oldest_kept))
         return Unit(
             guards={key: self._versions.get(key, 0) for key in guarded}, puts=puts, deletes=deletes
         )
 
-    def _outdated_events(self) -> list[str]:
+    def _outdated_events(self, oldest_kept: str) -> list[str]:
         """At most a few per unit, so that a unit stays small."""
         outdated: list[str] = []
-        oldest_kept = keys.event_key(self._clock.now() - self._limits.age_max, 0)
         while (
             self._event_keys
             and len(outdated) < 8

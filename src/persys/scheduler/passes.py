@@ -40,7 +40,8 @@ class Passes:
         while True:
             await asyncio.sleep(every.total_seconds())
             for workload_id, entry in list(self._cluster.entries.items()):
-                if not _looks_settled(entry):
+                # What waits for room is woken by room.
+                if workload_id not in self._cluster.waiting and not _looks_settled(entry):
                     self._wake(workload_id)
             await self._bury()
 
