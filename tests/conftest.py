@@ -1,0 +1,70 @@
+"""What tests of whole processes share: an image to run, names and ports that nobody else has."""
+
+import io
+import shutil
+import socket
+import subprocess
+import tarfile
+import uuid
+from pathlib import Path
+
+import pytest
+
+DEMO_IMAGE = "persys-test:latest"
+
+
+@pytest.fixture(scope="session")
+def demo_image() -> str:
+    """A small image with a shell and the usual tools, made from this machine's static busybox."""
+    found = subprocess.run(
+        ["docker", "image", "inspect", DEMO_IMAGE], capture_output=True, timeout=60, check=False
+    )
+    if found.returncode != 0:
+        subprocess.run(
+            [
+                *("docker", "import"),
+                *("--change", 'CMD ["/bin/sh"]', "--change", "ENV PATH=/bin"),
+                *("-", DEMO_IMAGE),
+            ],
+            input=_busybox_root(),
+            capture_output=True,
+            timeout=120,
+            check=True,
+        )
+    return DEMO_IMAGE
+
+
+@pytest.fixture
+def unique_id() -> str:
+    """A workload id that no other test uses."""
+    return f"t-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def free_port() -> int:
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        port: int = trial.getsockname()[1]
+    return port
+
+
+def _busybox_root() -> bytes:
+    busybox = shutil.which("busybox")
+    assert busybox is not None, "the tests need busybox-static"
+    listed = subprocess.run([busybox, "--list"], capture_output=True, text=True, check=True)
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as tar:
+        for directory in ("bin", "tmp", "proc", "sys", "dev", "etc"):
+            entry = tarfile.TarInfo(directory)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(entry)
+        binary = Path(busybox).read_bytes()
+        entry = tarfile.TarInfo("bin/busybox")
+        entry.size, entry.mode = len(binary), 0o755
+        tar.addfile(entry, io.BytesIO(binary))
+        for applet in listed.stdout.split():
+            if applet != "busybox":
+                entry = tarfile.TarInfo(f"bin/{applet}")
+                entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
+                tar.addfile(entry)
+    return content.getvalue()
