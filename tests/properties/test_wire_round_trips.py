@@ -1,0 +1,372 @@
+"""Whatever the model holds comes back the same from messages and from stored bytes."""
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from persys.model.action import Action, ActionKind, ActionState
+from persys.model.assignment import Assignment, HostPort
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
+from persys.model.node import Capabilities, StoragePool
+from persys.model.observation import Actual, Observation
+from persys.model.resources import Resources
+from persys.model.spec import (
+    CloudInit,
+    ComposeSpec,
+    ContainerSpec,
+    Disk,
+    ManagedVolume,
+    Network,
+    Port,
+    PullPolicy,
+    RestartPolicy,
+    Spec,
+    VMSpec,
+    VolumeMount,
+    WorkloadType,
+)
+from persys.model.usage import NodeUsage, WorkloadUsage
+from persys.model.workload import Desired, Workload
+from persys.wire import agent, agent_form, canonical, control, records
+from persys.wire.times import EPOCH
+
+NODE = NodeId("n1")
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+texts = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=8)
+names = st.from_regex(r"[a-z0-9]([-a-z0-9]{0,8}[a-z0-9])?", fullmatch=True)
+words = st.text("abcxyz0189", min_size=1, max_size=6)
+amounts = st.integers(0, 1_000_000)
+maps = st.dictionaries(words, texts, max_size=3)
+paths = st.lists(words, min_size=1, max_size=3).map(lambda parts: "/" + "/".join(parts))
+instants = st.integers(10**6, 4 * 10**15).map(lambda count: EPOCH + timedelta(microseconds=count))
+seconds = instants.map(lambda at: at.replace(microsecond=0))
+resources = st.builds(Resources, amounts, amounts, amounts)
+
+restarts = st.one_of(
+    st.builds(RestartPolicy, st.sampled_from(["no", "always", "unless-stopped"])),
+    st.builds(RestartPolicy, st.just("on-failure"), st.integers(0, 99)),
+)
+volumes = st.builds(
+    ManagedVolume,
+    names,
+    paths,
+    st.sampled_from(["local", "nfs", "ceph-rbd"]),
+    amounts,
+    texts,
+    st.sampled_from(["", "ext4", "xfs"]),
+    st.booleans(),
+    st.booleans(),
+)
+
+
+@st.composite
+def containers(draw: st.DrawFn) -> ContainerSpec:
+    places = draw(st.lists(paths, max_size=4, unique=True))
+    split = draw(st.integers(0, len(places)))
+    ports = st.builds(
+        Port, st.integers(1, 65535), st.integers(0, 65535), st.sampled_from(["tcp", "udp"])
+    )
+    return ContainerSpec(
+        image=draw(words),
+        command=tuple(draw(st.lists(texts, max_size=3))),
+        args=tuple(draw(st.lists(texts, max_size=3))),
+        env=draw(maps),
+        volumes=tuple(
+            VolumeMount(draw(paths), place, draw(st.booleans())) for place in places[:split]
+        ),
+        managed_volumes=tuple(
+            ManagedVolume(draw(names), place, retain=draw(st.booleans()))
+            for place in places[split:]
+        ),
+        ports=tuple(
+            draw(
+                st.lists(ports, max_size=3, unique_by=lambda port: (port.host_port, port.protocol))
+            )
+        ),
+        restart=draw(restarts),
+        privileged=draw(st.booleans()),
+        pull_policy=draw(st.sampled_from(PullPolicy)),
+        pids_max=draw(st.integers(0, 1000)),
+        stop_grace_seconds=draw(st.integers(0, 600)),
+        init=draw(st.booleans()),
+        labels=draw(maps),
+    )
+
+
+stacks = st.one_of(
+    st.builds(
+        ComposeSpec,
+        st.just("inline"),
+        yaml=words.map(lambda name: f"services:\n  {name}: {{image: '{name}'}}\n"),
+        env=maps,
+    ),
+    st.builds(
+        ComposeSpec,
+        st.just("git"),
+        git_repo=words.map(lambda name: f"https://example.org/{name}.git"),
+        git_ref=st.one_of(st.just(""), words),
+        env=maps,
+    ),
+)
+
+cloud_inits = st.builds(CloudInit, texts, texts, texts, texts)
+addresses = st.one_of(st.just(""), st.ip_addresses().map(str))
+plain_disks = st.builds(Disk, texts, amounts, st.sampled_from(["", "vda", "vdb", "sdc"]))
+disks = st.builds(
+    Disk,
+    texts,
+    amounts,
+    st.sampled_from(["", "vda", "vdb", "sdc"]),
+    st.one_of(st.just(""), paths),
+    st.sampled_from(["", "qcow2", "raw", "iso"]),
+    st.sampled_from(["", "disk", "cdrom"]),
+    st.booleans(),
+)
+plain_networks = st.builds(Network, texts, st.booleans(), addresses)
+networks = st.builds(
+    Network, texts, st.booleans(), addresses, st.sampled_from(["", "52:54:00:aa:bb:cc"])
+)
+
+
+def with_devices_once(asked: list[Disk]) -> tuple[Disk, ...]:
+    taken = [disk.device for disk in asked]
+    return tuple(
+        replace(disk, device="") if disk.device in taken[:index] else disk
+        for index, disk in enumerate(asked)
+    )
+
+
+def machines(
+    disk: st.SearchStrategy[Disk], network: st.SearchStrategy[Network]
+) -> st.SearchStrategy[VMSpec]:
+    devices = st.lists(disk, max_size=3).map(with_devices_once)
+    machine_volumes = st.lists(volumes, max_size=2, unique_by=lambda one: one.mount_path).map(tuple)
+    return st.builds(
+        VMSpec,
+        st.integers(1, 64),
+        st.integers(1, 100_000),
+        disks=devices,
+        networks=st.lists(network, max_size=3).map(tuple),
+        cloud_init=cloud_inits,
+        os_image=texts,
+        managed_volumes=machine_volumes,
+    )
+
+
+special_machines = st.builds(
+    lambda machine, name, metadata, user_data: replace(
+        machine, name=name, metadata=metadata, cloud_init_base64=user_data
+    ),
+    machines(disks, networks),
+    st.one_of(st.just(""), words),
+    maps,
+    texts,
+)
+specs: st.SearchStrategy[Spec] = st.one_of(
+    containers(), stacks, machines(plain_disks, plain_networks), special_machines
+)
+
+failures = st.one_of(
+    st.none(),
+    st.sampled_from(FailureReason).flatmap(
+        lambda reason: st.builds(
+            Failure,
+            st.just(reason),
+            texts.filter(bool),
+            st.booleans() if reason.retryable else st.just(False),
+            words,
+        )
+    ),
+)
+
+
+@st.composite
+def observations(draw: st.DrawFn) -> Observation:
+    failure = draw(failures)
+    ill = [Actual.FAILED, Actual.PENDING, Actual.UNKNOWN]
+    well = [Actual.PENDING, Actual.RUNNING, Actual.STOPPED, Actual.UNKNOWN]
+    return Observation(
+        workload_id=WorkloadId(draw(names)),
+        node_id=NODE,
+        actual=draw(st.sampled_from(well if failure is None else ill)),
+        seen_at=draw(instants),
+        revision=Revision(draw(words)),
+        epoch=draw(amounts),
+        failure=failure,
+        message=draw(texts.filter(bool)),
+        metadata=draw(maps),
+    )
+
+
+usages = st.builds(
+    WorkloadUsage,
+    names.map(WorkloadId),
+    st.sampled_from(WorkloadType),
+    seconds,
+    st.floats(0, 1e6),
+    amounts,
+    amounts,
+    amounts,
+    amounts,
+    amounts,
+    texts,
+)
+
+
+@given(specs, resources, maps)
+def test_a_spec_comes_back_from_a_control_message(
+    spec: Spec, needs: Resources, metadata: dict[str, str]
+) -> None:
+    got, got_needs, got_metadata = control.workload_spec(
+        control.spec_message(spec, needs, metadata)
+    )
+
+    assert (got, got_metadata) == (spec, metadata)
+    if isinstance(spec, VMSpec):
+        # A machine needs at least what it is given.
+        needs = Resources(
+            needs.cpu_millicores or spec.vcpus * 1000,
+            needs.memory_mb or spec.memory_mb,
+            needs.disk_gb,
+        )
+    assert got_needs == needs
+
+
+@given(names, specs, resources, st.sampled_from([Desired.RUNNING, Desired.STOPPED]), amounts)
+def test_a_workload_comes_back_from_an_agent_message_as_it_was_settled(
+    name: str, spec: Spec, needs: Resources, desired: Desired, epoch: int
+) -> None:
+    workload = Workload(
+        WorkloadId(name), spec, Revision("r1"), NOW, NOW, desired=desired, resources=needs
+    )
+
+    order = agent.apply(agent.apply_message(workload, epoch))
+
+    assert order.spec == agent_form.settled(workload)
+    assert (order.workload_id, order.epoch, order.desired) == (name, epoch, desired)
+
+
+@given(names, specs, resources)
+def test_what_is_settled_stays_settled(name: str, spec: Spec, needs: Resources) -> None:
+    workload = Workload(WorkloadId(name), spec, Revision("r1"), NOW, NOW, resources=needs)
+    once = agent_form.settled(workload)
+
+    again = agent_form.settled(
+        Workload(workload.id, once, workload.revision, NOW, NOW, resources=needs)
+    )
+
+    assert again == once
+
+
+@given(specs, resources, maps, instants)
+def test_a_workload_comes_back_from_its_stored_bytes(
+    spec: Spec, needs: Resources, metadata: dict[str, str], at: datetime
+) -> None:
+    workload = Workload(
+        WorkloadId("web"), spec, Revision("r1"), at, at, Desired.STOPPED, needs, metadata
+    )
+
+    assert records.decode(records.encode(workload), Workload) == workload
+
+
+@given(st.frozensets(st.builds(HostPort, st.integers(1, 9), st.sampled_from(["tcp", "udp"]))))
+def test_equal_records_are_equal_bytes(ports: frozenset[HostPort]) -> None:
+    one, other = (
+        Assignment(WorkloadId("web"), NODE, 1, NOW, host_ports=frozenset(order))
+        for order in (sorted(ports), sorted(ports, reverse=True))
+    )
+
+    assert records.encode(one) == records.encode(other)
+    assert records.decode(records.encode(one), Assignment) == one
+
+
+@given(containers(), resources, maps, st.randoms(use_true_random=False))
+def test_a_revision_does_not_depend_on_the_order_of_maps(
+    spec: ContainerSpec, needs: Resources, metadata: dict[str, str], random: Random
+) -> None:
+    def shuffled(values: dict[str, str]) -> dict[str, str]:
+        items = list(values.items())
+        random.shuffle(items)
+        return dict(items)
+
+    message = control.spec_message(spec, needs, metadata)
+    same = control.spec_message(spec, needs, shuffled(metadata))
+    same.container.ClearField("env")
+    for key, value in shuffled(spec.env).items():
+        same.container.env[key] = value
+
+    assert canonical.revision_of(*control.workload_spec(message)) == canonical.revision_of(
+        *control.workload_spec(same)
+    )
+
+
+@given(specs, specs)
+def test_revisions_are_equal_only_for_equal_specs(one: Spec, other: Spec) -> None:
+    nothing = Resources()
+
+    same = canonical.revision_of(one, nothing, {}) == canonical.revision_of(other, nothing, {})
+
+    assert same == (one == other)
+
+
+@given(observations())
+def test_an_observation_comes_back_from_both_contracts(seen: Observation) -> None:
+    to_scheduler = control.status_message(seen)
+    to_poller = agent.status_message(seen, type=WorkloadType.VM, desired=Desired.RUNNING)
+
+    assert control.observation(to_scheduler, NODE, seen.seen_at) == seen
+    assert agent.observation(to_poller, NODE, seen.seen_at) == seen
+
+
+@given(usages)
+def test_usage_comes_back_from_both_contracts(used: WorkloadUsage) -> None:
+    assert control.workload_usage(control.workload_usage_message(used)) == used
+    assert agent.workload_usage(agent.workload_usage_message(used)) == used
+
+
+@given(st.builds(NodeUsage, amounts, amounts, amounts, amounts, amounts, amounts))
+def test_node_usage_comes_back(used: NodeUsage) -> None:
+    assert control.usage(control.usage_message(used)) == used
+
+
+@given(
+    st.builds(
+        Capabilities,
+        amounts,
+        amounts,
+        st.lists(st.builds(StoragePool, words, words, amounts), max_size=3).map(tuple),
+        st.frozensets(st.sampled_from(WorkloadType)),
+        st.frozensets(words),
+        st.builds(Resources, amounts, amounts),
+        st.frozensets(words),
+    )
+)
+def test_capabilities_come_back(has: Capabilities) -> None:
+    assert control.capabilities(control.capabilities_message(has), has.features) == has
+
+
+@given(
+    st.builds(
+        Action,
+        words.map(ActionId),
+        names.map(WorkloadId),
+        st.sampled_from(ActionKind),
+        st.sampled_from(ActionState),
+        seconds,
+        st.one_of(st.none(), seconds),
+        st.one_of(st.none(), seconds),
+        texts,
+    )
+)
+def test_an_action_comes_back(done: Action) -> None:
+    assert agent.action(agent.action_message(done)) == done
+
+
+@given(instants)
+def test_an_instant_comes_back(at: datetime) -> None:
+    assert control.instant(control.timestamp(at)) == at
