@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import grpc
 
-from persys.core.reconcile import RUNTIME_NOT_AVAILABLE
+from persys.core.situation import RUNTIME_NOT_AVAILABLE
 from persys.errors import AgentUnreachableError, NotFoundError, PersysError, UnavailableError
 from persys.infra.clock import Clock
 from persys.infra.rpc import new_channel

@@ -9,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from persys.core.reconcile import Policy
+from persys.core.situation import Policy
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.http import SideServer
 from persys.infra.rpc import new_server, start_server

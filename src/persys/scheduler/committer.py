@@ -102,7 +102,7 @@ class Committer:
                 _fail(pending, StoreUnavailableError("the scheduler is stopping"))
 
     async def _gather(self) -> None:
-        """Let others join: while changes come alone they are not held up, while they come in crowds a little."""
+        """Let others join: a change that comes alone is not held up, a crowd is, for a moment."""
         if self._crowded:
             await asyncio.sleep(CROWD_SECONDS)
         gathered = 0

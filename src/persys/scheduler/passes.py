@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from persys.core.reconcile import COMPLETED
+from persys.core.situation import COMPLETED
 from persys.errors import PersysError
 from persys.infra.clock import Clock
 from persys.model import feature

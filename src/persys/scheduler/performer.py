@@ -13,7 +13,7 @@ from msgspec import structs
 
 from persys.core.dispatch import unanswered
 from persys.core.effects import Apply, Ask, Effect, Remove
-from persys.core.reconcile import RUNTIME_NOT_AVAILABLE
+from persys.core.situation import RUNTIME_NOT_AVAILABLE
 from persys.errors import AgentUnreachableError, PersysError
 from persys.infra.clock import Clock
 from persys.infra.lanes import Lanes

@@ -20,7 +20,8 @@ from persys.core.liveness import Phase, phase_of
 from persys.core.placement.filters import Rejection, reject
 from persys.core.placement.needs import Needs
 from persys.core.placement.select import Placed, Unplaceable, place
-from persys.core.reconcile import Decision, Policy, Rooms, Situation, decide
+from persys.core.reconcile import decide
+from persys.core.situation import Decision, Policy, Rooms, Situation
 from persys.errors import ConflictError, NotFoundError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from persys.core.reconcile import Decision
+from persys.core.situation import Decision
 from persys.model.assignment import Assignment
 from persys.model.belief import Belief, Status
 from persys.model.event import Event

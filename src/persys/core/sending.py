@@ -1,0 +1,39 @@
+"""Send an order, or wait for what was sent: the one place that paces orders and questions to nodes."""
+
+from datetime import datetime, timedelta
+
+from persys.core.dispatch import Goal
+from persys.core.effects import Ask, Effect
+from persys.core.liveness import Phase
+from persys.core.situation import Policy, Situation
+
+
+def send_or_wait(
+    situation: Situation,
+    goal: Goal,
+    effect: Effect,
+    policy: Policy,
+    *,
+    deadline: timedelta,
+    now: datetime,
+) -> tuple[tuple[Effect, ...], datetime | None]:
+    dispatch = situation.dispatch
+    if situation.phase is not Phase.ALIVE:
+        return (), None
+    if dispatch is None or dispatch.goal != goal:
+        return (effect,), None
+    if dispatch.in_flight:
+        return (), None
+    if dispatch.again_at is not None:
+        return ((effect,), None) if now >= dispatch.again_at else ((), dispatch.again_at)
+    overdue_at = dispatch.sent_at + deadline
+    if now >= overdue_at:
+        return (effect,), None
+    if situation.reports:
+        return (), overdue_at
+    assert situation.assignment is not None
+    ask = Ask(situation.assignment.node_id, situation.workload.id)
+    seen = situation.observation
+    asked_at = seen.seen_at if seen is not None else dispatch.sent_at
+    ask_at = max(asked_at, dispatch.sent_at) + policy.ask_interval
+    return ((ask,), now + policy.ask_interval) if now >= ask_at else ((), ask_at)
