@@ -4,7 +4,6 @@ JSON and YAML are protobuf JSON with snake_case names. Zero values are written, 
 key; a list is an array.
 """
 
-import json
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -73,6 +72,8 @@ def plain(message: "Message") -> dict[str, Any]:
 
 def dump(value: object, form: str) -> str:
     if form == "json":
+        import json
+
         return json.dumps(value, indent=2, ensure_ascii=False)
     import yaml
 

@@ -20,12 +20,15 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.set_defaults(wait=None, watch=False)
     _add(parser, GLOBAL)
-    groups = parser.add_subparsers(metavar="COMMAND", required=True)
+    # Without `prog` argparse would lay out a usage line to find it, and import what that needs.
+    groups = parser.add_subparsers(metavar="COMMAND", required=True, prog=parser.prog)
     for group in GROUPS:
         group_parser = groups.add_parser(
             group.name, help=group.help, description=group.help, allow_abbrev=False
         )
-        commands = group_parser.add_subparsers(metavar="COMMAND", required=True)
+        commands = group_parser.add_subparsers(
+            metavar="COMMAND", required=True, prog=group_parser.prog
+        )
         for command in group.commands:
             _add_command(commands, command)
     for command in SINGLES:

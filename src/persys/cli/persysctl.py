@@ -25,12 +25,13 @@ def main() -> None:
 
 
 def run(argv: Sequence[str]) -> int:
+    words = list(argv)
     try:
-        if argv[:1] == [COMPLETE.name]:
-            return _function(COMPLETE.run)(argv[1:])
+        if words[:1] == [COMPLETE.name]:
+            return _function(COMPLETE.run)(words[1:])
         from persys.cli.parser import parse
 
-        options = parse(argv)
+        options = parse(words)
         return _function(options.run)(options)
     except PersysError as err:
         print(f"error: {err}", file=sys.stderr)

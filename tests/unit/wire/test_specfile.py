@@ -127,10 +127,10 @@ def test_a_file_holds_several_workloads_in_order() -> None:
 
 def test_a_list_holds_several_workloads() -> None:
     documents = read_spec_file(
-        '[{"id": "a", "container": {"image": "x"}}, {"id": "b", "compose": {"inlineYaml": "services: {a: {image: x}}"}}]'
+        '[{"id": "a", "container": {"image": "x"}}, {"id": "b", "desiredState": "stop"}]'
     )
 
-    assert [document.request.spec.type for document in documents] == ["container", "compose"]
+    assert [document.request.workload_id for document in documents] == ["a", "b"]
 
 
 def test_a_document_without_a_spec_changes_only_the_desired_state() -> None:

@@ -1,0 +1,216 @@
+"""The command line's peer: a real gRPC server of both services, with a script instead of a cluster."""
+
+# ruff: noqa: N802  # the contract names the methods
+
+import io
+import os
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import grpc
+import pytest
+
+from persys.cli import persysctl
+from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
+from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
+
+NOW_SECONDS = 1_700_000_000
+
+
+@dataclass
+class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentServiceServicer):
+    """Holds what it is given, records what it is asked. `after_change` plays the rest of the cluster."""
+
+    address: str = ""
+    nodes: dict[str, control_pb2.NodeView] = field(default_factory=dict)
+    workloads: dict[str, control_pb2.WorkloadView] = field(default_factory=dict)
+    applied: list[control_pb2.ApplyWorkloadRequest] = field(default_factory=list)
+    refusal: tuple[control_pb2.FailureReason, str] | None = None
+    abort: tuple[grpc.StatusCode, str] | None = None
+    after_change: Callable[[control_pb2.WorkloadView], None] = lambda workload: None
+    looks_before_gone: int = 0
+    health: agent_pb2.HealthCheckResponse = field(
+        default_factory=lambda: agent_pb2.HealthCheckResponse(
+            healthy=True, version="1.2.3", runtime_status={"container": "ready"}
+        )
+    )
+    actions: list[agent_pb2.AgentAction] = field(default_factory=list)
+    statuses: list[agent_pb2.WorkloadStatus] = field(default_factory=list)
+
+    def add_node(self, node_id: str, **fields: object) -> control_pb2.NodeView:
+        self.nodes[node_id] = control_pb2.NodeView(node_id=node_id, status="Ready", **fields)  # type: ignore[arg-type]  # the stubs want each by name
+        return self.nodes[node_id]
+
+    def add_workload(
+        self, workload_id: str, status: str = "Running", **fields: object
+    ) -> control_pb2.WorkloadView:
+        view = control_pb2.WorkloadView(
+            **{  # type: ignore[arg-type]  # the stubs want each by name
+                "workload_id": workload_id,
+                "type": "container",
+                "desired_state": "Running",
+                "status": status,
+                "revision_id": "r1",
+                **fields,
+            }
+        )
+        view.last_updated.FromSeconds(NOW_SECONDS)
+        self.workloads[workload_id] = view
+        return view
+
+    def ListNodes(self, request, context):  # type: ignore[no-untyped-def]
+        self._maybe_abort(context)
+        return control_pb2.ListNodesResponse(
+            nodes=[n for n in self.nodes.values() if request.status in ("", n.status)]
+        )
+
+    def GetNode(self, request, context):  # type: ignore[no-untyped-def]
+        if request.node_id not in self.nodes:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"node not found: {request.node_id}")
+        return control_pb2.GetNodeResponse(node=self.nodes[request.node_id])
+
+    def ListWorkloads(self, request, context):  # type: ignore[no-untyped-def]
+        if isinstance(request, agent_pb2.ListWorkloadsRequest):
+            return agent_pb2.ListWorkloadsResponse(workloads=self.statuses)
+        return control_pb2.ListWorkloadsResponse(
+            workloads=[
+                w
+                for w in self.workloads.values()
+                if request.status in ("", w.status) and request.node_id in ("", w.assigned_node_id)
+            ]
+        )
+
+    def GetWorkload(self, request, context):  # type: ignore[no-untyped-def]
+        view = self.workloads.get(request.workload_id)
+        if view is not None and view.status == "Deleting":
+            self.looks_before_gone -= 1
+            if self.looks_before_gone < 0:
+                del self.workloads[request.workload_id]
+                view = None
+        if view is None:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"workload not found: {request.workload_id}")
+        return control_pb2.GetWorkloadResponse(workload=view)
+
+    def GetClusterSummary(self, request, context):  # type: ignore[no-untyped-def]
+        return control_pb2.GetClusterSummaryResponse(
+            total_nodes=len(self.nodes), ready_nodes=len(self.nodes), total_workloads=3
+        )
+
+    def ApplyWorkload(self, request, context):  # type: ignore[no-untyped-def]
+        self._maybe_abort(context)
+        if self.refusal is not None:
+            reason, text = self.refusal
+            return control_pb2.ApplyWorkloadResponse(failure_reason=reason, error_message=text)
+        self.applied.append(request)
+        view = self.workloads.get(request.workload_id)
+        if view is None:
+            view = self.add_workload(request.workload_id)
+        view.desired_state = request.desired_state or view.desired_state
+        view.revision_id = request.revision_id or view.revision_id
+        self._change(view)
+        return control_pb2.ApplyWorkloadResponse(success=True, revision_id=view.revision_id)
+
+    def DeleteWorkload(self, request, context):  # type: ignore[no-untyped-def]
+        view = self.workloads.get(request.workload_id)
+        if view is None:
+            return control_pb2.DeleteWorkloadResponse(error_message="workload not found")
+        self._change(view)
+        view.status = "Deleting"
+        return control_pb2.DeleteWorkloadResponse(success=True)
+
+    def RetryWorkload(self, request, context):  # type: ignore[no-untyped-def]
+        view = self.workloads.get(request.workload_id)
+        if view is None:
+            return control_pb2.RetryWorkloadResponse(reason="workload not found")
+        self._change(view)
+        return control_pb2.RetryWorkloadResponse(accepted=True)
+
+    def HealthCheck(self, request, context):  # type: ignore[no-untyped-def]
+        return self.health
+
+    def ListActions(self, request, context):  # type: ignore[no-untyped-def]
+        found = [a for a in self.actions if request.workload_id in ("", a.workload_id)]
+        return agent_pb2.ListActionsResponse(actions=found[: request.limit or None])
+
+    def _change(self, view: control_pb2.WorkloadView) -> None:
+        view.last_updated.FromSeconds(view.last_updated.seconds + 1)
+        view.status = "Pending"
+        self.after_change(view)
+
+    def _maybe_abort(self, context: grpc.ServicerContext) -> None:
+        if self.abort is not None:
+            context.abort(*self.abort)
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    server = grpc.server(ThreadPoolExecutor(4))
+    cluster = Cluster()
+    control_pb2_grpc.add_AgentControlServicer_to_server(cluster, server)
+    agent_pb2_grpc.add_AgentServiceServicer_to_server(cluster, server)
+    cluster.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    yield cluster
+    server.stop(None).wait()
+
+
+@dataclass
+class Ended:
+    code: int
+    out: str
+    err: str
+
+
+Run = Callable[..., Ended]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A home directory of its own, so that no file of the machine's user is read."""
+    return tmp_path / "home"
+
+
+@pytest.fixture
+def environ(home: Path) -> dict[str, str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PERSYS_")}
+    return {**clean, "HOME": str(home), "COLUMNS": "100"}
+
+
+@pytest.fixture
+def run(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """persysctl without a new process, with no cluster named but by the words and variables given."""
+
+    def run(*words: str, stdin: str = "", **variables: str) -> Ended:
+        for name in [name for name in os.environ if name.startswith("PERSYS_")]:
+            monkeypatch.delenv(name)
+        for name, value in {**environ, **variables}.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr("sys.stdin", io.StringIO(stdin))
+        code = persysctl.run(words)
+        captured = capsys.readouterr()
+        return Ended(code, captured.out, captured.err)
+
+    return run
+
+
+@pytest.fixture
+def ctl(run: Run, cluster: Cluster) -> Run:
+    """persysctl that talks to the stub cluster."""
+
+    def ctl(*words: str, stdin: str = "") -> Ended:
+        return run(*words, stdin=stdin, PERSYS_GRPC_ENDPOINT=cluster.address)
+
+    return ctl
+
+
+@pytest.fixture
+def unused_address() -> str:
+    """An address where nothing listens."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"

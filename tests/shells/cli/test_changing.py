@@ -1,0 +1,248 @@
+"""Applying, deleting, starting, stopping and retrying, with and without waiting."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.gen.control.v1.control_pb2 import WorkloadView
+
+if TYPE_CHECKING:
+    from tests.shells.cli.conftest import Cluster, Run
+
+WEB = "id: web\ncontainer: {image: nginx}\n"
+WEB_AND_DB = f"{WEB}---\nid: db\ncontainer: {{image: postgres}}\n"
+
+
+def runs(view: WorkloadView) -> None:
+    view.status = "Running"
+
+
+def fails(view: WorkloadView) -> None:
+    view.status = "Failed"
+    view.failure_reason = "IMAGE_NOT_FOUND"
+    view.reason.message = "there is no such image"
+
+
+def stops(view: WorkloadView) -> None:
+    view.status = "Stopped"
+
+
+def test_a_file_is_applied(cluster: Cluster, ctl: Run, tmp_path: Any) -> None:
+    (tmp_path / "web.yaml").write_text(WEB)
+
+    ended = ctl("workload", "apply", "-f", str(tmp_path / "web.yaml"))
+
+    assert (ended.code, ended.out) == (0, "web: applied\n")
+    assert cluster.applied[0].spec.container.image == "nginx"
+
+
+def test_standard_input_is_applied_and_every_workload_is_reported(
+    cluster: Cluster, ctl: Run
+) -> None:
+    ended = ctl("workload", "apply", "-f", "-", stdin=WEB_AND_DB)
+
+    assert (ended.code, ended.out) == (0, "web: applied\ndb: applied\n")
+
+
+def test_nothing_is_sent_when_one_of_several_is_wrong(cluster: Cluster, ctl: Run) -> None:
+    ended = ctl("workload", "apply", "-f", "-", stdin=f"{WEB}---\nid: db\ncontainer: {{imag: x}}\n")
+
+    assert ended.code == 2
+    assert (
+        ended.err == "error: standard input:5: container.imag: unknown key; did you mean image?\n"
+    )
+    assert cluster.applied == []
+
+
+@pytest.mark.parametrize("content", [None, b"\xff\xfe"])
+def test_a_file_that_cannot_be_read_is_a_usage_error(
+    content: bytes | None, ctl: Run, tmp_path: Any
+) -> None:
+    path = tmp_path / "web.yaml"
+    if content is not None:
+        path.write_bytes(content)
+
+    ended = ctl("workload", "apply", "-f", str(path))
+
+    assert ended.code == 2
+    assert str(path) in ended.err
+
+
+def test_a_refusal_prints_its_reason(cluster: Cluster, ctl: Run) -> None:
+    cluster.refusal = (control_pb2.FAILURE_REASON_UNSPECIFIED, "the control plane is degraded")
+
+    ended = ctl("workload", "apply", "-f", "-", stdin=WEB)
+
+    assert (ended.code, ended.err) == (1, "error: web: refused: the control plane is degraded\n")
+
+
+def test_a_spec_that_the_scheduler_finds_wrong_is_a_bad_spec(cluster: Cluster, ctl: Run) -> None:
+    cluster.refusal = (control_pb2.INVALID_SPEC, "spec.container.image: no")
+
+    assert ctl("workload", "apply", "-f", "-", stdin=WEB).code == 2
+
+
+@pytest.mark.parametrize("verb", ["delete", "retry"])
+def test_what_is_not_there_is_refused(verb: str, cluster: Cluster, ctl: Run) -> None:
+    ended = ctl("workload", verb, "ghost")
+
+    assert (ended.code, ended.err) == (1, "error: ghost: refused: workload not found\n")
+
+
+def test_several_workloads_change_at_once_and_the_worst_decides(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_workload("a")
+
+    ended = ctl("workload", "delete", "ghost", "a")
+
+    assert ended.code == 1
+    assert "a: being deleted" in ended.out
+    assert "ghost" in ended.err
+
+
+def test_changes_report_in_json_and_by_name(cluster: Cluster, ctl: Run) -> None:
+    cluster.after_change = runs
+
+    waited = ctl("workload", "apply", "-f", "-", "--wait", "-o", "json", stdin=WEB)
+    named = ctl("workload", "apply", "-f", "-", "-o", "name", stdin=WEB)
+
+    (told,) = json.loads(waited.out)
+    assert (told["workload_id"], told["success"], told["outcome"]) == ("web", True, "Running")
+    assert told["workload"]["revision_id"] == "r1"
+    assert named.out == "web\n"
+
+
+def test_start_and_stop_change_only_the_desired_state(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_workload("web")
+
+    ctl("workload", "stop", "web")
+    ctl("workload", "start", "web")
+
+    assert [(asked.desired_state, asked.HasField("spec")) for asked in cluster.applied] == [
+        ("Stopped", False),
+        ("Running", False),
+    ]
+
+
+def test_waiting_for_apply_ends_well_when_it_runs(cluster: Cluster, ctl: Run) -> None:
+    cluster.after_change = runs
+
+    ended = ctl("workload", "apply", "-f", "-", "--wait", stdin=WEB)
+
+    assert ended.code == 0
+    assert ended.out.endswith("web: Running\n")
+
+
+def test_waiting_ends_with_the_reason_when_it_fails(cluster: Cluster, ctl: Run) -> None:
+    cluster.after_change = fails
+
+    ended = ctl("workload", "apply", "-f", "-", "--wait", stdin=WEB)
+
+    assert ended.code == 1
+    assert "IMAGE_NOT_FOUND: there is no such image" in ended.err
+
+
+@pytest.mark.parametrize("patience", [("--wait=300ms",), ("--wait", "--timeout", "300ms")])
+def test_waiting_ends_when_the_time_is_over(
+    patience: tuple[str, ...], cluster: Cluster, ctl: Run
+) -> None:
+    def waits(view: WorkloadView) -> None:
+        view.reason.message = "no node has room"
+
+    cluster.after_change = waits
+
+    ended = ctl("workload", "apply", "-f", "-", *patience, stdin=WEB)
+
+    assert ended.code == 3
+    assert "not there after 300ms; no node has room" in ended.err
+
+
+def test_a_failure_that_will_be_tried_again_is_waited_out(cluster: Cluster, ctl: Run) -> None:
+    def fails_for_now(view: WorkloadView) -> None:
+        fails(view)
+        view.retry_next_at.FromSeconds(view.last_updated.seconds + 5)
+
+    cluster.after_change = fails_for_now
+
+    ended = ctl("workload", "apply", "-f", "-", "--wait=600ms", stdin=WEB)
+
+    assert ended.code == 1, "still failed when the time was over"
+    assert ended.out.startswith("web: Failed")
+
+
+def test_a_workload_that_ran_to_completion_has_come_to_its_goal(cluster: Cluster, ctl: Run) -> None:
+    def completes(view: WorkloadView) -> None:
+        view.status = "Stopped"
+        view.reason.code = "Completed"
+
+    cluster.after_change = completes
+
+    assert ctl("workload", "apply", "-f", "-", "--wait", stdin=WEB).code == 0
+
+
+def test_a_status_from_before_the_request_is_not_taken_for_its_result(
+    cluster: Cluster, ctl: Run
+) -> None:
+    view = cluster.add_workload("web", "Failed")
+    before = WorkloadView()
+    before.CopyFrom(view)
+    cluster.after_change = lambda view: view.CopyFrom(before)
+
+    ended = ctl("workload", "retry", "web", "--wait=500ms")
+
+    assert ended.out.startswith("web: Failed")
+    assert ended.code == 1
+
+
+def test_applying_what_already_runs_needs_no_waiting(cluster: Cluster, ctl: Run) -> None:
+    view = cluster.add_workload("web")
+    before = WorkloadView()
+    before.CopyFrom(view)
+    cluster.after_change = lambda view: view.CopyFrom(before)
+
+    assert ctl("workload", "apply", "-f", "-", "--wait=100ms", stdin=WEB).code == 0
+
+
+def test_waiting_for_stop_and_start(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_workload("web")
+
+    cluster.after_change = stops
+    assert ctl("workload", "stop", "web", "--wait").code == 0
+    cluster.after_change = runs
+    assert ctl("workload", "start", "--wait", "web").code == 0
+
+
+def test_waiting_for_delete_ends_when_it_is_gone(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_workload("web")
+    cluster.looks_before_gone = 2
+
+    ended = ctl("workload", "delete", "--wait", "web")
+
+    assert ended.code == 0
+    assert ended.out == "web: Deleting\nweb: Deleted\nweb: Deleted\n"
+
+
+def test_waiting_for_retry_ends_when_it_runs(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_workload("web", "Failed")
+    cluster.after_change = runs
+
+    assert ctl("workload", "retry", "web", "--wait").code == 0
+
+
+def test_waiting_for_several_reports_each(cluster: Cluster, ctl: Run) -> None:
+    cluster.after_change = lambda view: runs(view) if view.workload_id == "web" else fails(view)
+
+    ended = ctl("workload", "apply", "-f", "-", "--wait", stdin=WEB_AND_DB)
+
+    assert ended.code == 1
+    assert "web: Running\n" in ended.out
+    assert "error: db: Failed" in ended.err
+
+
+def test_a_scheduler_that_gives_no_answer_is_unreachable(run: Run, unused_address: str) -> None:
+    ended = run("workload", "apply", "-f", "-", "--scheduler", unused_address, stdin=WEB)
+
+    assert ended.code == 4

@@ -1,0 +1,117 @@
+"""Completion: what the hidden command answers, and that the scripts are sound."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.shells.cli.conftest import Cluster, Run
+
+
+@pytest.fixture
+def complete(ctl: Run) -> Any:
+    def complete(*words: str) -> list[str]:
+        ended = ctl("__complete", "--", *words)
+        assert ended.code == 0
+        assert ended.err == ""
+        return [line.partition("\t")[0] for line in ended.out.splitlines()]
+
+    return complete
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("",), ["agent", "cluster", "completion", "node", "version", "workload"]),
+        (("c",), ["cluster", "completion"]),
+        (("workload", "st"), ["start", "stop"]),
+        (("-o", "json", "node", ""), ["get", "list"]),
+        (("node", "list", "-o", "w"), ["wide"]),
+        (("node", "list", "--w"), ["--watch"]),
+        (("workload", "apply", "--wa"), ["--wait"]),
+        (("completion", ""), ["bash", "fish", "zsh"]),
+        (("nonsense", ""), []),
+        (("version", ""), []),
+        (("cluster", "summary", "--timeout", ""), []),
+    ],
+)
+def test_words_are_completed(words: tuple[str, ...], expected: list[str], complete: Any) -> None:
+    assert complete(*words) == expected
+
+
+def test_ids_come_from_the_cluster(cluster: Cluster, complete: Any) -> None:
+    cluster.add_workload("web")
+    cluster.add_workload("worker")
+    cluster.add_workload("db")
+    cluster.add_node("n1")
+
+    assert complete("workload", "get", "w") == ["web", "worker"]
+    assert complete("workload", "get", "web", "") == [], "one is enough"
+    assert complete("workload", "delete", "--wait", "web", "w") == ["worker"]
+    assert complete("node", "get", "") == ["n1"]
+    assert complete("workload", "list", "--node", "") == ["n1"]
+
+
+def test_candidates_say_what_they_are(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_workload("web", "Failed")
+
+    assert ctl("__complete", "--", "workload", "get", "").out == "web\tFailed\n"
+
+
+def test_the_scheduler_named_on_the_line_is_asked(cluster: Cluster, run: Run) -> None:
+    cluster.add_workload("web")
+
+    for words in (("--scheduler", cluster.address), (f"--scheduler={cluster.address}",)):
+        ended = run("__complete", "--", *words, "workload", "get", "")
+        assert ended.out == "web\tRunning\n"
+
+
+def test_a_cluster_that_gives_no_answer_completes_nothing(run: Run, unused_address: str) -> None:
+    ended = run("__complete", "--", "--scheduler", unused_address, "workload", "get", "")
+
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
+
+
+def test_files_are_completed(complete: Any, tmp_path: Path) -> None:
+    (tmp_path / "web.yaml").touch()
+    (tmp_path / "web.d").mkdir()
+
+    found = complete("workload", "apply", "-f", f"{tmp_path}/we")
+
+    assert found == [f"{tmp_path}/web.d/", f"{tmp_path}/web.yaml"]
+
+
+def test_the_bash_script_completes_in_bash(
+    run: Run, environ: dict[str, str], tmp_path: Path
+) -> None:
+    script = tmp_path / "completion"
+    script.write_text(run("completion", "bash").out)
+    session = f"""
+        source {script}
+        COMP_WORDS=(persysctl workload st) COMP_CWORD=2
+        _persysctl
+        echo "${{COMPREPLY[@]}}"
+    """
+
+    ended = subprocess.run(
+        ["bash", "-c", session],
+        env={**environ, "PATH": f"{Path(__import__('sys').executable).parent}:{environ['PATH']}"},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=True,
+    )
+
+    assert ended.stdout == "start stop\n"
+
+
+@pytest.mark.parametrize("shell", ["zsh", "fish"])
+def test_the_other_scripts_ask_the_hidden_command(shell: str, run: Run) -> None:
+    ended = run("completion", shell)
+
+    assert ended.code == 0
+    assert "__complete -- " in ended.out
