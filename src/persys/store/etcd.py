@@ -92,6 +92,8 @@ class EtcdStore:
     async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
         self._check_open()
         request = self._names.watch_request(prefix, after=after)
+        # A watch whose token is no longer good is refused in words only, so it starts with a new one.
+        self._connection.forget_token()
         stream, answer = await self._connection.begin(lambda member: member.watch.Watch, request)
         try:
             events: list[pb.Event] = []

@@ -82,6 +82,10 @@ class EtcdConnection:
         except (StoreUnavailableError, TimeoutError):
             return
 
+    def forget_token(self) -> None:
+        """The next call asks for a new one."""
+        self._token = None
+
     async def call(
         self, method: Callable[[Member], Any], request: object, *, repeatable: bool
     ) -> Any:

@@ -31,7 +31,7 @@ def node_lease_key(node_id: NodeId) -> str:
 
 def is_node_lease(key: str) -> bool:
     """Leases live among the nodes: a read of NODES returns both."""
-    return key.startswith(NODES) and key.endswith(_LEASE)
+    return key.startswith(NODES) and key[len(NODES) :].endswith(_LEASE)
 
 
 def workload_key(workload_id: WorkloadId) -> str:

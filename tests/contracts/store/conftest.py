@@ -27,15 +27,23 @@ _namespaces = itertools.count()
 class EtcdServer:
     """A real etcd on free ports. `kill` is kill -9; `start` brings it back with its data."""
 
-    def __init__(self, directory: Path, *flags: str, scheme: str = "http") -> None:
+    def __init__(
+        self, directory: Path, *flags: str, scheme: str = "http", name: str = "default"
+    ) -> None:
         self._directory = directory
         self._flags = flags
         self._scheme = scheme
+        self._name = name
         self._client, self._peer, self._metrics = _free_ports(3)
         self._process: subprocess.Popen[bytes] | None = None
         self.endpoint = f"127.0.0.1:{self._client}"
+        self.peer = f"{name}=http://127.0.0.1:{self._peer}"
 
     def start(self) -> None:
+        self.launch(self.peer)
+        self.wait_until_healthy()
+
+    def launch(self, cluster: str) -> None:
         client, peer = f"{self._scheme}://{self.endpoint}", f"http://127.0.0.1:{self._peer}"
         with (self._directory / "log").open("ab") as log:
             self._process = subprocess.Popen(
@@ -46,7 +54,8 @@ class EtcdServer:
                     f"--advertise-client-urls={client}",
                     f"--listen-peer-urls={peer}",
                     f"--initial-advertise-peer-urls={peer}",
-                    f"--initial-cluster=default={peer}",
+                    f"--name={self._name}",
+                    f"--initial-cluster={cluster}",
                     f"--listen-metrics-urls=http://127.0.0.1:{self._metrics}",
                     *self._flags,
                 ],
@@ -54,7 +63,6 @@ class EtcdServer:
                 stdout=subprocess.DEVNULL,
                 stderr=log,
             )
-        self._wait_until_healthy()
 
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
@@ -65,7 +73,7 @@ class EtcdServer:
             self._process.kill()
             self._process.wait(timeout=_DEADLINE_SECONDS)
 
-    def _wait_until_healthy(self) -> None:
+    def wait_until_healthy(self) -> None:
         assert self._process is not None
         deadline = time.monotonic() + _DEADLINE_SECONDS
         while time.monotonic() < deadline:
@@ -117,6 +125,24 @@ def start_etcd(tmp_path: Path) -> Iterator[Callable[..., EtcdServer]]:
     yield start
     for server in servers:
         server.kill()
+
+
+@pytest.fixture
+def etcd_cluster(tmp_path: Path) -> Iterator[list[EtcdServer]]:
+    """Three members, so that one may die."""
+    members = []
+    for name in ("one", "two", "three"):
+        (tmp_path / name).mkdir()
+        members.append(EtcdServer(tmp_path / name, name=name))
+    for member in members:
+        member.launch(",".join(one.peer for one in members))
+    try:
+        for member in members:
+            member.wait_until_healthy()
+        yield members
+    finally:
+        for member in members:
+            member.kill()
 
 
 @pytest.fixture(params=["memory", "sqlite", "etcd"])

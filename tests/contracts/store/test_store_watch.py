@@ -159,11 +159,14 @@ async def test_a_watch_on_a_store_that_is_closed_ends_with_unavailable(store: St
     seen = asyncio.Event()
 
     async def watch() -> None:
-        with pytest.raises(StoreUnavailableError):
-            async for _ in store.watch("/", after=after - 1):
-                seen.set()
+        async for _ in store.watch("/", after=after - 1):
+            seen.set()
 
-    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
-        group.create_task(watch())
+    async def close() -> None:
         await seen.wait()
         await store.close()
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        group.create_task(close())
+        with pytest.raises(StoreUnavailableError):
+            await watch()
