@@ -1,0 +1,174 @@
+"""Nouns with defaults, for tests that care about one or two of their fields."""
+
+from collections.abc import Iterable
+from datetime import UTC, datetime, timedelta
+
+from persys.core.dispatch import Dispatch, Goal
+from persys.core.placement.columns import Columns
+from persys.core.placement.needs import Needs
+from persys.model.assignment import Assignment, HostPort
+from persys.model.belief import Belief, Retry, Status
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.observation import Actual, Observation
+from persys.model.resources import Resources
+from persys.model.spec import ContainerSpec, Spec
+from persys.model.workload import Desired, Workload
+
+NOON = datetime(2025, 6, 1, 12, tzinfo=UTC)
+WEB = WorkloadId("web")
+N1, N2 = NodeId("n1"), NodeId("n2")
+CONTAINER = frozenset({"type:container"})
+
+
+def after(seconds: float) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+def a_workload(
+    name: str = "web",
+    *,
+    spec: Spec | None = None,
+    revision: str = "r1",
+    desired: Desired = Desired.RUNNING,
+    resources: Resources | None = None,
+    metadata: dict[str, str] | None = None,
+) -> Workload:
+    return Workload(
+        id=WorkloadId(name),
+        spec=spec or ContainerSpec("nginx"),
+        revision=Revision(revision),
+        created_at=NOON,
+        updated_at=NOON,
+        desired=desired,
+        resources=resources or Resources(100, 128),
+        metadata=metadata or {},
+    )
+
+
+def an_assignment(
+    node_id: str = "n1",
+    *,
+    name: str = "web",
+    epoch: int = 1,
+    reserved: Resources | None = None,
+    host_ports: Iterable[HostPort] = (),
+) -> Assignment:
+    return Assignment(
+        WorkloadId(name),
+        NodeId(node_id),
+        epoch,
+        NOON,
+        reserved=reserved or Resources(100, 128),
+        host_ports=frozenset(host_ports),
+    )
+
+
+def a_belief(
+    status: Status = Status.RUNNING,
+    *,
+    code: str = "",
+    message: str = "",
+    changed_at: datetime = NOON,
+    revision: str = "r1",
+    epoch: int = 1,
+    failure: Failure | None = None,
+) -> Belief:
+    return Belief(
+        WEB,
+        status,
+        changed_at,
+        code=code,
+        message=message,
+        failure=failure,
+        revision=Revision(revision),
+        epoch=epoch,
+    )
+
+
+def an_observation(
+    actual: Actual = Actual.RUNNING,
+    *,
+    seen_at: datetime = NOON,
+    node_id: str = "n1",
+    revision: str = "r1",
+    epoch: int = 1,
+    failure: Failure | None = None,
+    message: str = "",
+    metadata: dict[str, str] | None = None,
+) -> Observation:
+    return Observation(
+        WEB,
+        NodeId(node_id),
+        actual,
+        seen_at,
+        revision=Revision(revision),
+        epoch=epoch,
+        failure=failure,
+        message=message,
+        metadata=metadata or {},
+    )
+
+
+def a_failure(
+    reason: FailureReason = FailureReason.RUNTIME_ERROR,
+    message: str = "it broke",
+    *,
+    retryable: bool | None = None,
+    code: str = "",
+) -> Failure:
+    can_help = reason.retryable if retryable is None else retryable
+    return Failure(reason, message, retryable=can_help, code=code)
+
+
+def a_retry(attempts: int = 1, next_at: datetime | None = NOON, *, revision: str = "r1") -> Retry:
+    return Retry(WEB, Revision(revision), attempts, next_at)
+
+
+def a_dispatch(
+    *,
+    sent_at: datetime = NOON,
+    answered: bool = True,
+    desired: Desired = Desired.RUNNING,
+    revision: str = "r1",
+    epoch: int = 1,
+    again_at: datetime | None = None,
+    problem: str = "",
+) -> Dispatch:
+    return Dispatch(
+        Goal(Revision(revision), desired, epoch),
+        sent_at,
+        answered_at=sent_at if answered and again_at is None else None,
+        again_at=again_at,
+        problem=problem,
+    )
+
+
+def needs(
+    cpu: int = 0,
+    memory: int = 0,
+    disk: int = 0,
+    *,
+    traits: Iterable[str] = CONTAINER,
+    host_ports: Iterable[HostPort] = (),
+) -> Needs:
+    return Needs(Resources(cpu, memory, disk), frozenset(traits), frozenset(host_ports))
+
+
+def add_node(
+    columns: Columns,
+    node_id: str,
+    *,
+    cpu: int = 4000,
+    memory: int = 8192,
+    disk: int = 100,
+    traits: Iterable[str] = CONTAINER,
+    closed: str = "",
+) -> NodeId:
+    columns.put_node(
+        NodeId(node_id),
+        allocatable=Resources(cpu, memory, disk),
+        traits=frozenset(traits),
+        closed=closed,
+    )
+    return NodeId(node_id)
