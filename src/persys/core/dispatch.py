@@ -7,6 +7,7 @@ idempotent and the agent skips what it has already done.
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from persys.core.retry import GROWTHS_MAX
 from persys.model.ids import Revision
 from persys.model.workload import Desired
 
@@ -39,7 +40,8 @@ class Dispatch:
 
 def unanswered(dispatch: Dispatch, problem: str, *, now: datetime) -> Dispatch:
     """The node gave no answer: send again later, a little later each time."""
-    delay = min(UNANSWERED_FIRST_AFTER * 2**dispatch.unanswered_count, UNANSWERED_LONGEST_AFTER)
+    growth = 2 ** min(dispatch.unanswered_count, GROWTHS_MAX)
+    delay = min(UNANSWERED_FIRST_AFTER * growth, UNANSWERED_LONGEST_AFTER)
     return Dispatch(
         dispatch.goal,
         dispatch.sent_at,

@@ -7,6 +7,9 @@ from persys.model.belief import Retry
 from persys.model.failure import Failure
 from persys.model.ids import Revision, WorkloadId
 
+# Far beyond any ceiling; without it a power of two soon is no span of time any more.
+GROWTHS_MAX = 24
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
@@ -35,6 +38,7 @@ def after_failure(
     """
     if not failure.retryable or attempts >= policy.attempts_max:
         return Retry(workload_id, revision, attempts, None)
-    delay = min(policy.first_after * policy.factor**attempts, policy.longest_after)
+    growth = policy.factor ** min(attempts, GROWTHS_MAX)
+    delay = min(policy.first_after * growth, policy.longest_after)
     jitter = 1 + policy.spread * (2 * roll - 1)
     return Retry(workload_id, revision, attempts + 1, now + delay * jitter)

@@ -1,0 +1,32 @@
+"""What was sent and got no answer."""
+
+import pytest
+
+from builders import NOON, a_dispatch, after
+from persys.core.dispatch import Dispatch, unanswered
+
+
+def test_a_silent_node_is_tried_a_little_later_each_time_but_never_given_up() -> None:
+    dispatch, delays = a_dispatch(answered=False), []
+    for _ in range(200):
+        dispatch = unanswered(dispatch, "no route to host", now=NOON)
+        assert dispatch.again_at is not None
+        delays.append((dispatch.again_at - NOON).total_seconds())
+
+    assert delays[:5] == [1, 2, 4, 8, 15]
+    assert set(delays[5:]) == {15}
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "in_flight"),
+    [
+        (a_dispatch(answered=False), True),
+        (a_dispatch(answered=True), False),
+        (a_dispatch(again_at=after(1)), False),
+    ],
+    ids=["no answer yet", "answered", "got no answer"],
+)
+def test_it_is_in_flight_until_it_is_answered_or_known_not_to_be(
+    dispatch: Dispatch, in_flight: bool
+) -> None:
+    assert dispatch.in_flight is in_flight

@@ -1,0 +1,70 @@
+"""When a failed revision is tried again."""
+
+from datetime import datetime
+
+import pytest
+
+from builders import NOON, WEB, a_failure, after
+from persys.core.retry import RetryPolicy, after_failure
+from persys.model.belief import Retry
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import Revision
+
+POLICY = RetryPolicy()
+
+
+def retry(
+    attempts: int = 0, *, roll: float = 0.5, failure: Failure | None = None, now: datetime = NOON
+) -> Retry:
+    return after_failure(
+        WEB,
+        Revision("r1"),
+        failure or a_failure(),
+        attempts=attempts,
+        policy=POLICY,
+        now=now,
+        roll=roll,
+    )
+
+
+def test_the_delay_doubles_up_to_the_ceiling_and_ends_after_the_last_attempt() -> None:
+    planned = [retry(attempts) for attempts in range(6)]
+
+    assert [plan.attempts for plan in planned] == [1, 2, 3, 4, 5, 5]
+    assert [plan.next_at for plan in planned] == [
+        after(5),
+        after(10),
+        after(20),
+        after(40),
+        after(80),
+        None,
+    ]
+
+
+def test_no_delay_is_longer_than_the_ceiling() -> None:
+    patient = RetryPolicy(attempts_max=5000)
+    plan = after_failure(
+        WEB, Revision("r1"), a_failure(), attempts=4000, policy=patient, now=NOON, roll=0.5
+    )
+
+    assert plan.next_at == after(120)
+
+
+@pytest.mark.parametrize(("roll", "seconds"), [(0.0, 4.0), (0.5, 5.0), (0.999, 5.998)])
+def test_the_roll_places_the_attempt_in_the_jitter_window(roll: float, seconds: float) -> None:
+    assert retry(roll=roll).next_at == after(seconds)
+
+
+@pytest.mark.parametrize(
+    "reason", [FailureReason.INVALID_SPEC, FailureReason.IMAGE_NOT_FOUND], ids=str
+)
+def test_what_cannot_succeed_is_not_tried_again(reason: FailureReason) -> None:
+    assert retry(failure=a_failure(reason)).next_at is None
+
+
+def test_an_agent_that_has_given_up_is_believed() -> None:
+    assert retry(failure=a_failure(retryable=False)).next_at is None
+
+
+def test_the_plan_names_the_revision_it_is_for() -> None:
+    assert retry().revision == "r1"
