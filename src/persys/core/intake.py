@@ -60,14 +60,16 @@ def apply(old: Workload | None, wish: Wish, *, now: datetime) -> Accepted | Unch
         raise InvalidError(
             "revision_id", f"{wish.revision} already names another spec of {old.id}; give a new one"
         )
-    if old.revision == wish.revision and old.desired is desired:
+    # Only a revision that was given can be a new name for the same content.
+    revision = old.revision if same_content and not wish.revision_is_given else wish.revision
+    if old.revision == revision and old.desired is desired:
         return Unchanged(old)
     changed = replace(
         old,
         spec=wish.spec,
         resources=wish.resources,
         metadata=wish.metadata,
-        revision=wish.revision,
+        revision=revision,
         desired=desired,
         updated_at=now,
     )

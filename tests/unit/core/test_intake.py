@@ -1,0 +1,162 @@
+"""What a user's word makes of a workload."""
+
+from dataclasses import replace
+
+import pytest
+
+from builders import NOON, WEB, a_workload, after
+from persys.core.intake import Accepted, Unchanged, Wish, apply, change_desired
+from persys.errors import InvalidError, NotFoundError, RefusedError
+from persys.model.ids import Revision
+from persys.model.resources import Resources
+from persys.model.spec import ComposeSpec, ContainerSpec
+from persys.model.workload import Desired
+
+LATER = after(60)
+
+
+def a_wish(
+    *,
+    desired: Desired | None = None,
+    image: str = "nginx",
+    revision: str = "r1",
+    given: bool = False,
+) -> Wish:
+    return Wish(
+        WEB, desired, ContainerSpec(image), Resources(100, 128), {}, Revision(revision), given
+    )
+
+
+def test_a_new_workload_runs_unless_something_else_was_said() -> None:
+    made = apply(None, a_wish(), now=NOON)
+
+    assert isinstance(made, Accepted)
+    assert made.event == "WorkloadCreated"
+    assert made.workload == a_workload()
+
+
+def test_a_workload_can_be_created_stopped() -> None:
+    made = apply(None, a_wish(desired=Desired.STOPPED), now=NOON)
+
+    assert made.workload.desired is Desired.STOPPED
+
+
+def test_the_same_spec_again_changes_nothing() -> None:
+    old = a_workload()
+    again = apply(old, a_wish(), now=LATER)
+
+    assert isinstance(again, Unchanged)
+    assert again.workload is old
+
+
+def test_the_same_content_without_a_revision_keeps_the_revision_that_was_given() -> None:
+    old = a_workload(revision="v7")
+    again = apply(old, a_wish(revision="hash-of-it"), now=LATER)
+
+    assert isinstance(again, Unchanged)
+    assert again.workload.revision == "v7"
+
+
+def test_the_same_content_under_a_new_given_revision_is_a_new_revision() -> None:
+    changed = apply(a_workload(revision="v7"), a_wish(revision="v8", given=True), now=LATER)
+
+    assert isinstance(changed, Accepted)
+    assert changed.workload.revision == "v8"
+
+
+def test_another_spec_is_an_update_that_keeps_when_it_was_created() -> None:
+    changed = apply(a_workload(), a_wish(image="caddy", revision="r2"), now=LATER)
+
+    assert isinstance(changed, Accepted)
+    assert changed.event == "WorkloadUpdated"
+    assert changed.workload.spec == ContainerSpec("caddy")
+    assert (changed.workload.created_at, changed.workload.updated_at) == (NOON, LATER)
+
+
+def test_a_given_revision_cannot_name_two_specs() -> None:
+    with pytest.raises(InvalidError, match="r1 already names another spec of web") as refusal:
+        apply(a_workload(), a_wish(image="caddy", given=True), now=LATER)
+
+    assert refusal.value.field == "revision_id"
+
+
+def test_a_workload_cannot_change_its_type() -> None:
+    wish = replace(a_wish(revision="r2"), spec=ComposeSpec(yaml="services: {}"))
+    with pytest.raises(InvalidError, match="web is a container and cannot become a compose") as no:
+        apply(a_workload(), wish, now=LATER)
+
+    assert no.value.field == "spec.type"
+
+
+@pytest.mark.parametrize("desired", [None, Desired.RUNNING, Desired.STOPPED])
+def test_what_is_being_deleted_takes_no_new_spec(desired: Desired | None) -> None:
+    with pytest.raises(RefusedError, match="being deleted; ask again when it is gone"):
+        apply(a_workload(desired=Desired.DELETED), a_wish(desired=desired), now=LATER)
+
+
+def test_an_apply_that_does_not_say_what_is_desired_keeps_it() -> None:
+    stopped = a_workload(desired=Desired.STOPPED)
+    changed = apply(stopped, a_wish(image="caddy", revision="r2"), now=LATER)
+
+    assert changed.workload.desired is Desired.STOPPED
+
+
+def test_the_same_spec_with_another_desired_state_is_a_change() -> None:
+    changed = apply(a_workload(), a_wish(desired=Desired.STOPPED), now=LATER)
+
+    assert isinstance(changed, Accepted)
+    assert changed.workload.desired is Desired.STOPPED
+    assert changed.workload.revision == "r1"
+
+
+def test_an_apply_that_wants_it_deleted_deletes_what_is_there_as_it_is() -> None:
+    gone = apply(
+        a_workload(), a_wish(desired=Desired.DELETED, image="caddy", revision="r2"), now=LATER
+    )
+
+    assert isinstance(gone, Accepted)
+    assert gone.event == "WorkloadDeleteAsked"
+    assert gone.workload.spec == ContainerSpec("nginx")
+
+
+def test_nothing_is_created_to_be_deleted() -> None:
+    with pytest.raises(NotFoundError):
+        apply(None, a_wish(desired=Desired.DELETED), now=NOON)
+
+
+@pytest.mark.parametrize("desired", list(Desired))
+def test_a_workload_that_is_not_there_has_no_desired_state(desired: Desired) -> None:
+    with pytest.raises(NotFoundError, match="workload not found: web"):
+        change_desired(None, WEB, desired, now=NOON)
+
+
+@pytest.mark.parametrize("desired", list(Desired))
+def test_the_desired_state_it_has_is_no_change(desired: Desired) -> None:
+    assert isinstance(
+        change_desired(a_workload(desired=desired), WEB, desired, now=LATER), Unchanged
+    )
+
+
+@pytest.mark.parametrize("desired", [Desired.RUNNING, Desired.STOPPED])
+def test_what_is_being_deleted_cannot_be_called_back(desired: Desired) -> None:
+    with pytest.raises(RefusedError, match="being deleted"):
+        change_desired(a_workload(desired=Desired.DELETED), WEB, desired, now=LATER)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "event"),
+    [
+        (Desired.RUNNING, Desired.STOPPED, "WorkloadStopAsked"),
+        (Desired.STOPPED, Desired.RUNNING, "WorkloadStartAsked"),
+        (Desired.RUNNING, Desired.DELETED, "WorkloadDeleteAsked"),
+        (Desired.STOPPED, Desired.DELETED, "WorkloadDeleteAsked"),
+    ],
+)
+def test_a_change_of_the_desired_state_keeps_the_spec_and_names_its_event(
+    old: Desired, new: Desired, event: str
+) -> None:
+    changed = change_desired(a_workload(desired=old), WEB, new, now=LATER)
+
+    assert isinstance(changed, Accepted)
+    assert changed.event == event
+    assert (changed.workload.desired, changed.workload.revision) == (new, "r1")
