@@ -1,8 +1,8 @@
 """Which node is chosen, and what is said when none is."""
 
 import pytest
-from builders import CONTAINER, N1, N2, add_node, needs
 
+from builders import CONTAINER, N1, N2, add_node, needs
 from persys.core.placement.columns import Columns
 from persys.core.placement.filters import Filter, described
 from persys.core.placement.select import WALKED_FIRST, Placed, Unplaceable, place

@@ -1,0 +1,119 @@
+"""What a workload needs of a node."""
+
+import pytest
+
+from builders import a_workload
+from persys.core.placement.needs import holds_data, needs_of, traits_of
+from persys.model import feature
+from persys.model.assignment import HostPort
+from persys.model.node import Capabilities, StoragePool
+from persys.model.resources import Resources
+from persys.model.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    Disk,
+    ManagedVolume,
+    Port,
+    PullPolicy,
+    Spec,
+    VMSpec,
+    VolumeMount,
+    WorkloadType,
+)
+
+
+@pytest.mark.parametrize(
+    ("spec", "trait"),
+    [
+        (ContainerSpec("nginx"), "type:container"),
+        (ComposeSpec(yaml="services: {}"), "type:compose"),
+        (VMSpec(1, 512), "type:vm"),
+    ],
+    ids=str,
+)
+def test_every_type_needs_its_runtime_and_a_plain_one_nothing_else(spec: Spec, trait: str) -> None:
+    assert needs_of(a_workload(spec=spec)).traits == {trait}
+
+
+@pytest.mark.parametrize(
+    ("spec", "trait"),
+    [
+        (ContainerSpec("x", privileged=True), f"feature:{feature.PRIVILEGED}"),
+        (ContainerSpec("x", pids_max=10), f"feature:{feature.CONTAINER_LIMITS}"),
+        (ContainerSpec("x", stop_grace_seconds=1), f"feature:{feature.CONTAINER_LIMITS}"),
+        (ContainerSpec("x", init=True), f"feature:{feature.CONTAINER_LIMITS}"),
+        (
+            ContainerSpec("x", pull_policy=PullPolicy.ALWAYS),
+            f"feature:{feature.CONTAINER_LIMITS}",
+        ),
+        (ComposeSpec(source_type="git", git_repo="r"), f"feature:{feature.COMPOSE_GIT}"),
+        (
+            ContainerSpec("x", managed_volumes=(ManagedVolume("d", "/d", driver="nfs"),)),
+            "driver:nfs",
+        ),
+        (
+            VMSpec(1, 512, managed_volumes=(ManagedVolume("d", driver="ceph-rbd"),)),
+            "driver:ceph-rbd",
+        ),
+    ],
+    ids=str,
+)
+def test_what_a_plain_agent_would_not_honour_is_a_trait(spec: Spec, trait: str) -> None:
+    assert trait in needs_of(a_workload(spec=spec)).traits
+
+
+def test_only_ports_that_name_a_host_port_are_reserved() -> None:
+    spec = ContainerSpec("x", ports=(Port(80, 8080), Port(53, 53, "udp"), Port(9000)))
+
+    assert needs_of(a_workload(spec=spec)).host_ports == {HostPort(8080), HostPort(53, "udp")}
+
+
+@pytest.mark.parametrize(("said_gb", "needed_gb"), [(0, 30), (10, 30), (30, 30), (50, 50)])
+def test_volumes_count_only_beyond_the_disk_that_was_asked_for(
+    said_gb: int, needed_gb: int
+) -> None:
+    spec = VMSpec(
+        1, 512, disks=(Disk(size_gb=10),), managed_volumes=(ManagedVolume("d", size_gb=20),)
+    )
+    workload = a_workload(spec=spec, resources=Resources(100, 512, said_gb))
+
+    assert needs_of(workload).resources == Resources(100, 512, needed_gb)
+
+
+def test_a_node_has_the_traits_it_registered_with() -> None:
+    capabilities = Capabilities(
+        1000,
+        1024,
+        types=frozenset({WorkloadType.CONTAINER}),
+        storage_drivers=frozenset({"local"}),
+        features=frozenset({feature.PRIVILEGED}),
+    )
+
+    assert traits_of(capabilities) == {"type:container", "driver:local", "feature:privileged"}
+
+
+def test_a_node_gives_all_but_what_it_holds_back() -> None:
+    capabilities = Capabilities(
+        4000,
+        8192,
+        pools=(StoragePool("a", total_gb=10), StoragePool("b", total_gb=20)),
+        reserved=Resources(500, 1024),
+    )
+
+    assert capabilities.allocatable == Resources(3500, 7168, 30)
+
+
+@pytest.mark.parametrize(
+    ("spec", "holds"),
+    [
+        (VMSpec(1, 512), True),
+        (ContainerSpec("x"), False),
+        (ContainerSpec("x", managed_volumes=(ManagedVolume("d", "/d"),)), True),
+        (ContainerSpec("x", volumes=(VolumeMount("/a", "/b"),)), True),
+        (ContainerSpec("x", volumes=(VolumeMount("/a", "/b", read_only=True),)), False),
+        (ComposeSpec(yaml="services: {}"), False),
+    ],
+    ids=str,
+)
+def test_a_workload_with_data_of_its_own_is_told_from_one_without(spec: Spec, holds: bool) -> None:
+    assert holds_data(a_workload(spec=spec)) is holds
