@@ -15,8 +15,11 @@ from datetime import timedelta
 from pathlib import Path
 
 from persys.cli.exits import SetUpError
+from persys.cli.patience import poll
 
+_EXEC_DEADLINE = timedelta(seconds=5)
 _KILL_SECONDS = 5
+_TAIL_LINES = 15
 
 
 @dataclass(frozen=True)
@@ -67,6 +70,12 @@ class Background:
             self._write(process.pid)
         except OSError as err:
             raise SetUpError(f"cannot start {self.name}: {err}") from err
+        # For an instant after its start the kernel shows no command line, which would look like an end.
+        poll(
+            lambda: command_line(process.pid) or process.poll(),
+            within=_EXEC_DEADLINE,
+            every=timedelta(milliseconds=5),
+        )
         # It is left to run on purpose, and the parent that reaps it will be another one.
         process.returncode = 0
         return process.pid
@@ -84,12 +93,15 @@ class Background:
         self._pid_path.unlink(missing_ok=True)
         return True
 
-    def log_tail(self, count: int = 15) -> str:
-        try:
-            lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
-        except FileNotFoundError:
-            return ""
-        return "\n".join(lines[-count:])
+    def check_runs(self) -> None:
+        """Raises SetUpError with the end of the log if it does not."""
+        if self.running() is None:
+            raise self.trouble("ended")
+
+    def trouble(self, problem: str) -> SetUpError:
+        lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+        tail = "\n".join(lines[-_TAIL_LINES:])
+        return SetUpError(f"{self.name} {problem}; the end of {self.log_path}:\n{tail}")
 
     @property
     def _pid_path(self) -> Path:

@@ -90,14 +90,15 @@ def _start_in_background(state_dir: Path) -> str:
     daemon = Background("dockerd", (dockerd,), {}, state_dir)
     if daemon.running() is None:
         daemon.start()
-    answered = poll(
-        lambda: docker_version() or ("" if daemon.running() is None else None),
-        within=_ANSWER_DEADLINE,
-    )
-    if not answered:
-        what = "ended" if answered == "" else "gave no answer"
-        raise SetUpError(f"dockerd {what}; the end of {daemon.log_path}:\n{daemon.log_tail()}")
-    return answered
+
+    def version_while_it_runs() -> str | None:
+        daemon.check_runs()
+        return docker_version()
+
+    version = poll(version_while_it_runs, within=_ANSWER_DEADLINE)
+    if version is None:
+        raise daemon.trouble(f"gave no answer in {_ANSWER_DEADLINE.seconds} s")
+    return version
 
 
 def _remove_stale_pid_files() -> None:

@@ -16,6 +16,7 @@ from persys.infra.duration import parse_duration
 
 SCHEDULER = "127.0.0.1:8085"
 AGENT = "127.0.0.1:50051"
+STATE_DIR = Path("/var/lib/persys/up")
 REQUEST_TIMEOUT = timedelta(seconds=10)
 WAIT_TIMEOUT = timedelta(minutes=5)
 

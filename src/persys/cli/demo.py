@@ -1,0 +1,109 @@
+"""The demo: an image made without any registry, and one workload that runs it.
+
+The image is Debian's static busybox with a link per applet. Its label holds a digest of what it was made
+from, so that a newer version of this program makes it anew.
+"""
+
+import hashlib
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+
+import persys
+from persys.cli.docker import run_docker
+from persys.cli.exits import SetUpError
+from persys.cli.packages import find_command, install_packages
+from persys.cli.progress import Progress
+from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest
+from persys.wire.specfile import read_spec_file
+
+IMAGE = "persys-demo:latest"
+_LABEL = "persys.demo"
+_CHANGES = (
+    'CMD ["/bin/httpd", "-f", "-p", "80", "-h", "/www"]',
+    "ENV PATH=/bin",
+    "EXPOSE 80",
+)
+_PAGE = """\
+<!doctype html>
+<title>Persys</title>
+<h1>It runs.</h1>
+<p>This page comes from a container that the Persys scheduler placed and its agent started.</p>
+"""
+# A program that needs a loader names it near its beginning; in an empty image it could not start.
+_LOADER = b"/ld-linux"
+_HEAD_BYTES = 4096
+
+
+def ensure_image(progress: Progress) -> None:
+    busybox = _static_busybox(progress)
+    digest = _digest(busybox)
+    found = run_docker(
+        "image", "inspect", "--format", f'{{{{index .Config.Labels "{_LABEL}"}}}}', IMAGE
+    )
+    if found.returncode == 0 and found.stdout.decode().strip() == digest:
+        progress.done(f"image {IMAGE} is there")
+        return
+    progress.doing(f"building image {IMAGE}")
+    changes = [
+        word for change in (*_CHANGES, f"LABEL {_LABEL}={digest}") for word in ("-c", change)
+    ]
+    ended = run_docker("import", *changes, "-", IMAGE, stdin=_root_file_system(busybox))
+    if ended.returncode != 0:
+        raise SetUpError(f"docker import {IMAGE} failed: {ended.stderr.decode()}")
+    progress.done(f"built image {IMAGE}")
+
+
+def demo_request(*, host_port: int | None) -> ApplyWorkloadRequest:
+    """The workload of examples/hello.yaml, at another port of the host if one is given."""
+    path = Path(persys.__file__).parents[2] / "examples" / "hello.yaml"
+    try:
+        (document,) = read_spec_file(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as err:
+        raise SetUpError(f"{path} is missing; the demo runs from a clone of the project") from err
+    if host_port is not None:
+        document.request.spec.container.ports[0].host_port = host_port
+    return document.request
+
+
+def _static_busybox(progress: Progress) -> Path:
+    found = find_command("busybox")
+    if found is None or _LOADER in Path(found).read_bytes()[:_HEAD_BYTES]:
+        install_packages(["busybox-static"], progress)
+        found = find_command("busybox")
+    if found is None:
+        raise SetUpError("busybox-static is installed, but there is no busybox command")
+    return Path(found)
+
+
+def _digest(busybox: Path) -> str:
+    parts = (busybox.read_bytes(), _PAGE.encode(), *(change.encode() for change in _CHANGES))
+    return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
+
+
+def _root_file_system(busybox: Path) -> bytes:
+    applets = subprocess.run(
+        [busybox, "--list"], capture_output=True, text=True, timeout=10, check=True
+    ).stdout.split()
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        for name, mode in (("bin", 0o755), ("etc", 0o755), ("tmp", 0o1777), ("www", 0o755)):
+            folder = tarfile.TarInfo(name)
+            folder.type, folder.mode = tarfile.DIRTYPE, mode
+            tar.addfile(folder)
+        _add(tar, "bin/busybox", busybox.read_bytes(), 0o755)
+        for applet in applets:
+            if applet != "busybox":
+                link = tarfile.TarInfo(f"bin/{applet}")
+                link.type, link.linkname = tarfile.SYMTYPE, "busybox"
+                tar.addfile(link)
+        _add(tar, "etc/passwd", b"root:x:0:0:root:/:/bin/sh\n", 0o644)
+        _add(tar, "www/index.html", _PAGE.encode(), 0o644)
+    return archive.getvalue()
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
+    info = tarfile.TarInfo(name)
+    info.size, info.mode = len(content), mode
+    tar.addfile(info, io.BytesIO(content))

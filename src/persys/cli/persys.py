@@ -1,0 +1,85 @@
+"""The outermost frame of `persys`, the command of one machine: up, down, clean-demo."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from persys.cli.exits import Exit, exit_of
+from persys.cli.settings import STATE_DIR
+from persys.errors import PersysError
+
+_PORTS = {
+    "scheduler-port": (8085, "port of the scheduler"),
+    "scheduler-metrics-port": (8084, "port of the scheduler's /health and /metrics"),
+    "agent-port": (50051, "port of the agent"),
+    "agent-metrics-port": (8089, "port of the agent's /health and /metrics"),
+}
+_COMMANDS = (
+    (
+        "up",
+        "start Docker if none runs, a scheduler, an agent and a first workload",
+        ("state-dir", *_PORTS, "demo-port"),
+    ),
+    ("down", "stop the scheduler and the agent; Docker and workloads go on", ("state-dir",)),
+    ("clean-demo", "remove the workload that `persys up` deployed", ("scheduler-port",)),
+)
+
+
+def main() -> int:
+    options = _parser().parse_args()
+    from persys.cli import up  # after the command line was read: it is a heavy import
+
+    commands = {"up": up.up, "down": up.down, "clean-demo": up.clean_demo}
+    try:
+        return commands[options.command](options)
+    except PersysError as err:
+        print(f"error: {err}", file=sys.stderr)
+        return exit_of(err)
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="persys", description="Run all of Persys on this machine.", allow_abbrev=False
+    )
+    parser.set_defaults(
+        state_dir=STATE_DIR,
+        **{port.replace("-", "_"): default for port, (default, _) in _PORTS.items()},
+    )
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, text, options in _COMMANDS:
+        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        for option in options:
+            _add(command, option)
+    return parser
+
+
+def _add(command: argparse.ArgumentParser, option: str) -> None:
+    if option == "state-dir":
+        command.add_argument(
+            "--state-dir",
+            type=lambda word: Path(word).resolve(),
+            default=STATE_DIR,
+            metavar="DIR",
+            help="where stores, logs and pid files are (default: %(default)s)",
+        )
+        return
+    default, text = _PORTS.get(option, (None, "port of the first workload"))
+    command.add_argument(
+        f"--{option}",
+        type=_port,
+        default=default,
+        metavar="PORT",
+        help=f"{text} (default: {default or 'as in examples/hello.yaml'})",
+    )
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is no port; expected 1 to 65535")
+    return int(text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

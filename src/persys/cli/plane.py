@@ -1,0 +1,149 @@
+"""A control plane on one machine: a scheduler and an agent in the background, watched until they work."""
+
+import fcntl
+import socket
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple, TypeVar
+
+from persys.cli.background import Background
+from persys.cli.exits import SetUpError
+from persys.cli.patience import poll
+from persys.cli.progress import Progress
+from persys.client.scheduler import SchedulerClient
+from persys.errors import UnavailableError
+from persys.wire.gen.control.v1.control_pb2 import NodeView
+
+T = TypeVar("T")
+
+_START_DEADLINE = timedelta(seconds=30)
+_STOP_GRACE = timedelta(seconds=10)
+_CALL_TIMEOUT = timedelta(seconds=2)
+
+
+class Ports(NamedTuple):
+    scheduler: int
+    scheduler_metrics: int
+    agent: int
+    agent_metrics: int
+
+
+class Plane:
+    def __init__(self, state_dir: Path, ports: Ports) -> None:
+        self.state_dir = state_dir
+        self.ports = ports
+        self.target = f"127.0.0.1:{ports.scheduler}"
+        self.scheduler = Background(
+            "scheduler",
+            (sys.executable, "-m", "persys.scheduler", "-insecure"),
+            {
+                "GRPC_PORT": str(ports.scheduler),
+                "METRICS_PORT": str(ports.scheduler_metrics),
+                "PERSYS_STORE": f"sqlite:{state_dir / 'scheduler.db'}",
+            },
+            state_dir,
+        )
+        self.agent = Background(
+            "agent",
+            (sys.executable, "-m", "persys.agent", "-insecure"),
+            {
+                "PERSYS_GRPC_PORT": str(ports.agent),
+                "PERSYS_METRICS_PORT": str(ports.agent_metrics),
+                "PERSYS_SCHEDULER_ADDR": self.target,
+                "PERSYS_STATE_PATH": str(state_dir / "agent.db"),
+                "PERSYS_STORAGE_LOCAL_ROOT": str(state_dir / "volumes"),
+            },
+            state_dir,
+        )
+
+    def start(self, progress: Progress) -> None:
+        """Reuses what runs as it should, restarts what runs otherwise, starts what does not run."""
+        _ensure(self.scheduler, self.ports.scheduler, progress)
+        self._wait(self.scheduler, self._scheduler_answers, "answer")
+        progress.done(f"scheduler answers at {self.target} (log {self.scheduler.log_path})")
+        _ensure(self.agent, self.ports.agent, progress)
+        progress.doing("waiting for the node to be ready")
+        node = self._wait(self.agent, self._ready_node, "become ready")
+        progress.done(f"node {node.node_id} is ready (log {self.agent.log_path})")
+
+    def stop(self, progress: Progress) -> None:
+        for process in (self.agent, self.scheduler):
+            progress.doing(f"stopping {process.name}")
+            if process.stop(grace=_STOP_GRACE):
+                progress.done(f"{process.name} stopped")
+            else:
+                progress.done(f"{process.name} did not run")
+
+    def _scheduler_answers(self) -> bool | None:
+        try:
+            with SchedulerClient(self.target, timeout=_CALL_TIMEOUT) as client:
+                client.get_summary()
+        except UnavailableError:
+            return None
+        return True
+
+    def _ready_node(self) -> NodeView | None:
+        try:
+            with SchedulerClient(self.target, timeout=_CALL_TIMEOUT) as client:
+                nodes = client.list_nodes(status="Ready")
+        except UnavailableError:
+            return None
+        # Of all nodes that ever joined, ours is the one that is reached at our agent's port.
+        port = f":{self.ports.agent}"
+        return next((node for node in nodes if node.grpc_endpoint.endswith(port)), None)
+
+    def _wait(self, process: Background, look: Callable[[], T | None], what: str) -> T:
+        def look_while_it_runs() -> T | None:
+            process.check_runs()
+            return look()
+
+        found = poll(look_while_it_runs, within=_START_DEADLINE)
+        if found is None:
+            raise process.trouble(f"did not {what} in {_START_DEADLINE.seconds} s")
+        return found
+
+
+@contextmanager
+def alone(state_dir: Path) -> Iterator[None]:
+    """Two that start or stop the same processes at once would undo each other."""
+    try:
+        state_dir.mkdir(parents=True, exist_ok=True)
+        lock = (state_dir / "lock").open("w")
+    except OSError as err:
+        raise SetUpError(
+            f"cannot use {state_dir}: {err.strerror}; run as root, or choose another with --state-dir"
+        ) from err
+    with lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as err:
+            raise SetUpError(
+                f"another `persys` is at work in {state_dir}; let it end first"
+            ) from err
+        yield
+
+
+def _ensure(process: Background, port: int, progress: Progress) -> None:
+    pid = process.running()
+    if pid is not None and process.has_same_settings():
+        progress.done(f"{process.name} runs already (pid {pid})")
+        return
+    if pid is not None:
+        progress.doing(f"restarting {process.name} with other settings")
+        process.stop(grace=_STOP_GRACE)
+    if _is_taken(port):
+        raise SetUpError(
+            f"port {port} is in use by another process, so the {process.name} cannot start; "
+            f"stop that process, or choose another port with --{process.name}-port"
+        )
+    progress.doing(f"starting {process.name}")
+    process.start()
+
+
+def _is_taken(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex(("127.0.0.1", port)) == 0

@@ -1,0 +1,131 @@
+"""`persys up`, `persys down` and `persys clean-demo`: everything on one machine, and how to leave it.
+
+Each may be run again at any time: what already is as it should be is left alone.
+"""
+
+import http.client
+from argparse import Namespace
+from collections.abc import Mapping
+from contextlib import closing
+from datetime import timedelta
+
+from persys.cli.demo import demo_request, ensure_image
+from persys.cli.docker import ensure_docker
+from persys.cli.exits import Exit, SetUpError
+from persys.cli.live import Update
+from persys.cli.patience import poll
+from persys.cli.plane import Plane, Ports, alone
+from persys.cli.progress import Progress, showing
+from persys.cli.tips import next_steps, program, what_still_runs
+from persys.cli.verdict import Goal, Wanted
+from persys.cli.waiting import wait_for
+from persys.client.scheduler import SchedulerClient
+from persys.errors import NotFoundError, UnavailableError
+
+_DEMO_DEADLINE = timedelta(minutes=2)
+_ANSWER_DEADLINE = timedelta(seconds=30)
+
+
+def up(options: Namespace) -> Exit:
+    plane = _plane(options)
+    with alone(options.state_dir), showing() as progress:
+        ensure_docker(options.state_dir, progress)
+        ensure_image(progress)
+        plane.start(progress)
+        url = _deploy(plane, options.demo_port, progress)
+    print(next_steps(plane, url))
+    return Exit.OK
+
+
+def down(options: Namespace) -> Exit:
+    with alone(options.state_dir), showing() as progress:
+        _plane(options).stop(progress)
+    print(what_still_runs())
+    return Exit.OK
+
+
+def clean_demo(options: Namespace) -> Exit:
+    workload_id = demo_request(host_port=None).workload_id
+    plane = _plane(options)
+    with showing() as progress, SchedulerClient(plane.target) as client:
+        try:
+            client.get_workload(workload_id)
+            client.delete(workload_id)
+        except NotFoundError:
+            progress.done(f"workload {workload_id} is not there")
+            return Exit.OK
+        except UnavailableError as err:
+            raise UnavailableError(
+                f"no scheduler answers at {plane.target}, and without one nothing can be removed; "
+                f"start it with `{program('persys')} up`"
+            ) from err
+        progress.doing(f"removing workload {workload_id}")
+        _wait(client, workload_id, Wanted(Goal.GONE), progress)
+        progress.done(f"workload {workload_id} is removed")
+    return Exit.OK
+
+
+def _plane(options: Namespace) -> Plane:
+    return Plane(
+        options.state_dir,
+        Ports(
+            scheduler=options.scheduler_port,
+            scheduler_metrics=options.scheduler_metrics_port,
+            agent=options.agent_port,
+            agent_metrics=options.agent_metrics_port,
+        ),
+    )
+
+
+def _deploy(plane: Plane, demo_port: int | None, progress: Progress) -> str:
+    """Runs the demo and returns where it answers."""
+    request = demo_request(host_port=demo_port)
+    # Said, because a demo that was stopped by hand shall run again.
+    request.desired_state = Goal.RUNNING.value
+    workload_id = request.workload_id
+    with SchedulerClient(plane.target) as client:
+        progress.doing(f"deploying workload {workload_id}")
+        revision = client.apply(request)
+        before = client.get_workload(workload_id)
+        if before.status == "Failed":
+            client.retry(workload_id)
+            _wait(client, workload_id, Wanted(Goal.RUNNING, revision, before), progress)
+        else:
+            _wait(client, workload_id, Wanted(Goal.RUNNING, revision), progress)
+    host_port = request.spec.container.ports[0].host_port
+    url = f"http://127.0.0.1:{host_port}/"
+    progress.doing(f"waiting for an answer at {url}")
+    if poll(lambda: _answers(host_port), within=_ANSWER_DEADLINE) is None:
+        raise SetUpError(f"workload {workload_id} runs, but nothing answers at {url}")
+    progress.done(f"workload {workload_id} answers at {url}")
+    return url
+
+
+def _wait(client: SchedulerClient, workload_id: str, wanted: Wanted, progress: Progress) -> None:
+    outcome = wait_for(
+        client, {workload_id: wanted}, within=_DEMO_DEADLINE, update=_telling(progress)
+    )[workload_id]
+    if outcome.exit is not Exit.OK:
+        raise SetUpError(f"workload {workload_id}: {outcome.word}: {outcome.why}")
+
+
+def _telling(progress: Progress) -> Update:
+    """Tells each change once."""
+    told: dict[str, tuple[str, str]] = {}
+
+    def update(states: Mapping[str, tuple[str, str]]) -> None:
+        for workload_id, (state, why) in states.items():
+            if told.get(workload_id) != (state, why):
+                progress.doing(f"workload {workload_id}: {state}{why and f' ({why})'}")
+                told[workload_id] = (state, why)
+
+    return update
+
+
+def _answers(port: int) -> bool | None:
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=2)) as connection:
+        try:
+            connection.request("GET", "/")
+            return connection.getresponse().status == http.HTTPStatus.OK or None
+        except (OSError, http.client.HTTPException):
+            return None
