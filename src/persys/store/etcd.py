@@ -19,8 +19,8 @@ from persys.errors import (
     StoreUnavailableError,
 )
 from persys.store.etcd_connection import EtcdAnswerError, EtcdConnection, EtcdOptions
-from persys.store.etcd_messages import Namespace
 from persys.store.gen import rpc_pb2 as pb
+from persys.store.gen import rpc_pb2_grpc
 from persys.store.judgement import find_conflict
 from persys.store.limits import check
 from persys.store.packing import pack
@@ -39,8 +39,8 @@ _READS_MAX = 3
 
 class EtcdStore:
     def __init__(self, options: EtcdOptions) -> None:
-        self._connection = EtcdConnection(options)
-        self._names = Namespace(options.prefix)
+        self._connection = EtcdConnection(options, stubs=_Stubs, authenticate=_authenticate)
+        self._names = _Namespace(options.prefix)
         self._transactions = 0
         self._commits = 0
         self._idle = asyncio.Event()
@@ -94,7 +94,7 @@ class EtcdStore:
         request = self._names.watch_request(prefix, after=after)
         # A watch whose token is no longer good is refused in words only, so it starts with a new one.
         self._connection.forget_token()
-        stream, answer = await self._connection.begin(lambda member: member.watch.Watch, request)
+        stream, answer = await self._connection.begin(lambda stubs: stubs.watch.Watch, request)
         try:
             events: list[pb.Event] = []
             while True:
@@ -119,14 +119,14 @@ class EtcdStore:
         request = pb.LeaseGrantRequest(ttl=ttl_seconds)
         # Sent twice, the first lease is never used and ends by itself.
         answer = await self._connection.call(
-            lambda member: member.lease.LeaseGrant, request, repeatable=True
+            lambda stubs: stubs.lease.LeaseGrant, request, repeatable=True
         )
         return LeaseId(answer.id)
 
     async def keep_lease(self, lease: LeaseId) -> bool:
         self._check_open()
         stream, answer = await self._connection.begin(
-            lambda member: member.lease.LeaseKeepAlive, pb.LeaseKeepAliveRequest(id=lease)
+            lambda stubs: stubs.lease.LeaseKeepAlive, pb.LeaseKeepAliveRequest(id=lease)
         )
         stream.cancel()
         return bool(answer.ttl > 0)
@@ -135,7 +135,7 @@ class EtcdStore:
         self._check_open()
         try:
             await self._connection.call(
-                lambda member: member.lease.LeaseRevoke,
+                lambda stubs: stubs.lease.LeaseRevoke,
                 pb.LeaseRevokeRequest(id=lease),
                 repeatable=True,
             )
@@ -150,7 +150,7 @@ class EtcdStore:
             return
         try:
             await self._connection.call(
-                lambda member: member.kv.Compact,
+                lambda stubs: stubs.kv.Compact,
                 pb.CompactionRequest(revision=revision - 1),
                 repeatable=True,
             )
@@ -167,7 +167,7 @@ class EtcdStore:
     async def _range(self, request: pb.RangeRequest) -> pb.RangeResponse:
         self._check_open()
         answer: pb.RangeResponse = await self._connection.call(
-            lambda member: member.kv.Range, request, repeatable=True
+            lambda stubs: stubs.kv.Range, request, repeatable=True
         )
         return answer
 
@@ -254,7 +254,7 @@ class EtcdStore:
         request = self._names.transaction(units, fence)
         try:
             answer: pb.TxnResponse = await self._connection.call(
-                lambda member: member.kv.Txn, request, repeatable=False
+                lambda stubs: stubs.kv.Txn, request, repeatable=False
             )
         except EtcdAnswerError as err:
             leases = {str(unit.lease) for unit in units if unit.lease is not None}
@@ -266,3 +266,93 @@ class EtcdStore:
     def _check_open(self) -> None:
         if self._closed:
             raise StoreUnavailableError("the store is closed")
+
+
+class _Stubs:
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        self.kv = rpc_pb2_grpc.KVStub(channel)
+        self.lease = rpc_pb2_grpc.LeaseStub(channel)
+        self.watch = rpc_pb2_grpc.WatchStub(channel)
+        self.auth = rpc_pb2_grpc.AuthStub(channel)
+
+
+async def _authenticate(stubs: _Stubs, options: EtcdOptions) -> str:
+    request = pb.AuthenticateRequest(name=options.user, password=options.password)
+    answer = await stubs.auth.Authenticate(request, timeout=options.deadline_seconds)
+    return str(answer.token)
+
+
+class _Namespace:
+    """The port's nouns as etcd's messages and back. `prefix` stands before every key in etcd."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix.encode()
+
+    def encode(self, key: str) -> bytes:
+        return self._prefix + key.encode()
+
+    def decode(self, key: bytes) -> str:
+        return key[len(self._prefix) :].decode()
+
+    def span(self, prefix: str) -> tuple[bytes, bytes]:
+        """The first key with the prefix, and the first beyond."""
+        first = self.encode(prefix)
+        # No byte of UTF-8 is 0xFF, so raising the last one stays a byte. Zeros mean all keys.
+        return (first, first[:-1] + bytes([first[-1] + 1])) if first else (b"\0", b"\0")
+
+    def record(self, pair: pb.KeyValue) -> Record:
+        return Record(self.decode(pair.key), pair.value, pair.mod_revision)
+
+    def change(self, event: pb.Event) -> Change:
+        value = None if event.type == pb.Event.DELETE else event.kv.value
+        return Change(self.decode(event.kv.key), value, event.kv.mod_revision)
+
+    def watch_request(self, prefix: str, *, after: int) -> pb.WatchRequest:
+        key, end = self.span(prefix)
+        return pb.WatchRequest(
+            create_request=pb.WatchCreateRequest(
+                key=key, range_end=end, start_revision=after + 1, fragment=True
+            )
+        )
+
+    def transaction(self, units: Sequence[Unit], fence: tuple[str, int] | None) -> pb.TxnRequest:
+        """Write everything if all guards hold, else tell the versions of all guarded keys."""
+        # Units may rely on the same key, even on different versions of it.
+        guards = {guard for unit in units for guard in unit.guards.items()}
+        if fence is not None:
+            guards.add(fence)
+        return pb.TxnRequest(
+            compare=[
+                pb.Compare(
+                    result=pb.Compare.EQUAL,
+                    target=pb.Compare.MOD,
+                    key=self.encode(key),
+                    mod_revision=version,
+                )
+                for key, version in guards
+            ],
+            success=[operation for unit in units for operation in self._writes(unit)],
+            failure=[
+                pb.RequestOp(request_range=pb.RangeRequest(key=self.encode(key), keys_only=True))
+                for key in {key for key, _ in guards}
+            ],
+        )
+
+    def versions(self, answer: pb.TxnResponse) -> dict[str, int]:
+        """Of the keys that exist, from the failure branch."""
+        return {
+            self.decode(pair.key): pair.mod_revision
+            for response in answer.responses
+            for pair in response.response_range.kvs
+        }
+
+    def _writes(self, unit: Unit) -> list[pb.RequestOp]:
+        lease = unit.lease or 0
+        puts = [
+            pb.RequestOp(request_put=pb.PutRequest(key=self.encode(key), value=value, lease=lease))
+            for key, value in unit.puts.items()
+        ]
+        return puts + [
+            pb.RequestOp(request_delete_range=pb.DeleteRangeRequest(key=self.encode(key)))
+            for key in unit.deletes
+        ]

@@ -8,15 +8,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 import grpc
 
 from persys.errors import SettingsError, StoreUnavailableError
 from persys.store.etcd_member import Member
-from persys.store.gen import rpc_pb2 as pb
 
 T = TypeVar("T")
+Stubs = TypeVar("Stubs")
 Metadata = tuple[tuple[str, str], ...]
 
 _TOKEN_REFUSED = frozenset(
@@ -58,10 +58,18 @@ class EtcdAnswerError(StoreUnavailableError):
         super().__init__(f"{meaning}: {err.details()}")
 
 
-class EtcdConnection:
-    def __init__(self, options: EtcdOptions) -> None:
+class EtcdConnection(Generic[Stubs]):
+    def __init__(
+        self,
+        options: EtcdOptions,
+        *,
+        stubs: Callable[[grpc.aio.Channel], Stubs],
+        authenticate: Callable[[Stubs, EtcdOptions], Awaitable[str]],
+    ) -> None:
+        """`authenticate` asks for a token; it is only used with a user."""
         self._options = options
-        self._members = [Member(endpoint, _tls(options)) for endpoint in options.endpoints]
+        self._authenticate = authenticate
+        self._members = [Member(one, _tls(options), stubs) for one in options.endpoints]
         if not self._members:
             raise SettingsError("ETCD_ENDPOINTS: at least one host:port is needed")
         self._current = 0
@@ -87,22 +95,22 @@ class EtcdConnection:
         self._token = None
 
     async def call(
-        self, method: Callable[[Member], Any], request: object, *, repeatable: bool
+        self, method: Callable[[Stubs], Any], request: object, *, repeatable: bool
     ) -> Any:
         """One request, one answer."""
 
-        async def send(member: Member, metadata: Metadata) -> Any:
+        async def send(stubs: Stubs, metadata: Metadata) -> Any:
             deadline_seconds = self._options.deadline_seconds
-            return await method(member)(request, timeout=deadline_seconds, metadata=metadata)
+            return await method(stubs)(request, timeout=deadline_seconds, metadata=metadata)
 
         return await self._send(send, repeatable=repeatable)
 
-    async def begin(self, method: Callable[[Member], Any], request: object) -> tuple[Any, Any]:
+    async def begin(self, method: Callable[[Stubs], Any], request: object) -> tuple[Any, Any]:
         """Open a stream with one request; the stream and its first answer. The caller cancels it."""
 
-        async def send(member: Member, metadata: Metadata) -> tuple[Any, Any]:
+        async def send(stubs: Stubs, metadata: Metadata) -> tuple[Any, Any]:
             # A member cut off from its cluster would keep a stream open and say nothing.
-            stream = method(member)(metadata=(*metadata, ("hasleader", "true")))
+            stream = method(stubs)(metadata=(*metadata, ("hasleader", "true")))
             try:
                 await stream.write(request)
                 return stream, await self.next_answer(stream)
@@ -134,7 +142,7 @@ class EtcdConnection:
             await member.channel.close()
 
     async def _send(
-        self, send: Callable[[Member, Metadata], Awaitable[T]], *, repeatable: bool
+        self, send: Callable[[Stubs, Metadata], Awaitable[T]], *, repeatable: bool
     ) -> T:
         try:
             async with asyncio.timeout(self._options.deadline_seconds):
@@ -146,14 +154,14 @@ class EtcdConnection:
             ) from err
 
     async def _try_members(
-        self, send: Callable[[Member, Metadata], Awaitable[T]], *, repeatable: bool
+        self, send: Callable[[Stubs, Metadata], Awaitable[T]], *, repeatable: bool
     ) -> T:
         moves_left = len(self._members) - 1 if repeatable else 0
         tokens_left = 1 if self._options.user else 0
         while True:
             member = await self._ready_member()
             try:
-                return await send(member, await self._metadata(member))
+                return await send(member.stubs, await self._metadata(member))
             except grpc.aio.AioRpcError as err:
                 answer = EtcdAnswerError(err)
                 answer.__cause__ = err
@@ -170,7 +178,7 @@ class EtcdConnection:
                     self._leave(member)
                 raise answer
 
-    async def _ready_member(self) -> Member:
+    async def _ready_member(self) -> Member[Stubs]:
         patience = self._options.deadline_seconds / len(self._members)
         for _ in self._members:
             member = self._members[self._current]
@@ -180,12 +188,12 @@ class EtcdConnection:
         names = ", ".join(self._options.endpoints)
         raise StoreUnavailableError(f"etcd cannot be reached at {names}")
 
-    def _leave(self, member: Member) -> None:
+    def _leave(self, member: Member[Stubs]) -> None:
         """Others may have left it already; then the current member is not to blame."""
         if self._members[self._current] is member:
             self._current = (self._current + 1) % len(self._members)
 
-    async def _metadata(self, member: Member) -> Metadata:
+    async def _metadata(self, member: Member[Stubs]) -> Metadata:
         if not self._options.user:
             return ()
         async with self._signing_in:
@@ -193,15 +201,13 @@ class EtcdConnection:
                 self._token = await self._fetch_token(member)
         return (("token", self._token),) if self._token else ()
 
-    async def _fetch_token(self, member: Member) -> str:
-        request = pb.AuthenticateRequest(name=self._options.user, password=self._options.password)
+    async def _fetch_token(self, member: Member[Stubs]) -> str:
         try:
-            answer = await member.auth.Authenticate(request, timeout=self._options.deadline_seconds)
+            return await self._authenticate(member.stubs, self._options)
         except grpc.aio.AioRpcError as err:
             if err.code() is grpc.StatusCode.FAILED_PRECONDITION:
                 return ""  # this etcd does not ask who we are
             raise EtcdAnswerError(err) from err
-        return str(answer.token)
 
 
 def _tls(options: EtcdOptions) -> grpc.ChannelCredentials | None:

@@ -1,11 +1,14 @@
-"""One etcd member: its channel and the generated stubs on it."""
+"""One etcd member: its channel, and whatever stubs its user puts on it."""
 
 import asyncio
+from collections.abc import Callable
+from typing import Generic, TypeVar
 
 import grpc
 
 from persys.errors import SettingsError
-from persys.store.gen import rpc_pb2_grpc
+
+Stubs = TypeVar("Stubs")
 
 _OPTIONS = (
     # A page of large records or a watch that catches up may be long; etcd bounds what it is sent.
@@ -21,8 +24,13 @@ _OPTIONS = (
 )
 
 
-class Member:
-    def __init__(self, endpoint: str, tls: grpc.ChannelCredentials | None) -> None:
+class Member(Generic[Stubs]):
+    def __init__(
+        self,
+        endpoint: str,
+        tls: grpc.ChannelCredentials | None,
+        stubs: Callable[[grpc.aio.Channel], Stubs],
+    ) -> None:
         target = endpoint.removeprefix("http://").removeprefix("https://").rstrip("/")
         if not target.rpartition(":")[2].isdigit():
             raise SettingsError(f"ETCD_ENDPOINTS: {endpoint!r} is not host:port")
@@ -30,10 +38,7 @@ class Member:
             self.channel = grpc.aio.insecure_channel(target, options=_OPTIONS)
         else:
             self.channel = grpc.aio.secure_channel(target, tls, options=_OPTIONS)
-        self.kv = rpc_pb2_grpc.KVStub(self.channel)
-        self.lease = rpc_pb2_grpc.LeaseStub(self.channel)
-        self.watch = rpc_pb2_grpc.WatchStub(self.channel)
-        self.auth = rpc_pb2_grpc.AuthStub(self.channel)
+        self.stubs = stubs(self.channel)
 
     async def connect(self, *, patience_seconds: float) -> bool:
         """Whether the connection stands. A refused one is known at once, a silent one after patience."""

@@ -6,15 +6,22 @@ A full or failing disk is StoreUnavailableError: nothing is half done, and write
 """
 
 import asyncio
+import json
+import os
+import sqlite3
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Self, TypeVar
 
-from persys.errors import NotFoundError, StoreUnavailableError
-from persys.store.database import Database, Written
+from persys.errors import NotFoundError, SettingsError, StoreUnavailableError
 from persys.store.history import History
+from persys.store.judgement import judge, keys_relied_on
 from persys.store.leases import Leases
 from persys.store.limits import check
 from persys.store.port import Change, LeaseId, Outcome, Record, Snapshot, Unit
@@ -26,10 +33,169 @@ _REMOVAL_RETRY_SECONDS = 1.0
 # After each call into SQLite its thread must win Python's lock back. At the default of 5 ms a busy event
 # loop, which lets go for a moment more often than that, starves it: commits were seen to take 17 s.
 _SWITCH_SECONDS = 0.0001
+_ROWS_PER_INSERT_MAX = 1000
+# No byte of UTF-8 is 0xFF, so this bound is just above all keys with the prefix.
+_READ = (
+    "SELECT key, value, version FROM records"
+    " WHERE key >= ?1 AND key < ?1 || CAST(x'ff' AS TEXT) ORDER BY key"
+)
+_SCHEMA = 1
+_TABLES = """
+CREATE TABLE IF NOT EXISTS records (
+    key TEXT NOT NULL UNIQUE, value BLOB NOT NULL, version INTEGER NOT NULL, lease INTEGER
+);
+CREATE INDEX IF NOT EXISTS records_by_lease ON records (lease) WHERE lease IS NOT NULL;
+CREATE TABLE IF NOT EXISTS leases (id INTEGER PRIMARY KEY AUTOINCREMENT, ttl_seconds INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS counter (revision INTEGER NOT NULL);
+INSERT INTO counter SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM counter);
+"""
+_REASONS = {
+    sqlite3.SQLITE_FULL: "disk is full",
+    sqlite3.SQLITE_IOERR: "the disk fails to read or write",
+    sqlite3.SQLITE_READONLY: "the file cannot be written",
+    sqlite3.SQLITE_PERM: "the file cannot be accessed",
+    sqlite3.SQLITE_CANTOPEN: "the file cannot be opened",
+    sqlite3.SQLITE_CORRUPT: "the file is damaged",
+    sqlite3.SQLITE_NOTADB: "the file is no SQLite database",
+    sqlite3.SQLITE_BUSY: "already in use by another process",
+    sqlite3.SQLITE_LOCKED: "already in use by another process",
+    sqlite3.SQLITE_NOMEM: "out of memory",
+}
+# At opening these will not heal by waiting: a person must change something.
+_WRONG_FILE = frozenset(
+    {
+        sqlite3.SQLITE_READONLY,
+        sqlite3.SQLITE_PERM,
+        sqlite3.SQLITE_CANTOPEN,
+        sqlite3.SQLITE_CORRUPT,
+        sqlite3.SQLITE_NOTADB,
+        sqlite3.SQLITE_BUSY,
+        sqlite3.SQLITE_LOCKED,
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Written:
+    outcomes: list[Outcome]
+    changes: tuple[Change, ...]
+
+
+class _Database:
+    """The file: statements and transactions. Everything here runs on the store's own thread.
+
+    A commit is made of few large statements, never of one per record: see _SWITCH_SECONDS.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._connection = _open_database(path)
+        with self._translated():
+            row = self._connection.execute("SELECT revision FROM counter").fetchone()
+        self.revision: int = row[0]
+
+    def get(self, key: str) -> Record | None:
+        with self._translated():
+            row = self._connection.execute(
+                "SELECT key, value, version FROM records WHERE key = ?", (key,)
+            ).fetchone()
+        return None if row is None else Record(*row)
+
+    def read(self, prefix: str) -> Snapshot:
+        with self._translated():
+            rows = self._connection.execute(_READ, (prefix,)).fetchall()
+        return Snapshot(self.revision, tuple(Record(*row) for row in rows))
+
+    def commit(self, units: Sequence[Unit], fence: tuple[str, int] | None) -> _Written:
+        with self._translated():
+            found = self._versions(keys_relied_on(units, fence))
+            judgement = judge(units, fence, found, revision=self.revision)
+            if judgement.changes:
+                with self._transaction():
+                    self._put(judgement.accepted)
+                    self._delete([one.key for one in judgement.changes if one.value is None])
+        return _Written(judgement.outcomes, judgement.changes)
+
+    def leases(self) -> list[tuple[LeaseId, int]]:
+        with self._translated():
+            rows = self._connection.execute("SELECT id, ttl_seconds FROM leases").fetchall()
+        return [(LeaseId(lease), ttl_seconds) for lease, ttl_seconds in rows]
+
+    def add_lease(self, ttl_seconds: int) -> LeaseId:
+        with self._translated():
+            row = self._connection.execute(
+                "INSERT INTO leases (ttl_seconds) VALUES (?)", (ttl_seconds,)
+            )
+        assert row.lastrowid is not None
+        return LeaseId(row.lastrowid)
+
+    def remove_lease(self, lease: LeaseId) -> _Written:
+        """Remove the lease and its records, which is one revision if there are any."""
+        with self._translated():
+            keys = self._connection.execute(
+                "SELECT key FROM records WHERE lease = ? ORDER BY key", (lease,)
+            ).fetchall()
+            changes = tuple(Change(key, None, self.revision + 1) for (key,) in keys)
+            with self._transaction(raises_revision=bool(changes)):
+                self._connection.execute("DELETE FROM leases WHERE id = ?", (lease,))
+                self._delete([change.key for change in changes])
+        return _Written([], changes)
+
+    def close(self) -> None:
+        with self._translated():
+            self._connection.close()
+
+    def _versions(self, keys: Iterable[str]) -> Mapping[str, int]:
+        wanted = json.dumps(list(keys))
+        (found,) = self._connection.execute(
+            "SELECT json_group_object(key, version) FROM records"
+            " WHERE key IN (SELECT value FROM json_each(?))",
+            (wanted,),
+        ).fetchone()
+        versions: dict[str, int] = json.loads(found)
+        return versions
+
+    def _put(self, units: Sequence[Unit]) -> None:
+        revision = self.revision + 1
+        rows = [
+            (key, value, revision, unit.lease) for unit in units for key, value in unit.puts.items()
+        ]
+        for begin in range(0, len(rows), _ROWS_PER_INSERT_MAX):
+            chunk = rows[begin : begin + _ROWS_PER_INSERT_MAX]
+            self._connection.execute(_insert(len(chunk)), list(chain.from_iterable(chunk)))
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        if keys:
+            self._connection.execute(
+                "DELETE FROM records WHERE key IN (SELECT value FROM json_each(?))",
+                (json.dumps(keys),),
+            )
+
+    @contextmanager
+    def _transaction(self, *, raises_revision: bool = True) -> Iterator[None]:
+        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            if raises_revision:
+                self._connection.execute("UPDATE counter SET revision = ?", (self.revision + 1,))
+            self._connection.execute("COMMIT")
+        except sqlite3.Error:
+            # Some errors have already rolled back.
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            raise
+        self.revision += raises_revision
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as err:
+            raise StoreUnavailableError(f"store {self._path}: {_reason(err)}") from err
 
 
 class SqliteStore:
-    def __init__(self, database: Database, thread: ThreadPoolExecutor, leases: Leases) -> None:
+    def __init__(self, database: _Database, thread: ThreadPoolExecutor, leases: Leases) -> None:
         self._database = database
         self._thread = thread
         self._leases = leases
@@ -46,7 +212,7 @@ class SqliteStore:
         thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="sqlite")
         loop = asyncio.get_running_loop()
         try:
-            database = await loop.run_in_executor(thread, Database, path)
+            database = await loop.run_in_executor(thread, _Database, path)
             kept = await loop.run_in_executor(thread, database.leases)
         except BaseException:
             thread.shutdown(wait=False)
@@ -117,11 +283,11 @@ class SqliteStore:
     async def _run(self, job: Callable[[], T]) -> T:
         return await asyncio.shield(self._hand(job))
 
-    async def _write(self, job: Callable[[], Written]) -> Written:
+    async def _write(self, job: Callable[[], _Written]) -> _Written:
         """Whoever stops waiting for a commit under way does not stop it, nor the news of it."""
         return await asyncio.shield(self._hand_write(job))
 
-    def _hand_write(self, job: Callable[[], Written]) -> asyncio.Future[Written]:
+    def _hand_write(self, job: Callable[[], _Written]) -> asyncio.Future[_Written]:
         written = self._hand(job)
         written.add_done_callback(self._publish)
         return written
@@ -130,7 +296,7 @@ class SqliteStore:
         self._check_open()
         return asyncio.get_running_loop().run_in_executor(self._thread, job)
 
-    def _publish(self, written: asyncio.Future[Written]) -> None:
+    def _publish(self, written: asyncio.Future[_Written]) -> None:
         if written.exception() is None and written.result().changes:
             self._transactions += 1
             self._history.append(written.result().changes)
@@ -149,16 +315,84 @@ class SqliteStore:
             self._timer = loop.call_later(max(delay, at_least), self._on_timer)
 
     def _on_timer(self) -> None:
-        for lease in self._leases.ended():
+        ended = self._leases.ended()
+        for lease in ended:
             if lease not in self._leases_leaving:
                 self._leases_leaving.add(lease)
                 self._remove_ended(lease)
-        self._arm(at_least=_REMOVAL_RETRY_SECONDS if self._leases_leaving else 0.0)
+        if not ended:
+            self._arm()
 
     def _remove_ended(self, lease: LeaseId) -> None:
-        def settle(written: asyncio.Future[Written]) -> None:
+        def settle(written: asyncio.Future[_Written]) -> None:
             self._leases_leaving.discard(lease)
             if written.exception() is None:
                 self._leases.forget(lease)
+                self._arm()
+            else:
+                self._arm(at_least=_REMOVAL_RETRY_SECONDS)
 
         self._hand_write(lambda: self._database.remove_lease(lease)).add_done_callback(settle)
+
+
+@cache
+def _insert(rows: int) -> str:
+    values = ",".join(["(?,?,?,?)"] * rows)
+    return (
+        f"INSERT INTO records (key, value, version, lease) VALUES {values}"  # noqa: S608 only marks
+        " ON CONFLICT (key) DO UPDATE"
+        " SET value = excluded.value, version = excluded.version, lease = excluded.lease"
+    )
+
+
+def _open_database(path: Path) -> sqlite3.Connection:
+    """The file, made if absent, and locked against every other process."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Specs may hold secrets: only the owner reads the file. A file that is there is not even opened:
+        # closing it again would take away the locks this process may hold on it.
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except FileExistsError:
+        pass
+    except OSError as err:
+        raise SettingsError(f"store {path}: {err.strerror}") from err
+    try:
+        return _connect(path)
+    except sqlite3.Error as err:
+        if _primary_code(err) in _WRONG_FILE:
+            raise SettingsError(f"store {path}: {_reason(err)}") from err
+        raise StoreUnavailableError(f"store {path}: {_reason(err)}") from err
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+    try:
+        # Exclusive before WAL: then no shared-memory file is made and nobody else can open the store.
+        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA wal_autocheckpoint = 1000")
+        connection.execute("PRAGMA journal_size_limit = 16777216")
+        connection.execute("PRAGMA cache_size = -32768")
+        (schema,) = connection.execute("PRAGMA user_version").fetchone()
+        if schema > _SCHEMA:
+            raise SettingsError(
+                f"store {path}: written by a newer version (schema {schema}, this one knows {_SCHEMA})"
+            )
+        if schema < _SCHEMA:
+            connection.executescript(
+                f"BEGIN IMMEDIATE; {_TABLES} PRAGMA user_version = {_SCHEMA}; COMMIT;"
+            )
+    except (sqlite3.Error, SettingsError):
+        connection.close()
+        raise
+    return connection
+
+
+def _primary_code(err: sqlite3.Error) -> int:
+    # Extended codes keep the primary one in the low byte. Errors of the module itself have none.
+    return getattr(err, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
+
+
+def _reason(err: sqlite3.Error) -> str:
+    return _REASONS.get(_primary_code(err), str(err))

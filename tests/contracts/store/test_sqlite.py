@@ -117,12 +117,17 @@ async def test_a_second_process_is_refused_with_the_reason(
         await opened(tmp_path / "store.db")
 
 
-async def test_a_second_opening_in_the_same_process_is_refused(tmp_path: Path) -> None:
+async def test_a_second_opening_in_the_same_process_is_refused_and_frees_nothing(
+    tmp_path: Path,
+) -> None:
     store = await opened(tmp_path / "store.db")
 
     with pytest.raises(SettingsError, match="already in use"):
         await opened(tmp_path / "store.db")
 
+    command = [sys.executable, "-c", WRITER, tmp_path / "store.db"]
+    other = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=20)
+    assert b"already in use" in other.stderr
     await store.close()
 
 
