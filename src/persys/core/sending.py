@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from persys.core.dispatch import Goal
 from persys.core.effects import Ask, Effect
 from persys.core.liveness import Phase
-from persys.core.situation import Policy, Situation
+from persys.core.situation import Policy, Situation, due_at
 
 
 def send_or_wait(
@@ -26,7 +26,7 @@ def send_or_wait(
         return (), None
     if dispatch.again_at is not None:
         return ((effect,), None) if now >= dispatch.again_at else ((), dispatch.again_at)
-    overdue_at = dispatch.sent_at + deadline
+    overdue_at = due_at(situation, dispatch, deadline)
     if now >= overdue_at:
         return (effect,), None
     if situation.reports:

@@ -109,6 +109,16 @@ def retried(situation: Situation, retry: Retry) -> bool:
     return dispatch is not None and retry.next_at is not None and dispatch.sent_at >= retry.next_at
 
 
+def due_at(situation: Situation, dispatch: Dispatch, deadline: timedelta) -> datetime:
+    """When what was sent should have come about.
+
+    A node that reports by itself and says it is still at it gets its time anew with each such word: it may
+    have a hundred others to do first, or a large image to fetch.
+    """
+    at_work = current(situation, Actual.PENDING) if situation.reports else None
+    return max(dispatch.sent_at, at_work.seen_at if at_work else dispatch.sent_at) + deadline
+
+
 def overdue(situation: Situation, goal: Goal, deadline: timedelta, now: datetime) -> bool:
     """What was sent has not come about in time, and that has not been counted yet."""
     dispatch, retry = situation.dispatch, situation.retry
@@ -116,7 +126,7 @@ def overdue(situation: Situation, goal: Goal, deadline: timedelta, now: datetime
         dispatch is not None
         and dispatch.goal == goal
         and dispatch.answered_at is not None
-        and now >= dispatch.sent_at + deadline
+        and now >= due_at(situation, dispatch, deadline)
         and (retry is None or retried(situation, retry))
     )
 

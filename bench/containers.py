@@ -1,0 +1,139 @@
+"""From apply to Running as GetWorkload shows it, over bare create and start on the same Docker socket.
+
+    python -m bench.containers
+
+Rounds of both sides alternate, so that what else the machine does weighs on both.
+"""
+
+import asyncio
+import tempfile
+from pathlib import Path
+from statistics import median
+from time import perf_counter
+
+import grpc
+
+from bench.docker_socket import BareDocker
+from bench.processes import BIN, free_port, process, scheduler
+from bench.verdict import Verdict, report
+from persys.agent.steps import DEEDS_MAX
+from persys.cli.demo_image import DEMO_IMAGE, ensure_demo_image
+from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
+
+COMMAND = ["sleep", "3600"]
+SINGLES = 12
+CROWD = 100
+ROUNDS = 2
+
+
+def main() -> None:
+    ensure_demo_image()
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        scheduler(f"sqlite:{directory}/s.db") as (port, _, _),
+        agent(Path(directory), port),
+    ):
+        report(*asyncio.run(_measure(port)))
+
+
+def agent(directory: Path, scheduler_port: int):  # type: ignore[no-untyped-def]  # a context manager
+    port = free_port()
+    env = {
+        "PERSYS_GRPC_PORT": str(port),
+        "PERSYS_METRICS_PORT": str(free_port()),
+        "PERSYS_STATE_PATH": str(directory / "agent.db"),
+        "PERSYS_STORAGE_LOCAL_ROOT": str(directory / "volumes"),
+        "PERSYS_SCHEDULER_ADDR": f"127.0.0.1:{scheduler_port}",
+        "PERSYS_NODE_ID": f"bench-{port}",
+        "PERSYS_LOG_LEVEL": "warn",
+    }
+    return process([str(BIN / "persys-agent"), "-insecure"], env=env, port=port)
+
+
+async def _measure(port: int) -> list[Verdict]:
+    async with (
+        BareDocker() as docker,
+        grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel,
+    ):
+        stub = control_pb2_grpc.AgentControlStub(channel)
+        ours, bare = [], []
+        for number in range(SINGLES):
+            bare.append(await _bare(docker, [f"bare-{number}"]))
+            ours.append(await _ours(stub, [f"bench-{number}"]))
+        crowd_ours, crowd_bare = [], []
+        for number in range(ROUNDS):
+            crowd_bare.append(await _bare(docker, [f"bare-{number}-{n}" for n in range(CROWD)]))
+            crowd_ours.append(await _ours(stub, [f"bench-{number}-{n}" for n in range(CROWD)]))
+    return [
+        Verdict("containers: 1 applied, over bare create+start", median(ours) / median(bare), at_most=1.3),
+        Verdict(
+            f"containers: {CROWD} at once, over bare create+start",
+            min(crowd_ours) / min(crowd_bare),
+            at_most=1.3,
+        ),
+    ]
+
+
+async def _bare(docker: BareDocker, names: list[str]) -> float:
+    began = perf_counter()
+    made = await docker.run_many(names, DEMO_IMAGE, COMMAND, at_once=DEEDS_MAX)
+    seconds = perf_counter() - began
+    for container_id in made:
+        await docker.remove(container_id)
+    return seconds
+
+
+async def _ours(stub: control_pb2_grpc.AgentControlStub, names: list[str]) -> float:
+    began = perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for name in names:
+            group.create_task(_until_running(stub, name))
+    seconds = perf_counter() - began
+    async with asyncio.TaskGroup() as group:
+        for name in names:
+            group.create_task(_until_gone(stub, name))
+    return seconds
+
+
+async def _until_running(stub: control_pb2_grpc.AgentControlStub, name: str) -> None:
+    spec = control_pb2.WorkloadSpec(
+        type="container",
+        resources=control_pb2.ResourceRequirements(cpu_millicores=10, memory_mb=32),
+        container=control_pb2.ContainerSpec(
+            image=DEMO_IMAGE, command=COMMAND, init=True, pids_max=64
+        ),
+    )
+    answer = await stub.ApplyWorkload(
+        control_pb2.ApplyWorkloadRequest(workload_id=name, spec=spec), timeout=30
+    )
+    assert answer.success, answer.error_message
+    while True:
+        view = await _get(stub, name)
+        if view.status == "Running":
+            return
+        assert view.status == "Pending", f"{name}: {view.status} {view.reason.message}"
+        await asyncio.sleep(0.02)
+
+
+async def _until_gone(stub: control_pb2_grpc.AgentControlStub, name: str) -> None:
+    await stub.DeleteWorkload(control_pb2.DeleteWorkloadRequest(workload_id=name), timeout=30)
+    while True:
+        try:
+            await _get(stub, name)
+        except grpc.aio.AioRpcError as err:
+            assert err.code() is grpc.StatusCode.NOT_FOUND, err.details()
+            return
+        await asyncio.sleep(0.1)
+
+
+async def _get(
+    stub: control_pb2_grpc.AgentControlStub, name: str
+) -> control_pb2.WorkloadView:
+    request = control_pb2.GetWorkloadRequest(workload_id=name)
+    answer = await stub.GetWorkload(request, timeout=30)
+    view: control_pb2.WorkloadView = answer.workload
+    return view
+
+
+if __name__ == "__main__":
+    main()
