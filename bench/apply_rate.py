@@ -35,12 +35,12 @@ def main() -> None:
 
 def _judged(name: str, store: str, echo: float, **env: str) -> list[Verdict]:
     with scheduler(store, **env) as (port, metrics_port, _):
-        before = _transactions(metrics_port)
+        before = transactions(metrics_port)
         rate, applied = asyncio.run(_drive(port))
-        transactions = _transactions(metrics_port) - before
+        committed = transactions(metrics_port) - before
     return [
         Verdict(f"apply rate: {name} over bare echo", rate / echo, at_least=0.4),
-        Verdict(f"apply rate: {name} transactions per apply", transactions / applied, at_most=0.2),
+        Verdict(f"apply rate: {name} transactions per apply", committed / applied, at_most=0.2),
     ]
 
 
@@ -121,7 +121,7 @@ def _request(workload_id: str) -> control_pb2.ApplyWorkloadRequest:
     )
 
 
-def _transactions(metrics_port: int) -> float:
+def transactions(metrics_port: int) -> float:
     with urllib.request.urlopen(f"http://127.0.0.1:{metrics_port}/metrics", timeout=10) as answer:
         for line in answer.read().decode().splitlines():
             if line.startswith("persys_scheduler_store_transactions_total "):

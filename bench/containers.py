@@ -6,7 +6,9 @@ Rounds of both sides alternate, so that what else the machine does weighs on bot
 """
 
 import asyncio
+import subprocess
 import tempfile
+from contextlib import AbstractContextManager
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -17,7 +19,8 @@ from bench.docker_socket import BareDocker
 from bench.processes import BIN, free_port, process, scheduler
 from bench.verdict import Verdict, report
 from persys.agent.steps import DEEDS_MAX
-from persys.cli.demo_image import DEMO_IMAGE, ensure_demo_image
+from persys.cli.demo import IMAGE, ensure_image
+from persys.cli.progress import Lines
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
 COMMAND = ["sleep", "3600"]
@@ -27,7 +30,7 @@ ROUNDS = 2
 
 
 def main() -> None:
-    ensure_demo_image()
+    ensure_image(Lines())
     with (
         tempfile.TemporaryDirectory() as directory,
         scheduler(f"sqlite:{directory}/s.db") as (port, _, _),
@@ -36,7 +39,7 @@ def main() -> None:
         report(*asyncio.run(_measure(port)))
 
 
-def agent(directory: Path, scheduler_port: int):  # type: ignore[no-untyped-def]  # a context manager
+def agent(directory: Path, scheduler_port: int) -> AbstractContextManager[subprocess.Popen[bytes]]:
     port = free_port()
     env = {
         "PERSYS_GRPC_PORT": str(port),
@@ -65,7 +68,11 @@ async def _measure(port: int) -> list[Verdict]:
             crowd_bare.append(await _bare(docker, [f"bare-{number}-{n}" for n in range(CROWD)]))
             crowd_ours.append(await _ours(stub, [f"bench-{number}-{n}" for n in range(CROWD)]))
     return [
-        Verdict("containers: 1 applied, over bare create+start", median(ours) / median(bare), at_most=1.3),
+        Verdict(
+            "containers: 1 applied, over bare create+start",
+            median(ours) / median(bare),
+            at_most=1.3,
+        ),
         Verdict(
             f"containers: {CROWD} at once, over bare create+start",
             min(crowd_ours) / min(crowd_bare),
@@ -76,7 +83,7 @@ async def _measure(port: int) -> list[Verdict]:
 
 async def _bare(docker: BareDocker, names: list[str]) -> float:
     began = perf_counter()
-    made = await docker.run_many(names, DEMO_IMAGE, COMMAND, at_once=DEEDS_MAX)
+    made = await docker.run_many(names, IMAGE, COMMAND, at_once=DEEDS_MAX)
     seconds = perf_counter() - began
     for container_id in made:
         await docker.remove(container_id)
@@ -87,21 +94,19 @@ async def _ours(stub: control_pb2_grpc.AgentControlStub, names: list[str]) -> fl
     began = perf_counter()
     async with asyncio.TaskGroup() as group:
         for name in names:
-            group.create_task(_until_running(stub, name))
+            group.create_task(until_running(stub, name))
     seconds = perf_counter() - began
     async with asyncio.TaskGroup() as group:
         for name in names:
-            group.create_task(_until_gone(stub, name))
+            group.create_task(until_gone(stub, name))
     return seconds
 
 
-async def _until_running(stub: control_pb2_grpc.AgentControlStub, name: str) -> None:
+async def until_running(stub: control_pb2_grpc.AgentControlStub, name: str) -> None:
     spec = control_pb2.WorkloadSpec(
         type="container",
         resources=control_pb2.ResourceRequirements(cpu_millicores=10, memory_mb=32),
-        container=control_pb2.ContainerSpec(
-            image=DEMO_IMAGE, command=COMMAND, init=True, pids_max=64
-        ),
+        container=control_pb2.ContainerSpec(image=IMAGE, command=COMMAND, init=True, pids_max=64),
     )
     answer = await stub.ApplyWorkload(
         control_pb2.ApplyWorkloadRequest(workload_id=name, spec=spec), timeout=30
@@ -115,20 +120,19 @@ async def _until_running(stub: control_pb2_grpc.AgentControlStub, name: str) -> 
         await asyncio.sleep(0.02)
 
 
-async def _until_gone(stub: control_pb2_grpc.AgentControlStub, name: str) -> None:
+async def until_gone(stub: control_pb2_grpc.AgentControlStub, name: str) -> None:
     await stub.DeleteWorkload(control_pb2.DeleteWorkloadRequest(workload_id=name), timeout=30)
     while True:
         try:
             await _get(stub, name)
         except grpc.aio.AioRpcError as err:
-            assert err.code() is grpc.StatusCode.NOT_FOUND, err.details()
-            return
+            if err.code() is grpc.StatusCode.NOT_FOUND:
+                return
+            raise
         await asyncio.sleep(0.1)
 
 
-async def _get(
-    stub: control_pb2_grpc.AgentControlStub, name: str
-) -> control_pb2.WorkloadView:
+async def _get(stub: control_pb2_grpc.AgentControlStub, name: str) -> control_pb2.WorkloadView:
     request = control_pb2.GetWorkloadRequest(workload_id=name)
     answer = await stub.GetWorkload(request, timeout=30)
     view: control_pb2.WorkloadView = answer.workload

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from typing import Any
+from typing import Any, Self
 
 import aiohttp
 
@@ -16,7 +16,7 @@ class BareDocker:
             timeout=aiohttp.ClientTimeout(total=120),
         )
 
-    async def __aenter__(self) -> "BareDocker":
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -1,0 +1,21 @@
+"""All benchmarks, one after the other: `make bench`. Fails when a bound is missed."""
+
+import subprocess
+import sys
+
+BENCHMARKS = ("placement", "apply_rate", "startup", "containers", "idle")
+
+
+def main() -> int:
+    missed = [
+        name
+        for name in BENCHMARKS
+        if subprocess.run([sys.executable, "-m", f"bench.{name}"]).returncode
+    ]
+    if missed:
+        print(f"missed: {', '.join(missed)}", file=sys.stderr)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

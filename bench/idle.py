@@ -1,0 +1,87 @@
+"""An idle cluster: store commits while 100 containers run and nothing happens, and what the processes cost.
+
+python -m bench.idle
+"""
+
+import asyncio
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from time import monotonic, sleep
+
+import grpc
+
+from bench.apply_rate import transactions
+from bench.containers import agent, until_gone, until_running
+from bench.processes import scheduler
+from bench.verdict import Verdict, report
+from persys.cli.demo import ensure_image
+from persys.cli.progress import Lines
+from persys.wire.gen.control.v1 import control_pb2_grpc
+
+WORKLOADS = [f"idle-{number}" for number in range(100)]
+SECONDS = 60.0
+
+
+def main() -> None:
+    ensure_image(Lines())
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        scheduler(f"sqlite:{directory}/s.db") as (port, metrics_port, control),
+        agent(Path(directory), port) as hands,
+    ):
+        asyncio.run(_each(port, until_running))
+        sleep(12)  # past the next heartbeat, which still belongs to the start
+        before, began = transactions(metrics_port), monotonic()
+        cpu = {name: -_cpu_seconds(pid) for name, pid in _pids(control, hands)}
+        sleep(SECONDS)
+        commits = transactions(metrics_port) - before
+        elapsed = monotonic() - began
+        floor = _bare_rss()
+        verdicts = [Verdict("idle: store commits in 60 s, 100 running", commits, at_most=0)]
+        for name, pid in _pids(control, hands):
+            share = (cpu[name] + _cpu_seconds(pid)) / elapsed
+            verdicts.append(Verdict(f"idle: {name}, share of one core", share))
+            verdicts.append(Verdict(f"idle: {name}, memory over bare Python", _rss(pid) / floor))
+        asyncio.run(_each(port, until_gone))
+    report(*verdicts)
+
+
+Deed = Callable[[control_pb2_grpc.AgentControlStub, str], Coroutine[None, None, None]]
+
+
+async def _each(port: int, deed: Deed) -> None:
+    async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
+        stub = control_pb2_grpc.AgentControlStub(channel)
+        async with asyncio.TaskGroup() as group:
+            for name in WORKLOADS:
+                group.create_task(deed(stub, name))
+
+
+def _pids(
+    control: subprocess.Popen[bytes], hands: subprocess.Popen[bytes]
+) -> list[tuple[str, int]]:
+    return [("scheduler", control.pid), ("agent", hands.pid)]
+
+
+def _cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def _rss(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+
+
+def _bare_rss() -> int:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as bare:
+        sleep(1)
+        rss = _rss(bare.pid)
+        bare.communicate(b"\n")
+    return rss
+
+
+if __name__ == "__main__":
+    main()
