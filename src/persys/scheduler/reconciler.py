@@ -6,10 +6,11 @@ while a transaction is under way see each other.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import replace
 from datetime import datetime
 from random import Random
+from typing import TypeVar
 
 import structlog
 
@@ -36,6 +37,8 @@ from persys.scheduler.performer import Performer
 from persys.scheduler.transcript import change_of
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 STORE_RETRY_SECONDS = 1.0
 STEPS_AT_ONCE = 512
@@ -107,13 +110,19 @@ class Reconciler:
         `judge` gets the workload as it is and says what becomes of it, or raises. A caller that leaves does
         not stop what was begun.
         """
-        assert self._group is not None
-        return await asyncio.shield(self._group.create_task(self._submit(workload_id, judge)))
+        return await self._owned(self._submit(workload_id, judge))
 
     async def retry(self, workload_id: WorkloadId) -> None:
         """Forget past failures and try again now."""
+        await self._owned(self._retry(workload_id))
+
+    async def _owned(self, work: Coroutine[None, None, T]) -> T:
+        """Done even if the caller leaves. What it raises is for the caller, not for the group."""
         assert self._group is not None
-        await asyncio.shield(self._group.create_task(self._retry(workload_id)))
+        outcome = await asyncio.shield(self._group.create_task(_outcome(work)))
+        if isinstance(outcome, PersysError):
+            raise outcome
+        return outcome
 
     async def _submit(
         self, workload_id: WorkloadId, judge: Callable[[Workload | None], Accepted | Unchanged]
@@ -259,6 +268,13 @@ class Reconciler:
             return reject(row, needs)
         ports = {port: count for port, count in row.ports.items() if port not in held.host_ports}
         return reject(replace(row, free=row.free + held.resources, ports=ports), needs)
+
+
+async def _outcome(work: Coroutine[None, None, T]) -> T | PersysError:
+    try:
+        return await work
+    except PersysError as err:
+        return err
 
 
 def _fresh(entry: Entry | None, workload: Workload) -> Situation:

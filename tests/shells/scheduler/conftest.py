@@ -1,0 +1,21 @@
+"""A scheduler with a store that a test may trouble, one per test."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from persys.infra.clock import SystemClock
+from persys.store.memory import MemoryStore
+from shells.scheduler.harness import Cluster, a_cluster, brisk
+from shells.scheduler.stores import TroubledStore
+
+
+@pytest.fixture
+async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
+    """Parametrize it indirectly with a dict to have other settings than the brisk ones."""
+    changes: dict[str, Any] = getattr(request, "param", {})
+    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, brisk(**changes)) as cluster:
+        yield cluster
+    await store.store.close()

@@ -1,0 +1,259 @@
+"""A real scheduler on free ports, seen only through its API."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import datetime, timedelta
+from typing import Any
+
+import grpc
+
+from persys.infra.clock import SystemClock
+from persys.scheduler.app import Scheduler
+from persys.scheduler.settings import SchedulerSettings
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
+from shells.scheduler.peer import Node, a_node
+from shells.scheduler.stores import TroubledStore
+
+DEADLINE_SECONDS = 15.0
+
+
+class ShiftedClock(SystemClock):
+    """The time people read, set forward at will, so that nobody waits for a long back-off."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def now(self) -> datetime:
+        return super().now() + self.ahead
+
+
+def brisk(**changes: Any) -> SchedulerSettings:
+    """Settings for tests: everything is looked at often, leases outlast a busy machine."""
+    seconds: dict[str, float] = {
+        "heartbeat_interval": 1,
+        "node_lease": 8,
+        "node_unavailable_grace": 8,
+        "missing_grace_period": 0.2,
+        "agent_rpc_timeout": 2,
+        "agent_status_poll_interval": 0.03,
+        "agent_apply_timeout": 8,
+        "agent_delete_timeout": 8,
+        "reconcile_interval": 0.2,
+        "drift_detect_interval": 0.3,
+    }
+    grpc_port, metrics_port = free_ports(2)
+    values: dict[str, Any] = {name: timedelta(seconds=value) for name, value in seconds.items()}
+    values |= {"grpc_addr": "127.0.0.1", "grpc_port": grpc_port, "metrics_port": metrics_port}
+    return SchedulerSettings(**(values | changes))
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        return [one.getsockname()[1] for one in sockets]
+    finally:
+        for one in sockets:
+            one.close()
+
+
+class Control:
+    """AgentControl as a user calls it."""
+
+    def __init__(self, port: int) -> None:
+        self.channel = grpc.aio.insecure_channel(
+            f"127.0.0.1:{port}",
+            options=[
+                ("grpc.max_send_message_length", 8 << 20),
+                ("grpc.initial_reconnect_backoff_ms", 50),
+                ("grpc.max_reconnect_backoff_ms", 200),
+            ],
+        )
+        self.stub: AgentControlStub = AgentControlStub(self.channel)
+
+    async def apply(
+        self,
+        name: str,
+        *,
+        image: str = "nginx",
+        cpu: int = 100,
+        memory: int = 64,
+        host_port: int = 0,
+        desired: str = "",
+        revision: str = "",
+    ) -> pb.ApplyWorkloadResponse:
+        container = pb.ContainerSpec(image=image)
+        if host_port:
+            container.ports.add(host_port=host_port, container_port=80)
+        spec = pb.WorkloadSpec(
+            type="container",
+            resources=pb.ResourceRequirements(cpu_millicores=cpu, memory_mb=memory),
+            container=container,
+        )
+        return await self.send(
+            pb.ApplyWorkloadRequest(
+                workload_id=name, spec=spec, desired_state=desired, revision_id=revision
+            )
+        )
+
+    async def send(self, request: pb.ApplyWorkloadRequest) -> pb.ApplyWorkloadResponse:
+        answer: pb.ApplyWorkloadResponse = await self.stub.ApplyWorkload(request, timeout=10)
+        return answer
+
+    async def want(self, name: str, desired: str) -> pb.ApplyWorkloadResponse:
+        return await self.send(pb.ApplyWorkloadRequest(workload_id=name, desired_state=desired))
+
+    async def delete(self, name: str) -> pb.DeleteWorkloadResponse:
+        answer: pb.DeleteWorkloadResponse = await self.stub.DeleteWorkload(
+            pb.DeleteWorkloadRequest(workload_id=name), timeout=10
+        )
+        return answer
+
+    async def retry(self, name: str) -> pb.RetryWorkloadResponse:
+        answer: pb.RetryWorkloadResponse = await self.stub.RetryWorkload(
+            pb.RetryWorkloadRequest(workload_id=name), timeout=10
+        )
+        return answer
+
+    async def workload(self, name: str) -> pb.WorkloadView:
+        answer = await self.stub.GetWorkload(pb.GetWorkloadRequest(workload_id=name), timeout=10)
+        view: pb.WorkloadView = answer.workload
+        return view
+
+    async def node(self, node_id: str) -> pb.NodeView:
+        answer = await self.stub.GetNode(pb.GetNodeRequest(node_id=node_id), timeout=10)
+        view: pb.NodeView = answer.node
+        return view
+
+    async def names(self, *, node_id: str = "", status: str = "") -> list[str]:
+        request = pb.ListWorkloadsRequest(node_id=node_id, status=status)
+        answer = await self.stub.ListWorkloads(request, timeout=10)
+        return [view.workload_id for view in answer.workloads]
+
+    async def summary(self) -> pb.GetClusterSummaryResponse:
+        answer: pb.GetClusterSummaryResponse = await self.stub.GetClusterSummary(
+            pb.GetClusterSummaryRequest(), timeout=10, wait_for_ready=True
+        )
+        return answer
+
+    async def until(
+        self, name: str, status: str, *, within: float = DEADLINE_SECONDS
+    ) -> pb.WorkloadView:
+        """Wait until the workload has this status."""
+        view = await self.workload(name)
+
+        async def so() -> bool:
+            nonlocal view
+            view = await self.workload(name)
+            return view.status == status
+
+        await eventually(so, lambda: f"{name} to be {status}: {view}", within=within)
+        return view
+
+    async def until_gone(self, name: str, *, within: float = DEADLINE_SECONDS) -> None:
+        view = pb.WorkloadView()
+
+        async def gone() -> bool:
+            nonlocal view
+            try:
+                view = await self.workload(name)
+            except grpc.aio.AioRpcError as err:
+                return err.code() is grpc.StatusCode.NOT_FOUND
+            return False
+
+        await eventually(gone, lambda: f"{name} to be gone: {view}", within=within)
+
+    async def until_node(self, node_id: str, status: str) -> pb.NodeView:
+        view = await self.node(node_id)
+
+        async def so() -> bool:
+            nonlocal view
+            view = await self.node(node_id)
+            return view.status == status
+
+        await eventually(so, lambda: f"{node_id} to be {status}: {view}")
+        return view
+
+
+async def eventually(
+    holds: Callable[[], Awaitable[bool]],
+    what: Callable[[], str],
+    *,
+    within: float = DEADLINE_SECONDS,
+) -> None:
+    deadline = asyncio.get_running_loop().time() + within
+    while not await holds():
+        assert asyncio.get_running_loop().time() < deadline, f"waited {within} s for {what()}"
+        await asyncio.sleep(0.01)
+
+
+class Cluster:
+    """One scheduler at a time, on one store; nodes join and are tidied up by themselves."""
+
+    def __init__(
+        self, store: TroubledStore, settings: SchedulerSettings, stack: AsyncExitStack
+    ) -> None:
+        self.store = store
+        self.settings = settings
+        self.clock = ShiftedClock()
+        self.control = Control(settings.grpc_port)
+        self._stack = stack
+        self._stop = asyncio.Event()
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        self._stop = asyncio.Event()
+        scheduler = Scheduler(self.settings, self.store, self.clock)
+        self._running = asyncio.get_running_loop().create_task(scheduler.run(self._stop))
+        ready = asyncio.get_running_loop().create_task(self.control.summary())
+        await asyncio.wait([ready, self._running], return_when=asyncio.FIRST_COMPLETED)
+        if self._running.done():
+            ready.cancel()
+            await self._running
+        await ready
+
+    async def stop(self) -> None:
+        if self._running is not None:
+            self._stop.set()
+            running, self._running = self._running, None
+            await running
+
+    async def join(
+        self,
+        node_id: str = "n1",
+        *,
+        cpu: int = 4000,
+        memory: int = 8192,
+        types: tuple[str, ...] = ("container", "compose"),
+    ) -> Node:
+        """A node that is ready."""
+        node = await self.prepare(node_id, cpu=cpu, memory=memory, types=types)
+        await node.join()
+        return node
+
+    async def prepare(
+        self,
+        node_id: str = "n1",
+        *,
+        cpu: int = 4000,
+        memory: int = 8192,
+        types: tuple[str, ...] = ("container", "compose"),
+    ) -> Node:
+        """A node with a running agent that has not registered."""
+        return await self._stack.enter_async_context(
+            a_node(node_id, self.control.stub, cpu=cpu, memory=memory, types=types)
+        )
+
+
+@asynccontextmanager
+async def a_cluster(store: TroubledStore, settings: SchedulerSettings) -> AsyncIterator[Cluster]:
+    async with AsyncExitStack() as stack:
+        cluster = Cluster(store, settings, stack)
+        stack.push_async_callback(cluster.control.channel.close)
+        stack.push_async_callback(cluster.stop)
+        await cluster.start()
+        yield cluster

@@ -1,0 +1,250 @@
+"""A node as they are in the field: an agent written to the contract alone, and its voice.
+
+It answers an apply at once with PENDING and a task id; the result comes by asking. It knows no epochs and
+sends no changes by itself. It knows nothing of the scheduler's code.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+
+from persys.wire.gen.agent.v1 import agent_pb2 as pb
+from persys.wire.gen.agent.v1.agent_pb2_grpc import (
+    AgentServiceServicer,
+    add_AgentServiceServicer_to_server,
+)
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
+
+Context = grpc.aio.ServicerContext[Any, Any]
+HEARTBEAT_SECONDS = 0.2
+
+
+@dataclass
+class Copy:
+    """What the agent has of one workload."""
+
+    status: pb.WorkloadStatus
+    applied: int = 0
+
+
+@dataclass
+class Manner:
+    """How this agent behaves; tests change it while it runs."""
+
+    work_seconds: float = 0.02  # from PENDING to the result
+    answer_seconds: float = 0.0  # before any call is answered
+    echoes_revision: bool = True
+    # After a delete: FAILED with a delete- task id, as some say it; else the workload is unknown at once.
+    reports_deletes: bool = True
+    # Cannot run anything: says so in the answer to an apply, or only in the result.
+    refuses_at_once: bool = False
+    refuses_later: bool = False
+    failures: dict[str, tuple[str, str]] = field(default_factory=dict)  # id: reason word, text
+
+
+class Agent(AgentServiceServicer):
+    def __init__(self) -> None:
+        self.manner = Manner()
+        self.copies: dict[str, Copy] = {}
+        self.applies: list[pb.ApplyWorkloadRequest] = []
+        self.deletes: list[str] = []
+        self.asked: list[str] = []
+        self.endpoint = ""
+        self._server: grpc.aio.Server | None = None
+
+    async def start(self) -> None:
+        """Serve, on the same port as before if there was one."""
+        self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+        add_AgentServiceServicer_to_server(self, self._server)
+        port = self._server.add_insecure_port(self.endpoint or "127.0.0.1:0")
+        self.endpoint = f"127.0.0.1:{port}"
+        await self._server.start()
+
+    async def stop(self) -> None:
+        if self._server is not None:
+            await self._server.stop(grace=None)
+            self._server = None
+
+    def running(self) -> set[str]:
+        return {
+            name
+            for name, copy in self.copies.items()
+            if copy.status.actual_state == pb.ACTUAL_STATE_RUNNING
+        }
+
+    async def ApplyWorkload(  # noqa: N802
+        self, request: pb.ApplyWorkloadRequest, context: Context
+    ) -> pb.ApplyWorkloadResponse:
+        await asyncio.sleep(self.manner.answer_seconds)
+        self.applies.append(request)
+        if self.manner.refuses_at_once:
+            return pb.ApplyWorkloadResponse(applied=False, message="runtime not available: docker")
+        copy = self.copies.setdefault(request.id, Copy(pb.WorkloadStatus(id=request.id)))
+        copy.applied += 1
+        number = copy.applied
+        status = copy.status
+        status.type = request.type
+        status.revision_id = request.revision_id if self.manner.echoes_revision else ""
+        status.desired_state = request.desired_state
+        status.actual_state = pb.ACTUAL_STATE_PENDING
+        status.message = "task accepted"
+        status.metadata.clear()
+        status.metadata["task_id"] = f"apply-{request.id}-{number}"
+        status.metadata["task_status"] = "pending"
+        asyncio.get_running_loop().call_later(
+            self.manner.work_seconds, self._finish, request.id, number
+        )
+        return pb.ApplyWorkloadResponse(applied=True, message="queued", status=status)
+
+    async def DeleteWorkload(  # noqa: N802
+        self, request: pb.DeleteWorkloadRequest, context: Context
+    ) -> pb.DeleteWorkloadResponse:
+        await asyncio.sleep(self.manner.answer_seconds)
+        self.deletes.append(request.id)
+        asyncio.get_running_loop().call_later(
+            self.manner.work_seconds, self._finish_delete, request.id
+        )
+        return pb.DeleteWorkloadResponse(success=True, message="queued")
+
+    async def GetWorkloadStatus(  # noqa: N802
+        self, request: pb.GetWorkloadStatusRequest, context: Context
+    ) -> pb.GetWorkloadStatusResponse:
+        await asyncio.sleep(self.manner.answer_seconds)
+        self.asked.append(request.id)
+        copy = self.copies.get(request.id)
+        if copy is None:
+            await context.abort(grpc.StatusCode.UNKNOWN, "workload not found")
+        return pb.GetWorkloadStatusResponse(status=copy.status)
+
+    async def ListWorkloads(  # noqa: N802
+        self, request: pb.ListWorkloadsRequest, context: Context
+    ) -> pb.ListWorkloadsResponse:
+        await asyncio.sleep(self.manner.answer_seconds)
+        return pb.ListWorkloadsResponse(workloads=[copy.status for copy in self.copies.values()])
+
+    def _finish(self, name: str, number: int) -> None:
+        copy = self.copies.get(name)
+        if copy is None or copy.applied != number:
+            return
+        status = copy.status
+        status.metadata["task_status"] = "completed"
+        status.message = ""
+        if self.manner.refuses_later:
+            self._fail(status, "", "runtime not available: docker")
+        elif name in self.manner.failures:
+            self._fail(status, *self.manner.failures[name])
+        elif status.desired_state == pb.DESIRED_STATE_STOPPED:
+            status.actual_state = pb.ACTUAL_STATE_STOPPED
+        else:
+            status.actual_state = pb.ACTUAL_STATE_RUNNING
+
+    def _fail(self, status: pb.WorkloadStatus, reason: str, text: str) -> None:
+        status.actual_state = pb.ACTUAL_STATE_FAILED
+        status.message = text
+        status.metadata["task_status"] = "failed"
+        if reason:
+            status.metadata["failure_reason"] = reason
+            status.metadata["last_error"] = text
+
+    def _finish_delete(self, name: str) -> None:
+        copy = self.copies.pop(name, None)
+        if copy is not None and self.manner.reports_deletes:
+            status = pb.WorkloadStatus(
+                id=name,
+                actual_state=pb.ACTUAL_STATE_FAILED,
+                message="workload not found",
+                metadata={"task_id": f"delete-{name}-1", "task_status": "failed"},
+            )
+            self.copies[name] = Copy(status)
+
+
+class Node:
+    """An agent that has joined a cluster: registers, then heartbeats until told to be silent."""
+
+    def __init__(
+        self, node_id: str, control: AgentControlStub, capabilities: control_pb2.NodeCapabilities
+    ) -> None:
+        self.id = node_id
+        self.agent = Agent()
+        self.capabilities = capabilities
+        self._control = control
+        self._voice: asyncio.Task[None] | None = None
+
+    async def join(self) -> control_pb2.RegisterNodeResponse:
+        answer = await self.register()
+        assert answer.accepted, answer.reason
+        self.speak()
+        return answer
+
+    async def register(self) -> control_pb2.RegisterNodeResponse:
+        request = control_pb2.RegisterNodeRequest(
+            node_id=self.id, capabilities=self.capabilities, grpc_endpoint=self.agent.endpoint
+        )
+        answer: control_pb2.RegisterNodeResponse = await self._control.RegisterNode(
+            request, timeout=10
+        )
+        return answer
+
+    async def heartbeat(self) -> control_pb2.HeartbeatResponse:
+        answer: control_pb2.HeartbeatResponse = await self._control.Heartbeat(
+            control_pb2.HeartbeatRequest(node_id=self.id), timeout=10
+        )
+        return answer
+
+    def speak(self) -> None:
+        self._voice = asyncio.get_running_loop().create_task(self._heartbeats())
+
+    async def fall_silent(self) -> None:
+        if self._voice is not None:
+            self._voice.cancel()
+            await asyncio.wait([self._voice])
+            self._voice = None
+
+    async def die(self) -> None:
+        """No heartbeats and no agent, as when the machine lost its power."""
+        await self.fall_silent()
+        await self.agent.stop()
+
+    async def _heartbeats(self) -> None:
+        while True:
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+            try:
+                await self.heartbeat()
+            except grpc.aio.AioRpcError:
+                # In the field: register again on any heartbeat error, and go on if that fails too.
+                try:
+                    await self.register()
+                except grpc.aio.AioRpcError:
+                    continue
+
+
+@asynccontextmanager
+async def a_node(
+    node_id: str,
+    control: AgentControlStub,
+    *,
+    cpu: int = 4000,
+    memory: int = 8192,
+    types: tuple[str, ...] = ("container", "compose"),
+) -> AsyncIterator[Node]:
+    node = Node(
+        node_id,
+        control,
+        control_pb2.NodeCapabilities(
+            cpu_total_millicores=cpu,
+            memory_total_mb=memory,
+            supported_workload_types=types,
+            supported_storage_drivers=["local"],
+            storage_pools=[control_pb2.StoragePool(name="local", total_gb=100)],
+        ),
+    )
+    await node.agent.start()
+    try:
+        yield node
+    finally:
+        await node.die()

@@ -1,0 +1,64 @@
+"""Stores in trouble: one that can be told to fail, in front of a real one."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+from persys.errors import StoreUnavailableError
+from persys.store.port import Change, LeaseId, Outcome, Record, Snapshot, Store, Unit
+
+
+class TroubledStore:
+    """Passes all on to a real store, which outlives the scheduler that closes this one."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.down = False  # nothing is written, nothing is read
+        self.loses_answers = False  # what is written is written, but nobody is told
+        self.commit_seconds = 0.0
+        self.commits = 0
+
+    @property
+    def transactions(self) -> int:
+        return self.store.transactions
+
+    async def get(self, key: str) -> Record | None:
+        self._answer()
+        return await self.store.get(key)
+
+    async def read(self, prefix: str) -> Snapshot:
+        self._answer()
+        return await self.store.read(prefix)
+
+    async def commit(
+        self, units: Sequence[Unit], *, fence: tuple[str, int] | None = None
+    ) -> list[Outcome]:
+        self.commits += 1
+        self._answer()
+        if self.commit_seconds:
+            await asyncio.sleep(self.commit_seconds)
+        outcomes = await self.store.commit(units, fence=fence)
+        if self.loses_answers:
+            raise StoreUnavailableError("the answer was lost")
+        return outcomes
+
+    def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
+        return self.store.watch(prefix, after=after)
+
+    async def grant_lease(self, ttl_seconds: int) -> LeaseId:
+        return await self.store.grant_lease(ttl_seconds)
+
+    async def keep_lease(self, lease: LeaseId) -> bool:
+        return await self.store.keep_lease(lease)
+
+    async def revoke_lease(self, lease: LeaseId) -> None:
+        await self.store.revoke_lease(lease)
+
+    async def compact(self, revision: int) -> None:
+        await self.store.compact(revision)
+
+    async def close(self) -> None:
+        """The store is the test's own."""
+
+    def _answer(self) -> None:
+        if self.down:
+            raise StoreUnavailableError("the disk is full")
