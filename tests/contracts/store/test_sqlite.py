@@ -125,8 +125,10 @@ async def test_a_second_opening_in_the_same_process_is_refused_and_frees_nothing
     with pytest.raises(SettingsError, match="already in use"):
         await opened(tmp_path / "store.db")
 
-    command = [sys.executable, "-c", WRITER, tmp_path / "store.db"]
-    other = await asyncio.to_thread(subprocess.run, command, capture_output=True, timeout=20)
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "store.db")]
+    other = await asyncio.to_thread(
+        lambda: subprocess.run(command, capture_output=True, timeout=20, check=False)
+    )
     assert b"already in use" in other.stderr
     await store.close()
 
