@@ -153,6 +153,11 @@ class Agent:
         (container,) = self.containers(workload_id)
         return docker("exec", container, *command)
 
+    def cpu_seconds(self) -> float:
+        assert self._process is not None
+        fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def close(self) -> None:
         if self._process is not None and not self.is_dead:
             self.kill()
@@ -170,8 +175,8 @@ class Agent:
 
 @pytest.fixture(scope="session")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    """An agent for tests that leave it as it was."""
-    shared = Agent(tmp_path_factory.mktemp("agent"), PERSYS_RECONCILE_INTERVAL="2s")
+    """An agent for tests that leave it as it was. It lives on events: its slow look never comes."""
+    shared = Agent(tmp_path_factory.mktemp("agent"), PERSYS_RECONCILE_INTERVAL="1h")
     shared.start()
     yield shared
     shared.close()
@@ -216,3 +221,9 @@ def shell(demo_image: str) -> Callable[..., agent_pb2.ContainerSpec]:
 def run_docker() -> Callable[..., str]:
     """The docker command, as a person would use it."""
     return docker
+
+
+@pytest.fixture(scope="session")
+def agent_in() -> Callable[[Path], Agent]:
+    """Makes an agent that keeps everything in the given directory; whoever makes it closes it."""
+    return Agent

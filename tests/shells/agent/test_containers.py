@@ -1,7 +1,9 @@
 """What a spec asks for is there, seen from inside the container."""
 
 import socket
+import threading
 import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,9 +12,9 @@ import pytest
 from persys.wire.gen.agent.v1 import agent_pb2
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from tests.shells.agent.conftest import Agent
+    from shells.agent.conftest import Agent
 
 RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 FAILED = agent_pb2.ACTUAL_STATE_FAILED
@@ -172,6 +174,32 @@ def test_a_taken_host_port_is_a_network_error_and_a_second_try_succeeds(
     agent.wait_for(unique_id, RUNNING)
 
 
+def test_without_a_scheduler_the_agent_tries_again_by_itself(
+    new_agent: "Callable[..., Agent]", unique_id: str, sleeper: agent_pb2.ContainerSpec
+) -> None:
+    agent = new_agent(PERSYS_RECONCILE_INTERVAL="500ms")
+    agent.start()
+    with socket.socket() as holder:
+        holder.bind(("0.0.0.0", 0))
+        holder.listen()
+        sleeper.ports.add(host_port=holder.getsockname()[1], container_port=80)
+        agent.apply(unique_id, sleeper)
+        agent.wait_for(unique_id, FAILED)
+
+    agent.wait_for(unique_id, RUNNING)
+
+
+def test_an_image_that_its_registry_does_not_have_is_not_found(
+    agent: "Agent", unique_id: str, empty_registry: str
+) -> None:
+    agent.apply(unique_id, agent_pb2.ContainerSpec(image=f"{empty_registry}/nothing:here"))
+
+    status = agent.wait_for(unique_id, FAILED)
+
+    assert status.metadata["failure_reason"] == "IMAGE_NOT_FOUND"
+    assert status.metadata["retry_terminal"] == "true"
+
+
 @pytest.mark.parametrize("policy", ["Never", "IfNotPresent"])
 def test_an_image_that_cannot_be_had_fails_with_its_reason(
     agent: "Agent", unique_id: str, policy: str, free_port: int
@@ -197,6 +225,35 @@ def test_a_command_that_does_not_exist_is_an_invalid_spec(
 
     assert status.metadata["failure_reason"] == "INVALID_SPEC"
     assert status.metadata["retry_terminal"] == "true"
+
+
+class EmptyRegistry(BaseHTTPRequestHandler):
+    """Speaks as much of the registry's protocol as it takes to have nothing."""
+
+    def do_GET(self) -> None:
+        self.send_response(200 if self.path == "/v2/" else 404)
+        self.send_header("Content-Type", "application/json")
+        self.end_headers()
+        if self.path != "/v2/" and self.command == "GET":
+            self.wfile.write(
+                b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}'
+            )
+
+    do_HEAD = do_GET  # noqa: N815 - named by the base class
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        pass
+
+
+@pytest.fixture
+def empty_registry() -> "Iterator[str]":
+    server = ThreadingHTTPServer(("127.0.0.1", 0), EmptyRegistry)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
 
 
 def fetch(port: int) -> bytes:

@@ -8,7 +8,7 @@ from persys.wire.gen.agent.v1 import agent_pb2
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tests.shells.agent.conftest import Agent
+    from shells.agent.conftest import Agent
 
 RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 STOPPED = agent_pb2.ACTUAL_STATE_STOPPED

@@ -1,0 +1,161 @@
+"""kill -9 at any moment costs nothing that was said yes to, and restarts nothing that runs."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from persys.agent import failpoints
+from persys.wire.gen.agent.v1 import agent_pb2
+
+if TYPE_CHECKING:
+    from shells.agent.conftest import Agent
+
+RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
+STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
+ATONCE = 5
+
+
+class Story:
+    """Apply, update, stop and delete one workload; the agent dies at the point somewhere on the way.
+
+    After its death only the deletion is still told: that everything else works is told elsewhere.
+    """
+
+    def __init__(self, agent: "Agent", spec: agent_pb2.ContainerSpec) -> None:
+        self.agent = agent
+        self._spec = agent_pb2.ContainerSpec()
+        self._spec.CopyFrom(spec)
+        self._spec.managed_volumes.add(name="data", mount_path="/data")
+        self.deaths = 0
+        self.containers: dict[str, list[str]] = {}
+
+    def tell(self, point: str) -> "Story":
+        self.agent.start(failpoint=point)
+        self._chapter("applied", lambda: self._order("r1"), lambda: self._settles(RUNNING))
+        self._spec.env["NEW"] = "revision"
+        self._chapter("updated", lambda: self._order("r2"), lambda: self._settles(RUNNING))
+        stop = agent_pb2.DESIRED_STATE_STOPPED
+        self._chapter("stopped", lambda: self._order("r2", stop), lambda: self._settles(STOPPED))
+        self._chapter("deleted", self._delete, lambda: self.agent.wait_until_gone("story"))
+        return self
+
+    def _chapter(self, name: str, order: Callable[[], None], settle: Callable[[], None]) -> None:
+        if self.deaths and name != "deleted":
+            return
+        try:
+            order()
+            settle()
+            self._see_what_follows()
+        except grpc.RpcError:
+            self.agent.wait_until_dead()
+            self.deaths += 1
+            self.agent.start()
+            order()  # whoever got no answer asks again
+            settle()
+        self.containers[name] = self.agent.containers("story")
+
+    def _see_what_follows(self) -> None:
+        """An answer after it settled: a death right at the end is seen in this chapter."""
+        self.agent.stub.HealthCheck(agent_pb2.HealthCheckRequest(), timeout=10)
+
+    def _order(
+        self, revision: str, desired: agent_pb2.DesiredState = agent_pb2.DESIRED_STATE_RUNNING
+    ) -> None:
+        self.agent.apply("story", self._spec, revision=revision, desired=desired)
+
+    def _settles(self, actual: agent_pb2.ActualState) -> None:
+        self.agent.wait_for("story", actual)
+
+    def _delete(self) -> None:
+        self.agent.delete("story")
+
+
+@pytest.fixture(scope="module")
+def stories(
+    agent_in: "Callable[[Path], Agent]",
+    tmp_path_factory: pytest.TempPathFactory,
+    demo_image: str,
+) -> Iterator[dict[str, Future[Story]]]:
+    """One story per point, several told at once."""
+    spec = agent_pb2.ContainerSpec(image=demo_image, command=["sleep", "3600"], init=True)
+    told = {
+        point: Story(agent_in(tmp_path_factory.mktemp("crash")), spec) for point in failpoints.ALL
+    }
+    with ThreadPoolExecutor(ATONCE) as pool:
+        yield {point: pool.submit(story.tell, point) for point, story in told.items()}
+    for story in told.values():
+        story.agent.close()
+
+
+@pytest.mark.parametrize("point", failpoints.ALL)
+def test_dying_at_the_point_loses_nothing_and_doubles_nothing(
+    point: str, stories: dict[str, Future[Story]]
+) -> None:
+    story = stories[point].result(timeout=120)
+
+    assert story.deaths == 1
+    assert story.containers.pop("deleted") == []
+    assert {len(found) for found in story.containers.values()} == {1}
+    if "updated" in story.containers:
+        assert story.containers["updated"] != story.containers["applied"]
+    if "stopped" in story.containers:
+        assert story.containers["stopped"] == story.containers["updated"]
+    assert not (story.agent.volumes / "story").exists()
+
+
+def test_a_killed_agent_restarts_nothing_and_knows_everything_again(
+    new_agent: "Callable[..., Agent]",
+    unique_id: str,
+    sleeper: agent_pb2.ContainerSpec,
+    shell: "Callable[..., agent_pb2.ContainerSpec]",
+) -> None:
+    agent = new_agent()
+    agent.start()
+    agent.apply(unique_id, sleeper, epoch=7)
+    agent.apply(f"{unique_id}-job", shell("exit 0"))
+    before = agent.wait_for(unique_id, RUNNING)
+    agent.wait_for(f"{unique_id}-job", STOPPED)
+
+    agent.kill()
+    assert agent.containers(unique_id, running=True) == [before.metadata["container.id"]]
+    agent.start()
+
+    after = agent.wait_for(unique_id, RUNNING)
+    assert after == before
+    assert agent.apply(unique_id, sleeper, epoch=7).skipped
+    assert agent.status(f"{unique_id}-job").metadata["reason_code"] == "Completed"
+    assert agent.stub.ListActions(agent_pb2.ListActionsRequest()).actions[-1].status == "completed"
+    assert agent.stop() == 0
+    assert agent.containers(unique_id, running=True) == [before.metadata["container.id"]]
+
+
+def test_an_agent_without_its_journal_adopts_what_it_is_ordered(
+    new_agent: "Callable[..., Agent]", unique_id: str, sleeper: agent_pb2.ContainerSpec
+) -> None:
+    agent = new_agent()
+    agent.start()
+    agent.apply(unique_id, sleeper)
+    before = agent.wait_for(unique_id, RUNNING)
+    agent.stop()
+    for file in agent.directory.glob("state.db*"):
+        file.unlink()
+
+    agent.start()
+    agent.apply(unique_id, sleeper)
+    after = agent.wait_for(unique_id, RUNNING)
+
+    assert after.metadata["container.id"] == before.metadata["container.id"]
+    assert after.metadata["container.started_at"] == before.metadata["container.started_at"]
+
+
+def test_two_agents_cannot_share_a_journal(new_agent: "Callable[..., Agent]") -> None:
+    first = new_agent()
+    first.start()
+    second = new_agent(PERSYS_STATE_PATH=str(first.directory / "state.db"))
+
+    with pytest.raises(AssertionError, match="PERSYS_STATE_PATH"):
+        second.start()

@@ -1,0 +1,260 @@
+"""What the agent answers at its door: to wrong requests, to questions, and to noise."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from persys.wire.gen.agent.v1 import agent_pb2
+
+if TYPE_CHECKING:
+    from shells.agent.conftest import Agent
+
+RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
+FAILED = agent_pb2.ACTUAL_STATE_FAILED
+STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
+
+
+def test_an_invalid_spec_is_refused_by_the_name_of_its_field(
+    agent: "Agent", unique_id: str
+) -> None:
+    answer = agent.apply(unique_id, agent_pb2.ContainerSpec(image=""))
+
+    assert not answer.applied
+    assert "spec.container.image" in answer.message
+    assert answer.status.actual_state == FAILED
+    assert answer.status.metadata["failure_reason"] == "INVALID_SPEC"
+    assert answer.status.metadata["retry_terminal"] == "true"
+    assert not agent.knows(unique_id)
+
+
+@pytest.mark.parametrize("workload_id", ["", "Not_A_Label", "a" * 64])
+def test_an_impossible_id_is_an_invalid_argument(
+    agent: "Agent", workload_id: str, sleeper: agent_pb2.ContainerSpec
+) -> None:
+    for call in (
+        lambda: agent.apply(workload_id, sleeper),
+        lambda: agent.delete(workload_id),
+        lambda: agent.status(workload_id),
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            call()
+        assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_what_this_node_does_not_allow_is_refused_by_name(
+    agent: "Agent", unique_id: str, demo_image: str
+) -> None:
+    asked = {
+        "spec.container.privileged": agent_pb2.ContainerSpec(image=demo_image, privileged=True),
+        "persys.node_id": agent_pb2.ContainerSpec(
+            image=demo_image, labels={"persys.node_id": "mine"}
+        ),
+        "managed_volumes[0].driver": agent_pb2.ContainerSpec(
+            image=demo_image,
+            managed_volumes=[
+                agent_pb2.ManagedVolumeSpec(name="v", mount_path="/v", driver="ceph-rbd")
+            ],
+        ),
+    }
+    for field, spec in asked.items():
+        answer = agent.apply(unique_id, spec)
+
+        assert not answer.applied
+        assert field in answer.message
+        assert answer.status.metadata["failure_reason"] == "INVALID_SPEC"
+
+
+def test_a_type_without_a_runtime_is_not_available(agent: "Agent", unique_id: str) -> None:
+    request = agent_pb2.ApplyWorkloadRequest(
+        id=unique_id,
+        type=agent_pb2.WORKLOAD_TYPE_COMPOSE,
+        revision_id="r1",
+        spec=agent_pb2.WorkloadSpec(
+            compose=agent_pb2.ComposeSpec(compose_yaml="c2VydmljZXM6IHt3ZWI6IHtpbWFnZTogeH19Cg==")
+        ),
+    )
+
+    answer = agent.stub.ApplyWorkload(request, timeout=10)
+
+    assert not answer.applied
+    assert "runtime not available" in answer.message
+    assert answer.status.metadata["retry_terminal"] == "false"
+
+
+def test_an_older_epoch_is_refused(
+    agent: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
+) -> None:
+    agent.apply(unique_id, sleeper, epoch=5)
+    agent.wait_for(unique_id, RUNNING)
+
+    for call in (
+        lambda: agent.apply(unique_id, sleeper, revision="r0", epoch=4),
+        lambda: agent.delete(unique_id, epoch=4),
+    ):
+        with pytest.raises(grpc.RpcError) as caught:
+            call()
+        assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert agent.apply(unique_id, sleeper, epoch=6).skipped
+    assert agent.status(unique_id).epoch == 6
+    agent.delete(unique_id, epoch=6)
+    agent.wait_until_gone(unique_id)
+    with pytest.raises(grpc.RpcError, match="FAILED_PRECONDITION"):
+        agent.apply(unique_id, sleeper, epoch=5)
+
+
+def test_an_order_without_a_revision_gets_one_from_its_content(
+    agent: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
+) -> None:
+    first = agent.apply(unique_id, sleeper, revision="")
+    agent.wait_for(unique_id, RUNNING)
+
+    assert first.status.revision_id
+    assert agent.apply(unique_id, sleeper, revision="").skipped
+
+
+def test_actions_are_listed_as_asked(
+    agent: "Agent", unique_id: str, shell: "Callable[..., agent_pb2.ContainerSpec]"
+) -> None:
+    agent.apply(unique_id, shell("exit 1"))
+    agent.wait_for(unique_id, FAILED)
+    agent.delete(unique_id)
+    agent.wait_until_gone(unique_id)
+
+    def listed(**filters: object) -> list[agent_pb2.AgentAction]:
+        request = agent_pb2.ListActionsRequest(workload_id=unique_id, **filters)  # type: ignore[arg-type]  # as protobuf takes them
+        return list(agent.stub.ListActions(request, timeout=10).actions)
+
+    apply, delete = listed()
+    assert (apply.action_type, delete.action_type) == ("apply_workload", "delete_workload")
+    assert apply.created_at <= apply.started_at <= apply.ended_at
+    assert listed(action_type="delete_workload") == [delete]
+    assert listed(newest_first=True) == [delete, apply]
+    assert listed(limit=1) == [delete]
+    assert listed(status="pending") == []
+
+
+def test_workloads_are_listed_by_type(
+    agent: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
+) -> None:
+    agent.apply(unique_id, sleeper)
+
+    def ids(type_: agent_pb2.WorkloadType) -> set[str]:
+        request = agent_pb2.ListWorkloadsRequest(type=type_)
+        return {status.id for status in agent.stub.ListWorkloads(request, timeout=10).workloads}
+
+    assert unique_id in ids(agent_pb2.WORKLOAD_TYPE_UNSPECIFIED)
+    assert unique_id in ids(agent_pb2.WORKLOAD_TYPE_CONTAINER)
+    assert ids(agent_pb2.WORKLOAD_TYPE_VM) == set()
+
+
+def test_the_health_check_tells_of_runtimes_and_load(agent: "Agent") -> None:
+    health = agent.stub.HealthCheck(agent_pb2.HealthCheckRequest(), timeout=10)
+
+    assert health.healthy
+    assert health.version
+    assert health.runtime_status["container"] == "healthy"
+    assert health.runtime_status["vm"] == "runtime not available"
+    assert 0 < health.memory_utilization < 100
+    assert 0 <= health.cpu_utilization <= 100
+    assert 0 < health.disk_utilization < 100
+
+
+def test_noise_on_the_port_does_no_harm(agent: "Agent") -> None:
+    for noise in (
+        os.urandom(4096),
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0",
+    ):
+        with socket.create_connection(("127.0.0.1", agent.port), timeout=5) as connection:
+            connection.sendall(noise)
+
+    assert agent.stub.HealthCheck(agent_pb2.HealthCheckRequest(), timeout=10).healthy
+
+
+def test_health_and_metrics_are_served_over_http(
+    new_agent: "Callable[..., Agent]", free_port: int, unique_id: str, demo_image: str
+) -> None:
+    agent = new_agent(PERSYS_METRICS_PORT=str(free_port))
+    agent.start()
+    stopped = agent_pb2.DESIRED_STATE_STOPPED
+    agent.apply(unique_id, agent_pb2.ContainerSpec(image=demo_image), desired=stopped)
+    agent.wait_for(unique_id, STOPPED)
+
+    with urllib.request.urlopen(f"http://127.0.0.1:{free_port}/health", timeout=5) as answer:
+        health = json.load(answer)
+    with urllib.request.urlopen(f"http://127.0.0.1:{free_port}/metrics", timeout=5) as answer:
+        metrics = answer.read().decode()
+
+    assert health["status"] == "ok"
+    assert health["node_id"] == agent.node_id
+    assert health["runtimes"] == {"container": "ok"}
+    assert health["scheduler"] == "standalone"
+    assert 'persys_agent_workloads{actual="stopped"} 1.0' in metrics
+    assert 'persys_agent_actions_total{kind="apply_workload",outcome="completed"} 1.0' in metrics
+
+
+def test_each_action_ends_with_one_line(
+    agent: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
+) -> None:
+    agent.apply(unique_id, sleeper, epoch=3)
+    agent.wait_for(unique_id, RUNNING)
+
+    (line,) = [line for line in agent.logged("action.ended") if line["workload_id"] == unique_id]
+    assert (line["revision"], line["epoch"], line["outcome"]) == ("r1", 3, "completed")
+    assert line["duration_seconds"] > 0
+
+
+def test_binds_stay_below_the_allowed_roots(
+    new_agent: "Callable[..., Agent]",
+    unique_id: str,
+    sleeper: agent_pb2.ContainerSpec,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "allowed").mkdir()
+    (tmp_path / "allowed" / "escape").symlink_to("/etc")
+    agent = new_agent(PERSYS_BIND_ROOTS=str(tmp_path / "allowed"))
+    agent.start()
+
+    for path, allowed in ((tmp_path / "allowed", True), (tmp_path / "allowed" / "escape", False)):
+        spec = agent_pb2.ContainerSpec()
+        spec.CopyFrom(sleeper)
+        spec.volumes.add(host_path=str(path), container_path="/given")
+        assert agent.apply(unique_id, spec, revision=str(path)[-8:]).applied is allowed
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "words"),
+    [
+        ([], {}, "mutual TLS"),
+        ([], {"PERSYS_TLS_ENABLED": "false"}, "PERSYS_SCHEDULER_INSECURE"),
+        (["-insecure"], {"PERSYS_RECONCILE_INTERVAL": "soon"}, "PERSYS_RECONCILE_INTERVAL"),
+        (["-insecure"], {"PERSYS_NODE_ID": "no spaces"}, "PERSYS_NODE_ID"),
+        (["-insecure"], {"PERSYS_STATE_PATH": "/proc/nothing/state.db"}, "PERSYS_STATE_PATH"),
+        (["-insecure"], {"DOCKER_HOST": "nonsense"}, "DOCKER_HOST"),
+    ],
+)
+def test_the_agent_does_not_start_on_a_guess(
+    flags: list[str], environment: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    given = {"PERSYS_STATE_PATH": str(tmp_path / "state.db"), "PERSYS_GRPC_PORT": "0"}
+    done = subprocess.run(
+        [Path(sys.executable).parent / "persys-agent", *flags],
+        env=os.environ | given | {"PERSYS_METRICS_PORT": "0"} | environment,
+        capture_output=True,
+        text=True,
+        timeout=20,
+        check=False,
+    )
+
+    assert done.returncode != 0
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr

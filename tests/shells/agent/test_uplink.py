@@ -1,0 +1,230 @@
+"""The agent and a scheduler that a test plays: joining, heartbeats, news, loss and return."""
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
+
+if TYPE_CHECKING:
+    from shells.agent.conftest import Agent
+
+RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
+
+
+class PlayedScheduler(control_pb2_grpc.AgentControlServicer):
+    def __init__(self, port: int, *, interval: int = 1) -> None:
+        self.port = port
+        self.interval = interval
+        self.accepts = True
+        self.acknowledges = True
+        self.drains = False
+        self.joined: list[control_pb2.RegisterNodeRequest] = []
+        self.beats: list[control_pb2.HeartbeatRequest] = []
+        self._server: grpc.Server | None = None
+
+    def start(self) -> None:
+        server = grpc.server(ThreadPoolExecutor(4))
+        control_pb2_grpc.add_AgentControlServicer_to_server(self, server)
+        server.add_insecure_port(f"127.0.0.1:{self.port}")
+        server.start()
+        self._server = server
+
+    def stop(self) -> None:
+        if self._server is not None:
+            self._server.stop(0).wait()
+        self._server = None
+
+    def RegisterNode(  # noqa: N802 - gRPC names the methods
+        self, request: control_pb2.RegisterNodeRequest, _context: Any
+    ) -> control_pb2.RegisterNodeResponse:
+        if self.accepts:
+            self.joined.append(request)
+        return control_pb2.RegisterNodeResponse(
+            accepted=self.accepts, reason="not now", heartbeat_interval_seconds=self.interval
+        )
+
+    def Heartbeat(  # noqa: N802 - gRPC names the methods
+        self, request: control_pb2.HeartbeatRequest, context: Any
+    ) -> control_pb2.HeartbeatResponse:
+        if not self.acknowledges:
+            context.abort(grpc.StatusCode.NOT_FOUND, f"node not found: {request.node_id}")
+        self.beats.append(request)
+        return control_pb2.HeartbeatResponse(acknowledged=True, drain_node=self.drains)
+
+    def heard(self, workload_id: str, state: str) -> list[control_pb2.HeartbeatRequest]:
+        return [
+            beat
+            for beat in self.beats
+            for status in beat.workload_statuses
+            if (status.workload_id, status.state) == (workload_id, state)
+        ]
+
+
+@pytest.fixture
+def scheduler(free_port: int) -> Iterator[PlayedScheduler]:
+    played = PlayedScheduler(free_port)
+    played.start()
+    yield played
+    played.stop()
+
+
+def until(holds: Callable[[], object], *, within: float = 15) -> None:
+    deadline = time.monotonic() + within
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {within} s"
+        time.sleep(0.02)
+
+
+def test_a_node_says_what_it_is_and_then_beats(
+    new_agent: "Callable[..., Agent]", scheduler: PlayedScheduler
+) -> None:
+    agent = new_agent(
+        "-insecure",
+        PERSYS_SCHEDULER_ADDR=f"127.0.0.1:{scheduler.port}",
+        PERSYS_NODE_REGION="north",
+        PERSYS_NODE_LABELS="disk=ssd",
+        PERSYS_SYSTEM_RESERVE_MEMORY_MB="100",
+    )
+    agent.start()
+
+    until(lambda: len(scheduler.beats) >= 2)
+
+    (joined,) = scheduler.joined
+    assert joined.node_id == agent.node_id
+    assert joined.grpc_endpoint == f"127.0.0.1:{agent.port}"
+    assert dict(joined.labels) == {"region": "north", "disk": "ssd"}
+    assert list(joined.capabilities.supported_workload_types) == ["container"]
+    assert joined.capabilities.reserved_memory_mb == 100
+    assert joined.capabilities.cpu_total_millicores >= 1000
+    assert joined.capabilities.storage_pools[0].total_gb > 0
+    assert "push-status" in joined.features
+    assert "privileged" not in joined.features
+    assert all(beat.complete for beat in scheduler.beats)
+    assert scheduler.beats[0].usage.memory_used_mb > 0
+
+
+def test_news_does_not_wait_for_the_next_heartbeat(
+    new_agent: "Callable[..., Agent]",
+    scheduler: PlayedScheduler,
+    unique_id: str,
+    sleeper: agent_pb2.ContainerSpec,
+) -> None:
+    scheduler.interval = 60
+    agent = new_agent("-insecure", PERSYS_SCHEDULER_ADDR=f"127.0.0.1:{scheduler.port}")
+    agent.start()
+    until(lambda: scheduler.beats)
+
+    sleeper.resources.cpu_millicores = 300
+    agent.apply(unique_id, sleeper, epoch=9)
+    until(lambda: scheduler.heard(unique_id, "Running"))
+    agent.delete(unique_id, epoch=9)
+    until(lambda: any(unique_id in beat.removed_workload_ids for beat in scheduler.beats))
+
+    news = scheduler.heard(unique_id, "Running")[0]
+    assert not news.complete
+    assert (news.workload_statuses[0].revision_id, news.workload_statuses[0].epoch) == ("r1", 9)
+    assert news.usage.cpu_allocated_millicores == 300
+
+
+def test_a_deletion_is_told_until_it_is_acknowledged_also_after_a_crash(
+    new_agent: "Callable[..., Agent]",
+    scheduler: PlayedScheduler,
+    unique_id: str,
+    sleeper: agent_pb2.ContainerSpec,
+) -> None:
+    agent = new_agent("-insecure", PERSYS_SCHEDULER_ADDR=f"127.0.0.1:{scheduler.port}")
+    agent.start()
+    agent.apply(unique_id, sleeper)
+    agent.wait_for(unique_id, RUNNING)
+    scheduler.stop()
+    agent.delete(unique_id)
+    agent.wait_until_gone(unique_id)
+    agent.kill()
+    scheduler.beats.clear()
+
+    scheduler.start()
+    agent.start()
+    until(lambda: len(scheduler.beats) >= 3)
+
+    assert [list(beat.removed_workload_ids) for beat in scheduler.beats[:3]] == [
+        [unique_id],
+        [],
+        [],
+    ]
+
+
+def test_losing_the_scheduler_stops_nothing_and_the_node_joins_again(
+    new_agent: "Callable[..., Agent]",
+    scheduler: PlayedScheduler,
+    unique_id: str,
+    sleeper: agent_pb2.ContainerSpec,
+) -> None:
+    agent = new_agent("-insecure", PERSYS_SCHEDULER_ADDR=f"127.0.0.1:{scheduler.port}")
+    agent.start()
+    agent.apply(unique_id, sleeper)
+    agent.wait_for(unique_id, RUNNING)
+    until(lambda: scheduler.beats)
+
+    scheduler.stop()
+    until(lambda: agent.logged("scheduler.lost"))
+    scheduler.beats.clear()
+    scheduler.start()
+    until(lambda: scheduler.heard(unique_id, "Running"))
+
+    assert len(scheduler.joined) == 2
+    assert len(agent.containers(unique_id, running=True)) == 1
+    assert len(agent.logged("scheduler.lost")) == 1
+    until(lambda: len(agent.logged("scheduler.connected")) == 2)
+
+
+def test_a_scheduler_that_forgot_the_node_is_joined_again(
+    new_agent: "Callable[..., Agent]", scheduler: PlayedScheduler
+) -> None:
+    agent = new_agent("-insecure", PERSYS_SCHEDULER_ADDR=f"127.0.0.1:{scheduler.port}")
+    agent.start()
+    until(lambda: scheduler.beats)
+
+    scheduler.acknowledges = False
+    until(lambda: len(scheduler.joined) >= 2)
+    scheduler.acknowledges = True
+    scheduler.beats.clear()
+
+    until(lambda: scheduler.beats)
+
+
+def test_the_next_address_is_tried_when_one_does_not_answer(
+    new_agent: "Callable[..., Agent]", scheduler: PlayedScheduler
+) -> None:
+    agent = new_agent("-insecure", PERSYS_SCHEDULER_ADDR=f"127.0.0.1:1,127.0.0.1:{scheduler.port}")
+    agent.start()
+
+    until(lambda: scheduler.beats)
+
+
+def test_a_draining_node_takes_nothing_new_and_stops_nothing(
+    new_agent: "Callable[..., Agent]",
+    scheduler: PlayedScheduler,
+    unique_id: str,
+    sleeper: agent_pb2.ContainerSpec,
+) -> None:
+    agent = new_agent("-insecure", PERSYS_SCHEDULER_ADDR=f"127.0.0.1:{scheduler.port}")
+    agent.start()
+    agent.apply(unique_id, sleeper)
+    agent.wait_for(unique_id, RUNNING)
+
+    scheduler.drains = True
+    until(lambda: agent.logged("node.draining"))
+    refused = agent.apply(f"{unique_id}-new", sleeper)
+    sleeper.env["NEW"] = "revision"
+    updated = agent.apply(unique_id, sleeper, revision="r2")
+
+    assert not refused.applied
+    assert "draining" in refused.message
+    assert updated.applied
+    agent.wait_for(unique_id, RUNNING)

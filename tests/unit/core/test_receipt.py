@@ -1,0 +1,88 @@
+"""What becomes of an order that arrives."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from persys.core.receipt import Draining, Receipt, Stale, Taken, Unchanged, receive
+from persys.model.ids import Revision, WorkloadId
+from persys.model.order import Order
+from persys.model.spec import ContainerSpec, WorkloadType
+from persys.model.workload import Desired
+
+ORDER = Order(
+    workload_id=WorkloadId("web"),
+    type=WorkloadType.CONTAINER,
+    revision=Revision("r1"),
+    epoch=5,
+    desired=Desired.RUNNING,
+    spec=ContainerSpec("nginx"),
+)
+
+
+def received(
+    order: Order,
+    known: Order | None = ORDER,
+    *,
+    failed: bool = False,
+    buried_epoch: int = 0,
+    draining: bool = False,
+) -> Receipt:
+    return receive(order, known, failed=failed, buried_epoch=buried_epoch, draining=draining)
+
+
+def test_an_unknown_workload_is_taken() -> None:
+    assert received(ORDER, None) == Taken(ORDER)
+
+
+def test_the_same_again_is_unchanged() -> None:
+    assert received(ORDER) == Unchanged(ORDER)
+
+
+def test_the_same_again_after_a_failure_is_a_new_try() -> None:
+    assert received(ORDER, failed=True) == Taken(ORDER)
+
+
+def test_a_new_revision_or_desired_state_is_taken() -> None:
+    for order in (
+        replace(ORDER, revision=Revision("r2")),
+        replace(ORDER, desired=Desired.STOPPED),
+        replace(ORDER, desired=Desired.DELETED),
+    ):
+        assert received(order) == Taken(order)
+
+
+def test_a_newer_epoch_of_the_same_is_only_noted() -> None:
+    newer = replace(ORDER, epoch=6)
+
+    assert received(newer) == Unchanged(newer)
+
+
+def test_a_sender_without_epochs_does_not_lower_the_known_one() -> None:
+    order = replace(ORDER, epoch=0, revision=Revision("r2"))
+
+    assert received(order) == Taken(replace(order, epoch=5))
+
+
+def test_a_deleted_workload_is_still_guarded_by_its_epoch() -> None:
+    assert received(replace(ORDER, epoch=4), None, buried_epoch=5) == Stale(5)
+    assert received(ORDER, None, buried_epoch=5) == Taken(ORDER)
+
+
+def test_a_draining_node_takes_orders_only_for_what_it_has() -> None:
+    assert received(ORDER, None, draining=True) == Draining()
+    stopped = replace(ORDER, desired=Desired.STOPPED)
+    assert received(stopped, draining=True) == Taken(stopped)
+
+
+@given(st.integers(0, 10), st.integers(0, 10), st.sampled_from(Desired), st.booleans())
+def test_the_known_epoch_never_falls(sent: int, known: int, desired: Desired, failed: bool) -> None:
+    order = replace(ORDER, epoch=sent, desired=desired)
+
+    match received(order, replace(ORDER, epoch=known), failed=failed):
+        case Taken(order=kept) | Unchanged(order=kept):
+            assert kept.epoch >= known
+        case Stale(known_epoch=epoch):
+            assert 0 < sent < epoch
+        case Draining():
+            raise AssertionError("this node is not draining")
