@@ -144,6 +144,7 @@ class Scheduler:
             self._clock,
             self.metrics,
             heartbeat_seconds=max(1, round(self._settings.heartbeat_interval.total_seconds())),
+            trouble=lambda: self.committer.trouble,
         )
 
     def _load(self, snapshot: Snapshot) -> None:
@@ -156,8 +157,9 @@ class Scheduler:
 
     def _health(self) -> dict[str, Any]:
         return {
-            "status": "ok",
+            "status": "degraded" if self.committer.trouble else "ok",
             "service": "persys-scheduler",
+            "reason": self.committer.trouble,
             "nodes": len(self.cluster.members),
             "workloads": len(self.cluster.entries),
         }

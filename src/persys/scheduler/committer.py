@@ -53,6 +53,7 @@ class Committer:
         self._news = asyncio.Event()
         self._doubtful = False
         self._crowded = False
+        self.trouble = ""  # why nothing can be written now, as far as is known
         self.on_reload: Callable[[Snapshot], None] = lambda _snapshot: None
 
     async def take_over(self, name: str) -> Snapshot:
@@ -93,7 +94,7 @@ class Committer:
             while True:
                 await self._news.wait()
                 await self._gather()
-                batch, self._queue = self._queue[:BATCH_MAX], self._queue[BATCH_MAX:]
+                batch = self._next_batch()
                 if not self._queue:
                     self._news.clear()
                 await self._commit(batch)
@@ -111,12 +112,24 @@ class Committer:
             await asyncio.sleep(0)
         self._crowded = gathered > 1
 
+    def _next_batch(self) -> list[Pending]:
+        """The first changes that do not touch each other's records; the others go with the next."""
+        batch, left, touched = [], [], set[str]()
+        for pending in self._queue:
+            keys_touched = (*pending.values, *pending.change.drops)
+            if len(batch) < BATCH_MAX and touched.isdisjoint(keys_touched):
+                batch.append(pending)
+            else:
+                left.append(pending)
+            touched.update(keys_touched)
+        self._queue = left
+        return batch
+
     async def _commit(self, batch: list[Pending]) -> None:
         try:
             if self._doubtful:
                 self.on_reload(await self._read_all())
                 self._doubtful = False
-                log.info("store.reloaded")
             oldest_kept = keys.event_key(self._clock.now() - self._limits.age_max, 0)
             units = [self._unit(pending, oldest_kept) for pending in batch]
             outcomes = await self._store.commit(units, fence=self._fence)
@@ -125,6 +138,7 @@ class Committer:
             for pending in batch:
                 _fail(pending, err)
             return
+        self._note_recovery()
         for pending, unit, outcome in zip(batch, units, outcomes, strict=True):
             match outcome:
                 case Committed(revision=revision):
@@ -178,9 +192,15 @@ class Committer:
         return snapshot
 
     def _note_trouble(self, err: StoreUnavailableError) -> None:
-        if not self._doubtful:
+        if not self.trouble:
             log.warning("store.unavailable", reason=str(err))
+        self.trouble = str(err)
         self._doubtful = True
+
+    def _note_recovery(self) -> None:
+        if self.trouble:
+            log.info("store.available")
+        self.trouble = ""
 
 
 def _encoded(key: str, record: Struct) -> bytes:

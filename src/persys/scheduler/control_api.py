@@ -36,12 +36,14 @@ class ControlApi(control_pb2_grpc.AgentControlServicer):
         metrics: Metrics,
         *,
         heartbeat_seconds: int,
+        trouble: Callable[[], str],
     ) -> None:
         self._intake = intake
         self._membership = membership
         self._queries = queries
         self._clock = clock
         self._heartbeat_seconds = heartbeat_seconds
+        self._trouble = trouble
         for name in _METHODS:
             setattr(self, name, _measured(name, getattr(self, name), metrics, clock))
 
@@ -76,7 +78,10 @@ class ControlApi(control_pb2_grpc.AgentControlServicer):
         )
         await self._membership.heartbeat(sender, report)
         return control_pb2.HeartbeatResponse(
-            acknowledged=True, lease_expires_at=control.timestamp(self._membership.lease_ends_at())
+            acknowledged=True,
+            # While nothing can be written no node gets new work; what runs goes on.
+            drain_node=bool(self._trouble()),
+            lease_expires_at=control.timestamp(self._membership.lease_ends_at()),
         )
 
     async def ApplyWorkload(

@@ -89,9 +89,12 @@ class Membership:
             raise NotFoundError("node", node_id)
         self._heard_from(member)
         member.usage = report.usage
-        if member.node.status is NodeStatus.NOT_READY:
-            await self._set_ready(member)
         self._take(node_id, report)
+        if member.node.status is NodeStatus.NOT_READY:
+            try:
+                await self._set_ready(member)
+            except (StoreUnavailableError, ConflictError):
+                return  # its next heartbeat tries again
 
     async def run(self) -> None:
         """Look whenever the next lease ends; nodes that then hold none are not ready."""
