@@ -114,7 +114,9 @@ class Committer:
 
     def _next_batch(self) -> list[Pending]:
         """The first changes that do not touch each other's records; the others go with the next."""
-        batch, left, touched = [], [], set[str]()
+        batch: list[Pending] = []
+        left: list[Pending] = []
+        touched: set[str] = set()
         for pending in self._queue:
             keys_touched = (*pending.values, *pending.change.drops)
             if len(batch) < BATCH_MAX and touched.isdisjoint(keys_touched):
