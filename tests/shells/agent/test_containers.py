@@ -1,5 +1,6 @@
 """What a spec asks for is there, seen from inside the container."""
 
+import json
 import socket
 import threading
 import time
