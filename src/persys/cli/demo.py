@@ -49,7 +49,7 @@ def ensure_image(progress: Progress) -> None:
     changes = [
         word for change in (*_CHANGES, f"LABEL {_LABEL}={digest}") for word in ("-c", change)
     ]
-    ended = run_docker("import", *changes, "-", IMAGE, stdin=_root_file_system(busybox))
+    ended = run_docker("import", *changes, "-", IMAGE, stdin=root_file_system(busybox))
     if ended.returncode != 0:
         raise SetUpError(f"docker import {IMAGE} failed: {ended.stderr.decode()}")
     progress.done(f"built image {IMAGE}")
@@ -82,7 +82,7 @@ def _digest(busybox: Path) -> str:
     return hashlib.sha256(b"\0".join(parts)).hexdigest()[:16]
 
 
-def _root_file_system(busybox: Path) -> bytes:
+def root_file_system(busybox: Path) -> bytes:
     applets = subprocess.run(
         [busybox, "--list"], capture_output=True, text=True, timeout=10, check=True
     ).stdout.split()

@@ -1,6 +1,7 @@
 """The outermost frame of `persys`, the command of one machine: up, down, clean-demo."""
 
 import argparse
+import os
 import sys
 from pathlib import Path
 
@@ -37,6 +38,10 @@ def main() -> int:
         return exit_of(err)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
+    except BrokenPipeError:
+        # Nobody reads any more. Without this Python would complain of it once more at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.FAILED
 
 
 def _parser() -> argparse.ArgumentParser:

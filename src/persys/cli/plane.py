@@ -13,6 +13,7 @@ from persys.cli.background import Background
 from persys.cli.exits import SetUpError
 from persys.cli.patience import poll
 from persys.cli.progress import Progress
+from persys.client.agent import AgentClient
 from persys.client.scheduler import SchedulerClient
 from persys.errors import UnavailableError
 from persys.wire.gen.control.v1.control_pb2 import NodeView
@@ -86,7 +87,11 @@ class Plane:
         return True
 
     def _ready_node(self) -> NodeView | None:
+        # The scheduler may still believe in an agent that ran before, so this one is asked too.
         try:
+            with AgentClient(f"127.0.0.1:{self.ports.agent}", timeout=_CALL_TIMEOUT) as agent:
+                if not agent.check_health().healthy:
+                    return None
             with SchedulerClient(self.target, timeout=_CALL_TIMEOUT) as client:
                 nodes = client.list_nodes(status="Ready")
         except UnavailableError:

@@ -30,15 +30,16 @@ def showing() -> Iterator[Progress]:
         yield Lines()
         return
     from rich.console import Console  # costs start-up time, so only where it is seen
+    from rich.text import Text
 
     console = Console(highlight=False)
     with console.status("starting") as status:
 
         class Spinner:
             def doing(self, text: str) -> None:
-                status.update(text)
+                status.update(Text(text))
 
             def done(self, text: str) -> None:
-                console.print(f"[green]✓[/green] {text}")
+                console.print(Text.assemble(("✓", "green"), " ", text))
 
         yield Spinner()

@@ -37,7 +37,7 @@ def what_still_runs() -> str:
     return (
         "Docker was left running, and these workloads go on without the control plane:\n"
         f"{containers}\n"
-        f"`{program('persys')} up` takes them over again."
+        f"`{program('persys')} up` takes those of this node over again."
     )
 
 

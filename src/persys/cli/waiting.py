@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from persys.cli.exits import Exit
 from persys.cli.live import Update
 from persys.cli.verdict import Goal, Verdict, Wanted, judge
-from persys.cli.workloads import reason_text, retry_text
+from persys.cli.workloads import attempts_text, reason_text
 from persys.errors import NotFoundError, UnavailableError
 from persys.infra.clock import SystemClock
 from persys.infra.duration import format_duration
@@ -50,9 +50,10 @@ def wait_for(
         for workload_id, want in wanted.items():
             if workload_id not in outcomes:
                 outcome = _look(client, workload_id, want, patient=passed < _PATIENCE_SECONDS)
-                states[workload_id] = (outcome.word, outcome.why)
                 if outcome.exit is not Exit.TIMED_OUT or last_look:
                     outcomes[workload_id] = _at_the_end(outcome, within)
+                else:
+                    states[workload_id] = (outcome.word, outcome.why)
         update(states)
         if len(outcomes) == len(wanted):
             return outcomes
@@ -88,5 +89,6 @@ def _at_the_end(outcome: Outcome, within: timedelta) -> Outcome:
 
 
 def _why(workload: WorkloadView) -> str:
-    parts = (reason_text(workload), retry_text(workload, SystemClock().now()))
-    return "; ".join(part for part in parts if part)
+    # Without the time of the next attempt: counted down, it would be a change at every look.
+    again = f"{attempts_text(workload)} failed" if workload.retry_attempts else ""
+    return "; ".join(part for part in (reason_text(workload), again) if part)

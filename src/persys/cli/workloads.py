@@ -20,7 +20,7 @@ _COLUMNS: tuple[Column[WorkloadView], ...] = (
     Column("NODE", lambda workload, now: workload.assigned_node_id or NOT_SAID),
     Column("UPDATED", lambda workload, now: age(workload, "last_updated", now=now)),
     Column("REVISION", lambda workload, now: workload.revision_id or NOT_SAID, wide=True),
-    Column("RETRY", lambda workload, now: retry_text(workload, now) or NOT_SAID, wide=True),
+    Column("RETRY", lambda workload, now: _retry_text(workload, now) or NOT_SAID, wide=True),
     Column("REASON", lambda workload, now: _cropped(reason_text(workload)) or NOT_SAID),
 )
 
@@ -57,15 +57,19 @@ def reason_text(workload: WorkloadView) -> str:
     return ": ".join(part for part in parts if part)
 
 
-def retry_text(workload: WorkloadView, now: datetime) -> str:
+def attempts_text(workload: WorkloadView) -> str:
+    of = f" of {workload.retry_max_attempts}" if workload.retry_max_attempts else ""
+    return f"{workload.retry_attempts}{of} attempts"
+
+
+def _retry_text(workload: WorkloadView, now: datetime) -> str:
     if not workload.retry_attempts:
         return ""
-    of = f" of {workload.retry_max_attempts}" if workload.retry_max_attempts else ""
     next_at = instant(workload, "retry_next_at")
     when = "no more by itself"
     if next_at is not None:
         when = f"next in {short((next_at - now).total_seconds())}"
-    return f"{workload.retry_attempts}{of} attempts failed, {when}"
+    return f"{attempts_text(workload)} failed, {when}"
 
 
 def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
@@ -77,7 +81,7 @@ def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
             ("Status", workload.status),
             ("Reason", reason_text(workload)),
             ("Failure", workload.failure_reason),
-            ("Retry", retry_text(workload, now)),
+            ("Retry", _retry_text(workload, now)),
             ("Node", workload.assigned_node_id),
             ("Placement", workload.placement),
             ("Revision", workload.revision_id),

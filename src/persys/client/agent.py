@@ -16,7 +16,7 @@ class AgentClient:
         self.target = target
         self._timeout = timeout
         self._channel = open_channel(target)
-        self._stub = AgentServiceStub(self._channel)  # type: ignore[no-untyped-call]  # generated
+        self._stub = AgentServiceStub(self._channel)
 
     def __enter__(self) -> Self:
         return self

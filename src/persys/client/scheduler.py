@@ -16,7 +16,7 @@ class SchedulerClient:
         self.target = target
         self._timeout = timeout
         self._channel = open_channel(target)
-        self._stub = AgentControlStub(self._channel)  # type: ignore[no-untyped-call]  # generated
+        self._stub = AgentControlStub(self._channel)
 
     def __enter__(self) -> Self:
         return self

@@ -11,7 +11,7 @@ from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.gen.control.v1.control_pb2 import WorkloadView
 
 if TYPE_CHECKING:
-    from tests.shells.cli.conftest import Cluster, Run
+    from shells.cli.conftest import Cluster, Run
 
 WEB = "id: web\ncontainer: {image: nginx}\n"
 WEB_AND_DB = f"{WEB}---\nid: db\ncontainer: {{image: postgres}}\n"
@@ -222,7 +222,7 @@ def test_waiting_for_delete_ends_when_it_is_gone(cluster: Cluster, ctl: Run) -> 
     ended = ctl("workload", "delete", "--wait", "web")
 
     assert ended.code == 0
-    assert ended.out == "web: Deleting\nweb: Deleted\nweb: Deleted\n"
+    assert ended.out == "web: Deleting\nweb: Deleted\n"
 
 
 def test_waiting_for_retry_ends_when_it_runs(cluster: Cluster, ctl: Run) -> None:

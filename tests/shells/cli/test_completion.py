@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from tests.shells.cli.conftest import Cluster, Run
+    from shells.cli.conftest import Cluster, Run
 
 
 @pytest.fixture

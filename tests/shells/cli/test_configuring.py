@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.shells.cli.conftest import Cluster, Run
+    from shells.cli.conftest import Cluster, Run
 
 
 @pytest.fixture

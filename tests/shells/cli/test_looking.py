@@ -13,7 +13,7 @@ import yaml
 from persys.wire.gen.agent.v1 import agent_pb2
 
 if TYPE_CHECKING:
-    from tests.shells.cli.conftest import Cluster, Run
+    from shells.cli.conftest import Cluster, Run
 
 LONG_AGO_SECONDS = -62_135_596_800
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
-    from tests.shells.cli.conftest import Cluster
+    from shells.cli.conftest import Cluster
 
 
 def command(*words: str) -> list[str]:

@@ -1,0 +1,129 @@
+"""Processes that outlive the command that started them."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from persys.cli.background import Background, command_line
+from persys.cli.exits import SetUpError
+from persys.cli.patience import poll
+from persys.cli.plane import alone
+
+GRACE = timedelta(seconds=10)
+SLEEPER = "import time; print('awake', flush=True); time.sleep(600)"
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
+
+
+def a_process(state_dir: Path, code: str = SLEEPER, **environ: str) -> Background:
+    return Background("sleeper", (sys.executable, "-c", code), environ, state_dir)
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Iterator[Background]:
+    process = a_process(tmp_path)
+    yield process
+    process.stop(grace=timedelta(seconds=1))
+
+
+def is_awake(process: Background) -> None:
+    assert poll(lambda: process.log_path.read_text() or None, within=timedelta(seconds=20))
+
+
+def test_what_was_not_started_does_not_run(process: Background) -> None:
+    assert process.running() is None
+    assert process.stop(grace=GRACE) is False
+
+
+def test_a_started_process_runs_in_a_session_of_its_own_and_writes_its_log(
+    process: Background,
+) -> None:
+    pid = process.start()
+
+    is_awake(process)
+    assert process.running() == pid
+    assert os.getsid(pid) == pid
+
+
+def test_a_stopped_process_is_gone(process: Background) -> None:
+    pid = process.start()
+
+    assert process.stop(grace=GRACE) is True
+    assert command_line(pid) == []
+    assert process.running() is None
+
+
+def test_a_process_that_ignores_the_signal_is_killed(tmp_path: Path) -> None:
+    stubborn = a_process(tmp_path, STUBBORN)
+    pid = stubborn.start()
+    is_awake(stubborn)
+
+    stubborn.stop(grace=timedelta(milliseconds=100))
+
+    assert command_line(pid) == []
+
+
+def test_a_process_that_died_does_not_run(process: Background) -> None:
+    pid = process.start()
+    os.kill(pid, signal.SIGKILL)
+
+    assert poll(lambda: process.running() is None or None, within=timedelta(seconds=10))
+
+
+def test_an_innocent_process_with_the_same_pid_is_left_alone(
+    process: Background, tmp_path: Path
+) -> None:
+    with subprocess.Popen(["sleep", "600"]) as innocent:
+        started = {"pid": innocent.pid, "command": list(process.command), "environ": {}}
+        (tmp_path / "sleeper.pid").write_text(json.dumps(started))
+
+        assert process.running() is None
+        assert process.stop(grace=GRACE) is False
+        assert innocent.poll() is None
+        innocent.kill()
+
+
+def test_other_settings_are_noticed(process: Background, tmp_path: Path) -> None:
+    pid = process.start()
+
+    other = a_process(tmp_path, PORT="1")
+
+    assert process.has_same_settings()
+    assert other.running() == pid
+    assert not other.has_same_settings()
+
+
+def test_a_process_that_ended_shows_the_end_of_its_log(tmp_path: Path) -> None:
+    failing = a_process(tmp_path, "raise SystemExit('port 1 is taken')")
+    failing.start()
+    poll(lambda: failing.running() is None or None, within=timedelta(seconds=10))
+
+    with pytest.raises(SetUpError, match="port 1 is taken"):
+        failing.check_runs()
+
+
+def test_a_command_that_does_not_exist_cannot_start(tmp_path: Path) -> None:
+    with pytest.raises(SetUpError, match="cannot start ghost"):
+        Background("ghost", ("/no/such/program",), {}, tmp_path).start()
+
+
+def test_a_spoilt_pid_file_is_named(tmp_path: Path) -> None:
+    (tmp_path / "sleeper.pid").write_text("12 monkeys")
+
+    with pytest.raises(SetUpError, match=r"sleeper\.pid"):
+        a_process(tmp_path).running()
+
+
+def test_only_one_command_works_on_a_state_directory(tmp_path: Path) -> None:
+    with (
+        alone(tmp_path),
+        pytest.raises(SetUpError, match="another `persys` is at work"),
+        alone(tmp_path),
+    ):
+        pass

@@ -1,0 +1,70 @@
+"""The command of one machine, as far as it needs no cluster."""
+
+import socket
+import subprocess
+import sys
+import tarfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+
+from persys.cli.demo import demo_request, root_file_system
+from persys.cli.packages import find_command
+
+
+def persys(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "persys.cli.persys", *words],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def test_cleaning_up_without_a_control_plane_says_what_to_do(unused_address: str) -> None:
+    ended = persys("clean-demo", "--scheduler-port", unused_address.partition(":")[2])
+
+    assert ended.returncode == 4
+    assert f"no scheduler answers at {unused_address}" in ended.stderr
+    assert "persys up" in ended.stderr
+
+
+def test_going_down_when_nothing_is_up_changes_nothing(tmp_path: Path) -> None:
+    ended = persys("down", "--state-dir", str(tmp_path))
+
+    assert ended.returncode == 0
+    assert "agent did not run" in ended.stdout
+    assert "scheduler did not run" in ended.stdout
+
+
+def test_a_port_that_another_process_holds_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = persys("up", "--state-dir", str(tmp_path), "--scheduler-port", str(port))
+
+    assert ended.returncode == 1
+    assert f"port {port} is in use by another process" in ended.stderr
+    assert "--scheduler-port" in ended.stderr
+
+
+@pytest.mark.parametrize("words", [(), ("sideways",), ("up", "--agent-port", "70000")])
+def test_a_wrong_command_line_is_a_usage_error(words: tuple[str, ...]) -> None:
+    assert persys(*words).returncode == 2
+
+
+def test_the_demo_is_the_example_at_the_port_asked_for() -> None:
+    assert demo_request(host_port=None).spec.container.ports[0].host_port == 18080
+    assert demo_request(host_port=1234).spec.container.ports[0].host_port == 1234
+
+
+def test_the_image_has_a_shell_a_web_server_and_a_page() -> None:
+    busybox = find_command("busybox")
+    assert busybox is not None
+
+    with tarfile.open(fileobj=BytesIO(root_file_system(Path(busybox)))) as tar:
+        names = tar.getnames()
+
+    assert {"bin/busybox", "bin/sh", "bin/httpd", "bin/nc", "www/index.html"} <= set(names)
+    assert names.count("bin/busybox") == 1
