@@ -236,9 +236,9 @@ class EmptyRegistry(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "application/json")
         self.end_headers()
         if self.path != "/v2/" and self.command == "GET":
-            self.wfile.write(
-                b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}]}'
-            )
+            # Docker takes the code for what it is only beside a detail, as real registries give it.
+            error = {"code": "MANIFEST_UNKNOWN", "message": "unknown", "detail": {"Tag": "here"}}
+            self.wfile.write(json.dumps({"errors": [error]}).encode())
 
     do_HEAD = do_GET  # noqa: N815 - named by the base class
 
