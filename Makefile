@@ -20,8 +20,8 @@ clean-demo: install ## Remove what `make up` deployed
 	@$(BIN)/persys clean-demo
 
 check: install ## Format, lint, types and house rules, in seconds
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
+	$(BIN)/ruff format --check . scripts/engines
+	$(BIN)/ruff check . scripts/engines
 	$(BIN)/mypy
 	$(BIN)/pytest tests/tidy -q --durations=0
 
