@@ -4,8 +4,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
 from persys.core.dispatch import Dispatch, Goal
+from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
+from persys.core.placement.filters import Rejection, reject
 from persys.core.placement.needs import Needs
+from persys.core.placement.select import place
+from persys.core.situation import Rooms, Situation
 from persys.model.assignment import Assignment, HostPort
 from persys.model.belief import Belief, Retry, Status
 from persys.model.failure import Failure, FailureReason
@@ -172,3 +176,38 @@ def add_node(
         closed=closed,
     )
     return NodeId(node_id)
+
+
+def rooms_of(columns: Columns) -> Rooms:
+    """Where a need fits, as if nothing of the workload under test were reserved yet."""
+
+    def fits_on(_workload_id: WorkloadId, node_id: NodeId, needs: Needs) -> Rejection | None:
+        return reject(columns.rows[node_id], needs)
+
+    return Rooms(lambda needs: place(needs, columns), fits_on)
+
+
+def a_situation(
+    workload: Workload | None = None,
+    *,
+    assignment: Assignment | None = None,
+    belief: Belief | None = None,
+    retry: Retry | None = None,
+    observation: Observation | None = None,
+    observed_since: datetime | None = None,
+    dispatch: Dispatch | None = None,
+    phase: Phase = Phase.ALIVE,
+    reports: bool = False,
+) -> Situation:
+    """A workload on a node that is alive, unless something else is said."""
+    return Situation(
+        workload or a_workload(),
+        assignment,
+        belief,
+        retry,
+        observation,
+        observed_since or (observation.seen_at if observation else None),
+        dispatch,
+        phase,
+        reports,
+    )

@@ -55,6 +55,15 @@ def _wait_or_retry(situation: Situation, failure: Failure, retry: Retry, now: da
     return Decision(situation.assignment, belief, retry, effects=(effect,))
 
 
+def before_retry(situation: Situation, retry: Retry, now: datetime) -> Decision:
+    """Neither failed nor as it should be, and the next attempt is not due or was given up: still failed."""
+    failure = situation.belief.failure if situation.belief else None
+    if failure is None:
+        failure = Failure(FailureReason.RUNTIME_ERROR, f"not {situation.workload.desired} any more")
+    belief = _failure_belief(situation, failure, now)
+    return Decision(situation.assignment, belief, retry, wake_at=retry.next_at)
+
+
 def _given_up(situation: Situation, failure: Failure, retry: Retry, now: datetime) -> Decision:
     return Decision(situation.assignment, _failure_belief(situation, failure, now), retry)
 

@@ -16,7 +16,7 @@ from datetime import datetime, timedelta
 from persys.core.assigning import assign, refused_by_runtime, reservation_differs, resize
 from persys.core.dispatch import Goal
 from persys.core.effects import Apply, Remove
-from persys.core.failing import after_failed, count_failure
+from persys.core.failing import after_failed, before_retry, count_failure
 from persys.core.liveness import Phase
 from persys.core.placement.needs import needs_of
 from persys.core.sending import send_or_wait
@@ -154,10 +154,8 @@ def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float)
     workload, assignment = situation.workload, situation.assignment
     assert assignment is not None
     retry = situation.retry
-    if retry is not None and retry.next_at is None:
-        return Decision(assignment, situation.belief, retry)
-    if retry is not None and awaits_retry(situation, retry, now):
-        return Decision(assignment, situation.belief, retry, wake_at=retry.next_at)
+    if retry is not None and (retry.next_at is None or awaits_retry(situation, retry, now)):
+        return before_retry(situation, retry, now)
     seen, since = situation.observation, situation.observed_since
     # The agent heals by itself what it once had; it gets a while before it is told again.
     if seen is not None and situation.dispatch is None and since is not None:

@@ -1,0 +1,361 @@
+"""The scheduler's one brain: a table of situations for every arrow in its docstring."""
+
+from datetime import datetime, timedelta
+
+import pytest
+
+from builders import (
+    N1,
+    N2,
+    NOON,
+    a_belief,
+    a_dispatch,
+    a_failure,
+    a_retry,
+    a_situation,
+    a_workload,
+    add_node,
+    after,
+    an_assignment,
+    an_observation,
+    rooms_of,
+)
+from persys.core.effects import Apply, Ask
+from persys.core.liveness import Phase
+from persys.core.placement.columns import Columns
+from persys.core.reconcile import decide
+from persys.core.situation import COMPLETED, Decision, Policy, Situation
+from persys.model.belief import Status
+from persys.model.observation import Actual
+from persys.model.resources import Resources
+from persys.model.spec import ContainerSpec, RestartPolicy, VMSpec
+from persys.model.workload import Desired
+
+POLICY = Policy()
+ON_N1 = an_assignment()
+
+
+def two_nodes() -> Columns:
+    columns = Columns()
+    add_node(columns, "n1")
+    add_node(columns, "n2")
+    return columns
+
+
+def decided(
+    situation: Situation, *, now: datetime = NOON, columns: Columns | None = None
+) -> Decision:
+    return decide(situation, rooms_of(columns or two_nodes()), POLICY, now=now, roll=0.5)
+
+
+# ---- unassigned
+
+
+def test_an_unassigned_workload_that_fits_is_assigned_and_sent() -> None:
+    workload = a_workload()
+    decision = decided(a_situation(workload, phase=Phase.LOST))
+
+    assert decision.assignment is not None
+    assert (decision.assignment.node_id, decision.assignment.epoch) == (N1, 1)
+    assert decision.assignment.reserved == workload.resources
+    assert decision.effects == (Apply(N1, workload, 1),)
+    assert decision.belief is not None
+    assert (decision.belief.status, decision.belief.code) == (Status.PENDING, "Placed")
+
+
+def test_an_unassigned_workload_that_fits_nowhere_waits_and_says_why() -> None:
+    decision = decided(a_situation(a_workload(resources=Resources(5000))))
+
+    assert decision.assignment is None
+    assert decision.waits_for_room
+    assert decision.effects == ()
+    assert decision.belief is not None
+    assert (decision.belief.status, decision.belief.code) == (Status.PENDING, "Unplaceable")
+    assert decision.belief.message == "2 nodes short of cpu (needs 5000m, n1 lacks 1000m)"
+
+
+def test_a_workload_created_stopped_gets_no_node() -> None:
+    decision = decided(a_situation(a_workload(desired=Desired.STOPPED)))
+
+    assert decision.assignment is None
+    assert not decision.waits_for_room
+    assert decision.belief is not None
+    assert (decision.belief.status, decision.belief.code) == (Status.STOPPED, "NotPlaced")
+
+
+def test_each_new_assignment_has_a_higher_epoch_than_any_before() -> None:
+    decision = decided(a_situation(belief=a_belief(Status.PENDING, epoch=7)))
+
+    assert decision.assignment is not None
+    assert decision.assignment.epoch == 8
+
+
+# ---- converged
+
+
+@pytest.mark.parametrize(
+    ("desired", "actual", "status"),
+    [
+        (Desired.RUNNING, Actual.RUNNING, Status.RUNNING),
+        (Desired.STOPPED, Actual.STOPPED, Status.STOPPED),
+    ],
+)
+def test_what_is_as_it_is_wanted_is_settled(
+    desired: Desired, actual: Actual, status: Status
+) -> None:
+    decision = decided(
+        a_situation(
+            a_workload(desired=desired),
+            assignment=ON_N1,
+            belief=a_belief(Status.PENDING),
+            observation=an_observation(actual),
+            dispatch=a_dispatch(desired=desired),
+        )
+    )
+
+    assert decision.belief is not None
+    assert decision.belief.status is status
+    assert decision.belief.revision == "r1"
+    assert decision.fulfilled
+    assert (decision.effects, decision.wake_at) == ((), None)
+
+
+def test_an_agent_that_echoes_neither_revision_nor_epoch_is_taken_at_its_word() -> None:
+    seen = an_observation(revision="", epoch=0)
+    decision = decided(a_situation(assignment=ON_N1, observation=seen))
+
+    assert decision.belief is not None
+    assert decision.belief.status is Status.RUNNING
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [an_observation(revision="r0"), an_observation(epoch=9), an_observation(node_id="n2")],
+    ids=["an older revision", "another assignment", "another node"],
+)
+def test_what_is_said_of_something_else_is_not_convergence(seen: object) -> None:
+    assert seen is not None
+    decision = decided(a_situation(assignment=ON_N1, observation=seen))  # type: ignore[arg-type]
+
+    assert decision.belief is not None
+    assert decision.belief.status is Status.PENDING
+    assert [type(effect) for effect in decision.effects] == [Apply]
+
+
+def test_what_was_settled_is_not_sent_again_before_there_is_news() -> None:
+    belief = a_belief(Status.RUNNING)
+    decision = decided(a_situation(assignment=ON_N1, belief=belief))
+
+    assert decision == Decision(ON_N1, belief, None)
+
+
+def test_a_container_that_runs_to_completion_is_done_when_it_exits_with_zero() -> None:
+    job = a_workload(spec=ContainerSpec("job", restart=RestartPolicy("no")))
+    seen = an_observation(Actual.STOPPED, metadata={"container.exit_code": "0"})
+    decision = decided(a_situation(job, assignment=ON_N1, observation=seen))
+
+    assert decision.belief is not None
+    assert (decision.belief.status, decision.belief.code) == (Status.STOPPED, COMPLETED)
+    assert decision.effects == ()
+    assert decided(a_situation(job, assignment=ON_N1, belief=decision.belief)).effects == ()
+
+
+@pytest.mark.parametrize(
+    ("restart", "exit_code"), [("no", "1"), ("no", ""), ("unless-stopped", "0"), ("always", "0")]
+)
+def test_any_other_end_of_a_container_is_not_completion(restart: str, exit_code: str) -> None:
+    workload = a_workload(spec=ContainerSpec("x", restart=RestartPolicy(restart)))
+    seen = an_observation(Actual.STOPPED, metadata={"container.exit_code": exit_code})
+    decision = decided(a_situation(workload, assignment=ON_N1, observation=seen))
+
+    assert decision.belief is not None
+    assert decision.belief.code != COMPLETED
+
+
+# ---- sending and waiting
+
+
+def test_what_was_not_sent_is_sent() -> None:
+    decision = decided(a_situation(assignment=ON_N1, belief=a_belief(Status.PENDING)))
+
+    assert decision.effects == (Apply(N1, a_workload(), 1),)
+
+
+@pytest.mark.parametrize(
+    ("workload", "dispatch"),
+    [
+        (a_workload(revision="r2"), a_dispatch(revision="r1")),
+        (a_workload(desired=Desired.STOPPED), a_dispatch(desired=Desired.RUNNING)),
+    ],
+    ids=["a new revision", "another desired state"],
+)
+def test_a_new_goal_is_sent_whatever_was_sent_before(workload: object, dispatch: object) -> None:
+    situation = a_situation(
+        workload,  # type: ignore[arg-type]
+        assignment=ON_N1,
+        dispatch=dispatch,  # type: ignore[arg-type]
+        observation=an_observation(),
+    )
+
+    assert [type(effect) for effect in decided(situation).effects] == [Apply]
+
+
+def test_a_stop_and_a_start_are_shown_while_they_are_under_way() -> None:
+    def shown(desired: Desired, actual: Actual) -> str:
+        belief = decided(
+            a_situation(
+                a_workload(desired=desired),
+                assignment=ON_N1,
+                dispatch=a_dispatch(desired=desired),
+                observation=an_observation(actual),
+            )
+        ).belief
+        assert belief is not None
+        return f"{belief.status} {belief.message}"
+
+    assert shown(Desired.STOPPED, Actual.RUNNING) == "Pending stopping on n1"
+    assert shown(Desired.RUNNING, Actual.STOPPED) == "Pending starting on n1"
+
+
+def test_nothing_is_sent_while_an_order_is_in_flight() -> None:
+    decision = decided(
+        a_situation(assignment=ON_N1, dispatch=a_dispatch(answered=False)), now=after(1000)
+    )
+
+    assert (decision.effects, decision.wake_at) == ((), None)
+
+
+def test_an_agent_that_reports_is_waited_for_until_the_deadline() -> None:
+    decision = decided(
+        a_situation(assignment=ON_N1, dispatch=a_dispatch(), reports=True), now=after(1)
+    )
+
+    assert (decision.effects, decision.wake_at) == ((), NOON + POLICY.apply_deadline)
+
+
+def test_an_agent_that_does_not_report_is_asked_every_interval() -> None:
+    situation = a_situation(assignment=ON_N1, dispatch=a_dispatch())
+    too_soon, in_time = decided(situation, now=after(0.5)), decided(situation, now=after(1))
+
+    assert (too_soon.effects, too_soon.wake_at) == ((), after(1))
+    assert (in_time.effects, in_time.wake_at) == ((Ask(N1, a_workload().id),), after(2))
+
+
+def test_a_question_answered_is_asked_again_an_interval_later() -> None:
+    situation = a_situation(
+        assignment=ON_N1,
+        dispatch=a_dispatch(),
+        observation=an_observation(Actual.PENDING, seen_at=after(10)),
+    )
+
+    assert decided(situation, now=after(10.5)).wake_at == after(11)
+    assert [type(effect) for effect in decided(situation, now=after(11)).effects] == [Ask]
+
+
+def test_an_agent_that_gave_no_answer_is_tried_again_when_the_time_comes() -> None:
+    silent = a_dispatch(again_at=after(4), problem="connection refused")
+    situation = a_situation(assignment=ON_N1, dispatch=silent)
+    waiting, again = decided(situation, now=after(3)), decided(situation, now=after(4))
+
+    assert (waiting.effects, waiting.wake_at) == ((), after(4))
+    assert waiting.belief is not None
+    assert waiting.belief.code == "NodeUnreachable"
+    assert waiting.belief.message == "node n1 gives no answer: connection refused"
+    assert [type(effect) for effect in again.effects] == [Apply]
+    assert again.retry is None
+
+
+def test_what_an_agent_cannot_tell_is_shown_as_unknown() -> None:
+    seen = an_observation(Actual.UNKNOWN, message="docker gives no answer", seen_at=after(1))
+    decision = decided(
+        a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=seen), now=after(1)
+    )
+
+    assert decision.belief is not None
+    assert decision.belief.status is Status.UNKNOWN
+    assert decision.belief.message == "docker gives no answer"
+
+
+# ---- gone although it was there
+
+
+@pytest.mark.parametrize("actual", [Actual.ABSENT, Actual.STOPPED, Actual.UNKNOWN], ids=str)
+def test_what_was_settled_and_no_longer_is_gets_a_while_to_heal_then_is_sent_again(
+    actual: Actual,
+) -> None:
+    belief = a_belief(Status.RUNNING)
+    situation = a_situation(
+        assignment=ON_N1, belief=belief, observation=an_observation(actual), observed_since=NOON
+    )
+    healing, late = decided(situation, now=after(9)), decided(situation, now=after(10))
+
+    assert healing == Decision(ON_N1, belief, None, wake_at=after(10))
+    assert [type(effect) for effect in late.effects] == [Apply]
+
+
+# ---- the node
+
+
+@pytest.mark.parametrize("phase", [Phase.SUSPECT, Phase.LOST], ids=str)
+def test_a_workload_on_a_silent_node_is_unknown_and_nothing_is_sent(phase: Phase) -> None:
+    decision = decided(
+        a_situation(assignment=ON_N1, belief=a_belief(), observation=an_observation(), phase=phase)
+    )
+
+    assert decision.belief is not None
+    assert (decision.belief.status, decision.belief.code) == (Status.UNKNOWN, "NodeNotReady")
+    assert decision.belief.message == "node n1 gives no sign"
+    assert (decision.assignment, decision.effects) == (ON_N1, ())
+
+
+def test_a_workload_is_what_it_was_when_its_node_speaks_again() -> None:
+    unknown = a_belief(Status.UNKNOWN, code="NodeNotReady", message="node n1 gives no sign")
+    decision = decided(a_situation(assignment=ON_N1, belief=unknown, observation=an_observation()))
+
+    assert decision.belief is not None
+    assert (decision.belief.status, decision.belief.code) == (Status.RUNNING, "")
+
+
+def test_a_vm_has_longer_than_a_container() -> None:
+    situation = a_situation(
+        a_workload(spec=VMSpec(1, 512)), assignment=ON_N1, dispatch=a_dispatch(), reports=True
+    )
+
+    assert decided(situation, now=after(60)).wake_at == NOON + POLICY.vm_apply_deadline
+
+
+def test_a_workload_that_its_node_cannot_run_is_placed_elsewhere() -> None:
+    columns = two_nodes()
+    add_node(columns, "n1", traits=())
+    refused = an_observation(Actual.FAILED, failure=a_failure(code="RuntimeNotAvailable"))
+    decision = decided(
+        a_situation(assignment=ON_N1, observation=refused, dispatch=a_dispatch()), columns=columns
+    )
+
+    assert decision.assignment is not None
+    assert (decision.assignment.node_id, decision.assignment.epoch) == (N2, 2)
+    assert decision.effects == (Apply(N2, a_workload(), 2),)
+    assert decision.tombstone is None
+    assert decision.retry is None
+
+
+def test_old_retries_do_not_outlive_their_revision() -> None:
+    decision = decided(
+        a_situation(
+            a_workload(revision="r2"), assignment=ON_N1, retry=a_retry(5, None, revision="r1")
+        )
+    )
+
+    assert decision.retry is None
+    assert [type(effect) for effect in decision.effects] == [Apply]
+
+
+def test_ten_stable_minutes_forgive_past_failures() -> None:
+    running = a_belief(Status.RUNNING, changed_at=NOON)
+    situation = a_situation(
+        assignment=ON_N1, belief=running, observation=an_observation(), retry=a_retry(3)
+    )
+    unstable, stable = decided(situation, now=after(599)), decided(situation, now=after(600))
+
+    assert (unstable.retry, unstable.wake_at) == (a_retry(3), NOON + timedelta(minutes=10))
+    assert (stable.retry, stable.wake_at) == (None, None)

@@ -1,0 +1,137 @@
+"""A workload goes: when no copy can exist any more, or when its node is lost."""
+
+from datetime import datetime
+
+import pytest
+
+from builders import (
+    N1,
+    NOON,
+    WEB,
+    a_belief,
+    a_dispatch,
+    a_failure,
+    a_situation,
+    a_workload,
+    add_node,
+    after,
+    an_assignment,
+    an_observation,
+    rooms_of,
+)
+from persys.core.effects import Ask, Remove
+from persys.core.liveness import Phase
+from persys.core.placement.columns import Columns
+from persys.core.reconcile import decide
+from persys.core.situation import Decision, Policy, Situation
+from persys.model.assignment import Tombstone
+from persys.model.belief import Status
+from persys.model.observation import Actual
+from persys.model.workload import Desired
+
+POLICY = Policy()
+ON_N1 = an_assignment()
+LEAVING = a_workload(desired=Desired.DELETED)
+SENT = a_dispatch(desired=Desired.DELETED)
+
+
+def decided(situation: Situation, *, now: datetime = NOON) -> Decision:
+    columns = Columns()
+    add_node(columns, "n1")
+    return decide(situation, rooms_of(columns), POLICY, now=now, roll=0.5)
+
+
+def test_what_has_no_node_is_forgotten_at_once() -> None:
+    assert decided(a_situation(LEAVING)) == Decision(None, None, None, forget=True)
+
+
+def test_a_copy_that_may_exist_is_removed_first() -> None:
+    decision = decided(a_situation(LEAVING, assignment=ON_N1, belief=a_belief()))
+
+    assert decision.effects == (Remove(N1, WEB, 1),)
+    assert not decision.forget
+    assert decision.belief is not None
+    assert decision.belief.status is Status.DELETING
+
+
+def test_it_is_forgotten_when_the_node_says_that_it_is_gone() -> None:
+    gone = an_observation(Actual.ABSENT, seen_at=after(1))
+    decision = decided(a_situation(LEAVING, assignment=ON_N1, dispatch=SENT, observation=gone))
+
+    assert decision == Decision(None, None, None, forget=True)
+
+
+def test_absence_from_before_the_removal_was_sent_proves_nothing() -> None:
+    older = an_observation(Actual.ABSENT, seen_at=after(-1))
+    decision = decided(a_situation(LEAVING, assignment=ON_N1, dispatch=SENT, observation=older))
+
+    assert not decision.forget
+
+
+def test_absence_proves_nothing_while_the_removal_is_in_flight() -> None:
+    in_flight = a_dispatch(desired=Desired.DELETED, answered=False)
+    gone = an_observation(Actual.ABSENT, seen_at=after(1))
+
+    assert not decided(
+        a_situation(LEAVING, assignment=ON_N1, dispatch=in_flight, observation=gone)
+    ).forget
+
+
+@pytest.mark.parametrize("actual", [Actual.UNKNOWN, Actual.PENDING, Actual.STOPPED], ids=str)
+def test_anything_but_absence_is_not_gone(actual: Actual) -> None:
+    seen = an_observation(actual, seen_at=after(1))
+    decision = decided(
+        a_situation(LEAVING, assignment=ON_N1, dispatch=SENT, observation=seen), now=after(2)
+    )
+
+    assert not decision.forget
+    assert decision.effects == (Ask(N1, WEB),)
+
+
+def test_a_removal_that_is_overdue_is_sent_again() -> None:
+    decision = decided(
+        a_situation(LEAVING, assignment=ON_N1, dispatch=SENT, reports=True), now=after(60)
+    )
+
+    assert decision.effects == (Remove(N1, WEB, 1),)
+
+
+def test_a_removal_that_failed_says_so_and_goes_on() -> None:
+    failed = an_observation(
+        Actual.FAILED, failure=a_failure(), message="volume is busy", seen_at=after(1)
+    )
+    decision = decided(
+        a_situation(LEAVING, assignment=ON_N1, dispatch=SENT, observation=failed), now=after(1)
+    )
+
+    assert decision.belief is not None
+    assert decision.belief.message == "volume is busy"
+    assert not decision.forget
+
+
+def test_on_a_suspect_node_a_deletion_waits() -> None:
+    decision = decided(a_situation(LEAVING, assignment=ON_N1, phase=Phase.SUSPECT))
+
+    assert (decision.forget, decision.effects) == (False, ())
+    assert decision.belief is not None
+    assert decision.belief.message.startswith("node n1 gives no sign")
+
+
+def test_on_a_lost_node_a_deletion_ends_and_leaves_a_tombstone() -> None:
+    decision = decided(a_situation(LEAVING, assignment=ON_N1, phase=Phase.LOST))
+
+    assert decision == Decision(None, None, None, forget=True, tombstone=Tombstone(ON_N1, NOON))
+
+
+def test_a_deletion_beats_a_new_revision_and_a_plan_to_try_again() -> None:
+    decision = decided(
+        a_situation(
+            a_workload(desired=Desired.DELETED, revision="r9"),
+            assignment=ON_N1,
+            observation=an_observation(
+                Actual.FAILED, failure=a_failure(code="RuntimeNotAvailable")
+            ),
+        )
+    )
+
+    assert decision.effects == (Remove(N1, WEB, 1),)

@@ -1,0 +1,229 @@
+"""What follows a failure, as `decide` sees it."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from builders import (
+    N1,
+    NOON,
+    a_belief,
+    a_dispatch,
+    a_failure,
+    a_retry,
+    a_situation,
+    a_workload,
+    add_node,
+    after,
+    an_assignment,
+    an_observation,
+    rooms_of,
+)
+from persys.core.effects import Apply
+from persys.core.liveness import Phase
+from persys.core.placement.columns import Columns
+from persys.core.reconcile import decide
+from persys.core.situation import Decision, Policy, Situation
+from persys.model.belief import Belief, Status
+from persys.model.failure import FailureReason
+from persys.model.observation import Actual
+from persys.model.workload import Desired
+
+POLICY = Policy()
+ON_N1 = an_assignment()
+FAILED = an_observation(Actual.FAILED, failure=a_failure(), seen_at=after(1))
+
+
+def decided(situation: Situation, *, now: datetime = NOON) -> Decision:
+    columns = Columns()
+    add_node(columns, "n1")
+    return decide(situation, rooms_of(columns), POLICY, now=now, roll=0.5)
+
+
+def belief_of(decision: Decision) -> Belief:
+    assert decision.belief is not None
+    return decision.belief
+
+
+def test_a_failure_is_counted_once_and_tried_again_when_the_time_comes() -> None:
+    situation = a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=FAILED)
+    first = decided(situation, now=after(1))
+    again = decided(replace(situation, belief=first.belief, retry=first.retry), now=after(2))
+    due = decided(replace(situation, belief=first.belief, retry=first.retry), now=after(6))
+
+    assert first.retry == a_retry(1, after(6))
+    assert (first.effects, first.wake_at) == ((), after(6))
+    assert belief_of(first).status is Status.FAILED
+    assert belief_of(first).failure == a_failure()
+    assert again == Decision(ON_N1, first.belief, first.retry, wake_at=after(6))
+    assert due.effects == (Apply(N1, a_workload(), 1),)
+    assert due.retry == first.retry
+
+
+def test_each_attempt_that_fails_is_counted_until_none_is_left() -> None:
+    situation = a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=FAILED)
+    now, sent = after(1), 1
+    for _ in range(20):
+        decision = decided(situation, now=now)
+        situation = replace(situation, belief=decision.belief, retry=decision.retry)
+        if decision.effects:
+            sent += 1
+            situation = replace(
+                situation,
+                dispatch=a_dispatch(sent_at=now),
+                observation=an_observation(Actual.FAILED, failure=a_failure(), seen_at=now),
+            )
+        elif decision.wake_at is not None:
+            now = decision.wake_at
+        else:
+            break
+
+    assert sent == 6  # the first and five more
+    assert situation.retry == a_retry(5, None)
+    assert decided(situation, now=after(1e6)).effects == ()
+
+
+def test_what_cannot_succeed_fails_at_once() -> None:
+    missing = a_failure(FailureReason.IMAGE_NOT_FOUND, "no such image")
+    seen = an_observation(Actual.FAILED, failure=missing, seen_at=after(1))
+    decision = decided(
+        a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=seen), now=after(1)
+    )
+
+    assert decision.retry == a_retry(0, None)
+    assert (decision.effects, decision.wake_at) == ((), None)
+    assert (belief_of(decision).status, belief_of(decision).message) == (
+        Status.FAILED,
+        "no such image",
+    )
+
+
+def test_a_failure_without_words_is_a_runtime_error() -> None:
+    seen = an_observation(Actual.FAILED, message="exited")
+    decision = decided(a_situation(assignment=ON_N1, observation=seen))
+
+    failure = belief_of(decision).failure
+    assert failure is not None
+    assert (failure.reason, failure.message) == (FailureReason.RUNTIME_ERROR, "exited")
+
+
+def test_a_failure_seen_before_the_order_was_sent_is_no_news() -> None:
+    older = an_observation(Actual.FAILED, failure=a_failure(), seen_at=after(-1))
+    decision = decided(a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=older))
+
+    assert decision.retry is None
+    assert belief_of(decision).status is Status.PENDING
+
+
+def test_what_is_overdue_is_counted_once_as_a_failure_then_tried_again() -> None:
+    situation = a_situation(
+        assignment=ON_N1,
+        dispatch=a_dispatch(),
+        observation=an_observation(Actual.PENDING, seen_at=after(1)),
+    )
+    late = decided(situation, now=after(45))
+    known = replace(situation, belief=late.belief, retry=late.retry)
+
+    assert late.retry == a_retry(1, after(50))
+    assert late.effects == ()
+    assert belief_of(late).code == "TimedOut"
+    assert belief_of(late).message == "not running 45s after it was sent"
+    assert decided(known, now=after(46)) == Decision(
+        ON_N1, late.belief, late.retry, wake_at=after(50)
+    )
+    assert [type(effect) for effect in decided(known, now=after(50)).effects] == [Apply]
+
+
+def test_a_node_that_reports_that_it_is_at_it_gets_its_time_anew() -> None:
+    situation = a_situation(
+        assignment=ON_N1,
+        dispatch=a_dispatch(),
+        observation=an_observation(Actual.PENDING, seen_at=after(30)),
+        reports=True,
+    )
+
+    assert decided(situation, now=after(45)).wake_at == after(75)
+    assert decided(situation, now=after(75)).retry == a_retry(1, after(80))
+
+
+def test_a_stop_that_fails_is_tried_again_too() -> None:
+    workload = a_workload(desired=Desired.STOPPED)
+    decision = decided(
+        a_situation(
+            workload,
+            assignment=ON_N1,
+            dispatch=a_dispatch(desired=Desired.STOPPED),
+            observation=FAILED,
+        ),
+        now=after(1),
+    )
+
+    assert decision.retry == a_retry(1, after(6))
+
+
+def test_a_restart_of_the_scheduler_keeps_the_plan() -> None:
+    failed = a_belief(Status.FAILED, failure=a_failure(), code="RUNTIME_ERROR", message="it broke")
+    restarted = a_situation(assignment=ON_N1, belief=failed, retry=a_retry(2, after(10)))
+    waiting, due = decided(restarted, now=after(9)), decided(restarted, now=after(10))
+
+    assert (waiting.effects, waiting.wake_at, waiting.retry) == (
+        (),
+        after(10),
+        a_retry(2, after(10)),
+    )
+    assert belief_of(waiting) is failed
+    assert [type(effect) for effect in due.effects] == [Apply]
+
+
+def test_a_restart_of_the_scheduler_does_not_revive_what_was_given_up() -> None:
+    failed = a_belief(Status.FAILED, failure=a_failure(), code="RUNTIME_ERROR", message="it broke")
+    decision = decided(
+        a_situation(assignment=ON_N1, belief=failed, retry=a_retry(5, None)), now=after(1e6)
+    )
+
+    assert decision == Decision(ON_N1, failed, a_retry(5, None))
+
+
+def test_what_was_given_up_ran_again_and_is_gone_is_not_shown_as_running() -> None:
+    gone = an_observation(Actual.ABSENT, seen_at=after(100))
+    decision = decided(
+        a_situation(
+            assignment=ON_N1,
+            belief=a_belief(Status.RUNNING),
+            retry=a_retry(5, None),
+            observation=gone,
+        ),
+        now=after(200),
+    )
+
+    assert belief_of(decision).status is Status.FAILED
+    assert belief_of(decision).message
+    assert decision.effects == ()
+
+
+def test_a_failed_workload_is_failed_again_when_its_silent_node_speaks() -> None:
+    silent = a_situation(
+        assignment=ON_N1,
+        belief=a_belief(Status.FAILED, failure=a_failure(), code="RUNTIME_ERROR"),
+        retry=a_retry(1, after(100)),
+        dispatch=a_dispatch(),
+        observation=an_observation(Actual.PENDING),
+        phase=Phase.SUSPECT,
+    )
+    unknown = decided(silent)
+    back = decided(replace(silent, belief=unknown.belief, phase=Phase.ALIVE), now=after(1))
+
+    assert belief_of(unknown).status is Status.UNKNOWN
+    assert belief_of(back).status is Status.FAILED
+    assert back.wake_at == after(100)
+
+
+def test_a_retry_waits_for_an_order_that_is_still_in_flight() -> None:
+    situation = a_situation(
+        assignment=ON_N1,
+        dispatch=a_dispatch(sent_at=after(20), answered=False),
+        observation=FAILED,
+        retry=a_retry(1, after(10)),
+        belief=a_belief(Status.FAILED),
+    )
+
+    assert decided(situation, now=after(30)).effects == ()

@@ -1,0 +1,102 @@
+"""A new revision that needs another amount: here if it fits, elsewhere if it may move."""
+
+import pytest
+
+from builders import (
+    N1,
+    N2,
+    NOON,
+    a_belief,
+    a_situation,
+    a_workload,
+    add_node,
+    an_assignment,
+    an_observation,
+    rooms_of,
+)
+from persys.core.effects import Apply
+from persys.core.liveness import Phase
+from persys.core.placement.columns import Columns
+from persys.core.reconcile import decide
+from persys.core.situation import Decision, Policy, Situation
+from persys.model.assignment import HostPort, Tombstone
+from persys.model.belief import Status
+from persys.model.resources import Resources
+from persys.model.spec import ContainerSpec, ManagedVolume, Port, Spec, VMSpec
+from persys.model.workload import Workload
+
+ON_N1 = an_assignment()
+
+
+def bigger(spec: Spec | None = None, *, cpu: int = 2000) -> Workload:
+    return a_workload(revision="r2", spec=spec, resources=Resources(cpu, 128))
+
+
+def decided(situation: Situation, *, cpu_n1: int, cpu_n2: int = 0) -> Decision:
+    columns = Columns()
+    add_node(columns, "n1", cpu=cpu_n1, traits={"type:container", "type:vm", "driver:local"})
+    if cpu_n2:
+        add_node(columns, "n2", cpu=cpu_n2, traits={"type:container", "type:vm", "driver:local"})
+    return decide(situation, rooms_of(columns), Policy(), now=NOON, roll=0.5)
+
+
+def test_what_fits_where_it_is_grows_there() -> None:
+    workload = bigger()
+    decision = decided(
+        a_situation(workload, assignment=ON_N1, observation=an_observation()), cpu_n1=4000
+    )
+
+    assert decision.assignment == an_assignment(reserved=Resources(2000, 128))
+    assert decision.effects == (Apply(N1, workload, 1),)
+    assert decision.tombstone is None
+
+
+def test_what_fits_only_elsewhere_moves_and_its_old_copy_is_buried() -> None:
+    workload = bigger()
+    decision = decided(a_situation(workload, assignment=ON_N1), cpu_n1=1000, cpu_n2=4000)
+
+    assert decision.assignment is not None
+    assert (decision.assignment.node_id, decision.assignment.epoch) == (N2, 2)
+    assert decision.effects == (Apply(N2, workload, 2),)
+    assert decision.tombstone == Tombstone(ON_N1, NOON)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [VMSpec(1, 512), ContainerSpec("db", managed_volumes=(ManagedVolume("data", "/data"),))],
+    ids=["a machine", "a container with a volume"],
+)
+def test_what_holds_data_stays_where_it_is_and_waits(spec: Spec) -> None:
+    decision = decided(a_situation(bigger(spec), assignment=ON_N1), cpu_n1=1000, cpu_n2=4000)
+
+    assert decision.assignment == ON_N1
+    assert (decision.effects, decision.tombstone) == ((), None)
+    assert decision.waits_for_room
+    assert decision.belief is not None
+    assert (decision.belief.status, decision.belief.code) == (Status.PENDING, "Unplaceable")
+    assert decision.belief.message == "node n1 short of cpu for this revision"
+
+
+def test_what_fits_nowhere_stays_where_it_is_and_waits() -> None:
+    decision = decided(a_situation(bigger(), assignment=ON_N1), cpu_n1=1000, cpu_n2=1000)
+
+    assert decision.assignment == ON_N1
+    assert decision.waits_for_room
+
+
+def test_a_new_host_port_is_reserved_too() -> None:
+    workload = a_workload(revision="r2", spec=ContainerSpec("x", ports=(Port(80, 8080),)))
+    decision = decided(a_situation(workload, assignment=ON_N1), cpu_n1=4000)
+
+    assert decision.assignment == an_assignment(host_ports=[HostPort(8080)])
+
+
+def test_nothing_is_resized_while_the_node_gives_no_sign() -> None:
+    decision = decided(
+        a_situation(bigger(), assignment=ON_N1, belief=a_belief(), phase=Phase.SUSPECT), cpu_n1=4000
+    )
+
+    assert decision.assignment == ON_N1
+    assert decision.effects == ()
+    assert decision.belief is not None
+    assert decision.belief.status is Status.UNKNOWN
