@@ -23,7 +23,7 @@ check: install ## Format, lint, types and house rules, in seconds
 	$(BIN)/ruff format --check . scripts/engines
 	$(BIN)/ruff check . scripts/engines
 	$(BIN)/mypy
-	$(BIN)/pytest tests/tidy -q --durations=0
+	$(BIN)/pytest tests/tidy -q --durations=1
 
 test: check engines ## Everything: checks, then all tests against real engines
 	$(BIN)/pytest
