@@ -187,7 +187,7 @@ def test_a_choice_says_how_empty_the_node_was(columns: Columns) -> None:
     placed = place(needs(), columns)
 
     assert isinstance(placed, Placed)
-    assert placed.why == "emptiest of 1 nodes: 25% reserved, 1 workloads"
+    assert placed.why == "the only node: 25% reserved, workloads: 1"
 
 
 def test_a_reservation_taken_twice_counts_once(columns: Columns) -> None:

@@ -112,7 +112,5 @@ def _search(needs: Needs, columns: Columns) -> Row | None:
 
 
 def _placed(row: Row, columns: Columns) -> Placed:
-    return Placed(
-        row.node_id,
-        f"emptiest of {len(columns.rows)} nodes: {row.rank[0]:.0%} reserved, {row.count} workloads",
-    )
+    among = f"emptiest of {len(columns.rows)} nodes" if len(columns.rows) > 1 else "the only node"
+    return Placed(row.node_id, f"{among}: {row.rank[0]:.0%} reserved, workloads: {row.count}")
