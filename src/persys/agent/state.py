@@ -193,7 +193,11 @@ def _check_identity(
     known = connection.execute("SELECT cluster_id, node_id FROM identity").fetchone()
     if known is None:
         connection.execute("INSERT INTO identity VALUES (?, ?)", (cluster_id, node_id))
-    elif known != (cluster_id, node_id):
+    elif known == (cluster_id, node_id):
+        return
+    elif connection.execute("SELECT 1 FROM entries LIMIT 1").fetchone() is None:
+        connection.execute("UPDATE identity SET cluster_id = ?, node_id = ?", (cluster_id, node_id))
+    else:
         raise SettingsError(
             f"PERSYS_STATE_PATH={path} belongs to node {known[1]} of cluster {known[0]}, "
             f"not to node {node_id} of cluster {cluster_id}"

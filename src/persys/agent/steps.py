@@ -8,7 +8,7 @@ from persys.agent.journal import Entry
 from persys.agent.ports import Runtime, Volumes
 from persys.core.convergence import Artefact, Step
 from persys.errors import ConflictError, RuntimeUnavailableError
-from persys.model.failure import Failure
+from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.spec import ContainerSpec, Spec, VMSpec, WorkloadType
 
@@ -36,6 +36,12 @@ class Steps:
         async with self._room:
             return await self.runtime(entry.order.type).inspect(entry.order.workload_id)
 
+    async def log_tail(self, entry: Entry, artefact: Artefact | None) -> str:
+        """The last words of this revision; those of the one before it would mislead."""
+        if artefact is None or artefact.revision != entry.order.revision:
+            return ""
+        return await self.runtime(entry.order.type).log_tail(artefact)
+
     async def perform(self, step: Step, entry: Entry, artefact: Artefact | None) -> Failure | None:
         """ConflictError: what there is has changed, or the order has. Look again."""
         if step is Step.PULL:
@@ -45,8 +51,9 @@ class Steps:
 
     def interrupt(self, workload_id: WorkloadId) -> None:
         """A newer order has come: do not finish fetching an image for the old one."""
-        if workload_id in self._pulls:
-            self._pulls[workload_id].reschedule(0)
+        deadline = self._pulls.pop(workload_id, None)
+        if deadline is not None and not deadline.expired():
+            deadline.reschedule(0)
 
     async def _do(self, step: Step, entry: Entry, artefact: Artefact | None) -> Failure | None:
         order = entry.order
@@ -83,9 +90,12 @@ class Steps:
                 async with self._pull_room:
                     return await self._do(Step.PULL, entry, None)
         except TimeoutError as err:
-            raise ConflictError(f"the pull for {workload_id} was given up") from err
+            if workload_id not in self._pulls:
+                raise ConflictError(f"a newer order for {workload_id} has come") from err
+            text = f"the image was not here after {PULL_DEADLINE_SECONDS:.0f} s"
+            return Failure(FailureReason.IMAGE_PULL_FAILED, text)
         finally:
-            del self._pulls[workload_id]
+            self._pulls.pop(workload_id, None)
 
 
 def volumes_of(spec: Spec) -> dict[str, bool]:

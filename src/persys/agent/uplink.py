@@ -6,7 +6,7 @@ the loop joins again, at the next address if there are several, and only the edg
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
 
@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from persys.agent import host
 from persys.agent.collector import Collector
 from persys.agent.intake import Intake
+from persys.agent.journal import Burial
 from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.reports import observation_of
@@ -174,11 +175,11 @@ class Uplink:
             if self._state.burials.get(burial.workload_id) is burial
         ]
         if told:
-            await self._keep(told_of=Change(burials=told))
+            await self._note_told(told)
 
-    async def _keep(self, *, told_of: Change) -> None:
+    async def _note_told(self, told: Sequence[Burial]) -> None:
         try:
-            await self._state.commit(told_of)
+            await self._state.commit(Change(burials=told))
         except StoreUnavailableError as err:
             log.warning("burials.kept", reason=str(err))  # they are told once more
 

@@ -126,8 +126,8 @@ class Worker:
         """False if a newer order has come meanwhile."""
         workload_id = seen.order.workload_id
         log_tail = ""
-        if settled.actual is Actual.FAILED and artefact is not None:
-            log_tail = await self._steps.runtime(seen.order.type).log_tail(artefact)
+        if settled.actual is Actual.FAILED:
+            log_tail = await self._steps.log_tail(seen, artefact)
         async with self._turns.of(workload_id):
             entry = self._state.entries.get(workload_id)
             if entry is None or entry.generation != seen.generation:

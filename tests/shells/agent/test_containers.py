@@ -228,6 +228,21 @@ def test_a_command_that_does_not_exist_is_an_invalid_spec(
     assert status.metadata["retry_terminal"] == "true"
 
 
+def test_a_delete_does_not_wait_for_an_image_that_does_not_come(
+    agent: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
+) -> None:
+    with socket.socket() as mute:
+        mute.bind(("127.0.0.1", 0))
+        mute.listen()
+        sleeper.image = f"127.0.0.1:{mute.getsockname()[1]}/slow:image"
+        agent.apply(unique_id, sleeper)
+        caller, _ = mute.accept()
+        with caller:
+            agent.delete(unique_id)
+
+            agent.wait_until_gone(unique_id)
+
+
 class EmptyRegistry(BaseHTTPRequestHandler):
     """Speaks as much of the registry's protocol as it takes to have nothing."""
 

@@ -159,3 +159,16 @@ def test_two_agents_cannot_share_a_journal(new_agent: "Callable[..., Agent]") ->
 
     with pytest.raises(AssertionError, match="PERSYS_STATE_PATH"):
         second.start()
+
+
+def test_a_journal_with_workloads_is_not_taken_over_under_another_name(
+    new_agent: "Callable[..., Agent]", unique_id: str, sleeper: agent_pb2.ContainerSpec
+) -> None:
+    first = new_agent()
+    first.start()
+    first.apply(unique_id, sleeper, desired=agent_pb2.DESIRED_STATE_STOPPED)
+    first.stop()
+    renamed = new_agent(PERSYS_STATE_PATH=str(first.directory / "state.db"))
+
+    with pytest.raises(AssertionError, match=f"belongs to node {first.node_id}"):
+        renamed.start()

@@ -22,7 +22,7 @@ from persys.agent.runtimes.docker_form import (
 )
 from persys.agent.runtimes.host_ports import is_taken
 from persys.core.convergence import Artefact, Condition
-from persys.errors import ConflictError
+from persys.errors import ConflictError, RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
@@ -176,8 +176,11 @@ class DockerRuntime:
             if err.status == HTTPStatus.NOT_FOUND:
                 return None
             raise as_unavailable(err) from err
-        labels = found["Config"].get("Labels") or {}
-        return artefact(found) if self._owner.owns(labels, workload_id) else None
+        try:
+            labels = found["Config"].get("Labels") or {}
+            return artefact(found) if self._owner.owns(labels, workload_id) else None
+        except (KeyError, TypeError, ValueError) as err:
+            raise RuntimeUnavailableError(f"docker describes {name} in unknown words") from err
 
     async def _fetch_ids(self, workload_id: WorkloadId) -> list[str]:
         filters = {"label": self._owner.filters(**{WORKLOAD_LABEL: workload_id})}

@@ -112,7 +112,7 @@ def _host_config(spec: ContainerSpec, volumes: Mapping[str, Path], pids_max: int
         "PortBindings": _bindings(spec.ports),
         "Mounts": _mounts(spec, volumes),
         "Privileged": spec.privileged,
-        "Init": spec.init,
+        "Init": spec.init or None,  # None: as the engine is set up
     }
 
 
