@@ -1,0 +1,241 @@
+"""What holds for every decision, whatever the situation: even one that no history could lead to."""
+
+from dataclasses import replace
+from datetime import datetime
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import (
+    NOON,
+    a_belief,
+    a_dispatch,
+    a_failure,
+    a_retry,
+    a_workload,
+    add_node,
+    after,
+    an_assignment,
+    an_observation,
+    rooms_of,
+)
+from persys.core.dispatch import Dispatch, Goal
+from persys.core.effects import Apply, Ask, Remove
+from persys.core.liveness import Phase
+from persys.core.placement.columns import Columns
+from persys.core.reconcile import decide
+from persys.core.situation import COMPLETED, Decision, Policy, Rooms, Situation
+from persys.model.belief import Status
+from persys.model.failure import Failure, FailureReason
+from persys.model.observation import Actual
+from persys.model.resources import Resources
+from persys.model.spec import ContainerSpec, RestartPolicy, Spec, VMSpec
+from persys.model.workload import Desired
+
+POLICY = Policy()
+SMALL, LARGE, HUGE = Resources(100, 128), Resources(2000, 128), Resources(9000, 128)
+
+
+def nodes() -> Rooms:
+    """Node n1 takes what is small, n2 also what is large; huge fits nowhere."""
+    columns = Columns()
+    traits = {"type:container", "type:vm"}
+    add_node(columns, "n1", cpu=1000, traits=traits)
+    add_node(columns, "n2", cpu=4000, traits=traits)
+    return rooms_of(columns)
+
+
+ROOMS = nodes()
+instants = st.integers(-700, 700).map(after)
+epochs = st.sampled_from([1, 2])
+revisions = st.sampled_from(["r1", "r2"])
+specs: st.SearchStrategy[Spec] = st.sampled_from(
+    [ContainerSpec("x"), ContainerSpec("job", restart=RestartPolicy("no")), VMSpec(1, 512)]
+)
+failures = st.builds(
+    a_failure,
+    st.sampled_from(list(FailureReason)),
+    code=st.sampled_from(["", "CrashLoop", "RuntimeNotAvailable"]),
+)
+no_failure: st.SearchStrategy[Failure | None] = st.none() | failures
+situations = st.builds(
+    Situation,
+    st.builds(
+        a_workload,
+        spec=specs,
+        revision=revisions,
+        desired=st.sampled_from(list(Desired)),
+        resources=st.sampled_from([SMALL, LARGE, HUGE]),
+    ),
+    st.none()
+    | st.builds(
+        an_assignment,
+        st.sampled_from(["n1", "n2"]),
+        epoch=epochs,
+        reserved=st.sampled_from([SMALL, LARGE]),
+    ),
+    st.none()
+    | st.builds(
+        lambda said, **rest: a_belief(said[0], code=said[1], **rest),
+        st.sampled_from([*((status, "") for status in Status), (Status.STOPPED, COMPLETED)]),
+        changed_at=instants,
+        revision=revisions,
+        epoch=epochs,
+        failure=no_failure,
+    ),
+    st.none() | st.builds(a_retry, st.integers(0, 5), st.none() | instants, revision=revisions),
+    st.none()
+    | st.builds(
+        an_observation,
+        st.sampled_from(list(Actual)),
+        seen_at=instants,
+        node_id=st.sampled_from(["n1", "n2"]),
+        revision=st.sampled_from(["", "r1", "r2"]),
+        epoch=st.sampled_from([0, 1, 2]),
+        failure=no_failure,
+        metadata=st.sampled_from([{}, {"container.exit_code": "0"}]),
+    ),
+    st.none() | instants,
+    st.none()
+    | st.builds(
+        a_dispatch,
+        sent_at=instants,
+        answered=st.booleans(),
+        desired=st.sampled_from(list(Desired)),
+        revision=revisions,
+        epoch=epochs,
+        again_at=st.none() | instants,
+        problem=st.sampled_from(["", "refused"]),
+    ),
+    st.sampled_from(list(Phase)),
+    st.booleans(),
+)
+rolls = st.floats(0, 1, exclude_max=True)
+
+
+def decided(situation: Situation, *, now: datetime = NOON, roll: float = 0.5) -> Decision:
+    return decide(situation, ROOMS, POLICY, now=now, roll=roll)
+
+
+def orders_of(decision: Decision) -> list[Apply | Remove]:
+    return [effect for effect in decision.effects if not isinstance(effect, Ask)]
+
+
+def carried_out(situation: Situation, decision: Decision, now: datetime) -> Situation:
+    """The situation after the shell has recorded the decision and handed over its orders."""
+    moved = decision.assignment is not None and (
+        situation.assignment is None or situation.assignment.node_id != decision.assignment.node_id
+    )
+    situation = replace(
+        situation,
+        assignment=decision.assignment,
+        belief=decision.belief,
+        retry=decision.retry,
+        dispatch=None if decision.fulfilled else situation.dispatch,
+        phase=Phase.ALIVE if moved else situation.phase,
+    )
+    for order in orders_of(decision):
+        desired = order.workload.desired if isinstance(order, Apply) else Desired.DELETED
+        goal = Goal(situation.workload.revision, desired, order.epoch)
+        situation = replace(situation, dispatch=Dispatch(goal, now))
+    return situation
+
+
+def writes(situation: Situation, decision: Decision) -> bool:
+    return (
+        decision.forget
+        or decision.tombstone is not None
+        or decision.assignment != situation.assignment
+        or decision.belief is not situation.belief
+        or decision.retry != situation.retry
+    )
+
+
+@settings(max_examples=200, deadline=None)
+@given(situations, rolls)
+def test_the_same_situation_gives_the_same_decision(situation: Situation, roll: float) -> None:
+    assert decided(situation, roll=roll) == decided(situation, roll=roll)
+
+
+@settings(max_examples=200, deadline=None)
+@given(situations)
+def test_a_decision_that_was_carried_out_needs_no_second_one(situation: Situation) -> None:
+    """At one instant there is at most one order, and soon nothing is left to write: no hot loop."""
+    orders = 0
+    for _ in range(3):
+        decision = decided(situation)
+        orders += len(orders_of(decision))
+        if decision.forget:
+            return
+        situation = carried_out(situation, decision, NOON)
+
+    last = decided(situation)
+    assert not writes(situation, last)
+    assert orders_of(last) == []
+    assert orders <= 1
+
+
+@settings(max_examples=200, deadline=None)
+@given(situations)
+def test_without_a_deed_nothing_is_left_to_write_at_once(situation: Situation) -> None:
+    decision = decided(situation)
+    if decision.effects or decision.forget:
+        return
+    after_it = carried_out(situation, decision, NOON)
+
+    assert not writes(after_it, decided(after_it))
+
+
+@settings(max_examples=200, deadline=None)
+@given(situations)
+def test_what_is_to_go_is_never_applied_and_what_is_to_stay_never_removed(
+    situation: Situation,
+) -> None:
+    decision = decided(situation)
+    leaving = situation.workload.desired is Desired.DELETED
+    for order in orders_of(decision):
+        assert isinstance(order, Remove) is leaving
+    if not leaving:
+        assert not decision.forget
+
+
+@settings(max_examples=200, deadline=None)
+@given(situations)
+def test_a_node_that_is_not_alive_is_told_nothing(situation: Situation) -> None:
+    if situation.phase is Phase.ALIVE or situation.assignment is None:
+        return
+    decision = decided(situation)
+    kept = decision.assignment is None or decision.assignment.epoch == situation.assignment.epoch
+
+    assert not (kept and decision.effects)
+
+
+@settings(max_examples=200, deadline=None)
+@given(situations)
+def test_the_next_look_is_in_the_future(situation: Situation) -> None:
+    decision = decided(situation)
+
+    assert decision.wake_at is None or decision.wake_at > NOON
+
+
+@settings(max_examples=200, deadline=None)
+@given(situations)
+def test_whoever_waits_on_a_living_node_will_be_looked_at_again(situation: Situation) -> None:
+    """Nothing hangs: an order under way ends by itself, everything else has a time, a room or an end."""
+    decision = decided(situation)
+    if decision.forget or situation.phase is not Phase.ALIVE or decision.assignment is None:
+        return
+    if decision.belief is None or decision.belief.status not in (Status.PENDING, Status.DELETING):
+        return
+    waiting = carried_out(situation, decision, NOON)
+    in_flight = waiting.dispatch is not None and waiting.dispatch.in_flight
+
+    assert decision.effects or decision.wake_at or decision.waits_for_room or in_flight
+
+
+@settings(max_examples=200, deadline=None)
+@given(situations)
+def test_what_holds_data_never_leaves_a_copy_behind(situation: Situation) -> None:
+    decision = decided(situation)
+    if isinstance(situation.workload.spec, VMSpec) and not decision.forget:
+        assert decision.tombstone is None
