@@ -13,7 +13,7 @@ from persys.errors import InvalidError, PersysError, RefusedError
 from persys.infra.clock import Clock
 from persys.model.failure import FailureReason
 from persys.model.ids import WorkloadId, node_id
-from persys.model.node import Node
+from persys.model.node import Capabilities, Node
 from persys.scheduler.intake import Intake
 from persys.scheduler.membership import Membership, Report
 from persys.scheduler.metrics import Metrics
@@ -154,9 +154,11 @@ class ControlApi(control_pb2_grpc.AgentControlServicer):
         now = self._clock.now()
         if not request.grpc_endpoint:
             raise InvalidError("grpc_endpoint", "is missing; expected host:port of the agent")
+        capabilities = control.capabilities(request.capabilities, request.features)
+        _check_room(capabilities)
         return Node(
             id=node_id(request.node_id),
-            capabilities=control.capabilities(request.capabilities, request.features),
+            capabilities=capabilities,
             endpoint=request.grpc_endpoint,
             registered_at=now,
             status_reason="registered",
@@ -184,6 +186,27 @@ _METHODS = (
 def _need(value: str, field: str) -> None:
     if not value:
         raise InvalidError(field, "is missing")
+
+
+def _check_room(has: Capabilities) -> None:
+    """A node with nothing to give would count as the emptiest of all."""
+    kept = has.reserved
+    for total_field, total, reserved_field, reserved in (
+        (
+            "cpu_total_millicores",
+            has.cpu_millicores,
+            "reserved_cpu_millicores",
+            kept.cpu_millicores,
+        ),
+        ("memory_total_mb", has.memory_mb, "reserved_memory_mb", kept.memory_mb),
+    ):
+        if total == 0:
+            raise InvalidError(f"capabilities.{total_field}", "is 0; expected what the node has")
+        if reserved >= total:
+            raise InvalidError(
+                f"capabilities.{reserved_field}",
+                f"is {reserved}; expected less than the {total} it has",
+            )
 
 
 def _measured(
