@@ -1,0 +1,184 @@
+"""A real scheduler and a real agent as processes on the real Docker, and what tests ask of them."""
+
+import re
+import sys
+import urllib.request
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from pathlib import Path
+
+from e2e import containers
+from e2e.containers import Container
+from e2e.process import Process, free_port, listens_on
+from e2e.waiting import DEADLINE_SECONDS, eventually
+from persys.client import AgentClient, SchedulerClient
+from persys.errors import NotFoundError
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+BIN = Path(sys.executable).parent
+# Enough at once to be a crowd, few enough that a kill meets them half-way.
+APPLIES_AT_ONCE = 8
+
+
+class Cluster:
+    """One scheduler and one agent with names, ports and files of their own."""
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        scheduler: Mapping[str, str] | None = None,
+        agent: Mapping[str, str] | None = None,
+        scheduler_port: int = 0,
+    ) -> None:
+        self.node_id = f"e2e-{uuid.uuid4().hex[:8]}"
+        self.directory = directory
+        self.volumes = directory / "volumes"
+        self.scheduler_port, self.agent_port = scheduler_port or free_port(), free_port()
+        self.metrics_port = free_port()
+        self.target = f"127.0.0.1:{self.scheduler_port}"
+        self.scheduler = Process(
+            [str(BIN / "persys-scheduler"), "-insecure"],
+            {
+                "PERSYS_GRPC_ADDR": "127.0.0.1",
+                "GRPC_PORT": str(self.scheduler_port),
+                "METRICS_PORT": str(self.metrics_port),
+                "PERSYS_STORE": f"sqlite:{directory / 'scheduler.db'}",
+                **(scheduler or {}),
+            },
+            log=directory / "scheduler.log",
+            ready=lambda: listens_on(self.scheduler_port),
+        )
+        self.agent = Process(
+            [str(BIN / "persys-agent"), "-insecure"],
+            {
+                "PERSYS_GRPC_ADDR": "127.0.0.1",
+                "PERSYS_GRPC_PORT": str(self.agent_port),
+                "PERSYS_METRICS_PORT": str(free_port()),
+                "PERSYS_NODE_ID": self.node_id,
+                "PERSYS_STATE_PATH": str(directory / "agent.db"),
+                "PERSYS_STORAGE_LOCAL_ROOT": str(self.volumes),
+                "PERSYS_SCHEDULER_ADDR": self.target,
+                **(agent or {}),
+            },
+            log=directory / "agent.log",
+            ready=lambda: listens_on(self.agent_port),
+        )
+        self.client = SchedulerClient(self.target, timeout=timedelta(seconds=30))
+
+    def start(self) -> None:
+        """Returns when the node is ready for work."""
+        self.scheduler.start()
+        self.agent.start()
+        self.wait_until_node_is("Ready")
+
+    def close(self) -> None:
+        self.client.close()
+        self.agent.close()
+        self.scheduler.close()
+        containers.remove(containers.container_ids(self.node_id))
+
+    def logs(self) -> dict[str, str]:
+        return {"scheduler": self.scheduler.log, "agent": self.agent.log}
+
+    # What a user does.
+
+    def apply(self, workload_id: str, spec: pb.WorkloadSpec, *, revision: str = "") -> str:
+        return self.client.apply(
+            pb.ApplyWorkloadRequest(workload_id=workload_id, spec=spec, revision_id=revision)
+        )
+
+    def apply_all(self, workload_ids: Sequence[str], spec: pb.WorkloadSpec) -> None:
+        with ThreadPoolExecutor(APPLIES_AT_ONCE) as pool:
+            list(pool.map(lambda workload_id: self.apply(workload_id, spec), workload_ids))
+
+    def delete_all(self, workload_ids: Sequence[str]) -> None:
+        with ThreadPoolExecutor(APPLIES_AT_ONCE) as pool:
+            list(pool.map(self.client.delete, workload_ids))
+
+    def run_all(self, workload_ids: Sequence[str], spec: pb.WorkloadSpec) -> list[Container]:
+        """Apply and wait until they run."""
+        self.apply_all(workload_ids, spec)
+        self.wait_for_all(workload_ids, "Running")
+        return self.containers(workload_ids)
+
+    # What the scheduler says.
+
+    def statuses(self) -> dict[str, str]:
+        return {view.workload_id: view.status for view in self.client.list_workloads()}
+
+    def status(self, workload_id: str) -> str:
+        return self.client.get_workload(workload_id).status
+
+    def knows(self, workload_id: str) -> bool:
+        try:
+            self.client.get_workload(workload_id)
+        except NotFoundError:
+            return False
+        return True
+
+    def node(self) -> pb.NodeView:
+        return self.client.get_node(self.node_id)
+
+    def metric(self, name: str) -> float:
+        url = f"http://127.0.0.1:{self.metrics_port}/metrics"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            found = re.search(rf"^{name} (\S+)$", answer.read().decode(), re.MULTILINE)
+        assert found is not None, f"{name} is not among the metrics"
+        return float(found[1])
+
+    def agent_client(self) -> AgentClient:
+        return AgentClient(f"127.0.0.1:{self.agent_port}")
+
+    # What can be waited for.
+
+    def wait_for(
+        self, workload_id: str, status: str, *, within: float = DEADLINE_SECONDS
+    ) -> pb.WorkloadView:
+        eventually(
+            lambda: self.status(workload_id) == status,
+            lambda: f"{status}, but is {self.client.get_workload(workload_id)}",
+            within=within,
+        )
+        return self.client.get_workload(workload_id)
+
+    def wait_for_all(
+        self, workload_ids: Iterable[str], status: str, *, within: float = 2 * DEADLINE_SECONDS
+    ) -> None:
+        wanted = dict.fromkeys(workload_ids, status)
+        eventually(
+            lambda: wanted.items() <= self.statuses().items(),
+            lambda: f"{status}, but are {dict(self.statuses().items() - wanted.items())}",
+            within=within,
+        )
+
+    def wait_until_gone(
+        self, workload_ids: Iterable[str], *, within: float = 2 * DEADLINE_SECONDS
+    ) -> None:
+        gone = set(workload_ids)
+        eventually(
+            lambda: not gone & self.statuses().keys(),
+            lambda: f"gone, but there are {self.statuses()}",
+            within=within,
+        )
+
+    def wait_until_node_is(self, status: str) -> None:
+        def has_status() -> bool:
+            nodes = {node.node_id: node.status for node in self.client.list_nodes()}
+            return nodes.get(self.node_id) == status
+
+        eventually(has_status, f"node {status}")
+
+    # What Docker says.
+
+    def containers(self, workload_ids: Iterable[str] = ()) -> list[Container]:
+        """In the order of their names; all of this node, or those of the named workloads."""
+        wanted = set(workload_ids)
+        found = containers.inspect(containers.container_ids(self.node_id))
+        return sorted(one for one in found if not wanted or one.workload_id in wanted)
+
+    def container(self, workload_id: str) -> Container:
+        (only,) = containers.inspect(containers.container_ids(self.node_id, workload_id))
+        return only

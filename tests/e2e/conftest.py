@@ -1,0 +1,100 @@
+"""Clusters of real processes for the tests, removed afterwards with every container they made."""
+
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from e2e.cluster import Cluster
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+LOG_CHARACTERS_SHOWN = 6_000
+
+_open: list[Cluster] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows the logs of the clusters that ran."""
+    report = yield
+    if report.failed:
+        for cluster in _open:
+            for name, log in cluster.logs().items():
+                report.sections.append(
+                    (f"{name} of {cluster.node_id}", log[-LOG_CHARACTERS_SHOWN:])
+                )
+    return report
+
+
+@pytest.fixture(scope="module")
+def module_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("cluster")
+
+
+@pytest.fixture(scope="module")
+def cluster_settings() -> dict[str, dict[str, str]]:
+    """A module that needs others defines its own: by process, by variable."""
+    return {}
+
+
+@pytest.fixture(scope="module")
+def cluster(
+    module_directory: Path, demo_image: str, cluster_settings: dict[str, dict[str, str]]
+) -> Iterator[Cluster]:
+    """One for all tests of a module. Whatever they do to it, they leave it running."""
+    made = Cluster(
+        module_directory,
+        scheduler=cluster_settings.get("scheduler"),
+        agent=cluster_settings.get("agent"),
+    )
+    _open.append(made)
+    try:
+        made.start()
+        yield made
+    finally:
+        _open.remove(made)
+        made.close()
+
+
+@pytest.fixture
+def new_cluster(tmp_path: Path, demo_image: str) -> Iterator[Callable[..., Cluster]]:
+    """Makes clusters of the test's own, not started yet."""
+    made: list[Cluster] = []
+
+    def make(
+        *, scheduler: dict[str, str] | None = None, agent: dict[str, str] | None = None
+    ) -> Cluster:
+        directory = tmp_path / f"cluster-{len(made)}"
+        directory.mkdir()
+        made.append(Cluster(directory, scheduler=scheduler, agent=agent))
+        _open.append(made[-1])
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for each in made:
+            _open.remove(each)
+            each.close()
+
+
+@pytest.fixture
+def names() -> Callable[[int], list[str]]:
+    """So many workload ids that no other test uses."""
+
+    def make(count: int) -> list[str]:
+        mark = uuid4().hex[:6]
+        return [f"w{mark}-{number}" for number in range(count)]
+
+    return make
+
+
+@pytest.fixture(scope="session")
+def sleeper(demo_image: str) -> pb.WorkloadSpec:
+    """Small enough for a hundred of them, and gone at once when told to stop."""
+    return pb.WorkloadSpec(
+        type="container",
+        resources=pb.ResourceRequirements(cpu_millicores=10, memory_mb=16),
+        container=pb.ContainerSpec(image=demo_image, command=["sleep", "3600"], init=True),
+    )

@@ -1,0 +1,74 @@
+"""Containers as Docker itself tells of them, asked without any code of ours."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
+
+_DEADLINE_SECONDS = 120
+
+
+class Container(NamedTuple):
+    """`id` and `started_at` together name one run: either changes when it was restarted."""
+
+    workload_id: str
+    id: str
+    started_at: str
+    running: bool
+
+
+def docker(*arguments: str) -> str:
+    done = subprocess.run(
+        ["docker", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, f"docker {' '.join(arguments[:4])}: {done.stderr}"
+    return done.stdout.strip()
+
+
+def container_ids(node_id: str, workload_id: str = "") -> list[str]:
+    filters = ["--filter", f"label=persys.node_id={node_id}"]
+    if workload_id:
+        filters += ["--filter", f"label=persys.workload_id={workload_id}"]
+    return docker("ps", "-a", "-q", "--no-trunc", *filters).split()
+
+
+def inspect(ids: Sequence[str]) -> list[Container]:
+    """Those that are gone meanwhile are left out."""
+    if not ids:
+        return []
+    asked = subprocess.run(
+        ["docker", "inspect", *ids],
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_SECONDS,
+        check=False,
+    )
+    return [
+        Container(
+            found["Config"]["Labels"]["persys.workload_id"],
+            found["Id"],
+            found["State"]["StartedAt"],
+            found["State"]["Running"],
+        )
+        for found in json.loads(asked.stdout)
+    ]
+
+
+def remove(ids: Sequence[str]) -> None:
+    """All at once: one after the other, a hundred would take half a minute."""
+
+    def remove_one(container_id: str) -> None:
+        subprocess.run(
+            ["docker", "rm", "-f", "-v", container_id],
+            capture_output=True,
+            timeout=_DEADLINE_SECONDS,
+            check=False,
+        )
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(remove_one, ids))

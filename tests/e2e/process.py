@@ -1,0 +1,99 @@
+"""One program under test: started, waited for, killed by its id, started again. Its log stays in a file."""
+
+import os
+import random
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from e2e.waiting import DEADLINE_SECONDS, eventually
+
+# Below the range from which the kernel gives ports to outgoing connections, so that one stays free while
+# its process is away.
+_PORTS = range(15_000, 32_000)
+_given: set[int] = set()
+
+
+def free_port() -> int:
+    while True:
+        port = random.choice(_PORTS)
+        with socket.socket() as trial:
+            if port not in _given and trial.connect_ex(("127.0.0.1", port)) != 0:
+                _given.add(port)
+                return port
+
+
+def listens_on(port: int) -> bool:
+    with socket.socket() as trial:
+        return trial.connect_ex(("127.0.0.1", port)) == 0
+
+
+class Process:
+    def __init__(
+        self,
+        arguments: Sequence[str],
+        environment: Mapping[str, str],
+        *,
+        log: Path,
+        ready: Callable[[], bool],
+    ) -> None:
+        self._arguments = arguments
+        self._environment = {"PATH": os.environ["PATH"], **environment}
+        self._ready = ready
+        self._log = log
+        self._log.touch()
+        self._started: subprocess.Popen[bytes] | None = None
+
+    @property
+    def runs(self) -> bool:
+        return self._started is not None and self._started.poll() is None
+
+    @property
+    def pid(self) -> int:
+        assert self._started is not None
+        return self._started.pid
+
+    @property
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+    def start(self) -> None:
+        """Returns when it is ready."""
+        self.launch()
+        eventually(lambda: not self.runs or self._ready(), f"{self._arguments[0]} is ready")
+        assert self.runs, f"{self._arguments[0]} did not start:\n{self.log[-4000:]}"
+
+    def launch(self) -> None:
+        assert not self.runs
+        with self._log.open("ab") as log:
+            self._started = subprocess.Popen(
+                self._arguments,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    def kill(self) -> None:
+        """kill -9"""
+        self.signal(signal.SIGKILL)
+        self._wait()
+
+    def stop(self) -> int:
+        """As an operator would. Returns the exit code."""
+        self.signal(signal.SIGTERM)
+        return self._wait()
+
+    def signal(self, number: signal.Signals) -> None:
+        assert self._started is not None
+        self._started.send_signal(number)
+
+    def close(self) -> None:
+        if self.runs:
+            self.kill()
+
+    def _wait(self) -> int:
+        assert self._started is not None
+        return self._started.wait(timeout=DEADLINE_SECONDS)

@@ -1,0 +1,147 @@
+"""One of the two processes is away for a while: what runs goes on, and the truth is known again after."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.waiting import eventually
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+HEARTBEAT_SECONDS = 1
+LEASE_SECONDS = 3
+GRACE_SECONDS = 2
+
+
+@pytest.fixture(scope="module")
+def cluster_settings() -> dict[str, dict[str, str]]:
+    return {
+        "scheduler": {
+            "SCHEDULER_HEARTBEAT_INTERVAL": f"{HEARTBEAT_SECONDS}s",
+            "SCHEDULER_NODE_LEASE": f"{LEASE_SECONDS}s",
+            "SCHEDULER_NODE_UNAVAILABLE_GRACE": f"{GRACE_SECONDS}s",
+            "SCHEDULER_RECONCILE_INTERVAL": "1s",
+        }
+    }
+
+
+@pytest.mark.parametrize("way", ["stop", "kill"])
+def test_promise_6_restarting_an_agent_restarts_no_workload(
+    way: str, cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    some = names(3)
+    before = cluster.run_all(some, sleeper)
+
+    getattr(cluster.agent, way)()
+    cluster.agent.start()
+    late = names(1)
+    cluster.run_all(late, sleeper)
+
+    assert cluster.containers(some) == before
+    cluster.wait_for_all(some, "Running")
+
+
+@pytest.mark.parametrize("way", ["stop", "kill"])
+def test_promise_5_losing_the_scheduler_stops_no_workload(
+    way: str, cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    some = names(3)
+    before = cluster.run_all(some, sleeper)
+
+    getattr(cluster.scheduler, way)()
+    time.sleep(2 * HEARTBEAT_SECONDS)  # the agent misses it
+    assert cluster.containers(some) == before
+    cluster.scheduler.start()
+
+    cluster.wait_until_node_is("Ready")
+    cluster.wait_for_all(some, "Running")
+    cluster.run_all(names(1), sleeper)
+    assert cluster.containers(some) == before
+
+
+def test_what_changes_while_the_scheduler_is_away_is_known_when_it_is_back(
+    cluster: Cluster, names: Callable[[int], list[str]], demo_image: str
+) -> None:
+    (name,) = names(1)
+    finite = pb.WorkloadSpec(
+        type="container",
+        resources=pb.ResourceRequirements(cpu_millicores=10, memory_mb=16),
+        container=pb.ContainerSpec(
+            image=demo_image, command=["sh", "-c", "sleep 3; exit 7"], restart_policy="no"
+        ),
+    )
+    cluster.apply(name, finite)
+    cluster.wait_for(name, "Running")
+
+    cluster.scheduler.kill()
+    eventually(lambda: not cluster.container(name).running, "it ends")
+    cluster.scheduler.start()
+
+    view = cluster.wait_for(name, "Failed")
+    assert view.metadata["container.exit_code"] == "7"
+    cluster.client.delete(name)
+    cluster.wait_until_gone([name])
+
+
+def test_a_lost_agent_makes_its_node_not_ready_and_its_workloads_unknown_until_it_is_back(
+    cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    some = names(3)
+    before = cluster.run_all(some, sleeper)
+
+    cluster.agent.kill()
+    cluster.wait_until_node_is("NotReady")
+    cluster.wait_for_all(some, "Unknown")
+    view = cluster.client.get_workload(some[0])
+    assert view.reason.code == "NodeNotReady"
+    assert view.reason.message == f"node {cluster.node_id} gives no sign"
+    assert cluster.node().status_reason == f"no heartbeat for {LEASE_SECONDS}s"
+    assert cluster.containers(some) == before
+
+    cluster.agent.start()
+    cluster.wait_until_node_is("Ready")
+    cluster.wait_for_all(some, "Running")
+    assert cluster.containers(some) == before
+
+
+def test_a_workload_of_a_lost_node_can_be_deleted_and_its_copy_goes_when_the_node_is_back(
+    cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    doomed, kept = names(1), names(1)
+    before = cluster.run_all([*doomed, *kept], sleeper)
+    cluster.agent.kill()
+    cluster.wait_until_node_is("NotReady")
+
+    cluster.delete_all(doomed)
+    cluster.wait_until_gone(doomed)
+    assert cluster.containers([*doomed, *kept]) == before
+    cluster.agent.start()
+
+    eventually(lambda: cluster.containers(doomed) == [], "the old copy is gone")
+    cluster.wait_for_all(kept, "Running")
+    assert not cluster.knows(doomed[0])
+
+
+def test_a_workload_deleted_and_applied_again_while_its_node_is_lost_runs_once(
+    cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    (name,) = names(1)
+    cluster.run_all([name], sleeper)
+    cluster.agent.kill()
+    cluster.wait_until_node_is("NotReady")
+    cluster.client.delete(name)
+    cluster.wait_until_gone([name])
+
+    anew = pb.WorkloadSpec()
+    anew.CopyFrom(sleeper)
+    anew.container.env["GREETING"] = "anew"
+    cluster.apply(name, anew)
+    view = cluster.wait_for(name, "Pending")
+    assert "not ready" in view.reason.message
+    cluster.agent.start()
+
+    cluster.wait_for(name, "Running")
+    time.sleep(3)  # more than two passes, in which a belated removal would come
+    assert cluster.status(name) == "Running"
+    assert cluster.container(name).running

@@ -1,0 +1,100 @@
+"""Many containers at once, and many that nothing happens to."""
+
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.containers import docker
+from e2e.waiting import eventually
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+IDLE_SECONDS = 15
+
+
+@pytest.fixture(scope="module")
+def cluster_settings() -> dict[str, dict[str, str]]:
+    """Every pass and heartbeat comes several times while the idle cluster is watched."""
+    return {
+        "scheduler": {
+            "SCHEDULER_HEARTBEAT_INTERVAL": "1s",
+            "SCHEDULER_RECONCILE_INTERVAL": "2s",
+            "SCHEDULER_DRIFT_DETECT_INTERVAL": "5s",
+        },
+        "agent": {"PERSYS_RECONCILE_INTERVAL": "5s"},
+    }
+
+
+def test_a_hundred_at_once_all_run_none_is_lost_and_none_is_doubled(
+    cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    hundred = names(100)
+
+    cluster.apply_all(hundred, sleeper)
+    cluster.wait_for_all(hundred, "Running")
+
+    found = cluster.containers()
+    assert Counter(one.workload_id for one in found) == Counter(hundred)
+    assert all(one.running for one in found)
+
+    cluster.delete_all(hundred)
+    cluster.wait_until_gone(hundred)
+
+    assert cluster.containers() == []
+
+
+def test_a_container_removed_by_hand_is_back_within_two_seconds(
+    cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    (name,) = names(1)
+    (before,) = cluster.run_all([name], sleeper)
+
+    # On a busy machine Docker alone may take seconds: what it takes at that very moment is not counted.
+    beyond_docker = []
+    for _ in range(3):
+        bare_seconds = _seconds_of_a_bare_container(sleeper.container.image)
+        docker("rm", "-f", cluster.container(name).id)
+        seconds = eventually(
+            lambda: any(one.running for one in cluster.containers([name])), "it is back"
+        )
+        beyond_docker.append(seconds - bare_seconds)
+        cluster.wait_for(name, "Running")
+
+    assert min(beyond_docker) < 2
+    assert cluster.container(name).id != before.id
+
+
+def test_promise_9_an_idle_cluster_writes_nothing(
+    cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    cluster.run_all(names(20), sleeper)
+    eventually(lambda: _actions_under_way(cluster) == 0, "the agent is done")
+    before = _written(cluster)
+
+    time.sleep(IDLE_SECONDS)  # the span in which nothing may happen
+
+    assert _written(cluster) == before
+
+
+def _seconds_of_a_bare_container(image: str) -> float:
+    began = time.monotonic()
+    made = docker("run", "-d", "--init", image, "sleep", "3600")
+    seconds = time.monotonic() - began
+    docker("rm", "-f", made)
+    return seconds
+
+
+def _actions_under_way(cluster: Cluster) -> int:
+    with cluster.agent_client() as agent:
+        return len(agent.list_actions(status="pending") + agent.list_actions(status="running"))
+
+
+def _written(cluster: Cluster) -> tuple[float, dict[str, str], dict[str, int]]:
+    """Transactions of the store, lines of the logs, and when each file was last changed."""
+    return (
+        cluster.metric("persys_scheduler_store_transactions_total"),
+        cluster.logs(),
+        {path.name: path.stat().st_mtime_ns for path in cluster.directory.iterdir()},
+    )

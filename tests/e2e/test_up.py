@@ -1,0 +1,153 @@
+"""`persys up`, `down` and `clean-demo`: what somebody sees in the first minutes."""
+
+import os
+import socket
+import subprocess
+import sys
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+BIN = Path(sys.executable).parent
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine of its own as far as names, ports and files go."""
+
+    state_dir: Path
+    scheduler_port: int
+    demo_port: int
+    options: tuple[str, ...]
+    env: dict[str, str]
+
+    def persys(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self._run("persys", *arguments)
+
+    def persysctl(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return self._run("persysctl", *arguments)
+
+    def up(self) -> subprocess.CompletedProcess[str]:
+        return self.persys("up", f"--state-dir={self.state_dir}", *self.options)
+
+    def down(self) -> subprocess.CompletedProcess[str]:
+        return self.persys("down", f"--state-dir={self.state_dir}")
+
+    def clean(self) -> subprocess.CompletedProcess[str]:
+        return self.persys("clean-demo", f"--scheduler-port={self.scheduler_port}")
+
+    def page(self) -> str:
+        url = f"http://127.0.0.1:{self.demo_port}/"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            text: str = answer.read().decode()
+            return text
+
+    def container(self) -> str:
+        """The running container of the demo: its id and when it was started."""
+        listed = subprocess.run(
+            [
+                "docker",
+                "ps",
+                "-q",
+                "--filter",
+                f"label=persys.node_id={self.env['PERSYS_NODE_ID']}",
+            ],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        ).stdout.split()
+        if not listed:
+            return ""
+        assert len(listed) == 1
+        inspected = ["docker", "inspect", "-f", "{{.Id}} {{.State.StartedAt}}", *listed]
+        return subprocess.run(
+            inspected, capture_output=True, text=True, timeout=30, check=True
+        ).stdout.strip()
+
+    def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [BIN / program, *arguments],
+            env=self.env,
+            capture_output=True,
+            text=True,
+            timeout=180,
+            check=False,
+        )
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Iterator[Machine]:
+    scheduler_port, scheduler_metrics, agent_port, agent_metrics, demo_port = _free_ports(5)
+    options = (
+        f"--scheduler-port={scheduler_port}",
+        f"--scheduler-metrics-port={scheduler_metrics}",
+        f"--agent-port={agent_port}",
+        f"--agent-metrics-port={agent_metrics}",
+        f"--demo-port={demo_port}",
+    )
+    env = {
+        **os.environ,
+        "PERSYS_NODE_ID": f"up-{uuid.uuid4().hex[:8]}",
+        "PERSYS_GRPC_ENDPOINT": f"127.0.0.1:{scheduler_port}",
+    }
+    made = Machine(tmp_path / "up", scheduler_port, demo_port, options, env)
+    yield made
+    made.clean()
+    made.down()
+
+
+def test_up_runs_a_real_workload_and_works_again_when_run_twice(machine: Machine) -> None:
+    first = machine.up()
+
+    assert first.returncode == 0, first.stdout + first.stderr
+    assert "It runs" in machine.page()
+    assert "Running" in machine.persysctl("workload", "get", "hello").stdout
+    before = machine.container()
+
+    again = machine.up()
+
+    assert again.returncode == 0, again.stdout + again.stderr
+    assert machine.container() == before
+
+
+def test_down_leaves_the_workload_running_and_says_so(machine: Machine) -> None:
+    machine.up()
+    before = machine.container()
+
+    down = machine.down()
+
+    assert down.returncode == 0, down.stdout + down.stderr
+    assert "workload hello" in down.stdout
+    assert "It runs" in machine.page()
+    assert machine.container() == before
+    assert machine.persysctl("node", "list").returncode == 4
+
+    machine.up()
+
+    assert machine.container() == before
+
+
+def test_clean_demo_removes_what_up_deployed(machine: Machine) -> None:
+    machine.up()
+
+    clean = machine.clean()
+
+    assert clean.returncode == 0, clean.stdout + clean.stderr
+    assert machine.container() == ""
+    assert machine.persysctl("workload", "list", "-o", "name").stdout == ""
+
+
+def _free_ports(count: int) -> list[int]:
+    trials = [socket.socket() for _ in range(count)]
+    try:
+        for trial in trials:
+            trial.bind(("127.0.0.1", 0))
+        return [trial.getsockname()[1] for trial in trials]
+    finally:
+        for trial in trials:
+            trial.close()
