@@ -101,6 +101,13 @@ class Cluster:
             closed="" if node.status is NodeStatus.READY else _CLOSED[node.status],
         )
 
+    def stop_offering(self, node_id: NodeId, kind: WorkloadType) -> None:
+        """The node cannot run this type: none of it goes there until the node registers again."""
+        member = self.members.get(node_id)
+        if member is not None and kind not in member.refused_types:
+            member.refused_types.add(kind)
+            self.show_node(member)
+
     def put_tombstone(self, tombstone: Tombstone) -> None:
         assignment = tombstone.assignment
         self.tombstones.setdefault(assignment.node_id, {})[assignment.workload_id] = tombstone

@@ -76,10 +76,13 @@ class Membership:
         async with self._turns.of(node.id):
             known = self._cluster.members.get(node.id)
             if known is not None:
-                known.refused_types.clear()
                 node = _renewed(known.node, node)
             await self._put(node, "NodeRegistered" if known is None else "NodeRegisteredAgain")
-            self._heard_from(self._cluster.members[node.id])
+            member = self._cluster.members[node.id]
+            self._heard_from(member)
+            if member.refused_types:
+                member.refused_types.clear()
+                self._show(node)
         self._node_returned(node.id)
 
     async def heartbeat(self, node_id: NodeId, report: Report) -> None:

@@ -1,14 +1,22 @@
 """The one door for news: apply answers, heartbeats, answers to questions and surveys all enter here.
 
-The newest observation wins. What is only repeated wakes nobody.
+The newest observation wins. What is only repeated wakes nobody. Texts are cut to what a record can hold:
+nobody knows what an agent will say.
 """
 
 from collections.abc import Callable, Collection
 from datetime import datetime
+from itertools import islice
+
+from msgspec.structs import replace
 
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.observation import Actual, Observation
 from persys.scheduler.cluster import Cluster
+
+TEXT_LENGTH_MAX = 4 * 1024
+METADATA_COUNT_MAX = 32
+METADATA_KEY_LENGTH_MAX = 256
 
 
 class Observations:
@@ -24,6 +32,7 @@ class Observations:
         self._removed = removed
 
     def take(self, seen: Observation) -> None:
+        seen = _bounded(seen)
         entry = self._cluster.entries.get(seen.workload_id)
         if entry is None or entry.assignment is None or entry.assignment.node_id != seen.node_id:
             if seen.actual is Actual.ABSENT:
@@ -46,6 +55,20 @@ class Observations:
         for workload_id in [*assigned, *buried]:
             if workload_id not in present:
                 self.take(Observation(workload_id, node_id, Actual.ABSENT, seen_at))
+
+
+def _bounded(seen: Observation) -> Observation:
+    failure = seen.failure
+    return replace(
+        seen,
+        message=seen.message[:TEXT_LENGTH_MAX],
+        failure=failure and replace(failure, message=failure.message[:TEXT_LENGTH_MAX]),
+        metadata={
+            key: value[:TEXT_LENGTH_MAX]
+            for key, value in islice(seen.metadata.items(), METADATA_COUNT_MAX)
+            if len(key) <= METADATA_KEY_LENGTH_MAX
+        },
+    )
 
 
 def _differs(old: Observation, new: Observation) -> bool:

@@ -13,13 +13,11 @@ from msgspec import structs
 
 from persys.core.dispatch import unanswered
 from persys.core.effects import Apply, Ask, Effect, Remove
-from persys.core.situation import RUNTIME_NOT_AVAILABLE
 from persys.errors import AgentUnreachableError, PersysError
 from persys.infra.clock import Clock
 from persys.infra.lanes import Lanes
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.observation import Actual, Observation
-from persys.model.spec import type_of
 from persys.scheduler.cluster import Cluster, Entry
 from persys.scheduler.observations import Observations
 from persys.scheduler.ports import Agents
@@ -43,6 +41,7 @@ class Performer:
         self._clock = clock
         self._wake = wake
         self._lanes: Lanes[NodeId] | None = None
+        self._waiting: set[Remove | Ask] = set()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -51,12 +50,19 @@ class Performer:
 
     def hand(self, effect: Effect) -> None:
         assert self._lanes is not None
+        if not isinstance(effect, Apply):
+            # The same question or removal already waits its turn behind a slow answer: once is enough.
+            if effect in self._waiting:
+                return
+            self._waiting.add(effect)
         self._lanes.hand(effect.node_id, lambda: self._perform(effect))
 
     def depth(self) -> int:
         return self._lanes.depth() if self._lanes else 0
 
     async def _perform(self, effect: Effect) -> None:
+        if not isinstance(effect, Apply):
+            self._waiting.discard(effect)
         member = self._cluster.members.get(effect.node_id)
         if member is None:
             return
@@ -95,8 +101,6 @@ class Performer:
             task_id=seen.metadata.get("task_id", ""),
             answer=seen.actual,
         )
-        if seen.failure is not None and seen.failure.code == RUNTIME_NOT_AVAILABLE:
-            self._stop_offering(effect)
         # It was true when it was sent; whatever was heard since is newer.
         if seen.actual is not Actual.FAILED:
             seen = _at(seen, sent.sent_at)
@@ -148,13 +152,6 @@ class Performer:
         if entry.dispatch.unanswered_count == 1:
             log.warning("agent.gave_no_answer", workload_id=workload_id, reason=str(err))
         self._wake(workload_id)
-
-    def _stop_offering(self, effect: Apply) -> None:
-        """The node cannot run this type: nobody else of that type goes there until it registers again."""
-        member = self._cluster.members.get(effect.node_id)
-        if member is not None:
-            member.refused_types.add(type_of(effect.workload.spec))
-            self._cluster.show_node(member)
 
 
 def _still_wanted(entry: Entry, effect: Apply) -> bool:

@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import structlog
 
+from persys.core.assigning import refused_by_runtime
 from persys.core.dispatch import Dispatch, Goal
 from persys.core.effects import Apply, Ask, Remove
 from persys.core.intake import Accepted, Unchanged
@@ -30,6 +31,7 @@ from persys.model import feature
 from persys.model.assignment import Assignment
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
+from persys.model.spec import type_of
 from persys.model.workload import Desired, Workload
 from persys.scheduler.cluster import Cluster, Entry
 from persys.scheduler.committer import Committer
@@ -170,8 +172,11 @@ class Reconciler:
         """Decide, commit, hand over. `told` names what a user asked for, if one did."""
         now = self._clock.now()
         workload = situation.workload
+        situation = self._with_node(situation)
+        if refused_by_runtime(situation) and situation.assignment is not None:
+            self._cluster.stop_offering(situation.assignment.node_id, type_of(workload.spec))
         decision = decide(
-            self._with_node(situation),
+            situation,
             self._rooms,
             self._policy,
             now=now,
@@ -287,7 +292,11 @@ def _fresh(entry: Entry | None, workload: Workload) -> Situation:
 def _frees(old: Assignment, decision: Decision) -> bool:
     """Whether others may find room now that a reservation went or shrank."""
     new = decision.assignment
-    return new is None or new.node_id != old.node_id or new.reserved != old.reserved
+    return new is None or (new.node_id, new.reserved, new.host_ports) != (
+        old.node_id,
+        old.reserved,
+        old.host_ports,
+    )
 
 
 def _dispatch(entry: Entry, effect: Apply | Remove, now: datetime) -> Dispatch:

@@ -1,0 +1,180 @@
+"""Workloads and nodes that fail, and what the user is told."""
+
+from datetime import timedelta
+
+from shells.scheduler.harness import Cluster, eventually
+from shells.scheduler.peer import Node
+
+
+async def failed_again(cluster: Cluster, node: Node, *, orders: int) -> None:
+    """Until the agent has had so many orders and the last of them is counted."""
+
+    async def counted() -> bool:
+        view = await cluster.control.workload("web")
+        attempts = min(orders, 5)
+        return len(node.agent.applies) == orders and view.retry_attempts == attempts
+
+    await eventually(counted, lambda: f"order {orders}; there were {len(node.agent.applies)}")
+    await cluster.control.until("web", "Failed")
+
+
+async def test_a_failing_workload_is_tried_again_later_each_time_then_given_up(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join()
+    node.agent.manner.failures["web"] = ("RUNTIME_ERROR", "exit code 137")
+    await cluster.control.apply("web")
+    view = await cluster.control.until("web", "Failed")
+    assert (view.failure_reason, view.reason.message) == ("RUNTIME_ERROR", "exit code 137")
+    assert (view.retry_attempts, view.retry_max_attempts) == (1, 5)
+    assert view.reason.retryable
+    delay = view.retry_next_at.ToDatetime() - view.reason.last_transition.ToDatetime()
+    assert timedelta(seconds=3.9) < delay < timedelta(seconds=6.1)
+
+    for order in range(2, 7):
+        assert len(node.agent.applies) == order - 1
+        cluster.clock.ahead += timedelta(minutes=3)
+        await failed_again(cluster, node, orders=order)
+
+    async def given_up() -> bool:
+        return not (await cluster.control.workload("web")).HasField("retry_next_at")
+
+    await eventually(given_up, lambda: "the scheduler to give up")
+    cluster.clock.ahead += timedelta(days=1)
+    view = await cluster.control.workload("web")
+    assert (view.status, view.retry_attempts, view.reason.retryable) == ("Failed", 5, False)
+    assert len(node.agent.applies) == 6
+
+    del node.agent.manner.failures["web"]
+    assert (await cluster.control.retry("web")).accepted
+    view = await cluster.control.until("web", "Running")
+    assert view.retry_attempts == 0
+
+
+async def test_what_cannot_succeed_is_not_tried_again(cluster: Cluster) -> None:
+    node = await cluster.join()
+    node.agent.manner.failures["web"] = ("IMAGE_NOT_FOUND", "no such image: nginx")
+    await cluster.control.apply("web")
+    view = await cluster.control.until("web", "Failed")
+
+    assert view.failure_reason == "IMAGE_NOT_FOUND"
+    assert not view.HasField("retry_next_at")
+    assert not view.reason.retryable
+
+    del node.agent.manner.failures["web"]
+    await cluster.control.apply("web", image="nginx:1")
+    await cluster.control.until("web", "Running")
+
+
+async def test_a_node_that_cannot_run_a_type_is_not_offered_it_until_it_registers_again(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join("n1")
+    node.agent.manner.refuses_at_once = True
+    await cluster.control.apply("web")
+
+    async def refused() -> bool:
+        view = await cluster.control.workload("web")
+        return view.reason.message == "1 node without a runtime for container"
+
+    await eventually(refused, lambda: "the node to be ruled out")
+    assert len(node.agent.applies) == 1
+    assert list((await cluster.control.node("n1")).supported_workload_types) == ["compose"]
+
+    node.agent.manner.refuses_at_once = False
+    await node.register()
+    await cluster.control.until("web", "Running")
+    view = await cluster.control.node("n1")
+    assert list(view.supported_workload_types) == ["compose", "container"]
+
+
+async def test_a_node_that_says_so_only_in_the_result_is_not_offered_the_type_either(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join("n1")
+    node.agent.manner.refuses_later = True
+    await cluster.control.apply("web")
+
+    async def refused() -> bool:
+        view = await cluster.control.workload("web")
+        return view.reason.message == "1 node without a runtime for container"
+
+    await eventually(refused, lambda: f"the node to be ruled out: {len(node.agent.applies)} orders")
+    assert len(node.agent.applies) == 1
+
+    other = await cluster.join("n2")
+    await cluster.control.until("web", "Running")
+    assert other.agent.running() == {"web"}
+
+
+async def test_a_slow_node_delays_nobody_else(cluster: Cluster) -> None:
+    slow = await cluster.join("slow")
+    await cluster.control.apply("first")
+    await cluster.control.until("first", "Running")
+    slow.agent.manner.answer_seconds = 1.5
+    fast = await cluster.join("fast", cpu=64_000)
+    await cluster.control.apply("on-slow", cpu=100)
+    for number in range(10):
+        await cluster.control.apply(f"w{number}", cpu=500)
+    for number in range(10):
+        await cluster.control.until(f"w{number}", "Running", within=5)
+
+    assert len(fast.agent.running()) >= 10
+
+
+async def test_a_slow_node_is_not_asked_again_before_it_has_answered(cluster: Cluster) -> None:
+    node = await cluster.join()
+    node.agent.manner.work_seconds = 3
+    names = [f"w{number}" for number in range(5)]
+    for name in names:
+        await cluster.control.apply(name)
+
+    async def sent() -> bool:
+        return len(node.agent.applies) == len(names)
+
+    await eventually(sent, lambda: "the orders to arrive")
+    node.agent.manner.answer_seconds = 0.3
+    before = len(node.agent.asked)
+    for name in names:
+        await cluster.control.until(name, "Running")
+    # One question takes 0.3 s, so about ten fit into the three seconds.
+    assert len(node.agent.asked) - before < 30
+    await cluster.control.apply("after")
+    await cluster.control.until("after", "Pending")
+
+    async def heard() -> bool:
+        return any(sent.id == "after" for sent in node.agent.applies)
+
+    await eventually(heard, lambda: "an order to get through", within=3)
+
+
+async def test_a_node_whose_agent_is_gone_says_so_and_gets_the_order_when_it_is_back(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join()
+    await node.agent.stop()
+    await cluster.control.apply("web")
+
+    async def unreachable() -> bool:
+        view = await cluster.control.workload("web")
+        return view.reason.code == "NodeUnreachable"
+
+    await eventually(unreachable, lambda: "the trouble to be told")
+    view = await cluster.control.workload("web")
+    assert view.reason.message.startswith("node n1 gives no answer: UNAVAILABLE")
+    assert view.retry_attempts == 0
+
+    await node.agent.start()
+    await cluster.control.until("web", "Running")
+
+
+async def test_an_agent_that_talks_too_much_harms_nobody(cluster: Cluster) -> None:
+    node = await cluster.join()
+    node.agent.manner.failures["web"] = ("INVALID_SPECIFICATION", "x" * 3_000_000)
+    await cluster.control.apply("web")
+    view = await cluster.control.until("web", "Failed")
+
+    assert view.failure_reason == "INVALID_SPEC"
+    assert 0 < len(view.reason.message) < 100_000
+    await cluster.control.apply("other")
+    await cluster.control.until("other", "Running")

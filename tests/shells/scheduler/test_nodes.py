@@ -1,0 +1,225 @@
+"""Nodes join, fall silent, return and are lost."""
+
+from datetime import timedelta
+
+import pytest
+
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.scheduler.harness import Cluster, eventually
+
+SHORT_LEASE = {
+    "node_lease": timedelta(seconds=1.5),
+    "node_unavailable_grace": timedelta(seconds=60),
+}
+SHORT_GRACE = {
+    "node_lease": timedelta(seconds=1.5),
+    "node_unavailable_grace": timedelta(seconds=0.5),
+}
+
+short_lease = pytest.mark.parametrize("cluster", [SHORT_LEASE], indirect=True, ids=[""])
+short_grace = pytest.mark.parametrize("cluster", [SHORT_GRACE], indirect=True, ids=[""])
+
+
+async def test_a_node_that_registers_is_ready_and_told_when_to_report(cluster: Cluster) -> None:
+    node = await cluster.prepare("n1")
+    answer = await node.register()
+    view = await cluster.control.node("n1")
+
+    assert answer.accepted
+    assert answer.heartbeat_interval_seconds == 1
+    assert answer.HasField("lease_expires_at")
+    assert (view.status, view.grpc_endpoint) == ("Ready", node.agent.endpoint)
+    assert (view.total_cpu_cores, view.available_cpu_cores) == (4, 4)
+    assert (view.total_memory_mb, view.total_disk_gb) == (8192, 100)
+    assert list(view.supported_workload_types) == ["compose", "container"]
+
+
+async def test_a_heartbeat_renews_the_lease(cluster: Cluster) -> None:
+    node = await cluster.prepare("n1")
+    granted = (await node.register()).lease_expires_at.ToDatetime()
+    answer = await node.heartbeat()
+
+    assert answer.acknowledged
+    assert not answer.drain_node
+    assert answer.lease_expires_at.ToDatetime() > granted
+
+
+async def test_what_a_node_gives_away_is_no_longer_available(cluster: Cluster) -> None:
+    await cluster.join()
+    await cluster.control.apply("web", cpu=1500, memory=1024)
+    view = await cluster.control.node("n1")
+
+    assert view.available_cpu_cores == 2.5
+    assert view.available_memory_mb == 8192 - 1024
+    assert view.workload_count == 1
+
+
+@short_lease
+async def test_a_silent_node_is_not_ready_and_ready_again_when_it_speaks(cluster: Cluster) -> None:
+    node = await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    await node.fall_silent()
+
+    view = await cluster.control.until_node("n1", "NotReady")
+    assert view.status_reason == "no heartbeat for 1.5s"
+    silent = await cluster.control.until("web", "Unknown")
+    assert silent.reason.code == "NodeNotReady"
+    assert silent.assigned_node_id == "n1"
+
+    node.speak()
+    await cluster.control.until_node("n1", "Ready")
+    await cluster.control.until("web", "Running")
+    assert len(node.agent.applies) == 1
+
+
+@short_lease
+async def test_nothing_is_placed_on_a_silent_node(cluster: Cluster) -> None:
+    node = await cluster.join()
+    await node.fall_silent()
+    await cluster.control.until_node("n1", "NotReady")
+    await cluster.control.apply("web")
+    view = await cluster.control.until("web", "Pending")
+    assert view.reason.message == "1 node not ready"
+    assert node.agent.applies == []
+
+    node.speak()
+    await cluster.control.until("web", "Running")
+
+
+async def test_registering_again_changes_nothing_that_runs(cluster: Cluster) -> None:
+    node = await cluster.join()
+    await cluster.control.apply("web", cpu=1000)
+    await cluster.control.until("web", "Running")
+    await node.fall_silent()
+    before = await cluster.control.node("n1")
+    written = cluster.store.transactions
+    assert (await node.register()).accepted
+    after = await cluster.control.node("n1")
+
+    assert (after.status, after.available_cpu_cores) == ("Ready", 3)
+    assert after.status_updated_at == before.status_updated_at
+    assert cluster.store.transactions == written
+    assert len(node.agent.applies) == 1
+
+
+async def test_registering_again_with_other_figures_changes_the_figures(cluster: Cluster) -> None:
+    node = await cluster.join(cpu=4000)
+    await cluster.control.apply("web", cpu=1000)
+    node.capabilities.cpu_total_millicores = 8000
+    await node.register()
+    view = await cluster.control.node("n1")
+
+    assert (view.total_cpu_cores, view.available_cpu_cores) == (8, 7)
+
+
+async def test_a_node_that_moved_is_reached_at_its_new_address(cluster: Cluster) -> None:
+    node = await cluster.join()
+    await cluster.control.apply("a")
+    await cluster.control.until("a", "Running")
+    await node.agent.stop()
+    node.agent.endpoint = ""
+    await node.agent.start()
+    await node.register()
+    await cluster.control.apply("b")
+
+    await cluster.control.until("b", "Running")
+
+
+@short_lease
+async def test_a_deletion_on_a_silent_node_waits_and_ends_when_it_returns(cluster: Cluster) -> None:
+    node = await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    await node.fall_silent()
+    await cluster.control.until_node("n1", "NotReady")
+    assert (await cluster.control.delete("web")).success
+    view = await cluster.control.workload("web")
+    assert (view.status, view.reason.code) == ("Deleting", "Deleting")
+    assert "gives no sign" in view.reason.message
+
+    node.speak()
+    await cluster.control.until_gone("web")
+    assert node.agent.running() == set()
+
+
+@short_grace
+async def test_a_deletion_on_a_lost_node_ends_and_its_copy_goes_when_the_node_returns(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join()
+    await cluster.control.apply("web", cpu=1000)
+    await cluster.control.until("web", "Running")
+    await node.die()
+    await cluster.control.until_node("n1", "NotReady")
+    assert (await cluster.control.delete("web")).success
+    await cluster.control.until_gone("web")
+
+    # Until the node has said that it is gone, its room is not given to others.
+    assert (await cluster.control.node("n1")).available_cpu_cores == 3
+    await node.agent.start()
+    await node.join()
+
+    async def buried() -> bool:
+        view = await cluster.control.node("n1")
+        return node.agent.running() == set() and view.available_cpu_cores == 4
+
+    await eventually(buried, lambda: f"the old copy to go: {node.agent.copies}")
+
+
+@short_grace
+async def test_a_name_deleted_on_a_lost_node_lives_elsewhere_and_the_old_copy_goes(
+    cluster: Cluster,
+) -> None:
+    lost = await cluster.join("n1")
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    await lost.die()
+    await cluster.control.until_node("n1", "NotReady")
+    await cluster.control.delete("web")
+    await cluster.control.until_gone("web")
+    other = await cluster.join("n2")
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    await lost.agent.start()
+    await lost.join()
+
+    async def only_on_the_other() -> bool:
+        return lost.agent.running() == set()
+
+    await eventually(only_on_the_other, lambda: f"the old copy to go: {lost.agent.copies}")
+    assert other.agent.running() == {"web"}
+    assert (await cluster.control.workload("web")).assigned_node_id == "n2"
+
+
+async def test_what_an_agent_reports_by_itself_needs_no_asking(cluster: Cluster) -> None:
+    node = await cluster.prepare("n1")
+    node.agent.manner.work_seconds = 1000
+    request = pb.RegisterNodeRequest(
+        node_id="n1",
+        capabilities=node.capabilities,
+        grpc_endpoint=node.agent.endpoint,
+        features=["push-status"],
+    )
+    await cluster.control.stub.RegisterNode(request, timeout=10)
+    answer = await cluster.control.apply("web")
+
+    async def sent() -> bool:
+        return len(node.agent.applies) == 1
+
+    await eventually(sent, lambda: "the order to arrive")
+    report = pb.HeartbeatRequest(
+        node_id="n1",
+        workload_statuses=[
+            pb.WorkloadStatus(
+                workload_id="web", state="Running", revision_id=answer.revision_id, epoch=1
+            )
+        ],
+    )
+
+    async def believed() -> bool:
+        await cluster.control.stub.Heartbeat(report, timeout=10)
+        return (await cluster.control.workload("web")).status == "Running"
+
+    await eventually(believed, lambda: "the report to be believed")
+    assert node.agent.asked == []

@@ -1,0 +1,134 @@
+"""Nobody gets more than there is; who waits says why and is placed when room appears."""
+
+import asyncio
+
+from shells.scheduler.harness import Cluster, eventually
+
+AT_ONCE = (
+    1.0  # what fits is placed within a second of room appearing; polling makes it a little more
+)
+
+
+async def test_a_workload_that_fits_nowhere_says_why(cluster: Cluster) -> None:
+    await cluster.control.apply("early")
+    assert (await cluster.control.workload("early")).reason.message == "there is no node"
+    await cluster.join("n1", cpu=1000)
+    await cluster.join("n2", cpu=2000)
+    answer = await cluster.control.apply("web", cpu=3000)
+    view = await cluster.control.workload("web")
+
+    assert answer.success
+    assert (view.status, view.reason.code) == ("Pending", "Unplaceable")
+    assert view.failure_reason == "INSUFFICIENT_RESOURCES"
+    assert view.reason.message.startswith("2 nodes short of cpu (needs 3000m, n2 lacks 1")
+
+
+async def test_who_waits_is_placed_when_a_node_with_room_registers(cluster: Cluster) -> None:
+    await cluster.control.apply("web")
+    node = await cluster.prepare("n1")
+    await node.join()
+
+    await cluster.control.until("web", "Running", within=AT_ONCE + 2)
+
+
+async def test_who_waits_is_placed_when_another_is_deleted(cluster: Cluster) -> None:
+    await cluster.join(cpu=1000)
+    await cluster.control.apply("first", cpu=800)
+    await cluster.control.until("first", "Running")
+    await cluster.control.apply("second", cpu=800)
+    await cluster.control.until("second", "Pending")
+    await cluster.control.delete("first")
+    await cluster.control.until_gone("first")
+
+    await cluster.control.until("second", "Running", within=AT_ONCE + 2)
+
+
+async def test_who_waits_is_placed_when_another_shrinks(cluster: Cluster) -> None:
+    await cluster.join(cpu=1000)
+    await cluster.control.apply("first", cpu=800)
+    await cluster.control.apply("second", cpu=800)
+    await cluster.control.until("second", "Pending")
+    await cluster.control.apply("first", cpu=100)
+
+    await cluster.control.until("second", "Running")
+
+
+async def test_who_waits_is_placed_when_another_gives_its_host_port_back(cluster: Cluster) -> None:
+    await cluster.join()
+    await cluster.control.apply("first", host_port=8080)
+    await cluster.control.until("first", "Running")
+    await cluster.control.apply("second", host_port=8080)
+    view = await cluster.control.until("second", "Pending")
+    assert view.reason.message == "1 node with host port 8080/tcp taken"
+    await cluster.control.apply("first", host_port=8081)
+
+    await cluster.control.until("second", "Running")
+
+
+async def test_who_waits_is_placed_when_its_spec_shrinks(cluster: Cluster) -> None:
+    await cluster.join(cpu=1000)
+    await cluster.control.apply("web", cpu=2000)
+    await cluster.control.until("web", "Pending")
+    await cluster.control.apply("web", cpu=500)
+
+    await cluster.control.until("web", "Running")
+
+
+async def test_those_who_wait_are_placed_in_the_order_they_came(cluster: Cluster) -> None:
+    names = [f"w{number}" for number in range(5)]
+    for name in names:
+        await cluster.control.apply(name, cpu=1000)
+    await cluster.join(cpu=3000)
+    for name in names[:3]:
+        await cluster.control.until(name, "Running")
+
+    assert await cluster.control.names(status="Pending") == ["w3", "w4"]
+
+
+async def test_a_hundred_at_once_get_no_more_than_there_is(cluster: Cluster) -> None:
+    nodes = [await cluster.join(f"n{number}", cpu=1000, memory=4096) for number in range(3)]
+    names = [f"w{number:03}" for number in range(100)]
+    async with asyncio.TaskGroup() as group:
+        answers = [group.create_task(cluster.control.apply(name, cpu=90)) for name in names]
+    assert all(answer.result().success for answer in answers)
+
+    placed = [name for name in names if (await cluster.control.workload(name)).assigned_node_id]
+    assert len(placed) == 33  # eleven times 90 in each 1000
+    for name in placed:
+        await cluster.control.until(name, "Running")
+    for node in nodes:
+        view = await cluster.control.node(node.id)
+        assert round(view.available_cpu_cores * 1000) == 10
+        assert len(node.agent.running()) == 11
+
+
+async def test_the_same_workload_applied_many_times_at_once_is_one_workload(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join()
+    async with asyncio.TaskGroup() as group:
+        answers = [group.create_task(cluster.control.apply("web")) for _ in range(20)]
+    await cluster.control.until("web", "Running")
+
+    assert {answer.result().revision_id for answer in answers} == {
+        node.agent.applies[0].revision_id
+    }
+    assert len(node.agent.applies) == 1
+    assert (await cluster.control.node("n1")).available_cpu_cores == 3.9
+
+
+async def test_what_no_longer_fits_moves_and_its_old_copy_goes(cluster: Cluster) -> None:
+    small = await cluster.join("n1", cpu=1000)
+    await cluster.control.apply("web", cpu=500)
+    await cluster.control.until("web", "Running")
+    big = await cluster.join("n2", cpu=4000)
+    await cluster.control.apply("web", cpu=2000)
+    view = await cluster.control.until("web", "Running")
+    assert (view.assigned_node_id, view.epoch) == ("n2", 2)
+    assert big.agent.running() == {"web"}
+
+    async def free_again() -> bool:
+        return (await cluster.control.node("n1")).available_cpu_cores == 1
+
+    await eventually(free_again, lambda: "the room of the old copy")
+    assert small.agent.running() == set()
