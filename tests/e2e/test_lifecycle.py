@@ -37,7 +37,8 @@ class _Refusal(BaseHTTPRequestHandler):
         self.server.asked.append(self.path)
         self._answer(404, b'{"errors": [{"code": "MANIFEST_UNKNOWN", "message": "unknown"}]}')
 
-    do_HEAD = do_GET
+    def do_HEAD(self) -> None:
+        self.do_GET()
 
     def log_message(self, format: str, *arguments: object) -> None:  # noqa: A002
         """Nothing on the terminal."""

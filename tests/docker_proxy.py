@@ -1,0 +1,71 @@
+"""A socket between an agent and Docker, by which tests take Docker away and give it back."""
+
+import asyncio
+import threading
+from pathlib import Path
+
+DOCKER_SOCKET = "/var/run/docker.sock"
+
+
+class Proxy:
+    """Leads to Docker. `cut` refuses and breaks connections until `mend`; `hold` keeps them, and nothing
+    comes through until `release`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._loop = asyncio.new_event_loop()
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+        self._passing = asyncio.Event()
+        self._passing.set()
+        self._thread = threading.Thread(target=self._loop.run_forever)
+        self._thread.start()
+
+    def mend(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._listen(), self._loop).result(10)
+
+    def cut(self) -> None:
+        asyncio.run_coroutine_threadsafe(self._hang_up(), self._loop).result(10)
+
+    def hold(self) -> None:
+        self._loop.call_soon_threadsafe(self._passing.clear)
+
+    def release(self) -> None:
+        self._loop.call_soon_threadsafe(self._passing.set)
+
+    def close(self) -> None:
+        self.release()
+        self.cut()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_unix_server(self._serve, self.path)
+
+    async def _hang_up(self) -> None:
+        if self._server is not None:
+            self._server.close()
+        self.path.unlink(missing_ok=True)
+        while self._open:
+            for writer in self._open:
+                writer.transport.abort()
+            await asyncio.sleep(0.01)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        far_reader, far_writer = await asyncio.open_unix_connection(DOCKER_SOCKET)
+        self._open |= {writer, far_writer}
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._pump(reader, far_writer))
+            group.create_task(self._pump(far_reader, writer))
+        self._open -= {writer, far_writer}
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            while data := await reader.read(65536):
+                await self._passing.wait()
+                writer.write(data)
+                await writer.drain()
+        except OSError:
+            pass  # the other side was cut
+        writer.close()

@@ -1,0 +1,94 @@
+"""Docker is cut off, or hangs, under a running cluster."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from docker_proxy import Proxy
+from e2e.cluster import Cluster
+from e2e.waiting import eventually
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Proxy]:
+    made = Proxy(tmp_path_factory.mktemp("docker") / "docker.sock")
+    made.mend()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def cluster_settings(proxy: Proxy) -> dict[str, dict[str, str]]:
+    return {"agent": {"DOCKER_HOST": f"unix://{proxy.path}"}}
+
+
+def test_promise_11_while_docker_is_cut_off_nothing_is_deleted_and_all_is_unknown(
+    cluster: Cluster, proxy: Proxy, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    some, late = names(5), names(1)
+    before = cluster.run_all(some, sleeper)
+
+    proxy.cut()
+    cluster.wait_for_all(some, "Unknown")
+    view = cluster.client.get_workload(some[0])
+    cluster.apply_all(late, sleeper)
+    assert view.reason.message == "docker gives no answer"
+    assert cluster.containers() == before
+
+    proxy.mend()
+    cluster.wait_for_all(some, "Running", within=5)
+    cluster.wait_for_all(late, "Running")
+    assert cluster.containers(some) == before
+    assert len(cluster.containers(late)) == 1
+
+
+def test_docker_cut_off_in_the_middle_of_work_doubles_nothing(
+    cluster: Cluster, proxy: Proxy, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    twenty = names(20)
+
+    cluster.apply_all(twenty, sleeper)
+    eventually(lambda: len(cluster.containers(twenty)) > 2, "some have a container")
+    proxy.cut()
+    running = [one for one in cluster.containers(twenty) if one.running]
+    proxy.mend()
+
+    cluster.wait_for_all(twenty, "Running")
+    after = cluster.containers(twenty)
+    assert Counter(one.workload_id for one in after) == Counter(twenty)
+    assert set(running) <= set(after)
+
+
+def test_a_delete_while_docker_is_cut_off_is_done_afterwards(
+    cluster: Cluster, proxy: Proxy, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    (name,) = names(1)
+    cluster.run_all([name], sleeper)
+
+    proxy.cut()
+    cluster.client.delete(name)
+    cluster.wait_for(name, "Deleting")
+    assert len(cluster.containers([name])) == 1
+
+    proxy.mend()
+    cluster.wait_until_gone([name])
+    assert cluster.containers([name]) == []
+
+
+def test_promise_8_an_apply_while_docker_hangs_is_done_when_it_answers_again(
+    cluster: Cluster, proxy: Proxy, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    some, late = names(2), names(1)
+    before = cluster.run_all(some, sleeper)
+
+    proxy.hold()
+    cluster.apply_all(late, sleeper)
+    cluster.wait_for_all(late, "Unknown")
+    assert cluster.containers([*some, *late]) == before
+
+    proxy.release()
+    cluster.wait_for_all([*some, *late], "Running")
+    assert cluster.containers(some) == before
+    assert len(cluster.containers(late)) == 1

@@ -1,0 +1,109 @@
+"""The whole on etcd: what the store promises must hold when it is a process of its own."""
+
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.process import Process, free_port, listens_on
+from e2e.waiting import eventually
+from persys.client import RequestRefusedError
+from persys.errors import PersysError, UnavailableError
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+
+class Etcd(Process):
+    def __init__(self, directory: Path) -> None:
+        port, peer_port = free_port(), free_port()
+        client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+        self.endpoint = f"127.0.0.1:{port}"
+        super().__init__(
+            [
+                "etcd",
+                f"--data-dir={directory / 'data'}",
+                f"--listen-client-urls={client}",
+                f"--advertise-client-urls={client}",
+                f"--listen-peer-urls={peer}",
+                f"--initial-advertise-peer-urls={peer}",
+                f"--initial-cluster=default={peer}",
+            ],
+            {},
+            log=directory / "etcd.log",
+            ready=lambda: listens_on(port),
+        )
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
+    server = Etcd(tmp_path_factory.mktemp("etcd"))
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def cluster_settings(etcd: Etcd) -> dict[str, dict[str, str]]:
+    return {"scheduler": {"PERSYS_STORE": "etcd", "ETCD_ENDPOINTS": etcd.endpoint}}
+
+
+def test_promise_1_what_was_acknowledged_survives_kill_9_of_the_scheduler_on_etcd(
+    cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    some, late = names(3), names(1)
+    before = cluster.run_all(some, sleeper)
+
+    cluster.apply_all(late, sleeper)
+    cluster.scheduler.kill()
+    cluster.scheduler.start()
+
+    assert cluster.statuses().keys() >= {*some, *late}
+    cluster.wait_for_all([*some, *late], "Running")
+    assert cluster.containers(some) == before
+
+
+def test_promise_5_a_silent_etcd_refuses_changes_answers_reads_and_stops_nothing(
+    cluster: Cluster, etcd: Etcd, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    some, refused, late = names(3), names(1)[0], names(1)
+    before = cluster.run_all(some, sleeper)
+
+    etcd.signal(signal.SIGSTOP)
+    try:
+        with pytest.raises(RequestRefusedError, match="etcd"):
+            cluster.apply(refused, sleeper)
+        assert cluster.statuses().items() >= dict.fromkeys(some, "Running").items()
+        assert cluster.node().status == "Ready"
+        assert cluster.containers(some) == before
+    finally:
+        etcd.signal(signal.SIGCONT)
+
+    eventually(lambda: _applies(cluster, late[0], sleeper), "applies are taken again")
+    cluster.wait_for_all([*some, *late], "Running")
+    assert cluster.containers(some) == before
+
+
+def test_a_killed_etcd_is_found_again_when_it_is_back(
+    cluster: Cluster, etcd: Etcd, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    some, late = names(2), names(1)
+    before = cluster.run_all(some, sleeper)
+
+    etcd.kill()
+    with pytest.raises(PersysError):
+        cluster.apply(late[0], sleeper)
+    etcd.start()
+
+    eventually(lambda: _applies(cluster, late[0], sleeper), "applies are taken again")
+    cluster.wait_for_all([*some, *late], "Running")
+    assert cluster.containers(some) == before
+    assert cluster.scheduler.runs
+
+
+def _applies(cluster: Cluster, workload_id: str, spec: pb.WorkloadSpec) -> bool:
+    try:
+        cluster.apply(workload_id, spec)
+    except (RequestRefusedError, UnavailableError):
+        return False
+    return True

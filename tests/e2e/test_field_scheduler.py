@@ -1,0 +1,154 @@
+"""Our agent under a scheduler that knows only the contract."""
+
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from e2e.cluster import Cluster
+from e2e.field_scheduler import FieldScheduler
+from persys.wire.gen.agent.v1 import agent_pb2
+
+PENDING = agent_pb2.ACTUAL_STATE_PENDING
+RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
+STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
+FAILED = agent_pb2.ACTUAL_STATE_FAILED
+
+
+@pytest.fixture
+async def field() -> AsyncIterator[FieldScheduler]:
+    scheduler = FieldScheduler()
+    yield scheduler
+    await scheduler.stop()
+
+
+@pytest.fixture
+async def node(field: FieldScheduler, new_cluster: Callable[..., Cluster]) -> Cluster:
+    """A cluster of which only the agent runs, and which has joined the scheduler in the field."""
+    port = await field.start()
+    cluster = new_cluster(agent={"PERSYS_SCHEDULER_ADDR": f"127.0.0.1:{port}"})
+    cluster.agent.launch()
+    await field.until(lambda: bool(field.heartbeats))
+    return cluster
+
+
+@pytest.fixture
+def sleeping(demo_image: str) -> agent_pb2.ContainerSpec:
+    return agent_pb2.ContainerSpec(
+        image=demo_image, command=["sh", "-c", "trap exit TERM; while :; do sleep 0.1; done"]
+    )
+
+
+async def test_an_agent_joins_with_what_the_contract_asks_for(
+    field: FieldScheduler, node: Cluster
+) -> None:
+    (joined,) = field.registrations
+
+    assert joined.node_id == node.node_id
+    assert joined.grpc_endpoint == f"127.0.0.1:{node.agent_port}"
+    assert joined.capabilities.cpu_total_millicores > 0
+    assert joined.capabilities.memory_total_mb > 0
+    assert "container" in joined.capabilities.supported_workload_types
+    assert "local" in joined.capabilities.supported_storage_drivers
+    assert joined.agent_version
+
+
+async def test_a_workload_lives_from_apply_to_not_found(
+    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: agent_pb2.ContainerSpec
+) -> None:
+    answer = await field.apply(unique_id, sleeping, revision="r1")
+    assert answer.applied
+    assert answer.status.actual_state == PENDING
+    assert answer.status.metadata["task_id"]
+    running = await field.poll_until(unique_id, RUNNING)
+    first = node.container(unique_id)
+    assert running.metadata["container.id"] == first.id
+
+    again = await field.apply(unique_id, sleeping, revision="r1")
+    assert again.skipped
+    assert node.container(unique_id) == first
+
+    await field.apply(unique_id, sleeping, revision="r1", desired=agent_pb2.DESIRED_STATE_STOPPED)
+    await field.poll_until(unique_id, STOPPED)
+    assert not node.container(unique_id).running
+    await field.apply(unique_id, sleeping, revision="r1")
+    await field.poll_until(unique_id, RUNNING)
+
+    sleeping.env["GREETING"] = "hello"
+    await field.apply(unique_id, sleeping, revision="r2")
+    await field.poll_until(unique_id, RUNNING)
+    assert (await field.listed())[unique_id].revision_id == "r2"
+    assert node.container(unique_id).id != first.id
+
+    gone = await field.delete(unique_id)
+    assert gone.success
+    await field.poll_until_not_found(unique_id)
+    assert unique_id not in await field.listed()
+    assert node.containers() == []
+
+
+async def test_heartbeats_carry_the_state_words_of_the_contract(
+    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: agent_pb2.ContainerSpec
+) -> None:
+    await field.apply(unique_id, sleeping, revision="r1")
+    await field.until(lambda: "Running" in field.told_states(unique_id))
+    await field.apply(unique_id, sleeping, revision="r1", desired=agent_pb2.DESIRED_STATE_STOPPED)
+    await field.until(lambda: "Stopped" in field.told_states(unique_id))
+
+    assert set(field.told_states(unique_id)) <= {"Pending", "Running", "Stopped"}
+    assert {beat.node_id for beat in field.heartbeats} == {node.node_id}
+    assert all(beat.HasField("usage") and beat.HasField("timestamp") for beat in field.heartbeats)
+
+
+async def test_a_failure_says_its_reason_by_poll_and_by_heartbeat(
+    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: agent_pb2.ContainerSpec
+) -> None:
+    sleeping.image, sleeping.image_pull_policy = "persys-absent:latest", "Never"
+    await field.apply(unique_id, sleeping, revision="r1")
+
+    failed = await field.poll_until(unique_id, FAILED)
+    await field.until(lambda: "Failed" in field.told_states(unique_id))
+
+    # Either of the two stops a scheduler in the field from applying it for ever.
+    assert failed.metadata["retry_terminal"] == "true"
+    assert failed.metadata["failure_reason"] == "IMAGE_NOT_FOUND"
+    assert "persys-absent" in failed.metadata["last_error"]
+
+
+async def test_promise_5_a_frozen_scheduler_stops_nothing_and_gets_no_new_work_taken(
+    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: agent_pb2.ContainerSpec
+) -> None:
+    await field.apply(unique_id, sleeping, revision="r1")
+    await field.poll_until(unique_id, RUNNING)
+    before = node.containers()
+
+    field.store_is_frozen = True
+    count = len(field.heartbeats)
+    await field.until(lambda: len(field.heartbeats) > count + 1)
+    refused = await field.apply(f"{unique_id}-late", sleeping, revision="r1")
+
+    assert not refused.applied
+    assert "draining" in refused.message
+    assert node.containers() == before
+
+    field.store_is_frozen = False
+    count = len(field.heartbeats)
+    await field.until(lambda: len(field.heartbeats) > count + 1)
+    await field.apply(f"{unique_id}-late", sleeping, revision="r1")
+    await field.poll_until(f"{unique_id}-late", RUNNING)
+
+
+async def test_an_agent_whose_heartbeat_is_answered_with_an_error_registers_again(
+    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: agent_pb2.ContainerSpec
+) -> None:
+    await field.apply(unique_id, sleeping, revision="r1")
+    await field.poll_until(unique_id, RUNNING)
+    before = node.containers()
+
+    field.knows_the_node = False
+    await field.until(lambda: len(field.registrations) == 2)
+    count = len(field.heartbeats)
+    await field.until(lambda: len(field.heartbeats) > count + 1)
+
+    assert len(field.registrations) == 2
+    assert unique_id in {status.workload_id for status in field.heartbeats[-1].workload_statuses}
+    assert node.containers() == before
