@@ -8,7 +8,7 @@ Rounds of both sides alternate, so that what else the machine does weighs on bot
 import asyncio
 import subprocess
 import tempfile
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -92,17 +92,34 @@ async def _bare(docker: BareDocker, names: list[str]) -> float:
 
 async def _ours(stub: control_pb2_grpc.AgentControlStub, names: list[str]) -> float:
     began = perf_counter()
-    async with asyncio.TaskGroup() as group:
-        for name in names:
-            group.create_task(until_running(stub, name))
+    await until_running(stub, names)
     seconds = perf_counter() - began
-    async with asyncio.TaskGroup() as group:
-        for name in names:
-            group.create_task(until_gone(stub, name))
+    await until_gone(stub, names)
     return seconds
 
 
-async def until_running(stub: control_pb2_grpc.AgentControlStub, name: str) -> None:
+async def until_running(stub: control_pb2_grpc.AgentControlStub, names: list[str]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for name in names:
+            group.create_task(_apply(stub, name))
+    for name in names:  # one look at a time: looking must not be what is measured
+        while (view := await _get(stub, name)).status != "Running":
+            assert view.status == "Pending", f"{name}: {view.status} {view.reason.message}"
+            await asyncio.sleep(0.005)
+
+
+async def until_gone(stub: control_pb2_grpc.AgentControlStub, names: list[str]) -> None:
+    async with asyncio.TaskGroup() as group:
+        for name in names:
+            group.create_task(_delete(stub, name))
+    for name in names:
+        with suppress(_Gone):
+            while True:
+                await _get(stub, name)
+                await asyncio.sleep(0.05)
+
+
+async def _apply(stub: control_pb2_grpc.AgentControlStub, name: str) -> None:
     spec = control_pb2.WorkloadSpec(
         type="container",
         resources=control_pb2.ResourceRequirements(cpu_millicores=10, memory_mb=32),
@@ -112,29 +129,26 @@ async def until_running(stub: control_pb2_grpc.AgentControlStub, name: str) -> N
         control_pb2.ApplyWorkloadRequest(workload_id=name, spec=spec), timeout=30
     )
     assert answer.success, answer.error_message
-    while True:
-        view = await _get(stub, name)
-        if view.status == "Running":
-            return
-        assert view.status == "Pending", f"{name}: {view.status} {view.reason.message}"
-        await asyncio.sleep(0.02)
 
 
-async def until_gone(stub: control_pb2_grpc.AgentControlStub, name: str) -> None:
-    await stub.DeleteWorkload(control_pb2.DeleteWorkloadRequest(workload_id=name), timeout=30)
-    while True:
-        try:
-            await _get(stub, name)
-        except grpc.aio.AioRpcError as err:
-            if err.code() is grpc.StatusCode.NOT_FOUND:
-                return
-            raise
-        await asyncio.sleep(0.1)
+async def _delete(stub: control_pb2_grpc.AgentControlStub, name: str) -> None:
+    request = control_pb2.DeleteWorkloadRequest(workload_id=name)
+    answer = await stub.DeleteWorkload(request, timeout=30)
+    assert answer.success, answer.error_message
+
+
+class _Gone(Exception):  # noqa: N818  # what one waits for is no error
+    pass
 
 
 async def _get(stub: control_pb2_grpc.AgentControlStub, name: str) -> control_pb2.WorkloadView:
     request = control_pb2.GetWorkloadRequest(workload_id=name)
-    answer = await stub.GetWorkload(request, timeout=30)
+    try:
+        answer = await stub.GetWorkload(request, timeout=30)
+    except grpc.aio.AioRpcError as err:
+        if err.code() is grpc.StatusCode.NOT_FOUND:
+            raise _Gone from err
+        raise
     view: control_pb2.WorkloadView = answer.workload
     return view
 

@@ -32,7 +32,7 @@ def main() -> None:
         scheduler(f"sqlite:{directory}/s.db") as (port, metrics_port, control),
         agent(Path(directory), port) as hands,
     ):
-        asyncio.run(_each(port, until_running))
+        asyncio.run(_all(port, until_running))
         sleep(12)  # past the next heartbeat, which still belongs to the start
         before, began = transactions(metrics_port), monotonic()
         cpu = {name: -_cpu_seconds(pid) for name, pid in _pids(control, hands)}
@@ -45,19 +45,16 @@ def main() -> None:
             share = (cpu[name] + _cpu_seconds(pid)) / elapsed
             verdicts.append(Verdict(f"idle: {name}, share of one core", share))
             verdicts.append(Verdict(f"idle: {name}, memory over bare Python", _rss(pid) / floor))
-        asyncio.run(_each(port, until_gone))
+        asyncio.run(_all(port, until_gone))
     report(*verdicts)
 
 
-Deed = Callable[[control_pb2_grpc.AgentControlStub, str], Coroutine[None, None, None]]
+Deed = Callable[[control_pb2_grpc.AgentControlStub, list[str]], Coroutine[None, None, None]]
 
 
-async def _each(port: int, deed: Deed) -> None:
+async def _all(port: int, deed: Deed) -> None:
     async with grpc.aio.insecure_channel(f"127.0.0.1:{port}") as channel:
-        stub = control_pb2_grpc.AgentControlStub(channel)
-        async with asyncio.TaskGroup() as group:
-            for name in WORKLOADS:
-                group.create_task(deed(stub, name))
+        await deed(control_pb2_grpc.AgentControlStub(channel), WORKLOADS)
 
 
 def _pids(

@@ -25,6 +25,8 @@ from persys.model.workload import Desired
 
 # A container that needs more than this at one go is fighting with somebody: give way for a while.
 STEPS_MAX = 25
+# These leave the container as it is, so that there is no need to look again.
+PREPARATIONS = frozenset({Step.PULL, Step.PREPARE_VOLUMES})
 PATIENCE_MIN_SECONDS = 0.5
 PATIENCE_MAX_SECONDS = 30.0
 
@@ -89,38 +91,40 @@ class Worker:
         self._lose_patience(workload_id)
 
     async def _advance(self, workload_id: WorkloadId) -> bool:
-        """Do the next thing. False if there is no more to do."""
+        """Look, and do the next thing. False if there is no more to do."""
         entry = self._state.entries.get(workload_id)
         if entry is None:
             return False
         artefact = await self._steps.inspect(entry)
-        entry = self._state.entries.get(workload_id)  # an order may have come while we looked
-        if entry is None:
-            return False
-        outcome = next_step(entry.order, artefact, entry.progress, now=self._clock.now())
-        if isinstance(outcome, Do):
-            return await self._do(outcome.step, entry, artefact)
-        return not await self._settle(outcome, entry, artefact)
+        while True:
+            entry = self._state.entries.get(workload_id)  # an order may have come meanwhile
+            if entry is None:
+                return False
+            outcome = next_step(entry.order, artefact, entry.progress, now=self._clock.now())
+            if not isinstance(outcome, Do):
+                return not await self._settle(outcome, entry, artefact)
+            await self._do(outcome.step, entry, artefact)
+            if outcome.step not in PREPARATIONS:
+                return True
 
-    async def _do(self, step: Step, seen: Entry, artefact: Artefact | None) -> bool:
+    async def _do(self, step: Step, seen: Entry, artefact: Artefact | None) -> None:
         workload_id = seen.order.workload_id
         async with self._turns.of(workload_id):
             entry = self._state.entries.get(workload_id)
             if entry is None or entry.generation != seen.generation:
-                return True
+                return
             entry = await self._ledger.begin(entry, step, artefact)
         if step is Step.START:
             passing(failpoints.LAUNCHING)
         try:
             failure = await self._steps.perform(step, entry, artefact)
         except ConflictError:
-            return True
+            return
         passing(failpoints.AFTER_STEP[step])
         async with self._turns.of(workload_id):
             current = self._state.entries.get(workload_id)
             if current is not None and current.generation == entry.generation:
                 self._ledger.keep(current, step, failure)
-        return True
 
     async def _settle(self, settled: Settled, seen: Entry, artefact: Artefact | None) -> bool:
         """False if a newer order has come meanwhile."""

@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from persys.core.convergence import Artefact
+from persys.core.convergence import Artefact, Condition
 
 LOG_TAIL_BYTES_MAX = 4096
 
@@ -15,7 +15,7 @@ def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]
         "container.name": artefact.name,
         "container.state": artefact.condition.value,
         "container.image": artefact.image,
-        "container.exit_code": str(artefact.exit_code),
+        "container.exit_code": str(artefact.exit_code) if _has_ended(artefact) else "",
         "container.started_at": _shown(artefact.started_at),
         "container.finished_at": _shown(artefact.finished_at),
         "container.restart_count": str(artefact.restart_count),
@@ -29,6 +29,10 @@ def tail(text: str) -> str:
     """The end of a text, not longer than a status may carry, cut between characters."""
     data = text.encode("utf-8", "replace")
     return data[-LOG_TAIL_BYTES_MAX:].decode("utf-8", "ignore")
+
+
+def _has_ended(artefact: Artefact) -> bool:
+    return artefact.finished_at is not None and artefact.condition is not Condition.RUNNING
 
 
 def _shown(at: datetime | None) -> str:

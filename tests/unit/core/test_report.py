@@ -1,7 +1,10 @@
 """How a container is described."""
 
+from datetime import UTC, datetime
+
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from persys.core.convergence import Artefact, Condition
 from persys.core.report import LOG_TAIL_BYTES_MAX, describe, tail
@@ -27,3 +30,12 @@ def test_a_tail_is_the_end_of_its_text_and_never_too_long(text: str) -> None:
 
     assert len(found.encode()) <= LOG_TAIL_BYTES_MAX
     assert long.encode("utf-8", "replace").decode().endswith(found)
+
+
+def test_an_exit_code_is_said_only_of_what_has_ended() -> None:
+    ended_at = datetime(2026, 1, 1, tzinfo=UTC)
+    running = Artefact("c1", "persys-web", Condition.RUNNING, Revision("r1"))
+    ended = replace(running, condition=Condition.EXITED, finished_at=ended_at)
+
+    assert "container.exit_code" not in describe(replace(running, finished_at=ended_at))
+    assert describe(ended)["container.exit_code"] == "0"

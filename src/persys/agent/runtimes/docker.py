@@ -27,6 +27,7 @@ from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
 from persys.model.spec import Port, PullPolicy
+from persys.model.workload import Desired
 
 START_DEADLINE_SECONDS = 60.0
 REMOVE_DEADLINE_SECONDS = 60.0
@@ -126,11 +127,13 @@ class DockerRuntime:
         return None
 
     async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
+        # The image's own volumes hold data too: only an explicit delete removes them.
+        with_volumes = order.desired is Desired.DELETED
         try:
             await self._engine.call(
                 "DELETE",
                 f"containers/{artefact.id}",
-                params={"force": "true", "v": "true"},
+                params={"force": "true", "v": str(with_volumes).lower()},
                 deadline=REMOVE_DEADLINE_SECONDS,
             )
         except EngineError as err:
