@@ -38,6 +38,10 @@ class Dispatch:
         return self.answered_at is None and self.again_at is None
 
 
+def answered(dispatch: Dispatch, *, now: datetime) -> Dispatch:
+    return Dispatch(dispatch.goal, dispatch.sent_at, answered_at=now)
+
+
 def unanswered(dispatch: Dispatch, problem: str, *, now: datetime) -> Dispatch:
     """The node gave no answer: send again later, a little later each time."""
     growth = 2 ** min(dispatch.unanswered_count, GROWTHS_MAX)

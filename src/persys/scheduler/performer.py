@@ -11,7 +11,7 @@ from typing import assert_never
 import structlog
 from msgspec import structs
 
-from persys.core.dispatch import unanswered
+from persys.core.dispatch import answered, unanswered
 from persys.core.effects import Apply, Ask, Effect, Remove
 from persys.errors import AgentUnreachableError, PersysError
 from persys.infra.clock import Clock
@@ -90,7 +90,7 @@ class Performer:
             self._note_no_answer(entry, sent, workload.id, err)
             return
         if entry.dispatch is sent:
-            entry.dispatch = replace(sent, answered_at=self._clock.now())
+            entry.dispatch = answered(sent, now=self._clock.now())
         log.info(
             "workload.sent",
             workload_id=workload.id,
@@ -120,7 +120,7 @@ class Performer:
         try:
             await self._agents.remove(effect.node_id, endpoint, effect.workload_id, effect.epoch)
             if entry is not None and sent is not None and entry.dispatch is sent:
-                entry.dispatch = replace(sent, answered_at=self._clock.now())
+                entry.dispatch = answered(sent, now=self._clock.now())
             seen = await self._agents.ask(effect.node_id, endpoint, effect.workload_id)
         except PersysError as err:
             if entry is not None and sent is not None:

@@ -302,7 +302,8 @@ def _frees(old: Assignment, decision: Decision) -> bool:
 def _dispatch(entry: Entry, effect: Apply | Remove, now: datetime) -> Dispatch:
     desired = effect.workload.desired if isinstance(effect, Apply) else Desired.DELETED
     goal = Goal(entry.workload.revision, desired, effect.epoch)
-    tries = 0
     if entry.dispatch is not None and entry.dispatch.goal == goal:
-        tries = entry.dispatch.unanswered_count
-    return Dispatch(goal, now, unanswered_count=tries)
+        # The old trouble is told until there is an answer, so that each new try is not news.
+        tries, problem = entry.dispatch.unanswered_count, entry.dispatch.problem
+        return Dispatch(goal, now, unanswered_count=tries, problem=problem)
+    return Dispatch(goal, now)

@@ -3,7 +3,7 @@
 import pytest
 
 from builders import NOON, a_dispatch, after
-from persys.core.dispatch import Dispatch, unanswered
+from persys.core.dispatch import Dispatch, answered, unanswered
 
 
 def test_a_silent_node_is_tried_a_little_later_each_time_but_never_given_up() -> None:
@@ -30,3 +30,11 @@ def test_it_is_in_flight_until_it_is_answered_or_known_not_to_be(
     dispatch: Dispatch, in_flight: bool
 ) -> None:
     assert dispatch.in_flight is in_flight
+
+
+def test_an_answer_ends_the_trouble() -> None:
+    silent = unanswered(a_dispatch(answered=False), "no route to host", now=NOON)
+    heard = answered(silent, now=after(3))
+
+    assert (heard.answered_at, heard.sent_at) == (after(3), NOON)
+    assert (heard.unanswered_count, heard.again_at, heard.problem) == (0, None, "")

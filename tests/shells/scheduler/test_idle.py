@@ -1,0 +1,92 @@
+"""An idle cluster writes nothing, asks little, and its store does not grow."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from shells.scheduler.harness import Cluster, eventually
+
+WATCHED_SECONDS = 2.0  # ten reconcile passes, ten heartbeats and six surveys
+
+
+async def written_while_idle(cluster: Cluster) -> int:
+    before = cluster.store.transactions
+    # The one sleep on the wall clock: to see that nothing happens, time must pass.
+    await asyncio.sleep(WATCHED_SECONDS)
+    return cluster.store.transactions - before
+
+
+async def until_told(cluster: Cluster, code: str) -> None:
+    async def told() -> bool:
+        return (await cluster.control.workload("web")).reason.code == code
+
+    await eventually(told, lambda: f"web to say {code}")
+
+
+async def test_running_workloads_and_heartbeats_write_nothing(cluster: Cluster) -> None:
+    node = await cluster.join()
+    for number in range(10):
+        await cluster.control.apply(f"w{number}")
+    for number in range(10):
+        await cluster.control.until(f"w{number}", "Running")
+    orders, questions = len(node.agent.applies), len(node.agent.asked)
+
+    assert await written_while_idle(cluster) == 0
+    assert len(node.agent.applies) == orders
+    assert len(node.agent.asked) == questions
+
+
+async def test_what_waits_for_room_or_was_given_up_writes_nothing(cluster: Cluster) -> None:
+    node = await cluster.join()
+    node.agent.manner.failures["bad"] = ("INVALID_SPECIFICATION", "no")
+    await cluster.control.apply("bad")
+    await cluster.control.until("bad", "Failed")
+    await cluster.control.apply("huge", cpu=100_000)
+    await cluster.control.apply("off", desired="Stopped")
+
+    assert await written_while_idle(cluster) == 0
+
+
+async def test_a_slow_start_writes_nothing_while_it_lasts(cluster: Cluster) -> None:
+    node = await cluster.join()
+    node.agent.manner.work_seconds = 5
+    await cluster.control.apply("web")
+    await until_told(cluster, "Starting")
+
+    assert await written_while_idle(cluster) == 0
+
+
+@pytest.mark.parametrize(
+    "cluster", [{"node_lease": timedelta(seconds=1.0)}], indirect=True, ids=[""]
+)
+async def test_a_silent_node_is_noted_once(cluster: Cluster) -> None:
+    node = await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    await node.die()
+    await cluster.control.until_node("n1", "NotReady")
+    await cluster.control.until("web", "Unknown")
+
+    assert await written_while_idle(cluster) == 0
+
+
+async def test_a_node_that_cannot_be_reached_is_noted_once(cluster: Cluster) -> None:
+    node = await cluster.join()
+    await node.agent.stop()
+    await cluster.control.apply("web")
+    await until_told(cluster, "NodeUnreachable")
+
+    assert await written_while_idle(cluster) == 0
+
+
+@pytest.mark.parametrize(
+    "cluster", [{"agent_rpc_timeout": timedelta(seconds=0.4)}], indirect=True, ids=[""]
+)
+async def test_a_node_that_lets_every_call_run_out_is_noted_once(cluster: Cluster) -> None:
+    node = await cluster.join()
+    node.agent.manner.answer_seconds = 3600
+    await cluster.control.apply("web")
+    await until_told(cluster, "NodeUnreachable")
+
+    assert await written_while_idle(cluster) == 0
