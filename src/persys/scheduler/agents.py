@@ -7,7 +7,13 @@ from typing import TypeVar
 import grpc
 
 from persys.core.situation import RUNTIME_NOT_AVAILABLE
-from persys.errors import AgentUnreachableError, NotFoundError, PersysError, UnavailableError
+from persys.errors import (
+    AgentUnreachableError,
+    InvalidError,
+    NotFoundError,
+    PersysError,
+    UnavailableError,
+)
 from persys.infra.clock import Clock
 from persys.infra.rpc import new_channel
 from persys.model.failure import Failure, FailureReason
@@ -38,9 +44,14 @@ class GrpcAgents:
         except PersysError as err:
             if isinstance(err, UnavailableError):
                 raise
-            failure = Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
             return Observation(
-                workload.id, node_id, Actual.FAILED, sent_at, workload.revision, epoch, failure
+                workload.id,
+                node_id,
+                Actual.FAILED,
+                sent_at,
+                workload.revision,
+                epoch,
+                _refusal(err),
             )
         return self._applied(answer, node_id, workload, epoch)
 
@@ -129,3 +140,10 @@ class GrpcAgents:
             failure,
             answer.message,
         )
+
+
+def _refusal(err: PersysError) -> Failure:
+    """A wrong field stays wrong; any other refusal, such as of an old epoch, may pass."""
+    if isinstance(err, InvalidError):
+        return Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
+    return Failure(FailureReason.RUNTIME_ERROR, str(err))

@@ -2,20 +2,23 @@
 
 Every write of the scheduler passes here. Each record is guarded by the version this process last saw, each
 transaction by the leader's fence. When the store gave no answer, nobody knows what was written: everything
-is read again before the next write.
+is read again before the next write, and what was decided before that is void (ConflictError: decide again).
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import TypeVar
 
 import structlog
 from msgspec import Struct
 
-from persys.errors import ConflictError, InvalidError, StoreUnavailableError
+from persys.errors import ConflictError, InvalidError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock
+from persys.model.event import Event
 from persys.scheduler.changes import Change
 from persys.store import keys
 from persys.store.port import VALUE_BYTES_MAX, Committed, Conflict, Snapshot, Store, Unit
@@ -23,8 +26,12 @@ from persys.wire import records
 
 log = structlog.get_logger()
 
+T = TypeVar("T")
+
 BATCH_MAX = 1024
 CROWD_SECONDS = 0.004
+LOOK_AGAIN_SECONDS = 1.0
+ATTEMPTS_MAX = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +99,12 @@ class Committer:
     async def run(self) -> None:
         try:
             while True:
-                await self._news.wait()
+                await self._wait_for_news()
+                if self._doubtful:
+                    await self._read_again()
+                    continue
+                if self.trouble and not self._queue:
+                    self._queue.append(self._sign_of_life())
                 await self._gather()
                 batch = self._next_batch()
                 if not self._queue:
@@ -101,6 +113,35 @@ class Committer:
         finally:
             for pending in self._queue:
                 _fail(pending, StoreUnavailableError("the scheduler is stopping"))
+
+    async def _wait_for_news(self) -> None:
+        """In trouble not for ever: its end shall be noticed even if nobody wants to write."""
+        in_trouble = self._doubtful or self.trouble
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LOOK_AGAIN_SECONDS if in_trouble else None):
+                await self._news.wait()
+
+    async def _read_again(self) -> None:
+        try:
+            self.on_reload(await self._read_all())
+        except StoreUnavailableError as err:
+            self._note_trouble(err)
+            self._void(err)
+            return
+        self._doubtful = False
+        self._void(ConflictError("the store was read again; decide again"))
+
+    def _void(self, err: PersysError) -> None:
+        waiting, self._queue = self._queue, []
+        self._news.clear()
+        for pending in waiting:
+            _fail(pending, err)
+
+    def _sign_of_life(self) -> Pending:
+        """Something to write, to see whether that works again."""
+        event = Event(self._clock.now(), "StoreAvailable", f"it was not: {self.trouble}")
+        change = Change(done=lambda: None, events=[event])
+        return Pending(change, {}, asyncio.get_running_loop().create_future())
 
     async def _gather(self) -> None:
         """Let others join: a change that comes alone is not held up, a crowd is, for a moment."""
@@ -129,9 +170,6 @@ class Committer:
 
     async def _commit(self, batch: list[Pending]) -> None:
         try:
-            if self._doubtful:
-                self.on_reload(await self._read_all())
-                self._doubtful = False
             oldest_kept = keys.event_key(self._clock.now() - self._limits.age_max, 0)
             units = [self._unit(pending, oldest_kept) for pending in batch]
             outcomes = await self._store.commit(units, fence=self._fence)
@@ -203,6 +241,14 @@ class Committer:
         if self.trouble:
             log.info("store.available")
         self.trouble = ""
+
+
+async def insist(attempt: Callable[[], Awaitable[T]]) -> T:
+    """Decide again when what it was decided on has changed."""
+    for _ in range(ATTEMPTS_MAX - 1):
+        with suppress(ConflictError):
+            return await attempt()
+    return await attempt()
 
 
 def _encoded(key: str, record: Struct) -> bytes:

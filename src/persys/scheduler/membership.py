@@ -23,7 +23,7 @@ from persys.model.observation import Actual, Observation
 from persys.model.usage import NodeUsage, WorkloadUsage
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster, Member
-from persys.scheduler.committer import Committer
+from persys.scheduler.committer import Committer, insist
 from persys.scheduler.observations import Observations
 from persys.store import keys
 
@@ -73,16 +73,22 @@ class Membership:
         return self._clock.now() + self._lease
 
     async def register(self, node: Node) -> None:
-        async with self._turns.of(node.id):
+        async def attempt() -> Node:
             known = self._cluster.members.get(node.id)
-            if known is not None:
-                node = _renewed(known.node, node)
-            await self._put(node, "NodeRegistered" if known is None else "NodeRegisteredAgain")
+            if known is None:
+                await self._put(node, "NodeRegistered")
+                return node
+            renewed = _renewed(known.node, node)
+            await self._put(renewed, "NodeRegisteredAgain")
+            return renewed
+
+        async with self._turns.of(node.id):
+            shown = await insist(attempt)
             member = self._cluster.members[node.id]
             self._heard_from(member)
             if member.refused_types:
                 member.refused_types.clear()
-                self._show(node)
+                self._show(shown)
         self._node_returned(node.id)
 
     async def heartbeat(self, node_id: NodeId, report: Report) -> None:

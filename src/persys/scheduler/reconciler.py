@@ -34,7 +34,7 @@ from persys.model.node import NodeStatus
 from persys.model.spec import type_of
 from persys.model.workload import Desired, Workload
 from persys.scheduler.cluster import Cluster, Entry
-from persys.scheduler.committer import Committer
+from persys.scheduler.committer import Committer, insist
 from persys.scheduler.performer import Performer
 from persys.scheduler.transcript import change_of
 
@@ -129,7 +129,7 @@ class Reconciler:
     async def _submit(
         self, workload_id: WorkloadId, judge: Callable[[Workload | None], Accepted | Unchanged]
     ) -> Workload:
-        async with self._turns.of(workload_id):
+        async def attempt() -> Workload:
             entry = self._cluster.entries.get(workload_id)
             match judge(entry.workload if entry is not None else None):
                 case Unchanged(workload=workload):
@@ -138,12 +138,18 @@ class Reconciler:
                     await self._settle(entry, _fresh(entry, workload), told=kind)
                     return workload
 
-    async def _retry(self, workload_id: WorkloadId) -> None:
         async with self._turns.of(workload_id):
+            return await insist(attempt)
+
+    async def _retry(self, workload_id: WorkloadId) -> None:
+        async def attempt() -> None:
             entry = self._cluster.entries.get(workload_id)
             if entry is None:
                 raise NotFoundError("workload", workload_id)
             await self._settle(entry, _fresh(entry, entry.workload), told="WorkloadRetryAsked")
+
+        async with self._turns.of(workload_id):
+            await insist(attempt)
 
     async def _step(self, workload_id: WorkloadId) -> None:
         try:

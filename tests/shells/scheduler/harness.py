@@ -222,6 +222,14 @@ class Cluster:
             running, self._running = self._running, None
             await running
 
+    async def ended(self) -> BaseException | None:
+        """What the scheduler ended with by itself."""
+        assert self._running is not None
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            await asyncio.wait([self._running])
+        running, self._running = self._running, None
+        return running.exception()
+
     async def join(
         self,
         node_id: str = "n1",

@@ -1,0 +1,233 @@
+"""A store that fails, forgets to answer, or has another master."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import aiohttp
+import grpc
+import pytest
+
+from persys.errors import FencedError, StoreUnavailableError
+from persys.infra.clock import SystemClock
+from persys.scheduler.app import Scheduler
+from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
+from shells.scheduler.stores import TroubledStore
+
+
+async def health(cluster: Cluster) -> str:
+    url = f"http://127.0.0.1:{cluster.settings.metrics_port}/health"
+    timeout = aiohttp.ClientTimeout(total=10)
+    async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url) as answer:
+        return str((await answer.json())["status"])
+
+
+async def test_what_the_store_did_not_take_is_refused_with_the_reason(cluster: Cluster) -> None:
+    node = await cluster.join()
+    await cluster.control.apply("old")
+    await cluster.control.until("old", "Running")
+    cluster.store.down = True
+
+    applied = await cluster.control.apply("web")
+    assert not applied.success
+    assert "the disk is full" in applied.error_message
+    stopped = await cluster.control.want("old", "Stopped")
+    assert not stopped.success
+    deleted = await cluster.control.delete("old")
+    assert not deleted.success
+    assert "the disk is full" in deleted.error_message
+    retried = await cluster.control.retry("old")
+    assert not retried.accepted
+    late = await cluster.prepare("n2")
+    registered = await late.register()
+    assert not registered.accepted
+    assert "the disk is full" in registered.reason
+
+    # Nothing is half done: neither shown, nor sent, nor reserved.
+    assert await cluster.control.names() == ["old"]
+    assert (await cluster.control.workload("old")).desired_state == "Running"
+    assert (await cluster.control.node("n1")).available_cpu_cores == 3.9
+    assert [sent.id for sent in node.agent.applies] == ["old"]
+    assert node.agent.deletes == []
+
+
+async def test_reads_and_heartbeats_go_on_while_the_store_is_down(cluster: Cluster) -> None:
+    node = await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    cluster.store.down = True
+    await cluster.control.apply("other")
+
+    assert (await cluster.control.workload("web")).status == "Running"
+    answer = await node.heartbeat()
+    assert answer.acknowledged
+    assert answer.drain_node
+    assert await health(cluster) == "degraded"
+    assert node.agent.running() == {"web"}
+
+
+async def test_when_the_store_is_back_all_goes_on(cluster: Cluster) -> None:
+    node = await cluster.join()
+    cluster.store.down = True
+    await cluster.control.apply("web")
+    cluster.store.down = False
+    answer = await cluster.control.apply("web")
+
+    assert answer.success, answer.error_message
+    await cluster.control.until("web", "Running")
+    assert not (await node.heartbeat()).drain_node
+
+
+async def test_the_end_of_the_trouble_is_noticed_without_anybody_asking(cluster: Cluster) -> None:
+    node = await cluster.join()
+    cluster.store.down = True
+    await cluster.control.apply("web")
+    assert await health(cluster) == "degraded"
+    cluster.store.down = False
+
+    async def well() -> bool:
+        return await health(cluster) == "ok"
+
+    await eventually(well, lambda: "the scheduler to be well again")
+    assert not (await node.heartbeat()).drain_node
+
+
+async def test_what_was_seen_during_the_outage_is_written_after_it(cluster: Cluster) -> None:
+    node = await cluster.join()
+    node.agent.manner.work_seconds = 0.3
+    await cluster.control.apply("web")
+    cluster.store.down = True
+
+    async def running() -> bool:
+        return node.agent.running() == {"web"}
+
+    await eventually(running, lambda: "the agent to run it")
+    assert (await cluster.control.workload("web")).status == "Pending"
+    cluster.store.down = False
+    await cluster.control.until("web", "Running")
+
+
+async def test_a_commit_whose_answer_was_lost_becomes_known(cluster: Cluster) -> None:
+    node = await cluster.join()
+    cluster.store.loses_answers = True
+    answer = await cluster.control.apply("web", cpu=1000)
+    assert not answer.success
+    assert "the answer was lost" in answer.error_message
+    cluster.store.loses_answers = False
+
+    # Nobody writes anything: the scheduler must look by itself.
+    async def known() -> bool:
+        return await cluster.control.names() == ["web"]
+
+    await eventually(known, lambda: "the scheduler to see what is stored")
+    await cluster.control.until("web", "Running")
+    assert (await cluster.control.node("n1")).available_cpu_cores == 3
+    assert node.agent.running() == {"web"}
+
+
+async def test_an_apply_after_a_lost_answer_is_judged_by_what_is_stored(cluster: Cluster) -> None:
+    await cluster.join("n1", cpu=2000)
+    await cluster.join("n2", cpu=64_000)
+    await cluster.control.apply("other", cpu=6400)  # fits only on n2, which is fuller then
+    cluster.store.loses_answers = True
+    await cluster.control.apply("web", cpu=1500)  # stored on n1
+    cluster.store.loses_answers = False
+    answer = await cluster.control.apply("web", cpu=3000)
+
+    assert answer.success, answer.error_message
+    view = await cluster.control.until("web", "Running")
+    assert (view.assigned_node_id, view.epoch) == ("n2", 2)
+
+    async def free_again() -> bool:
+        return (await cluster.control.node("n1")).available_cpu_cores == 2
+
+    await eventually(free_again, lambda: "the room on the first node")
+    assert (await cluster.control.node("n2")).available_cpu_cores == 64 - 6.4 - 3
+
+
+async def test_a_deletion_whose_answer_was_lost_is_done(cluster: Cluster) -> None:
+    node = await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    cluster.store.loses_answers = True
+    answer = await cluster.control.delete("web")
+    assert not answer.success
+    cluster.store.loses_answers = False
+
+    await cluster.control.until_gone("web")
+    assert node.agent.running() == set()
+
+
+async def test_a_registration_whose_answer_was_lost_is_made_good(cluster: Cluster) -> None:
+    node = await cluster.prepare("n1")
+    cluster.store.loses_answers = True
+    assert not (await node.register()).accepted
+    cluster.store.loses_answers = False
+
+    assert (await node.register()).accepted
+    await cluster.control.until_node("n1", "Ready")
+
+
+async def test_no_node_is_given_more_than_it_has_while_the_store_comes_and_goes(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join(cpu=1000)
+    cluster.store.commit_seconds = 0.02
+
+    async def trouble() -> None:
+        for _ in range(6):
+            await asyncio.sleep(0.05)
+            cluster.store.down = not cluster.store.down
+            await asyncio.sleep(0.02)
+            cluster.store.loses_answers = not cluster.store.loses_answers
+
+    async def insist(name: str) -> None:
+        async def taken() -> bool:
+            return (await cluster.control.apply(name, cpu=90)).success
+
+        await eventually(taken, lambda: f"{name} to be taken", within=30)
+
+    names = [f"w{number:02}" for number in range(40)]
+    async with asyncio.TaskGroup() as group:
+        group.create_task(trouble())
+        for name in names:
+            group.create_task(insist(name))
+            await asyncio.sleep(0.005)
+    cluster.store.down = cluster.store.loses_answers = False
+
+    async def settled() -> bool:
+        return len(await cluster.control.names(status="Running")) == 11
+
+    await eventually(settled, lambda: "eleven to run")
+    assert sorted(await cluster.control.names()) == names
+    assert len(node.agent.copies) == 11
+    assert round((await cluster.control.node("n1")).available_cpu_cores * 1000) == 10
+
+
+async def test_a_second_scheduler_takes_over_and_the_first_ends(cluster: Cluster) -> None:
+    await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    second = TroubledStore(cluster.store.store)
+    async with AsyncExitStack() as stack:
+        other = await stack.enter_async_context(a_cluster(second, brisk()))
+        assert (await other.control.workload("web")).status == "Running"
+
+        # The first learns of it with its next write, which is not stored.
+        with pytest.raises(grpc.aio.AioRpcError):
+            await cluster.control.apply("late")
+        ended = await cluster.ended()
+        assert isinstance(ended, ExceptionGroup)
+        fenced, others = ended.split(FencedError)
+        assert fenced is not None
+        assert others is None
+        assert await other.control.names() == ["web"]
+        assert (await other.control.apply("next")).success
+
+
+async def test_a_store_that_is_down_at_the_start_ends_the_scheduler(cluster: Cluster) -> None:
+    store = TroubledStore(cluster.store.store)
+    store.down = True
+    scheduler = Scheduler(brisk(), store, SystemClock())
+
+    with pytest.raises(StoreUnavailableError, match="the disk is full"):
+        await scheduler.run(asyncio.Event())
