@@ -31,12 +31,11 @@ class Cluster:
         *,
         scheduler: Mapping[str, str] | None = None,
         agent: Mapping[str, str] | None = None,
-        scheduler_port: int = 0,
     ) -> None:
         self.node_id = f"e2e-{uuid.uuid4().hex[:8]}"
         self.directory = directory
         self.volumes = directory / "volumes"
-        self.scheduler_port, self.agent_port = scheduler_port or free_port(), free_port()
+        self.scheduler_port, self.agent_port = free_port(), free_port()
         self.metrics_port = free_port()
         self.target = f"127.0.0.1:{self.scheduler_port}"
         self.scheduler = Process(
@@ -51,21 +50,8 @@ class Cluster:
             log=directory / "scheduler.log",
             ready=lambda: listens_on(self.scheduler_port),
         )
-        self.agent = Process(
-            [str(BIN / "persys-agent"), "-insecure"],
-            {
-                "PERSYS_GRPC_ADDR": "127.0.0.1",
-                "PERSYS_GRPC_PORT": str(self.agent_port),
-                "PERSYS_METRICS_PORT": str(free_port()),
-                "PERSYS_NODE_ID": self.node_id,
-                "PERSYS_STATE_PATH": str(directory / "agent.db"),
-                "PERSYS_STORAGE_LOCAL_ROOT": str(self.volumes),
-                "PERSYS_SCHEDULER_ADDR": self.target,
-                **(agent or {}),
-            },
-            log=directory / "agent.log",
-            ready=lambda: listens_on(self.agent_port),
-        )
+        self._others: list[tuple[str, Process]] = []
+        self.agent = self._agent(self.node_id, self.agent_port, agent or {})
         self.client = SchedulerClient(self.target, timeout=timedelta(seconds=30))
 
     def start(self) -> None:
@@ -74,14 +60,25 @@ class Cluster:
         self.agent.start()
         self.wait_until_node_is("Ready")
 
+    def add_node(self, **settings: str) -> str:
+        """One more agent on the same Docker. Returns its node id when it is ready."""
+        node_id = f"{self.node_id}-{len(self._others) + 2}"
+        agent = self._agent(node_id, free_port(), settings)
+        self._others.append((node_id, agent))
+        agent.start()
+        self.wait_until_node_is("Ready", node_id=node_id)
+        return node_id
+
     def close(self) -> None:
         self.client.close()
-        self.agent.close()
         self.scheduler.close()
-        containers.remove(containers.container_ids(self.node_id))
+        for node_id, agent in [(self.node_id, self.agent), *self._others]:
+            agent.close()
+            containers.remove(containers.container_ids(node_id))
 
     def logs(self) -> dict[str, str]:
-        return {"scheduler": self.scheduler.log, "agent": self.agent.log}
+        others = {node_id: agent.log for node_id, agent in self._others}
+        return {"scheduler": self.scheduler.log, "agent": self.agent.log, **others}
 
     # What a user does.
 
@@ -164,10 +161,10 @@ class Cluster:
             within=within,
         )
 
-    def wait_until_node_is(self, status: str) -> None:
+    def wait_until_node_is(self, status: str, *, node_id: str = "") -> None:
         def has_status() -> bool:
             nodes = {node.node_id: node.status for node in self.client.list_nodes()}
-            return nodes.get(self.node_id) == status
+            return nodes.get(node_id or self.node_id) == status
 
         eventually(has_status, f"node {status}")
 
@@ -182,3 +179,20 @@ class Cluster:
     def container(self, workload_id: str) -> Container:
         (only,) = containers.inspect(containers.container_ids(self.node_id, workload_id))
         return only
+
+    def _agent(self, node_id: str, port: int, settings: Mapping[str, str]) -> Process:
+        return Process(
+            [str(BIN / "persys-agent"), "-insecure"],
+            {
+                "PERSYS_GRPC_ADDR": "127.0.0.1",
+                "PERSYS_GRPC_PORT": str(port),
+                "PERSYS_METRICS_PORT": str(free_port()),
+                "PERSYS_NODE_ID": node_id,
+                "PERSYS_STATE_PATH": str(self.directory / f"{node_id}.db"),
+                "PERSYS_STORAGE_LOCAL_ROOT": str(self.volumes),
+                "PERSYS_SCHEDULER_ADDR": self.target,
+                **settings,
+            },
+            log=self.directory / f"{node_id}.log",
+            ready=lambda: listens_on(port),
+        )

@@ -119,11 +119,13 @@ class Intake:
 
     def _receive(self, order: Order, known: Entry | None) -> Taken | Unchanged | Stale | Draining:
         buried = self._state.burials.get(order.workload_id)
+        # Once the scheduler has heard that it is gone, the id may begin anew, from the first epoch.
+        fenced_by = 0 if buried is None or buried.told else buried.epoch
         return receive(
             order,
             known.order if known is not None else None,
             failed=known is not None and known.standing.actual is Actual.FAILED,
-            buried_epoch=buried.epoch if buried is not None else 0,
+            buried_epoch=fenced_by,
             draining=self.draining,
         )
 
