@@ -91,4 +91,6 @@ def _at_the_end(outcome: Outcome, within: timedelta) -> Outcome:
 def _why(workload: WorkloadView) -> str:
     # Without the time of the next attempt: counted down, it would be a change at every look.
     again = f"{attempts_text(workload)} failed" if workload.retry_attempts else ""
-    return "; ".join(part for part in (reason_text(workload), again) if part)
+    runs = workload.status.lower() == "running"
+    ports = workload.metadata.get("container.ports", "") if runs else ""
+    return "; ".join(part for part in (reason_text(workload), again, ports) if part)
