@@ -105,7 +105,7 @@ async def until_running(stub: control_pb2_grpc.AgentControlStub, names: list[str
     for name in names:  # one look at a time: looking must not be what is measured
         while (view := await _get(stub, name)).status != "Running":
             assert view.status == "Pending", f"{name}: {view.status} {view.reason.message}"
-            await asyncio.sleep(0.005)
+            await asyncio.sleep(0.01)
 
 
 async def until_gone(stub: control_pb2_grpc.AgentControlStub, names: list[str]) -> None:
