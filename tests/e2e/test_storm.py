@@ -1,0 +1,133 @@
+"""Users change their minds while both processes are killed again and again; then there is peace.
+
+What users were told is kept in a ledger. In the end the cluster must be what it says, and nothing else.
+"""
+
+import json
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from e2e.cluster import Cluster
+from e2e.containers import docker
+from e2e.waiting import eventually
+from persys.client import RequestRefusedError
+from persys.errors import UnavailableError
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+SEED = 20
+STORM_SECONDS = 15.0
+USERS = 4
+NAMES_PER_USER = 3
+
+
+class User(threading.Thread):
+    """Repeats each wish until it is acknowledged, so the last wish of each workload is what must be."""
+
+    def __init__(
+        self, cluster: Cluster, names: list[str], spec: pb.WorkloadSpec, *, seed: int
+    ) -> None:
+        super().__init__()
+        self.revisions: dict[str, int] = {}  # of what shall be there
+        self.stopped: set[str] = set()
+        self._cluster = cluster
+        self._names = names
+        self._spec = spec
+        self._random = random.Random(seed)
+        self._wishes = 0
+        self._until = time.monotonic() + STORM_SECONDS
+
+    def run(self) -> None:
+        while time.monotonic() < self._until:
+            self._wish(self._random.choice(self._names))
+            time.sleep(self._random.uniform(0.0, 0.6))
+
+    def _wish(self, name: str) -> None:
+        self._wishes += 1
+        if name not in self.revisions or self._random.random() < 0.4:
+            self._insist(lambda: self._cluster.apply(name, _numbered(self._spec, self._wishes)))
+            self.revisions[name] = self._wishes
+        elif self._random.random() < 0.4:
+            self._insist(lambda: self._cluster.client.delete(name))
+            del self.revisions[name]
+            self.stopped.discard(name)
+        else:
+            word = "Running" if name in self.stopped else "Stopped"
+            self._insist(lambda: self._cluster.client.set_desired_state(name, word))
+            self.stopped ^= {name}
+
+    def _insist(self, wish: Callable[[], object]) -> None:
+        while True:
+            try:
+                wish()
+            except UnavailableError:
+                time.sleep(0.1)
+            except RequestRefusedError as err:
+                # A delete that was done but not answered finds nothing when it is repeated.
+                if "not found" in str(err):
+                    return
+                # What is being deleted cannot be applied before it is gone.
+                time.sleep(0.1)
+            else:
+                return
+
+
+def test_promise_1_after_a_storm_of_kill_9_all_is_as_users_were_told(
+    new_cluster: Callable[..., Cluster], names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    cluster = new_cluster(scheduler={"SCHEDULER_HEARTBEAT_INTERVAL": "1s"})
+    cluster.start()
+    weather = random.Random(SEED)
+    users = [
+        User(cluster, names(NAMES_PER_USER), sleeper, seed=SEED + number) for number in range(USERS)
+    ]
+
+    for user in users:
+        user.start()
+    while any(user.is_alive() for user in users):
+        time.sleep(weather.uniform(0.2, 2.0))  # the moments at which kill -9 strikes
+        victim = weather.choice([cluster.scheduler, cluster.agent])
+        victim.kill()
+        time.sleep(weather.uniform(0.0, 0.5))
+        victim.start()
+    for user in users:
+        user.join()
+
+    told: dict[str, str] = {}
+    revisions: dict[str, int] = {}
+    for user in users:
+        revisions |= user.revisions
+        told |= {name: "Stopped" if name in user.stopped else "Running" for name in user.revisions}
+    eventually(
+        lambda: cluster.statuses() == told,
+        lambda: f"told {told}, but are {cluster.client.list_workloads()}",
+    )
+    eventually(
+        lambda: _in_docker(cluster) == {name: revisions[name] for name in _running(told)},
+        lambda: f"told {told} {revisions}, but there are {_in_docker(cluster)}",
+    )
+    found = [one.workload_id for one in cluster.containers()]
+    assert len(found) == len(set(found)), "doubled"
+    assert set(found) <= told.keys()
+
+
+def _running(told: dict[str, str]) -> list[str]:
+    return [name for name, status in told.items() if status == "Running"]
+
+
+def _in_docker(cluster: Cluster) -> dict[str, int]:
+    """The revision number of each running container."""
+    return {one.workload_id: _number_of(one.id) for one in cluster.containers() if one.running}
+
+
+def _number_of(container_id: str) -> int:
+    env: list[str] = json.loads(docker("inspect", "-f", "{{json .Config.Env}}", container_id))
+    return int(next(word for word in env if word.startswith("NUMBER=")).removeprefix("NUMBER="))
+
+
+def _numbered(spec: pb.WorkloadSpec, number: int) -> pb.WorkloadSpec:
+    changed = pb.WorkloadSpec()
+    changed.CopyFrom(spec)
+    changed.container.env["NUMBER"] = str(number)
+    return changed
