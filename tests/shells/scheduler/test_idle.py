@@ -7,7 +7,7 @@ import pytest
 
 from shells.scheduler.harness import Cluster, eventually
 
-WATCHED_SECONDS = 2.0  # ten reconcile passes, ten heartbeats and six surveys
+WATCHED_SECONDS = 1.5  # seven reconcile passes, seven heartbeats and five surveys
 
 
 async def written_while_idle(cluster: Cluster) -> int:

@@ -20,16 +20,17 @@ from builders import (
     an_observation,
     rooms_of,
 )
+from persys.core.dispatch import Dispatch
 from persys.core.effects import Apply, Ask
 from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
 from persys.core.situation import COMPLETED, Decision, Policy, Situation
 from persys.model.belief import Status
-from persys.model.observation import Actual
+from persys.model.observation import Actual, Observation
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, RestartPolicy, VMSpec
-from persys.model.workload import Desired
+from persys.model.workload import Desired, Workload
 
 POLICY = Policy()
 ON_N1 = an_assignment()
@@ -133,9 +134,8 @@ def test_an_agent_that_echoes_neither_revision_nor_epoch_is_taken_at_its_word() 
     [an_observation(revision="r0"), an_observation(epoch=9), an_observation(node_id="n2")],
     ids=["an older revision", "another assignment", "another node"],
 )
-def test_what_is_said_of_something_else_is_not_convergence(seen: object) -> None:
-    assert seen is not None
-    decision = decided(a_situation(assignment=ON_N1, observation=seen))  # type: ignore[arg-type]
+def test_what_is_said_of_something_else_is_not_convergence(seen: Observation) -> None:
+    decision = decided(a_situation(assignment=ON_N1, observation=seen))
 
     assert decision.belief is not None
     assert decision.belief.status is Status.PENDING
@@ -189,11 +189,13 @@ def test_what_was_not_sent_is_sent() -> None:
     ],
     ids=["a new revision", "another desired state"],
 )
-def test_a_new_goal_is_sent_whatever_was_sent_before(workload: object, dispatch: object) -> None:
+def test_a_new_goal_is_sent_whatever_was_sent_before(
+    workload: Workload, dispatch: Dispatch
+) -> None:
     situation = a_situation(
-        workload,  # type: ignore[arg-type]
+        workload,
         assignment=ON_N1,
-        dispatch=dispatch,  # type: ignore[arg-type]
+        dispatch=dispatch,
         observation=an_observation(),
     )
 
