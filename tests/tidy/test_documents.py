@@ -184,3 +184,17 @@ def extensions_of(message: Descriptor) -> Iterator[tuple[str, str, str]]:
     for field in message.fields:
         if field.number >= EXTENSION_MIN:
             yield message.name, str(field.number), field.name
+
+
+def test_every_promise_that_holds_now_is_the_name_of_a_test(
+    documents: dict[str, str], root: Path
+) -> None:
+    promised = set(re.findall(r"^(\d+)\. (?!\*Later)", documents["README.md"], re.MULTILINE))
+    named = {
+        number
+        for path in (root / "tests").rglob("test_*.py")
+        for number in re.findall(r"def test_promise_(\d+)_", path.read_text("utf-8"))
+    }
+
+    assert promised
+    assert promised <= named

@@ -23,7 +23,7 @@ async def test_a_workload_that_fits_nowhere_says_why(cluster: Cluster) -> None:
     assert view.reason.message.startswith("2 nodes short of cpu (needs 3000m, n2 lacks 1")
 
 
-async def test_who_waits_is_placed_when_a_node_with_room_registers(cluster: Cluster) -> None:
+async def test_promise_2_who_waits_is_placed_when_a_node_with_room_registers(cluster: Cluster) -> None:
     await cluster.control.apply("web")
     node = await cluster.prepare("n1")
     await node.join()
@@ -85,7 +85,7 @@ async def test_those_who_wait_are_placed_in_the_order_they_came(cluster: Cluster
     assert await cluster.control.names(status="Pending") == ["w3", "w4"]
 
 
-async def test_a_hundred_at_once_get_no_more_than_there_is(cluster: Cluster) -> None:
+async def test_promise_3_a_hundred_at_once_get_no_more_than_there_is(cluster: Cluster) -> None:
     nodes = [await cluster.join(f"n{number}", cpu=1000, memory=4096) for number in range(3)]
     names = [f"w{number:03}" for number in range(100)]
     async with asyncio.TaskGroup() as group:
