@@ -24,6 +24,7 @@ class ShiftedClock(SystemClock):
     """The time people read, set forward at will, so that nobody waits for a long back-off."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.ahead = timedelta()
 
     def now(self) -> datetime:
