@@ -14,7 +14,7 @@ from e2e.containers import Container
 from e2e.process import Process, free_port, listens_on
 from e2e.waiting import DEADLINE_SECONDS, eventually
 from persys.client import AgentClient, SchedulerClient
-from persys.errors import NotFoundError
+from persys.errors import NotFoundError, UnavailableError
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 BIN = Path(sys.executable).parent
@@ -48,7 +48,7 @@ class Cluster:
                 **(scheduler or {}),
             },
             log=directory / "scheduler.log",
-            ready=lambda: listens_on(self.scheduler_port),
+            ready=self._answers,
         )
         self._others: list[tuple[str, Process]] = []
         self.agent = self._agent(self.node_id, self.agent_port, agent or {})
@@ -179,6 +179,14 @@ class Cluster:
     def container(self, workload_id: str) -> Container:
         (only,) = containers.inspect(containers.container_ids(self.node_id, workload_id))
         return only
+
+    def _answers(self) -> bool:
+        """Also the client's connection is there again, which after a refusal tries only now and then."""
+        try:
+            self.client.get_summary()
+        except UnavailableError:
+            return False
+        return True
 
     def _agent(self, node_id: str, port: int, settings: Mapping[str, str]) -> Process:
         return Process(

@@ -23,7 +23,9 @@ async def test_a_workload_that_fits_nowhere_says_why(cluster: Cluster) -> None:
     assert view.reason.message.startswith("2 nodes short of cpu (needs 3000m, n2 lacks 1")
 
 
-async def test_promise_2_who_waits_is_placed_when_a_node_with_room_registers(cluster: Cluster) -> None:
+async def test_promise_2_who_waits_is_placed_when_a_node_with_room_registers(
+    cluster: Cluster,
+) -> None:
     await cluster.control.apply("web")
     node = await cluster.prepare("n1")
     await node.join()
