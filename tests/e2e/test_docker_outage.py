@@ -1,5 +1,6 @@
 """Docker is cut off, or hangs, under a running cluster."""
 
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -9,6 +10,8 @@ from docker_proxy import Proxy
 from e2e.cluster import Cluster
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
+
+APPLY_SECONDS = 3
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +95,33 @@ def test_promise_8_an_apply_while_docker_hangs_is_done_when_it_answers_again(
     cluster.wait_for_all([*some, *late], "Running")
     assert cluster.containers(some) == before
     assert len(cluster.containers(late)) == 1
+
+
+def test_a_long_outage_is_no_failure_of_any_workload(
+    new_cluster: Callable[..., Cluster],
+    proxy: Proxy,
+    names: Callable[[int], list[str]],
+    sleeper: pb.WorkloadSpec,
+) -> None:
+    cluster = new_cluster(
+        scheduler={
+            "SCHEDULER_AGENT_APPLY_TIMEOUT": f"{APPLY_SECONDS}s",
+            "SCHEDULER_RECONCILE_INTERVAL": "1s",
+        },
+        agent={"DOCKER_HOST": f"unix://{proxy.path}"},
+    )
+    cluster.start()
+    (name,), (late,) = names(1), names(1)
+    before = cluster.run_all([name], sleeper)
+
+    proxy.cut()
+    cluster.wait_for(name, "Unknown", within=5)
+    cluster.apply(late, sleeper)
+    cluster.wait_for(late, "Unknown")
+    time.sleep(2 * APPLY_SECONDS)  # longer than an apply may take
+
+    assert cluster.statuses() == {name: "Unknown", late: "Unknown"}
+    assert [view.retry_attempts for view in cluster.client.list_workloads()] == [0, 0]
+    proxy.mend()
+    cluster.wait_for_all([name, late], "Running")
+    assert cluster.containers([name]) == before

@@ -35,7 +35,7 @@ from persys.core.situation import (
     was_settled,
 )
 from persys.model.assignment import Assignment, Tombstone
-from persys.model.belief import Status
+from persys.model.belief import Belief, Status
 from persys.model.failure import Failure, FailureReason
 from persys.model.observation import Actual, Observation
 from persys.model.spec import ContainerSpec, VMSpec
@@ -156,13 +156,15 @@ def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float)
     retry = situation.retry
     if retry is not None and (retry.next_at is None or awaits_retry(situation, retry, now)):
         return before_retry(situation, retry, now)
+    goal = Goal(workload.revision, workload.desired, assignment.epoch)
+    if _is_blind(situation, goal):
+        return Decision(assignment, _in_progress(situation, goal, now), retry)
     seen, since = situation.observation, situation.observed_since
     # The agent heals by itself what it once had; it gets a while before it is told again.
     if seen is not None and situation.dispatch is None and since is not None:
         healed_at = since + policy.missing_grace
         if was_settled(situation) and now < healed_at:
             return Decision(assignment, situation.belief, retry, wake_at=healed_at)
-    goal = Goal(workload.revision, workload.desired, assignment.epoch)
     deadline = _apply_deadline(workload, policy)
     if overdue(situation, goal, deadline, now):
         text = f"not {workload.desired} {deadline.total_seconds():g}s after it was sent"
@@ -176,9 +178,20 @@ def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float)
         deadline=deadline,
         now=now,
     )
-    status, code, message = _progress(situation, goal)
-    belief = believe(situation, status, now, code=code, message=message)
+    belief = _in_progress(situation, goal, now)
     return Decision(assignment, belief, retry, effects=effects, wake_at=wake_at)
+
+
+def _is_blind(situation: Situation, goal: Goal) -> bool:
+    """The node has the order and cannot see what came of it. It will say; until then no time runs out."""
+    dispatch = situation.dispatch
+    has_order = was_settled(situation) if dispatch is None else dispatch.goal == goal
+    return situation.reports and has_order and current(situation, Actual.UNKNOWN) is not None
+
+
+def _in_progress(situation: Situation, goal: Goal, now: datetime) -> Belief:
+    status, code, message = _progress(situation, goal)
+    return believe(situation, status, now, code=code, message=message)
 
 
 def _progress(situation: Situation, goal: Goal) -> tuple[Status, str, str]:

@@ -278,6 +278,39 @@ def test_what_an_agent_cannot_tell_is_shown_as_unknown() -> None:
     assert decision.belief.message == "docker gives no answer"
 
 
+@pytest.mark.parametrize("dispatch", [None, a_dispatch()], ids=["settled", "sent"])
+def test_a_node_that_reports_and_cannot_tell_is_waited_for_without_a_deadline(
+    dispatch: Dispatch | None,
+) -> None:
+    situation = a_situation(
+        assignment=ON_N1,
+        belief=a_belief(Status.RUNNING),
+        dispatch=dispatch,
+        observation=an_observation(Actual.UNKNOWN, message="docker gives no answer"),
+        observed_since=NOON,
+        reports=True,
+    )
+
+    for seconds in (0, 9, 3600):
+        decision = decided(situation, now=after(seconds))
+        assert decision.belief is not None
+        assert decision.belief.status is Status.UNKNOWN
+        assert (decision.effects, decision.wake_at, decision.retry) == ((), None, None)
+
+
+def test_a_node_that_cannot_tell_still_gets_a_new_order() -> None:
+    situation = a_situation(
+        a_workload(desired=Desired.STOPPED),
+        assignment=ON_N1,
+        belief=a_belief(Status.UNKNOWN, code="Unknown"),
+        observation=an_observation(Actual.UNKNOWN),
+        observed_since=NOON,
+        reports=True,
+    )
+
+    assert [type(effect) for effect in decided(situation).effects] == [Apply]
+
+
 # ---- gone although it was there
 
 
