@@ -87,7 +87,7 @@ def test_a_new_revision_replaces_the_container_once(
 
     second = cluster.apply(name, _changed(sleeper, GREETING="hello"))
     eventually(
-        lambda: cluster.container(name).id != before.id if cluster.containers([name]) else False,
+        lambda: any(one.id != before.id for one in cluster.containers([name])),
         "another container",
     )
     cluster.wait_for(name, "Running")
