@@ -61,6 +61,10 @@ _WAIT = Argument(
     ("--wait",),
     {"metavar": "DURATION", "help": "wait until it is so, or has failed (--wait or --wait=2m)"},
 )
+_DEADLINE = Argument(
+    ("--deadline",),
+    {"metavar": "DURATION", "help": "when it counts as overdue if the node is not empty"},
+)
 _NODE = Argument(("id",), {"metavar": "NODE", "help": "id of the node"}, "node")
 _WORKLOAD = Argument(("id",), {"metavar": "WORKLOAD", "help": "id of the workload"}, "workload")
 _WORKLOADS = Argument(
@@ -94,10 +98,20 @@ _OF_WORKLOAD = Argument(
 GROUPS = (
     Group(
         "node",
-        "look at nodes, the machines with an agent",
+        "look at and tend nodes, the machines with an agent",
         (
             Command("list", "all nodes", "nodes:list_nodes", (_STATUS, _WATCH)),
             Command("get", "one node", "nodes:get_node", (_NODE, _WATCH)),
+            Command("cordon", "give a node no new work", "upkeep:cordon", (_NODE,)),
+            Command("uncordon", "let a node take work again", "upkeep:uncordon", (_NODE,)),
+            Command("drain", "move all work off a node", "upkeep:drain", (_NODE, _DEADLINE, _WAIT)),
+            Command(
+                "confirm-dead",
+                "vouch that a silent node runs nothing, so that its data holders may move",
+                "upkeep:confirm_dead",
+                (_NODE,),
+            ),
+            Command("remove", "forget a node that has nothing", "upkeep:remove", (_NODE,)),
         ),
     ),
     Group(

@@ -12,7 +12,7 @@ from persys.wire.gen.control.v1.control_pb2 import NodeView
 
 _COLUMNS: tuple[Column[NodeView], ...] = (
     Column("ID", lambda node, now: node.node_id),
-    Column("STATUS", lambda node, now: node.status),
+    Column("STATUS", lambda node, now: _status(node)),
     Column("CPU FREE", lambda node, now: _cpu(node)),
     Column("MEMORY FREE", lambda node, now: _memory(node)),
     Column("WORKLOADS", lambda node, now: str(node.workload_count)),
@@ -58,7 +58,7 @@ def _describe(node: NodeView, now: datetime, wide: bool) -> str:
     return described(
         (
             ("Id", node.node_id),
-            ("Status", node.status),
+            ("Status", _status(node)),
             ("Reason", node.status_reason),
             ("Changed", f"{changed} ago{by}" if changed != NOT_SAID else ""),
             ("Heartbeat", f"{age(node, 'last_heartbeat', now=now)} ago"),
@@ -68,10 +68,24 @@ def _describe(node: NodeView, now: datetime, wide: bool) -> str:
             ("Memory free", _memory(node)),
             ("Disk free", _disk(node)),
             ("Workloads", str(node.workload_count)),
+            ("Drain", _drain(node)),
+            *((f"Stays {block.workload_id}", block.reason) for block in node.drain.blocked),
+            ("Clock ahead", f"{node.clock_skew_ms} ms" if node.clock_skew_ms else ""),
             ("Types", ", ".join(node.supported_workload_types)),
             ("Labels", _labels(node)),
         )
     )
+
+
+def _status(node: NodeView) -> str:
+    """Ready, but closed: a node that is cordoned and not drained looks like any other in the contract."""
+    if node.confirmed_dead:
+        return f"{node.status} (dead)"
+    return f"{node.status} (cordoned)" if node.cordoned and node.status == "Ready" else node.status
+
+
+def _drain(node: NodeView) -> str:
+    return f"{node.drain.state}, {node.drain.remaining} still there" if node.drain.state else ""
 
 
 def _cpu(node: NodeView) -> str:

@@ -1,5 +1,6 @@
 """A scheduler as a Python object. Answers are the messages of the contract."""
 
+from collections.abc import Callable
 from datetime import timedelta
 from types import TracebackType
 from typing import Self
@@ -96,3 +97,31 @@ class SchedulerClient:
         )
         if not response.accepted:
             raise RequestRefusedError(response.reason or "the scheduler gives no reason")
+
+    def cordon(self, node_id: str) -> pb.NodeView:
+        return self._change_node(self._stub.CordonNode, pb.NodeRequest(node_id=node_id))
+
+    def uncordon(self, node_id: str) -> pb.NodeView:
+        return self._change_node(self._stub.UncordonNode, pb.NodeRequest(node_id=node_id))
+
+    def drain(self, node_id: str, *, deadline: timedelta | None = None) -> pb.NodeView:
+        """Returns when the wish is recorded; `drain.state` of the node tells how it goes."""
+        seconds = round(deadline.total_seconds()) if deadline is not None else 0
+        request = pb.DrainNodeRequest(node_id=node_id, deadline_seconds=seconds)
+        return self._change_node(self._stub.DrainNode, request)
+
+    def confirm_dead(self, node_id: str) -> pb.NodeView:
+        return self._change_node(self._stub.ConfirmNodeDead, pb.NodeRequest(node_id=node_id))
+
+    def remove_node(self, node_id: str) -> None:
+        self._change_node(self._stub.RemoveNode, pb.NodeRequest(node_id=node_id))
+
+    def _change_node(
+        self,
+        method: Callable[..., pb.NodeAnswer],
+        request: pb.NodeRequest | pb.DrainNodeRequest,
+    ) -> pb.NodeView:
+        response = call(method, request, timeout=self._timeout)
+        if not response.accepted:
+            raise RequestRefusedError(response.reason)
+        return response.node

@@ -8,6 +8,7 @@ believe and show, and when to look again. Calling it twice with the same situati
        └─ copy may exist ──▶ Remove until gone            └─ fits nowhere ──▶ Pending, says why
     observed == goal ──▶ Running / Stopped             failed ──▶ wait, Apply again, or give up
     sent, not yet so ──▶ wait until the deadline       not sent ──▶ Apply
+    node lost or draining ──▶ assign elsewhere with the next epoch, bury the copy that stays behind
 """
 
 from dataclasses import replace
@@ -17,6 +18,7 @@ from persys.core.assigning import assign, refused_by_runtime, reservation_differ
 from persys.core.dispatch import Goal
 from persys.core.effects import Apply, Remove
 from persys.core.failing import after_failed, before_retry, count_failure
+from persys.core.leaving import leave, must_leave, stranded
 from persys.core.liveness import Phase
 from persys.core.placement.needs import needs_of
 from persys.core.sending import send_or_wait
@@ -53,6 +55,8 @@ def decide(
         return assign(situation, rooms, now)
     if refused_by_runtime(situation):
         return assign(situation, rooms, now)
+    if must_leave(situation):
+        return _leave(situation, rooms, policy, now=now, roll=roll)
     needs = needs_of(situation.workload)
     if reservation_differs(situation.assignment, needs):
         resized = resize(situation, needs, rooms, now=now)
@@ -60,6 +64,18 @@ def decide(
             return resized
         situation = replace(situation, assignment=resized)
     return _converge(situation, policy, now=now, roll=roll)
+
+
+def _leave(
+    situation: Situation, rooms: Rooms, policy: Policy, *, now: datetime, roll: float
+) -> Decision:
+    left = leave(situation, rooms, now)
+    if left is not None:
+        return left
+    if situation.phase is Phase.LOST:
+        return stranded(situation, rooms, now)
+    here = _converge(situation, policy, now=now, roll=roll)
+    return replace(here, waits_for_room=True)
 
 
 def _delete(situation: Situation, policy: Policy, now: datetime) -> Decision:
@@ -97,6 +113,11 @@ def _converge(situation: Situation, policy: Policy, *, now: datetime, roll: floa
     assert assignment is not None
     if situation.phase is not Phase.ALIVE:
         message = f"node {assignment.node_id} gives no sign"
+        if situation.phase is Phase.LOST:
+            message = (
+                f"node {assignment.node_id} is lost and holds the workload's data; "
+                "it stays until the node returns or is confirmed dead"
+            )
         belief = believe(situation, Status.UNKNOWN, now, code="NodeNotReady", message=message)
         return Decision(assignment, belief, situation.retry)
     seen = situation.observation

@@ -49,6 +49,8 @@ class Situation:
     dispatch: Dispatch | None = None
     phase: Phase = Phase.LOST  # of the assigned node
     reports: bool = False  # the assigned node sends changes by itself
+    draining: bool = False  # the assigned node shall become empty
+    confirmed_dead: bool = False  # the operator vouches that the assigned node runs nothing
 
 
 @dataclass(frozen=True, slots=True)

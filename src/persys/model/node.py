@@ -41,6 +41,11 @@ class Capabilities(Struct, frozen=True):
         return self.total - self.reserved
 
 
+class Drain(Struct, frozen=True):
+    started_at: datetime
+    deadline_at: datetime | None = None
+
+
 class Node(Struct, frozen=True):
     id: NodeId
     capabilities: Capabilities
@@ -53,3 +58,6 @@ class Node(Struct, frozen=True):
     labels: dict[str, str] = {}
     agent_version: str = ""
     cluster_id: str = ""
+    cordoned: bool = False
+    drain: Drain | None = None
+    confirmed_dead: bool = False

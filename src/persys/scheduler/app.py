@@ -72,6 +72,7 @@ class Scheduler:
             self.observations,
             clock,
             lease=settings.node_lease,
+            grace=settings.node_unavailable_grace,
             wake_many=self.reconciler.wake_many,
             room_appeared=self.reconciler.wake_waiting,
             node_returned=self._node_returned,

@@ -6,15 +6,16 @@ records: they are learnt again after a restart.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from persys.core.dispatch import Dispatch
 from persys.core.placement.columns import Columns
 from persys.core.placement.needs import traits_of
+from persys.core.upkeep import closed_because
 from persys.model.assignment import Assignment, Tombstone
 from persys.model.belief import Belief, Retry
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import Node, NodeStatus
+from persys.model.node import Node
 from persys.model.observation import Observation
 from persys.model.spec import WorkloadType
 from persys.model.usage import NodeUsage, WorkloadUsage
@@ -48,6 +49,8 @@ class Member:
     last_heartbeat: datetime | None = None
     usage: NodeUsage | None = None
     refused_types: set[WorkloadType] = field(default_factory=set)
+    clock_skew: timedelta = timedelta()
+    lost_noted: bool = False
 
 
 class Cluster:
@@ -98,7 +101,7 @@ class Cluster:
             node.id,
             allocatable=node.capabilities.allocatable,
             traits=traits,
-            closed="" if node.status is NodeStatus.READY else _CLOSED[node.status],
+            closed=closed_because(node),
         )
 
     def stop_offering(self, node_id: NodeId, kind: WorkloadType) -> None:
@@ -107,6 +110,11 @@ class Cluster:
         if member is not None and kind not in member.refused_types:
             member.refused_types.add(kind)
             self.show_node(member)
+
+    def drop_node(self, node_id: NodeId) -> None:
+        del self.members[node_id]
+        self.columns.remove_node(node_id)
+        self.tombstones.pop(node_id, None)
 
     def put_tombstone(self, tombstone: Tombstone) -> None:
         assignment = tombstone.assignment
@@ -135,6 +143,3 @@ class Cluster:
                 self.columns.give_back(workload_id, node_id)
             else:
                 self.columns.hold(workload_id, node_id, held.reserved, held.host_ports)
-
-
-_CLOSED = {NodeStatus.NOT_READY: "not ready", NodeStatus.DRAINING: "draining"}

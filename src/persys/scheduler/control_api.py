@@ -5,10 +5,12 @@ read it there; only an empty id is an INVALID_ARGUMENT. Reads refuse with status
 """
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import grpc
 
+from persys.core import upkeep
 from persys.errors import InvalidError, PersysError, RefusedError
 from persys.infra.clock import Clock
 from persys.model.failure import FailureReason
@@ -23,6 +25,8 @@ from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
+DRAIN_SECONDS_MAX = 30 * 24 * 3600
+
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
@@ -75,12 +79,13 @@ class ControlApi(control_pb2_grpc.AgentControlServicer):
             removed=[WorkloadId(gone) for gone in request.removed_workload_ids],
             workload_usage=[control.workload_usage(used) for used in request.workload_usage],
             complete=request.complete,
+            clock_skew=_skew(request, now),
         )
         await self._membership.heartbeat(sender, report)
         return control_pb2.HeartbeatResponse(
             acknowledged=True,
             # While nothing can be written no node gets new work; what runs goes on.
-            drain_node=bool(self._trouble()),
+            drain_node=bool(self._trouble()) or self._membership.is_draining(sender),
             lease_expires_at=control.timestamp(self._membership.lease_ends_at()),
         )
 
@@ -118,6 +123,66 @@ class ControlApi(control_pb2_grpc.AgentControlServicer):
         except PersysError as err:
             return control_pb2.RetryWorkloadResponse(accepted=False, reason=str(err))
         return control_pb2.RetryWorkloadResponse(accepted=True)
+
+    async def CordonNode(
+        self, request: control_pb2.NodeRequest, context: Context
+    ) -> control_pb2.NodeAnswer:
+        return await self._change_node(
+            request.node_id, "NodeCordoned", lambda node: upkeep.cordon(node, now=self._clock.now())
+        )
+
+    async def UncordonNode(
+        self, request: control_pb2.NodeRequest, context: Context
+    ) -> control_pb2.NodeAnswer:
+        return await self._change_node(
+            request.node_id,
+            "NodeUncordoned",
+            lambda node: upkeep.uncordon(node, now=self._clock.now()),
+        )
+
+    async def DrainNode(
+        self, request: control_pb2.DrainNodeRequest, context: Context
+    ) -> control_pb2.NodeAnswer:
+        seconds = request.deadline_seconds
+        if not 0 <= seconds <= DRAIN_SECONDS_MAX:
+            raise InvalidError(
+                "deadline_seconds", f"{seconds} is not allowed; use 0 to {DRAIN_SECONDS_MAX}"
+            )
+        deadline = timedelta(seconds=seconds) if seconds else None
+        return await self._change_node(
+            request.node_id,
+            "NodeDrainAsked",
+            lambda node: upkeep.drain(node, deadline=deadline, now=self._clock.now()),
+        )
+
+    async def ConfirmNodeDead(
+        self, request: control_pb2.NodeRequest, context: Context
+    ) -> control_pb2.NodeAnswer:
+        return await self._change_node(
+            request.node_id,
+            "NodeConfirmedDead",
+            lambda node: upkeep.confirm_dead(node, now=self._clock.now()),
+        )
+
+    async def RemoveNode(
+        self, request: control_pb2.NodeRequest, context: Context
+    ) -> control_pb2.NodeAnswer:
+        _need(request.node_id, "node_id")
+        try:
+            await self._membership.remove(node_id(request.node_id))
+        except PersysError as err:
+            return control_pb2.NodeAnswer(accepted=False, reason=str(err))
+        return control_pb2.NodeAnswer(accepted=True)
+
+    async def _change_node(
+        self, wanted: str, kind: str, make: Callable[[Node], Node]
+    ) -> control_pb2.NodeAnswer:
+        _need(wanted, "node_id")
+        try:
+            await self._membership.change(node_id(wanted), kind, make)
+        except PersysError as err:
+            return control_pb2.NodeAnswer(accepted=False, reason=str(err))
+        return control_pb2.NodeAnswer(accepted=True, node=self._queries.get_node(wanted))
 
     async def ListNodes(
         self, request: control_pb2.ListNodesRequest, context: Context
@@ -180,7 +245,18 @@ _METHODS = (
     "ListWorkloads",
     "GetWorkload",
     "GetClusterSummary",
+    "CordonNode",
+    "UncordonNode",
+    "DrainNode",
+    "ConfirmNodeDead",
+    "RemoveNode",
 )
+
+
+def _skew(request: control_pb2.HeartbeatRequest, now: datetime) -> timedelta:
+    """How far the sender's clock is ahead; nothing if it does not tell the time."""
+    told = control.instant(request.timestamp) if request.HasField("timestamp") else None
+    return told - now if told is not None else timedelta()
 
 
 def _need(value: str, field: str) -> None:

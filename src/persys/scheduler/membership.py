@@ -12,7 +12,8 @@ from datetime import datetime, timedelta
 import structlog
 from msgspec.structs import replace
 
-from persys.errors import ConflictError, NotFoundError, StoreUnavailableError
+from persys.core.upkeep import standing
+from persys.errors import ConflictError, NotFoundError, RefusedError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
 from persys.model.event import Event
@@ -41,6 +42,7 @@ class Report:
     removed: list[WorkloadId]
     workload_usage: list[WorkloadUsage]
     complete: bool
+    clock_skew: timedelta
 
 
 class Membership:
@@ -52,6 +54,7 @@ class Membership:
         clock: Clock,
         *,
         lease: timedelta,
+        grace: timedelta,
         wake_many: Callable[[Iterable[WorkloadId]], None],
         room_appeared: Callable[[], None],
         node_returned: Callable[[NodeId], None],
@@ -61,6 +64,7 @@ class Membership:
         self._observations = observations
         self._clock = clock
         self._lease = lease
+        self._grace = grace
         self._wake_many = wake_many
         self._room_appeared = room_appeared
         self._node_returned = node_returned
@@ -93,10 +97,9 @@ class Membership:
 
     async def heartbeat(self, node_id: NodeId, report: Report) -> None:
         """Raises NotFoundError for a node that never registered: it shall do that first."""
-        member = self._cluster.members.get(node_id)
-        if member is None:
-            raise NotFoundError("node", node_id)
+        member = self._known(node_id)
         self._heard_from(member)
+        member.clock_skew = report.clock_skew
         member.usage = report.usage
         self._take(node_id, report)
         if member.node.status is NodeStatus.NOT_READY:
@@ -104,6 +107,51 @@ class Membership:
                 await self._set_ready(member)
             except (StoreUnavailableError, ConflictError):
                 return  # its next heartbeat tries again
+
+    async def change(self, node_id: NodeId, kind: str, make: Callable[[Node], Node]) -> None:
+        """An operator changes what a node may do. `make` may refuse by raising."""
+
+        async def attempt() -> None:
+            await self._put(make(self._known(node_id).node), kind)
+
+        async with self._turns.of(node_id):
+            await insist(attempt)
+
+    async def remove(self, node_id: NodeId) -> None:
+        """Forget a node that has nothing. One that still speaks registers again."""
+
+        async def attempt() -> None:
+            self._known(node_id)
+            if bound := self._cluster.on_node.get(node_id):
+                raise RefusedError(
+                    f"node {node_id} still has {len(bound)} workloads, such as {min(bound)}; "
+                    "drain it or delete them first"
+                )
+            buried = self._cluster.tombstones.get(node_id, {})
+            await self._committer.commit(
+                Change(
+                    done=lambda: self._cluster.drop_node(node_id),
+                    drops=[
+                        keys.node_key(node_id),
+                        keys.node_lease_key(node_id),
+                        *(keys.tombstone_key(node_id, workload_id) for workload_id in buried),
+                    ],
+                    events=[Event(self._clock.now(), "NodeRemoved", node_id=node_id)],
+                )
+            )
+
+        async with self._turns.of(node_id):
+            await insist(attempt)
+        log.info("node.removed", node_id=node_id)
+
+    def is_draining(self, node_id: NodeId) -> bool:
+        return self._known(node_id).node.drain is not None
+
+    def _known(self, node_id: NodeId) -> Member:
+        member = self._cluster.members.get(node_id)
+        if member is None:
+            raise NotFoundError("node", node_id)
+        return member
 
     async def run(self) -> None:
         """Look whenever the next lease ends; nodes that then hold none are not ready."""
@@ -117,10 +165,19 @@ class Membership:
             for member in ready:
                 if member.lease_until <= now:
                     await self._judge(member)
+            self._note_lost(now)
             next_end = min((m.lease_until for m in ready if m.lease_until > now), default=now + 1)
             await asyncio.sleep(min(max(next_end - now, 0.01), JUDGE_AGAIN_SECONDS))
 
+    def _note_lost(self, now: float) -> None:
+        """Look at the workloads of a node once its grace is over."""
+        for member in self._cluster.members.values():
+            if not member.lost_noted and now >= member.lease_until + self._grace.total_seconds():
+                member.lost_noted = True
+                self._wake_many(self._cluster.on_node.get(member.node.id, ()))
+
     def _heard_from(self, member: Member) -> None:
+        member.lost_noted = False
         member.lease_until = self.lease_ends()
         member.last_heartbeat = self._clock.now()
 
@@ -154,7 +211,8 @@ class Membership:
         async with self._turns.of(member.node.id):
             if member.node.status is not NodeStatus.NOT_READY:
                 return
-            ready = self._with_status(member.node, NodeStatus.READY, "heartbeats again")
+            alive = replace(member.node, confirmed_dead=False)
+            ready = self._with_status(alive, standing(alive), "heartbeats again")
             await self._put(ready, "NodeReady")
         self._node_returned(member.node.id)
 
@@ -184,10 +242,11 @@ class Membership:
 
 def _renewed(old: Node, new: Node) -> Node:
     """The record of a node that registers again: equal to the old one when nothing changed."""
+    kept = replace(new, cordoned=old.cordoned, drain=old.drain)
     if old.status is NodeStatus.NOT_READY:
-        return new
+        return replace(kept, status=standing(kept))
     return replace(
-        new,
+        kept,
         registered_at=old.registered_at,
         status=old.status,
         status_reason=old.status_reason,

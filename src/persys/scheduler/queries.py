@@ -4,11 +4,14 @@ from collections import Counter
 from datetime import datetime
 from typing import TypeVar
 
+from persys.core.leaving import stays_because
+from persys.core.placement.needs import needs_of
+from persys.core.placement.select import Placed, Unplaceable, place
 from persys.errors import InvalidError, NotFoundError
 from persys.infra.clock import Clock
 from persys.model.belief import Status
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import NodeStatus
+from persys.model.node import Drain, NodeStatus
 from persys.model.spec import type_of
 from persys.model.workload import Desired
 from persys.scheduler.cluster import Cluster, Entry, Member
@@ -95,12 +98,47 @@ class Queries:
             available_disk_gb=row.free.disk_gb,
             workload_count=len(self._cluster.on_node.get(node.id, ())),
             agent_version=node.agent_version,
+            cordoned=node.cordoned,
+            confirmed_dead=node.confirmed_dead,
+            clock_skew_ms=round(member.clock_skew.total_seconds() * 1000),
         )
+        if node.drain is not None:
+            view.drain.CopyFrom(self._drain_view(node.id, node.drain))
         if node.status_at is not None:
             view.status_updated_at.CopyFrom(control.timestamp(node.status_at))
         if member.last_heartbeat is not None:
             view.last_heartbeat.CopyFrom(control.timestamp(member.last_heartbeat))
         return view
+
+    def _drain_view(self, node_id: NodeId, drain: Drain) -> control_pb2.DrainView:
+        """Drained means empty: nothing assigned, and no old copy that the node has not said is gone."""
+        bound = self._cluster.on_node.get(node_id, set())
+        remaining = len(bound) + len(self._cluster.tombstones.get(node_id, {}))
+        late = drain.deadline_at is not None and self._clock.now() >= drain.deadline_at
+        view = control_pb2.DrainView(
+            state="drained" if not remaining else "overdue" if late else "draining",
+            started_at=control.timestamp(drain.started_at),
+            remaining=remaining,
+            blocked=[
+                control_pb2.DrainBlock(workload_id=workload_id, reason=self._why_here(workload_id))
+                for workload_id in sorted(bound)
+            ],
+        )
+        if drain.deadline_at is not None:
+            view.deadline_at.CopyFrom(control.timestamp(drain.deadline_at))
+        return view
+
+    def _why_here(self, workload_id: WorkloadId) -> str:
+        workload = self._cluster.entries[workload_id].workload
+        if workload.desired is Desired.DELETED:
+            return "is being deleted"
+        if because := stays_because(workload):
+            return because
+        match place(needs_of(workload), self._cluster.columns):
+            case Placed(node_id=elsewhere):
+                return f"about to move to {elsewhere}"
+            case Unplaceable() as nowhere:
+                return f"fits nowhere else: {nowhere.explain()}"
 
     def _workload_view(self, entry: Entry) -> control_pb2.WorkloadView:
         workload, belief, retry = entry.workload, entry.belief, entry.retry

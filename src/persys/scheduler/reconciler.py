@@ -213,16 +213,14 @@ class Reconciler:
         )
         if phase is Phase.ALIVE and member.node.status is NodeStatus.NOT_READY:
             phase = Phase.SUSPECT
-        return Situation(
-            situation.workload,
-            situation.assignment,
-            situation.belief,
-            situation.retry,
-            situation.observation,
-            situation.observed_since,
-            situation.dispatch,
-            phase,
-            feature.PUSHES_STATUS in member.node.capabilities.features,
+        if member.node.confirmed_dead:
+            phase = Phase.LOST
+        return replace(
+            situation,
+            phase=phase,
+            reports=feature.PUSHES_STATUS in member.node.capabilities.features,
+            draining=member.node.drain is not None,
+            confirmed_dead=member.node.confirmed_dead,
         )
 
     def _reserve(self, workload_id: WorkloadId, decision: Decision) -> None:

@@ -1,0 +1,85 @@
+"""What operators do to nodes: close them, empty them, give them up."""
+
+import gc
+from argparse import Namespace
+from datetime import timedelta
+from time import sleep
+from typing import TYPE_CHECKING
+
+from persys.cli.exits import Exit
+from persys.cli.peers import scheduler
+from persys.cli.settings import duration, load
+from persys.infra.clock import SystemClock
+from persys.infra.duration import format_duration
+from persys.wire.gen.control.v1.control_pb2 import NodeView
+
+if TYPE_CHECKING:
+    from persys.client import SchedulerClient
+
+_INTERVAL_SECONDS = 0.5
+
+
+def cordon(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        client.cordon(options.id)
+    print(f"node {options.id} takes no new work; what it has goes on")
+    return Exit.OK
+
+
+def uncordon(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        client.uncordon(options.id)
+    print(f"node {options.id} takes work again")
+    return Exit.OK
+
+
+def drain(options: Namespace) -> Exit:
+    deadline = duration(options.deadline, "--deadline") if options.deadline else None
+    with scheduler(options) as client:
+        node = client.drain(options.id, deadline=deadline)
+        if options.wait is None:
+            print(_progress(node))
+            return Exit.OK
+        return _until_empty(client, options.id, load(options).wait_timeout)
+
+
+def confirm_dead(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        client.confirm_dead(options.id)
+    print(f"node {options.id} is confirmed dead; all its workloads move")
+    return Exit.OK
+
+
+def remove(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        client.remove_node(options.id)
+    print(f"node {options.id} is removed")
+    return Exit.OK
+
+
+def _until_empty(client: "SchedulerClient", node_id: str, within: timedelta) -> Exit:
+    """A line whenever something has moved; the last one says whether the node is empty."""
+    gc.enable()
+    clock = SystemClock()
+    ends_at = clock.monotonic() + within.total_seconds()
+    shown = ""
+    while True:
+        node = client.get_node(node_id)
+        if (line := _progress(node)) != shown:
+            print(line, flush=True)
+            shown = line
+        if node.drain.state != "draining":
+            break
+        if clock.monotonic() >= ends_at:
+            print(f"not empty after {format_duration(within)}")
+            break
+        sleep(_INTERVAL_SECONDS)
+    for block in node.drain.blocked:
+        print(f"  {block.workload_id}: {block.reason}")
+    return {"drained": Exit.OK, "overdue": Exit.FAILED}.get(node.drain.state, Exit.TIMED_OUT)
+
+
+def _progress(node: NodeView) -> str:
+    if node.drain.state == "drained":
+        return f"node {node.node_id} is drained: it is empty"
+    return f"node {node.node_id} is {node.drain.state}: {node.drain.remaining} still there"

@@ -1,0 +1,48 @@
+"""What operators' words make of nodes."""
+
+from datetime import timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from builders import N1, NOON
+from persys.core import upkeep
+from persys.errors import RefusedError
+from persys.model.node import Capabilities, Node, NodeStatus
+
+NODE = Node(N1, Capabilities(1000, 1000), "127.0.0.1:1", NOON)
+
+
+def test_a_cordoned_node_is_ready_and_closed() -> None:
+    cordoned = upkeep.cordon(NODE, now=NOON)
+
+    assert cordoned.status is NodeStatus.READY
+    assert upkeep.closed_because(cordoned) == "cordoned"
+
+
+def test_a_drain_has_its_deadline_and_says_draining() -> None:
+    drained = upkeep.drain(NODE, deadline=timedelta(minutes=5), now=NOON)
+
+    assert drained.drain is not None
+    assert drained.drain.deadline_at == NOON + timedelta(minutes=5)
+    assert drained.status is NodeStatus.DRAINING
+    assert upkeep.closed_because(drained) == "draining"
+
+
+def test_uncordon_ends_a_drain_too() -> None:
+    opened = upkeep.uncordon(upkeep.drain(NODE, deadline=None, now=NOON), now=NOON)
+
+    assert upkeep.closed_because(opened) == ""
+    assert opened.status is NodeStatus.READY
+
+
+def test_a_silent_node_stays_not_ready_whatever_is_said_of_it() -> None:
+    silent = replace(NODE, status=NodeStatus.NOT_READY)
+
+    assert upkeep.drain(silent, deadline=None, now=NOON).status is NodeStatus.NOT_READY
+    assert upkeep.confirm_dead(silent, now=NOON).confirmed_dead
+
+
+def test_a_node_that_speaks_is_not_dead() -> None:
+    with pytest.raises(RefusedError, match="only a node that gives no sign"):
+        upkeep.confirm_dead(NODE, now=NOON)
