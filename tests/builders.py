@@ -198,6 +198,8 @@ def a_situation(
     dispatch: Dispatch | None = None,
     phase: Phase = Phase.ALIVE,
     reports: bool = False,
+    draining: bool = False,
+    confirmed_dead: bool = False,
 ) -> Situation:
     """A workload on a node that is alive, unless something else is said."""
     return Situation(
@@ -210,4 +212,6 @@ def a_situation(
         dispatch,
         phase,
         reports,
+        draining,
+        confirmed_dead,
     )

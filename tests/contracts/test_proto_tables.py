@@ -239,11 +239,15 @@ def test_a_message_has_exactly_its_fixed_fields(file: FileDescriptor, row: str) 
     assert sorted(fixed_rows(message)) == sorted(part.strip() for part in fields.split(",") if part)
 
 
+# Messages of our own RPCs, which no peer in the field knows.
+OURS = {"NodeRequest", "DrainNodeRequest", "NodeAnswer", "DrainView", "DrainBlock"}
+
+
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.package)
 def test_the_tables_name_every_message(file: FileDescriptor) -> None:
     named = {line.partition(":")[0] for owner, line in ROWS if owner is file}
 
-    assert set(file.message_types_by_name) == named
+    assert set(file.message_types_by_name) - OURS == named
 
 
 @pytest.mark.parametrize("name", ENUMS)

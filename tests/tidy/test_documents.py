@@ -19,7 +19,7 @@ from persys.wire.gen.control.v1 import control_pb2
 VARIABLE = re.compile(r"\b(?:PERSYS|SCHEDULER|ETCD)_[A-Z0-9_]*[A-Z0-9]\b")
 LINK = re.compile(r"\]\((?!https?://|#|mailto:)([^)#\s]+)")
 NAMED_FILE = re.compile(r"`([\w./-]+\.py)`")
-COMMAND = re.compile(r"persysctl ([a-z]+)(?: ([a-z]+))?(?=[\s`]|$)")
+COMMAND = re.compile(r"persysctl ([a-z]+)(?: ([a-z-]+))?(?=[\s`]|$)")
 EXTENSION_MIN = 100
 PROTOS: dict[str, FileDescriptor] = {
     "control": control_pb2.DESCRIPTOR,

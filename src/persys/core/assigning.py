@@ -8,13 +8,13 @@ from persys.core.liveness import Phase
 from persys.core.placement.needs import Needs, holds_data, needs_of
 from persys.core.placement.select import Placed, Unplaceable
 from persys.core.situation import (
-    COMPLETED,
     RUNTIME_NOT_AVAILABLE,
     Decision,
     Rooms,
     Situation,
     believe,
     current,
+    is_finished,
 )
 from persys.model.assignment import Assignment, Tombstone
 from persys.model.belief import Status
@@ -31,7 +31,8 @@ def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
             situation, Status.STOPPED, now, code="NotPlaced", message="gets a node when started"
         )
         return Decision(None, belief, None)
-    if _is_finished(situation):
+    if situation.assignment is None and is_finished(situation):
+        # It ran to completion on a node that it has left.
         return Decision(None, situation.belief, None)
     needs = needs_of(workload)
     match rooms.place(needs):
@@ -57,17 +58,6 @@ def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
                 failure=Failure(FailureReason.INSUFFICIENT_RESOURCES, nowhere.explain()),
             )
             return Decision(None, belief, situation.retry, waits_for_room=True)
-
-
-def _is_finished(situation: Situation) -> bool:
-    """It ran to completion on a node that it has left: it does not run again."""
-    belief = situation.belief
-    return (
-        situation.assignment is None
-        and belief is not None
-        and belief.code == COMPLETED
-        and belief.revision == situation.workload.revision
-    )
 
 
 def _assignment(

@@ -10,7 +10,7 @@ from datetime import datetime
 from persys.core.assigning import assign
 from persys.core.liveness import Phase
 from persys.core.placement.needs import holds_data
-from persys.core.situation import COMPLETED, Decision, Rooms, Situation, believe
+from persys.core.situation import Decision, Rooms, Situation, believe, is_finished
 from persys.model.assignment import Tombstone
 from persys.model.belief import Status
 from persys.model.workload import Desired, Workload
@@ -32,9 +32,8 @@ def leave(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
     assignment = situation.assignment
     assert assignment is not None
     tombstone = Tombstone(assignment, now)
-    belief = situation.belief
-    if belief is not None and belief.code == COMPLETED:
-        return Decision(None, belief, None, tombstone=tombstone)
+    if is_finished(situation):
+        return Decision(None, situation.belief, None, tombstone=tombstone)
     moved = assign(situation, rooms, now)
     if moved.assignment is None and situation.workload.desired is Desired.RUNNING:
         return None

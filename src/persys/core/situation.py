@@ -181,6 +181,16 @@ def speaks_of(seen: Observation, revision: Revision, assignment: Assignment) -> 
     )
 
 
+def is_finished(situation: Situation) -> bool:
+    """It ran to completion at this revision, so there is nothing to run again."""
+    belief = situation.belief
+    return (
+        belief is not None
+        and belief.code == COMPLETED
+        and belief.revision == situation.workload.revision
+    )
+
+
 def was_settled(situation: Situation) -> bool:
     """As far as is recorded, all is well: no news is no reason to act."""
     belief, workload, assignment = situation.belief, situation.workload, situation.assignment

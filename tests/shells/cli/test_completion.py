@@ -29,7 +29,7 @@ def complete(ctl: Run) -> Any:
         (("",), ["agent", "cluster", "completion", "node", "version", "workload"]),
         (("c",), ["cluster", "completion"]),
         (("workload", "st"), ["start", "stop"]),
-        (("-o", "json", "node", ""), ["get", "list"]),
+        (("-o", "json", "node", "g"), ["get"]),
         (("node", "list", "-o", "w"), ["wide"]),
         (("node", "list", "--w"), ["--watch"]),
         (("workload", "apply", "--wa"), ["--wait"]),

@@ -331,10 +331,14 @@ def test_what_was_settled_and_no_longer_is_gets_a_while_to_heal_then_is_sent_aga
 # ---- the node
 
 
-@pytest.mark.parametrize("phase", [Phase.SUSPECT, Phase.LOST], ids=str)
-def test_a_workload_on_a_silent_node_is_unknown_and_nothing_is_sent(phase: Phase) -> None:
+def test_a_workload_on_a_silent_node_is_unknown_and_nothing_is_sent() -> None:
     decision = decided(
-        a_situation(assignment=ON_N1, belief=a_belief(), observation=an_observation(), phase=phase)
+        a_situation(
+            assignment=ON_N1,
+            belief=a_belief(),
+            observation=an_observation(),
+            phase=Phase.SUSPECT,
+        )
     )
 
     assert decision.belief is not None

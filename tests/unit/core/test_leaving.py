@@ -1,0 +1,115 @@
+"""Leaving a node that is lost or draining."""
+
+from builders import (
+    NOON,
+    a_belief,
+    a_situation,
+    a_workload,
+    add_node,
+    an_assignment,
+    an_observation,
+    rooms_of,
+)
+from persys.core.effects import Apply
+from persys.core.liveness import Phase
+from persys.core.placement.columns import Columns
+from persys.core.reconcile import decide
+from persys.core.situation import COMPLETED, Decision, Policy, Situation
+from persys.model.belief import Status
+from persys.model.spec import ContainerSpec, VolumeMount
+from persys.model.workload import Desired, Workload
+
+DATA = a_workload(spec=ContainerSpec("db", volumes=(VolumeMount("/srv", "/data"),)))
+ON_N1 = an_assignment("n1")
+
+
+def decided(situation: Situation, *nodes: str) -> Decision:
+    """With these nodes to go to."""
+    columns = Columns()
+    for node_id in nodes:
+        add_node(columns, node_id)
+    return decide(situation, rooms_of(columns), Policy(), now=NOON, roll=0.5)
+
+
+def lost(workload: Workload | None = None, *, confirmed_dead: bool = False) -> Situation:
+    return a_situation(
+        workload,
+        assignment=ON_N1,
+        belief=a_belief(),
+        observation=an_observation(),
+        phase=Phase.LOST,
+        confirmed_dead=confirmed_dead,
+    )
+
+
+def test_a_lost_node_is_left_with_the_next_epoch_and_a_tombstone() -> None:
+    decision = decided(lost(), "n2")
+
+    assert decision.assignment is not None
+    assert (decision.assignment.node_id, decision.assignment.epoch) == ("n2", 2)
+    assert decision.tombstone is not None
+    assert decision.tombstone.assignment == ON_N1
+    assert [type(effect) for effect in decision.effects] == [Apply]
+
+
+def test_without_room_elsewhere_it_stays_bound_and_waits() -> None:
+    decision = decided(lost())
+
+    assert decision.assignment == ON_N1
+    assert decision.waits_for_room
+    assert decision.belief is not None
+    assert decision.belief.code == "NodeLost"
+
+
+def test_what_holds_data_stays_bound_to_a_lost_node() -> None:
+    decision = decided(lost(DATA), "n2")
+
+    assert decision.assignment == ON_N1
+    assert decision.tombstone is None
+    assert decision.effects == ()
+
+
+def test_what_holds_data_leaves_a_node_that_is_confirmed_dead() -> None:
+    decision = decided(lost(DATA, confirmed_dead=True), "n2")
+
+    assert decision.assignment is not None
+    assert decision.assignment.node_id == "n2"
+
+
+def test_a_finished_job_leaves_and_does_not_run_again() -> None:
+    belief = a_belief(Status.STOPPED, code=COMPLETED)
+    left = decided(
+        a_situation(assignment=ON_N1, belief=belief, phase=Phase.ALIVE, draining=True), "n2"
+    )
+    later = decided(a_situation(assignment=None, belief=belief), "n2")
+
+    assert (left.assignment, left.effects, left.belief) == (None, (), belief)
+    assert left.tombstone is not None
+    assert (later.assignment, later.effects, later.belief) == (None, (), belief)
+
+
+def test_what_is_stopped_leaves_a_draining_node_and_needs_no_other() -> None:
+    stopped = a_workload(desired=Desired.STOPPED)
+    decision = decided(
+        a_situation(stopped, assignment=ON_N1, phase=Phase.ALIVE, draining=True), "n2"
+    )
+
+    assert decision.assignment is None
+    assert decision.tombstone is not None
+
+
+def test_what_fits_nowhere_else_goes_on_running_on_a_draining_node() -> None:
+    decision = decided(
+        a_situation(
+            assignment=ON_N1,
+            belief=a_belief(),
+            observation=an_observation(),
+            phase=Phase.ALIVE,
+            draining=True,
+        )
+    )
+
+    assert decision.assignment == ON_N1
+    assert decision.belief is not None
+    assert decision.belief.status is Status.RUNNING
+    assert decision.waits_for_room
