@@ -32,6 +32,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     abort: tuple[grpc.StatusCode, str] | None = None
     after_change: Callable[[control_pb2.WorkloadView], None] = lambda workload: None
     looks_before_gone: int = 0
+    drain_deadline: int = 0
     health: agent_pb2.HealthCheckResponse = field(
         default_factory=lambda: agent_pb2.HealthCheckResponse(
             healthy=True, version="1.2.3", runtime_status={"container": "ready"}
@@ -71,6 +72,38 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         if request.node_id not in self.nodes:
             context.abort(grpc.StatusCode.NOT_FOUND, f"node not found: {request.node_id}")
         return control_pb2.GetNodeResponse(node=self.nodes[request.node_id])
+
+    def CordonNode(self, request, context):  # type: ignore[no-untyped-def]
+        return self._tend(request, cordoned=True)
+
+    def UncordonNode(self, request, context):  # type: ignore[no-untyped-def]
+        return self._tend(request, cordoned=False)
+
+    def DrainNode(self, request, context):  # type: ignore[no-untyped-def]
+        answer = self._tend(request, cordoned=True)
+        if answer.accepted:
+            self.drain_deadline = request.deadline_seconds
+        return answer
+
+    def ConfirmNodeDead(self, request, context):  # type: ignore[no-untyped-def]
+        return self._tend(request, confirmed_dead=True)
+
+    def RemoveNode(self, request, context):  # type: ignore[no-untyped-def]
+        answer = self._tend(request)
+        self.nodes.pop(request.node_id, None)
+        return answer
+
+    def _tend(
+        self,
+        request: control_pb2.NodeRequest | control_pb2.DrainNodeRequest,
+        **changes: bool,
+    ) -> control_pb2.NodeAnswer:
+        node = self.nodes.get(request.node_id)
+        if node is None:
+            return control_pb2.NodeAnswer(reason=f"node not found: {request.node_id}")
+        for name, value in changes.items():
+            setattr(node, name, value)
+        return control_pb2.NodeAnswer(accepted=True, node=node)
 
     def ListWorkloads(self, request, context):  # type: ignore[no-untyped-def]
         if isinstance(request, agent_pb2.ListWorkloadsRequest):

@@ -1,0 +1,68 @@
+"""Closing, emptying and giving up nodes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from persys.wire.gen.control.v1.control_pb2 import DrainBlock, DrainView
+
+if TYPE_CHECKING:
+    from shells.cli.conftest import Cluster, Run
+
+
+def test_a_node_is_cordoned_and_shown_so_until_it_is_uncordoned(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_node("n1")
+
+    assert ctl("node", "cordon", "n1").code == 0
+    assert "Ready (cordoned)" in ctl("node", "list").out
+    assert ctl("node", "uncordon", "n1").code == 0
+    assert "cordoned" not in ctl("node", "list").out
+
+
+@pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain", "confirm-dead", "remove"])
+def test_an_unknown_node_is_refused(verb: str, ctl: Run) -> None:
+    ended = ctl("node", verb, "nowhere")
+
+    assert ended.code == 1
+    assert "node not found: nowhere" in ended.err
+
+
+def test_a_drain_that_is_not_waited_for_says_how_it_stands(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_node("n1", drain=DrainView(state="draining", remaining=3))
+
+    ended = ctl("node", "drain", "n1", "--deadline", "5m")
+
+    assert (ended.code, ended.out) == (0, "node n1 is draining: 3 still there\n")
+    assert cluster.drain_deadline == 300
+
+
+@pytest.mark.parametrize(
+    ("state", "code"), [("drained", 0), ("overdue", 1), ("draining", 3)], ids=str
+)
+def test_the_exit_code_tells_whether_the_node_is_empty(
+    state: str, code: int, cluster: Cluster, ctl: Run
+) -> None:
+    blocked = [DrainBlock(workload_id="db", reason="its data is on this node")]
+    left = 0 if state == "drained" else 1
+    cluster.add_node("n1", drain=DrainView(state=state, remaining=left, blocked=blocked[:left]))
+
+    ended = ctl("node", "drain", "n1", "--wait=600ms")
+
+    assert ended.code == code
+    assert ("its data is on this node" in ended.out) is bool(left)
+
+
+def test_a_deadline_that_is_none_is_a_usage_error(ctl: Run) -> None:
+    ended = ctl("node", "drain", "n1", "--deadline", "soon")
+
+    assert ended.code == 2
+    assert "--deadline" in ended.err
+
+
+def test_a_node_is_removed(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_node("n1")
+
+    assert ctl("node", "remove", "n1").code == 0
+    assert ctl("node", "list").out == "no nodes\n"
