@@ -92,9 +92,10 @@ def names() -> Callable[[int], list[str]]:
 
 @pytest.fixture(scope="session")
 def sleeper(demo_image: str) -> pb.WorkloadSpec:
-    """Small enough for a hundred of them, and gone at once when told to stop."""
+    """Small, and gone at once when told to stop. With less cpu its start would take seconds: what
+    prepares a container already runs within its limits."""
     return pb.WorkloadSpec(
         type="container",
-        resources=pb.ResourceRequirements(cpu_millicores=10, memory_mb=16),
+        resources=pb.ResourceRequirements(cpu_millicores=30, memory_mb=16),
         container=pb.ContainerSpec(image=demo_image, command=["sleep", "3600"], init=True),
     )

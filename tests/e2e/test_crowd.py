@@ -31,8 +31,11 @@ def test_a_hundred_at_once_all_run_none_is_lost_and_none_is_doubled(
     cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
 ) -> None:
     hundred = names(100)
+    tiny = pb.WorkloadSpec()
+    tiny.CopyFrom(sleeper)
+    tiny.resources.cpu_millicores = 19  # two cores are enough
 
-    cluster.apply_all(hundred, sleeper)
+    cluster.apply_all(hundred, tiny)
     cluster.wait_for_all(hundred, "Running")
 
     found = cluster.containers()
@@ -61,6 +64,8 @@ def test_a_container_removed_by_hand_is_back_within_two_seconds(
         )
         beyond_docker.append(seconds - bare_seconds)
         cluster.wait_for(name, "Running")
+        if beyond_docker[-1] < 2:
+            break
 
     assert min(beyond_docker) < 2
     assert cluster.container(name).id != before.id

@@ -40,7 +40,7 @@ def persysctl(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.Comp
 
 @pytest.fixture
 def spec_file(tmp_path: Path, demo_image: str) -> Callable[..., str]:
-    def write(name: str, *, image: str = demo_image, cpu: int = 10, port: int = 0) -> str:
+    def write(name: str, *, image: str = demo_image, cpu: int = 50, port: int = 0) -> str:
         path = tmp_path / f"{name}.yaml"
         path.write_text(SPEC.format(name=name, image=image, cpu=cpu, port=port))
         return str(path)
