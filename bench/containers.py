@@ -124,7 +124,7 @@ async def until_gone(stub: control_pb2_grpc.AgentControlStub, names: list[str]) 
 async def _apply(stub: control_pb2_grpc.AgentControlStub, name: str) -> None:
     spec = control_pb2.WorkloadSpec(
         type="container",
-        resources=control_pb2.ResourceRequirements(cpu_millicores=10, memory_mb=32),
+        resources=control_pb2.ResourceRequirements(memory_mb=32),
         container=control_pb2.ContainerSpec(image=IMAGE, command=COMMAND, init=True, pids_max=64),
     )
     answer = await stub.ApplyWorkload(

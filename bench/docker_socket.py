@@ -30,7 +30,6 @@ class BareDocker:
             "HostConfig": {
                 "Init": True,
                 "Memory": 32 << 20,
-                "NanoCpus": 10_000_000,
                 "PidsLimit": 64,
                 "RestartPolicy": {"Name": "unless-stopped"},
             },
