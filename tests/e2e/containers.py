@@ -16,6 +16,7 @@ class Container(NamedTuple):
     id: str
     started_at: str
     running: bool
+    env: tuple[str, ...]
 
 
 def docker(*arguments: str) -> str:
@@ -54,6 +55,7 @@ def inspect(ids: Sequence[str]) -> list[Container]:
             found["Id"],
             found["State"]["StartedAt"],
             found["State"]["Running"],
+            tuple(found["Config"]["Env"] or ()),
         )
         for found in json.loads(asked.stdout)
     ]

@@ -3,14 +3,12 @@
 What users were told is kept in a ledger. In the end the cluster must be what it says, and nothing else.
 """
 
-import json
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from e2e.cluster import Cluster
-from e2e.containers import docker
 from e2e.waiting import eventually
 from persys.client import RequestRefusedError
 from persys.errors import UnavailableError
@@ -118,11 +116,10 @@ def _running(told: dict[str, str]) -> list[str]:
 
 def _in_docker(cluster: Cluster) -> dict[str, int]:
     """The revision number of each running container."""
-    return {one.workload_id: _number_of(one.id) for one in cluster.containers() if one.running}
+    return {one.workload_id: _number_of(one.env) for one in cluster.containers() if one.running}
 
 
-def _number_of(container_id: str) -> int:
-    env: list[str] = json.loads(docker("inspect", "-f", "{{json .Config.Env}}", container_id))
+def _number_of(env: Sequence[str]) -> int:
     return int(next(word for word in env if word.startswith("NUMBER=")).removeprefix("NUMBER="))
 
 
