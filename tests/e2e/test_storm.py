@@ -15,7 +15,7 @@ from persys.errors import UnavailableError
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 SEED = 20
-STORM_SECONDS = 15.0
+STORM_SECONDS = 10.0
 USERS = 4
 NAMES_PER_USER = 3
 

@@ -32,6 +32,7 @@ from persys.core.situation import (
     awaits_retry,
     believe,
     current,
+    is_finished,
     overdue,
     speaks_of,
     was_settled,
@@ -69,12 +70,14 @@ def decide(
 def _leave(
     situation: Situation, rooms: Rooms, policy: Policy, *, now: datetime, roll: float
 ) -> Decision:
-    left = leave(situation, rooms, now)
+    here = _converge(situation, policy, now=now, roll=roll)
+    done = replace(situation, belief=here.belief)
+    # What has just run to completion leaves as finished work; it is not run again elsewhere.
+    left = leave(done if is_finished(done) else situation, rooms, now)
     if left is not None:
         return left
     if situation.phase is Phase.LOST:
         return stranded(situation, rooms, now)
-    here = _converge(situation, policy, now=now, roll=roll)
     return replace(here, waits_for_room=True)
 
 

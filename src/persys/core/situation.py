@@ -183,11 +183,12 @@ def speaks_of(seen: Observation, revision: Revision, assignment: Assignment) -> 
 
 def is_finished(situation: Situation) -> bool:
     """It ran to completion at this revision, so there is nothing to run again."""
-    belief = situation.belief
+    belief, workload = situation.belief, situation.workload
     return (
-        belief is not None
+        workload.desired is Desired.RUNNING
+        and belief is not None
         and belief.code == COMPLETED
-        and belief.revision == situation.workload.revision
+        and belief.revision == workload.revision
     )
 
 
