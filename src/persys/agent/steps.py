@@ -14,7 +14,9 @@ from persys.model.spec import ContainerSpec, Spec, VMSpec, WorkloadType
 
 PULL_DEADLINE_SECONDS = 1800.0
 PULLS_MAX = 4
-STOPS_MAX = 64  # mostly waiting for a grace to pass
+# Each waits for a grace to pass, so more would be quicker; but Docker 20.10 was seen to lock up for good
+# while many containers gave their networks back at once.
+STOPS_MAX = 16
 DEEDS_MAX = 16
 
 
