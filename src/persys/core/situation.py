@@ -194,10 +194,19 @@ def is_finished(situation: Situation) -> bool:
 
 def was_settled(situation: Situation) -> bool:
     """As far as is recorded, all is well: no news is no reason to act."""
-    belief, workload, assignment = situation.belief, situation.workload, situation.assignment
+    belief, assignment = situation.belief, situation.assignment
     assert assignment is not None
-    if belief is None or belief.revision != workload.revision or belief.epoch != assignment.epoch:
+    return (
+        belief is not None
+        and belief.epoch == assignment.epoch
+        and fulfils(belief, situation.workload)
+    )
+
+
+def fulfils(belief: Belief, workload: Workload) -> bool:
+    """Whether what is believed is what is wanted, at the revision that is wanted."""
+    if belief.revision != workload.revision:
         return False
     if workload.desired is Desired.RUNNING:
         return belief.status is Status.RUNNING or belief.code == COMPLETED
-    return belief.status is Status.STOPPED
+    return workload.desired is Desired.STOPPED and belief.status is Status.STOPPED

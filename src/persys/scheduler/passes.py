@@ -4,14 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
-from persys.core.situation import COMPLETED
+from persys.core.situation import fulfils
 from persys.errors import PersysError
 from persys.infra.clock import Clock
 from persys.model import feature
-from persys.model.belief import Status
 from persys.model.ids import WorkloadId
 from persys.model.node import NodeStatus
-from persys.model.workload import Desired
 from persys.scheduler.cluster import Cluster, Entry, Member
 from persys.scheduler.observations import Observations
 from persys.scheduler.ports import Agents
@@ -74,9 +72,4 @@ def _must_be_asked(member: Member) -> bool:
 
 
 def _looks_settled(entry: Entry) -> bool:
-    belief = entry.belief
-    if belief is None or belief.revision != entry.workload.revision:
-        return False
-    if entry.workload.desired is Desired.RUNNING:
-        return belief.status is Status.RUNNING or belief.code == COMPLETED
-    return entry.workload.desired is Desired.STOPPED and belief.status is Status.STOPPED
+    return entry.belief is not None and fulfils(entry.belief, entry.workload)
