@@ -6,6 +6,7 @@ from msgspec import Struct
 
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources
+from persys.model.rules import Rules
 
 
 class HostPort(Struct, frozen=True, order=True):
@@ -24,6 +25,7 @@ class Assignment(Struct, frozen=True):
     reserved: Resources = Resources()
     host_ports: frozenset[HostPort] = frozenset()
     why: str = ""
+    rules: Rules = Rules()  # as they were when the node was chosen
 
 
 class Tombstone(Struct, frozen=True):

@@ -61,3 +61,4 @@ class Node(Struct, frozen=True):
     cordoned: bool = False
     drain: Drain | None = None
     confirmed_dead: bool = False
+    taints: frozenset[str] = frozenset()  # key or key=value

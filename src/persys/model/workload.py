@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from persys.model.ids import Revision, WorkloadId
 from persys.model.resources import Resources
+from persys.model.rules import Rules
 from persys.model.spec import Spec
 
 
@@ -25,3 +26,5 @@ class Workload(Struct, frozen=True):
     desired: Desired = Desired.RUNNING
     resources: Resources = Resources()
     metadata: dict[str, str] = {}
+    rules: Rules = Rules()
+    stop_after_seconds: int = 0  # 0: never

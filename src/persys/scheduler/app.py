@@ -15,10 +15,12 @@ from persys.infra.http import SideServer
 from persys.infra.rpc import new_server, start_server
 from persys.model.ids import NodeId, WorkloadId
 from persys.scheduler.agents import GrpcAgents
+from persys.scheduler.api.nodes import NodesApi
+from persys.scheduler.api.service import ControlApi
+from persys.scheduler.api.workloads import WorkloadsApi
 from persys.scheduler.burials import Burials
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer
-from persys.scheduler.control_api import ControlApi
 from persys.scheduler.intake import Intake
 from persys.scheduler.loading import load
 from persys.scheduler.membership import Membership
@@ -136,16 +138,21 @@ class Scheduler:
             await self._store.close()
 
     def _api(self) -> ControlApi:
+        settings = self._settings
+        queries = Queries(
+            self.cluster, self._clock, attempts_max=policy_of(settings).retry.attempts_max
+        )
         return ControlApi(
-            Intake(self.reconciler, self._clock),
-            self.membership,
-            Queries(
-                self.cluster, self._clock, attempts_max=policy_of(self._settings).retry.attempts_max
+            NodesApi(
+                self.membership,
+                queries,
+                self._clock,
+                heartbeat_seconds=max(1, round(settings.heartbeat_interval.total_seconds())),
+                trouble=lambda: self.committer.trouble,
             ),
-            self._clock,
-            self.metrics,
-            heartbeat_seconds=max(1, round(self._settings.heartbeat_interval.total_seconds())),
-            trouble=lambda: self.committer.trouble,
+            WorkloadsApi(Intake(self.reconciler, self._clock), queries),
+            metrics=self.metrics,
+            clock=self._clock,
         )
 
     def _load(self, snapshot: Snapshot) -> None:

@@ -15,6 +15,8 @@ BELIEFS = "/beliefs/"
 TOMBSTONES = "/tombstones/"
 EVENTS = "/events/"
 DRIFTS = "/drifts/"
+HISTORIES = "/reconciliations/"
+SUGGESTIONS = "/suggestions/"
 CLUSTER = "/cluster"
 LEADER = "/leader"
 
@@ -48,6 +50,14 @@ def retry_key(workload_id: WorkloadId) -> str:
 
 def belief_key(workload_id: WorkloadId) -> str:
     return f"{BELIEFS}{workload_id}"
+
+
+def history_key(workload_id: WorkloadId) -> str:
+    return f"{HISTORIES}{workload_id}"
+
+
+def suggestion_key(suggestion_id: str) -> str:
+    return f"{SUGGESTIONS}{suggestion_id}"
 
 
 def tombstone_key(node_id: NodeId, workload_id: WorkloadId) -> str:

@@ -43,20 +43,24 @@ ACTUAL_STATE_FAILED: ActualState
 ACTUAL_STATE_UNKNOWN: ActualState
 
 class ApplyWorkloadRequest(_message.Message):
-    __slots__ = ("id", "type", "revision_id", "desired_state", "spec", "epoch")
+    __slots__ = ("id", "type", "revision_id", "desired_state", "spec", "epoch", "intent", "stop_after_seconds")
     ID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     REVISION_ID_FIELD_NUMBER: _ClassVar[int]
     DESIRED_STATE_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    INTENT_FIELD_NUMBER: _ClassVar[int]
+    STOP_AFTER_SECONDS_FIELD_NUMBER: _ClassVar[int]
     id: str
     type: WorkloadType
     revision_id: str
     desired_state: DesiredState
     spec: WorkloadSpec
     epoch: int
-    def __init__(self, id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., revision_id: _Optional[str] = ..., desired_state: _Optional[_Union[DesiredState, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+    intent: bytes
+    stop_after_seconds: int
+    def __init__(self, id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., revision_id: _Optional[str] = ..., desired_state: _Optional[_Union[DesiredState, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., epoch: _Optional[int] = ..., intent: _Optional[bytes] = ..., stop_after_seconds: _Optional[int] = ...) -> None: ...
 
 class ApplyWorkloadResponse(_message.Message):
     __slots__ = ("applied", "skipped", "message", "status")
@@ -439,3 +443,17 @@ class WorkloadUsageSnapshot(_message.Message):
     collected_at: int
     source: str
     def __init__(self, workload_id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., cpu_percent: _Optional[float] = ..., memory_bytes: _Optional[int] = ..., disk_read_bytes: _Optional[int] = ..., disk_write_bytes: _Optional[int] = ..., net_rx_bytes: _Optional[int] = ..., net_tx_bytes: _Optional[int] = ..., collected_at: _Optional[int] = ..., source: _Optional[str] = ...) -> None: ...
+
+class ListIntentsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class IntentView(_message.Message):
+    __slots__ = ("id", "epoch", "intent")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    INTENT_FIELD_NUMBER: _ClassVar[int]
+    id: str
+    epoch: int
+    intent: bytes
+    def __init__(self, id: _Optional[str] = ..., epoch: _Optional[int] = ..., intent: _Optional[bytes] = ...) -> None: ...

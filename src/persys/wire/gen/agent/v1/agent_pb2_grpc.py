@@ -64,6 +64,11 @@ class AgentServiceStub:
                 request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListActionsRequest.SerializeToString,
                 response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListActionsResponse.FromString,
                 _registered_method=True)
+        self.ListIntents = channel.unary_stream(
+                '/persys.agent.v1.AgentService/ListIntents',
+                request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListIntentsRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.IntentView.FromString,
+                _registered_method=True)
 
 
 class AgentServiceServicer:
@@ -105,6 +110,13 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListIntents(self, request, context):
+        """Ours. What the scheduler gave to keep with each workload, so that a lost cluster can be rebuilt.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -137,6 +149,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.ListActions,
                     request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListActionsRequest.FromString,
                     response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListActionsResponse.SerializeToString,
+            ),
+            'ListIntents': grpc.unary_stream_rpc_method_handler(
+                    servicer.ListIntents,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListIntentsRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.IntentView.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -301,6 +318,33 @@ class AgentService:
             '/persys.agent.v1.AgentService/ListActions',
             persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListActionsRequest.SerializeToString,
             persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListActionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListIntents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/persys.agent.v1.AgentService/ListIntents',
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListIntentsRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.IntentView.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,7 +45,7 @@ AUTOMATION_ACTION_DELETE_WORKLOAD: AutomationActionType
 AUTOMATION_ACTION_SCALE_REPLICAS: AutomationActionType
 
 class RegisterNodeRequest(_message.Message):
-    __slots__ = ("node_id", "capabilities", "labels", "agent_version", "grpc_endpoint", "cluster_id", "timestamp", "features")
+    __slots__ = ("node_id", "capabilities", "labels", "agent_version", "grpc_endpoint", "cluster_id", "timestamp", "features", "cluster_uid", "workload_count")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +61,8 @@ class RegisterNodeRequest(_message.Message):
     CLUSTER_ID_FIELD_NUMBER: _ClassVar[int]
     TIMESTAMP_FIELD_NUMBER: _ClassVar[int]
     FEATURES_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_UID_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_COUNT_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     capabilities: NodeCapabilities
     labels: _containers.ScalarMap[str, str]
@@ -69,7 +71,9 @@ class RegisterNodeRequest(_message.Message):
     cluster_id: str
     timestamp: _timestamp_pb2.Timestamp
     features: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_id: _Optional[str] = ..., capabilities: _Optional[_Union[NodeCapabilities, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., agent_version: _Optional[str] = ..., grpc_endpoint: _Optional[str] = ..., cluster_id: _Optional[str] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., features: _Optional[_Iterable[str]] = ...) -> None: ...
+    cluster_uid: str
+    workload_count: int
+    def __init__(self, node_id: _Optional[str] = ..., capabilities: _Optional[_Union[NodeCapabilities, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., agent_version: _Optional[str] = ..., grpc_endpoint: _Optional[str] = ..., cluster_id: _Optional[str] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., features: _Optional[_Iterable[str]] = ..., cluster_uid: _Optional[str] = ..., workload_count: _Optional[int] = ...) -> None: ...
 
 class NodeCapabilities(_message.Message):
     __slots__ = ("cpu_total_millicores", "memory_total_mb", "storage_pools", "supported_workload_types", "supported_storage_drivers", "reserved_cpu_millicores", "reserved_memory_mb")
@@ -100,16 +104,18 @@ class StoragePool(_message.Message):
     def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., total_gb: _Optional[int] = ...) -> None: ...
 
 class RegisterNodeResponse(_message.Message):
-    __slots__ = ("accepted", "reason", "heartbeat_interval_seconds", "lease_expires_at")
+    __slots__ = ("accepted", "reason", "heartbeat_interval_seconds", "lease_expires_at", "cluster_uid")
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_INTERVAL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     LEASE_EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_UID_FIELD_NUMBER: _ClassVar[int]
     accepted: bool
     reason: str
     heartbeat_interval_seconds: int
     lease_expires_at: _timestamp_pb2.Timestamp
-    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., heartbeat_interval_seconds: _Optional[int] = ..., lease_expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    cluster_uid: str
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., heartbeat_interval_seconds: _Optional[int] = ..., lease_expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cluster_uid: _Optional[str] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
     __slots__ = ("node_id", "usage", "workload_statuses", "timestamp", "workload_usage", "complete", "removed_workload_ids")
@@ -208,7 +214,7 @@ class RetryWorkloadResponse(_message.Message):
     def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class WorkloadSpec(_message.Message):
-    __slots__ = ("type", "resources", "container", "compose", "vm", "metadata")
+    __slots__ = ("type", "resources", "container", "compose", "vm", "metadata", "placement", "stop_after_seconds")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -222,13 +228,35 @@ class WorkloadSpec(_message.Message):
     COMPOSE_FIELD_NUMBER: _ClassVar[int]
     VM_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
+    PLACEMENT_FIELD_NUMBER: _ClassVar[int]
+    STOP_AFTER_SECONDS_FIELD_NUMBER: _ClassVar[int]
     type: str
     resources: ResourceRequirements
     container: ContainerSpec
     compose: ComposeSpec
     vm: VMSpec
     metadata: _containers.ScalarMap[str, str]
-    def __init__(self, type: _Optional[str] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., container: _Optional[_Union[ContainerSpec, _Mapping]] = ..., compose: _Optional[_Union[ComposeSpec, _Mapping]] = ..., vm: _Optional[_Union[VMSpec, _Mapping]] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    placement: PlacementRules
+    stop_after_seconds: int
+    def __init__(self, type: _Optional[str] = ..., resources: _Optional[_Union[ResourceRequirements, _Mapping]] = ..., container: _Optional[_Union[ContainerSpec, _Mapping]] = ..., compose: _Optional[_Union[ComposeSpec, _Mapping]] = ..., vm: _Optional[_Union[VMSpec, _Mapping]] = ..., metadata: _Optional[_Mapping[str, str]] = ..., placement: _Optional[_Union[PlacementRules, _Mapping]] = ..., stop_after_seconds: _Optional[int] = ...) -> None: ...
+
+class PlacementRules(_message.Message):
+    __slots__ = ("constraints", "tolerations", "group", "anti_affinity", "spread_over", "strategy", "priority")
+    CONSTRAINTS_FIELD_NUMBER: _ClassVar[int]
+    TOLERATIONS_FIELD_NUMBER: _ClassVar[int]
+    GROUP_FIELD_NUMBER: _ClassVar[int]
+    ANTI_AFFINITY_FIELD_NUMBER: _ClassVar[int]
+    SPREAD_OVER_FIELD_NUMBER: _ClassVar[int]
+    STRATEGY_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    constraints: _containers.RepeatedScalarFieldContainer[str]
+    tolerations: _containers.RepeatedScalarFieldContainer[str]
+    group: str
+    anti_affinity: str
+    spread_over: _containers.RepeatedScalarFieldContainer[str]
+    strategy: str
+    priority: int
+    def __init__(self, constraints: _Optional[_Iterable[str]] = ..., tolerations: _Optional[_Iterable[str]] = ..., group: _Optional[str] = ..., anti_affinity: _Optional[str] = ..., spread_over: _Optional[_Iterable[str]] = ..., strategy: _Optional[str] = ..., priority: _Optional[int] = ...) -> None: ...
 
 class ResourceRequirements(_message.Message):
     __slots__ = ("cpu_millicores", "memory_mb", "disk_gb")
@@ -491,7 +519,7 @@ class GetNodeResponse(_message.Message):
     def __init__(self, node: _Optional[_Union[NodeView, _Mapping]] = ...) -> None: ...
 
 class NodeView(_message.Message):
-    __slots__ = ("node_id", "status", "status_reason", "status_updated_by", "status_updated_at", "last_heartbeat", "grpc_endpoint", "total_cpu_cores", "available_cpu_cores", "total_memory_mb", "available_memory_mb", "supported_workload_types", "labels", "total_disk_gb", "available_disk_gb", "workload_count", "agent_version", "cordoned", "drain", "clock_skew_ms", "confirmed_dead")
+    __slots__ = ("node_id", "status", "status_reason", "status_updated_by", "status_updated_at", "last_heartbeat", "grpc_endpoint", "total_cpu_cores", "available_cpu_cores", "total_memory_mb", "available_memory_mb", "supported_workload_types", "labels", "total_disk_gb", "available_disk_gb", "workload_count", "agent_version", "cordoned", "drain", "clock_skew_ms", "confirmed_dead", "taints")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -520,6 +548,7 @@ class NodeView(_message.Message):
     DRAIN_FIELD_NUMBER: _ClassVar[int]
     CLOCK_SKEW_MS_FIELD_NUMBER: _ClassVar[int]
     CONFIRMED_DEAD_FIELD_NUMBER: _ClassVar[int]
+    TAINTS_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     status: str
     status_reason: str
@@ -541,7 +570,8 @@ class NodeView(_message.Message):
     drain: DrainView
     clock_skew_ms: int
     confirmed_dead: bool
-    def __init__(self, node_id: _Optional[str] = ..., status: _Optional[str] = ..., status_reason: _Optional[str] = ..., status_updated_by: _Optional[str] = ..., status_updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_heartbeat: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., grpc_endpoint: _Optional[str] = ..., total_cpu_cores: _Optional[float] = ..., available_cpu_cores: _Optional[float] = ..., total_memory_mb: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., total_disk_gb: _Optional[int] = ..., available_disk_gb: _Optional[int] = ..., workload_count: _Optional[int] = ..., agent_version: _Optional[str] = ..., cordoned: _Optional[bool] = ..., drain: _Optional[_Union[DrainView, _Mapping]] = ..., clock_skew_ms: _Optional[int] = ..., confirmed_dead: _Optional[bool] = ...) -> None: ...
+    taints: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[str] = ..., status: _Optional[str] = ..., status_reason: _Optional[str] = ..., status_updated_by: _Optional[str] = ..., status_updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_heartbeat: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., grpc_endpoint: _Optional[str] = ..., total_cpu_cores: _Optional[float] = ..., available_cpu_cores: _Optional[float] = ..., total_memory_mb: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., total_disk_gb: _Optional[int] = ..., available_disk_gb: _Optional[int] = ..., workload_count: _Optional[int] = ..., agent_version: _Optional[str] = ..., cordoned: _Optional[bool] = ..., drain: _Optional[_Union[DrainView, _Mapping]] = ..., clock_skew_ms: _Optional[int] = ..., confirmed_dead: _Optional[bool] = ..., taints: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DrainView(_message.Message):
     __slots__ = ("state", "started_at", "deadline_at", "remaining", "blocked")
@@ -616,7 +646,7 @@ class GetWorkloadResponse(_message.Message):
     def __init__(self, workload: _Optional[_Union[WorkloadView, _Mapping]] = ...) -> None: ...
 
 class WorkloadView(_message.Message):
-    __slots__ = ("workload_id", "type", "desired_state", "status", "assigned_node_id", "revision_id", "retry_attempts", "retry_max_attempts", "retry_next_at", "failure_reason", "last_updated", "reason", "usage", "epoch", "placement", "metadata", "spec")
+    __slots__ = ("workload_id", "type", "desired_state", "status", "assigned_node_id", "revision_id", "retry_attempts", "retry_max_attempts", "retry_next_at", "failure_reason", "last_updated", "reason", "usage", "epoch", "placement", "metadata", "spec", "history")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -641,6 +671,7 @@ class WorkloadView(_message.Message):
     PLACEMENT_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
+    HISTORY_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     type: str
     desired_state: str
@@ -658,7 +689,30 @@ class WorkloadView(_message.Message):
     placement: str
     metadata: _containers.ScalarMap[str, str]
     spec: WorkloadSpec
-    def __init__(self, workload_id: _Optional[str] = ..., type: _Optional[str] = ..., desired_state: _Optional[str] = ..., status: _Optional[str] = ..., assigned_node_id: _Optional[str] = ..., revision_id: _Optional[str] = ..., retry_attempts: _Optional[int] = ..., retry_max_attempts: _Optional[int] = ..., retry_next_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., failure_reason: _Optional[str] = ..., last_updated: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[_Union[ReasonDetail, _Mapping]] = ..., usage: _Optional[_Union[WorkloadUsageSnapshot, _Mapping]] = ..., epoch: _Optional[int] = ..., placement: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ...) -> None: ...
+    history: _containers.RepeatedCompositeFieldContainer[ActionView]
+    def __init__(self, workload_id: _Optional[str] = ..., type: _Optional[str] = ..., desired_state: _Optional[str] = ..., status: _Optional[str] = ..., assigned_node_id: _Optional[str] = ..., revision_id: _Optional[str] = ..., retry_attempts: _Optional[int] = ..., retry_max_attempts: _Optional[int] = ..., retry_next_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., failure_reason: _Optional[str] = ..., last_updated: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[_Union[ReasonDetail, _Mapping]] = ..., usage: _Optional[_Union[WorkloadUsageSnapshot, _Mapping]] = ..., epoch: _Optional[int] = ..., placement: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., history: _Optional[_Iterable[_Union[ActionView, _Mapping]]] = ...) -> None: ...
+
+class ActionView(_message.Message):
+    __slots__ = ("task_id", "node_id", "action_type", "status", "error", "created_at", "started_at", "ended_at", "fetched_at")
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTION_TYPE_FIELD_NUMBER: _ClassVar[int]
+    STATUS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    STARTED_AT_FIELD_NUMBER: _ClassVar[int]
+    ENDED_AT_FIELD_NUMBER: _ClassVar[int]
+    FETCHED_AT_FIELD_NUMBER: _ClassVar[int]
+    task_id: str
+    node_id: str
+    action_type: str
+    status: str
+    error: str
+    created_at: _timestamp_pb2.Timestamp
+    started_at: _timestamp_pb2.Timestamp
+    ended_at: _timestamp_pb2.Timestamp
+    fetched_at: _timestamp_pb2.Timestamp
+    def __init__(self, task_id: _Optional[str] = ..., node_id: _Optional[str] = ..., action_type: _Optional[str] = ..., status: _Optional[str] = ..., error: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., ended_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., fetched_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class GetClusterSummaryRequest(_message.Message):
     __slots__ = ()
@@ -741,3 +795,313 @@ class ControlMessage(_message.Message):
     apply: ApplyWorkloadRequest
     delete: DeleteWorkloadRequest
     def __init__(self, register: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., apply: _Optional[_Union[ApplyWorkloadRequest, _Mapping]] = ..., delete: _Optional[_Union[DeleteWorkloadRequest, _Mapping]] = ...) -> None: ...
+
+class TaintNodeRequest(_message.Message):
+    __slots__ = ("node_id", "taints")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    TAINTS_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    taints: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[str] = ..., taints: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ExplainWorkloadRequest(_message.Message):
+    __slots__ = ("workload_id",)
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    def __init__(self, workload_id: _Optional[str] = ...) -> None: ...
+
+class ExplainWorkloadResponse(_message.Message):
+    __slots__ = ("workload_id", "assigned_node_id", "summary", "nodes", "changes")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    ASSIGNED_NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    assigned_node_id: str
+    summary: str
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeVerdict]
+    changes: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, workload_id: _Optional[str] = ..., assigned_node_id: _Optional[str] = ..., summary: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeVerdict, _Mapping]]] = ..., changes: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class NodeVerdict(_message.Message):
+    __slots__ = ("node_id", "fits", "filter", "detail", "missing", "unit", "score")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    FITS_FIELD_NUMBER: _ClassVar[int]
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    MISSING_FIELD_NUMBER: _ClassVar[int]
+    UNIT_FIELD_NUMBER: _ClassVar[int]
+    SCORE_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    fits: bool
+    filter: str
+    detail: str
+    missing: int
+    unit: str
+    score: _containers.RepeatedCompositeFieldContainer[ScorePart]
+    def __init__(self, node_id: _Optional[str] = ..., fits: _Optional[bool] = ..., filter: _Optional[str] = ..., detail: _Optional[str] = ..., missing: _Optional[int] = ..., unit: _Optional[str] = ..., score: _Optional[_Iterable[_Union[ScorePart, _Mapping]]] = ...) -> None: ...
+
+class ScorePart(_message.Message):
+    __slots__ = ("name", "value", "detail")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: float
+    detail: str
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[float] = ..., detail: _Optional[str] = ...) -> None: ...
+
+class PlanWorkloadsRequest(_message.Message):
+    __slots__ = ("workloads",)
+    WORKLOADS_FIELD_NUMBER: _ClassVar[int]
+    workloads: _containers.RepeatedCompositeFieldContainer[ApplyWorkloadRequest]
+    def __init__(self, workloads: _Optional[_Iterable[_Union[ApplyWorkloadRequest, _Mapping]]] = ...) -> None: ...
+
+class PlanWorkloadsResponse(_message.Message):
+    __slots__ = ("plans",)
+    PLANS_FIELD_NUMBER: _ClassVar[int]
+    plans: _containers.RepeatedCompositeFieldContainer[WorkloadPlan]
+    def __init__(self, plans: _Optional[_Iterable[_Union[WorkloadPlan, _Mapping]]] = ...) -> None: ...
+
+class WorkloadPlan(_message.Message):
+    __slots__ = ("workload_id", "action", "changes", "current_node_id", "node_id", "reason", "displaces", "would_wait")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    CHANGES_FIELD_NUMBER: _ClassVar[int]
+    CURRENT_NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DISPLACES_FIELD_NUMBER: _ClassVar[int]
+    WOULD_WAIT_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    action: str
+    changes: _containers.RepeatedCompositeFieldContainer[FieldChange]
+    current_node_id: str
+    node_id: str
+    reason: str
+    displaces: _containers.RepeatedScalarFieldContainer[str]
+    would_wait: bool
+    def __init__(self, workload_id: _Optional[str] = ..., action: _Optional[str] = ..., changes: _Optional[_Iterable[_Union[FieldChange, _Mapping]]] = ..., current_node_id: _Optional[str] = ..., node_id: _Optional[str] = ..., reason: _Optional[str] = ..., displaces: _Optional[_Iterable[str]] = ..., would_wait: _Optional[bool] = ...) -> None: ...
+
+class FieldChange(_message.Message):
+    __slots__ = ("field", "before", "after")
+    FIELD_FIELD_NUMBER: _ClassVar[int]
+    BEFORE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_FIELD_NUMBER: _ClassVar[int]
+    field: str
+    before: str
+    after: str
+    def __init__(self, field: _Optional[str] = ..., before: _Optional[str] = ..., after: _Optional[str] = ...) -> None: ...
+
+class GetCapacityRequest(_message.Message):
+    __slots__ = ("spec",)
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    spec: WorkloadSpec
+    def __init__(self, spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ...) -> None: ...
+
+class GetCapacityResponse(_message.Message):
+    __slots__ = ("fits", "nodes", "survives_any_loss", "losses")
+    FITS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    SURVIVES_ANY_LOSS_FIELD_NUMBER: _ClassVar[int]
+    LOSSES_FIELD_NUMBER: _ClassVar[int]
+    fits: int
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeRoom]
+    survives_any_loss: bool
+    losses: _containers.RepeatedCompositeFieldContainer[LossView]
+    def __init__(self, fits: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeRoom, _Mapping]]] = ..., survives_any_loss: _Optional[bool] = ..., losses: _Optional[_Iterable[_Union[LossView, _Mapping]]] = ...) -> None: ...
+
+class NodeRoom(_message.Message):
+    __slots__ = ("node_id", "fits", "limited_by")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    FITS_FIELD_NUMBER: _ClassVar[int]
+    LIMITED_BY_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    fits: int
+    limited_by: str
+    def __init__(self, node_id: _Optional[str] = ..., fits: _Optional[int] = ..., limited_by: _Optional[str] = ...) -> None: ...
+
+class LossView(_message.Message):
+    __slots__ = ("node_id", "stranded", "bound")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    STRANDED_FIELD_NUMBER: _ClassVar[int]
+    BOUND_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    stranded: _containers.RepeatedScalarFieldContainer[str]
+    bound: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[str] = ..., stranded: _Optional[_Iterable[str]] = ..., bound: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class EventView(_message.Message):
+    __slots__ = ("sequence", "at", "kind", "message", "workload_id", "node_id", "revision_id", "epoch")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    AT_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    REVISION_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    at: _timestamp_pb2.Timestamp
+    kind: str
+    message: str
+    workload_id: str
+    node_id: str
+    revision_id: str
+    epoch: int
+    def __init__(self, sequence: _Optional[int] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., revision_id: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+
+class ListEventsRequest(_message.Message):
+    __slots__ = ("workload_id", "node_id", "kinds", "since", "after_sequence", "limit")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    node_id: str
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    since: _timestamp_pb2.Timestamp
+    after_sequence: int
+    limit: int
+    def __init__(self, workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., kinds: _Optional[_Iterable[str]] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., after_sequence: _Optional[int] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListEventsResponse(_message.Message):
+    __slots__ = ("events", "last_sequence", "first_sequence")
+    EVENTS_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    FIRST_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    events: _containers.RepeatedCompositeFieldContainer[EventView]
+    last_sequence: int
+    first_sequence: int
+    def __init__(self, events: _Optional[_Iterable[_Union[EventView, _Mapping]]] = ..., last_sequence: _Optional[int] = ..., first_sequence: _Optional[int] = ...) -> None: ...
+
+class WatchEventsRequest(_message.Message):
+    __slots__ = ("workload_id", "node_id", "kinds", "after_sequence")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    node_id: str
+    kinds: _containers.RepeatedScalarFieldContainer[str]
+    after_sequence: int
+    def __init__(self, workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., kinds: _Optional[_Iterable[str]] = ..., after_sequence: _Optional[int] = ...) -> None: ...
+
+class ListDriftsRequest(_message.Message):
+    __slots__ = ("node_id", "workload_id", "type")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    workload_id: str
+    type: str
+    def __init__(self, node_id: _Optional[str] = ..., workload_id: _Optional[str] = ..., type: _Optional[str] = ...) -> None: ...
+
+class ListDriftsResponse(_message.Message):
+    __slots__ = ("drifts",)
+    DRIFTS_FIELD_NUMBER: _ClassVar[int]
+    drifts: _containers.RepeatedCompositeFieldContainer[DriftView]
+    def __init__(self, drifts: _Optional[_Iterable[_Union[DriftView, _Mapping]]] = ...) -> None: ...
+
+class DriftView(_message.Message):
+    __slots__ = ("node_id", "workload_id", "type", "detail", "detected_at", "revision_id", "epoch", "state", "adoptable")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    DETECTED_AT_FIELD_NUMBER: _ClassVar[int]
+    REVISION_ID_FIELD_NUMBER: _ClassVar[int]
+    EPOCH_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    ADOPTABLE_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    workload_id: str
+    type: str
+    detail: str
+    detected_at: _timestamp_pb2.Timestamp
+    revision_id: str
+    epoch: int
+    state: str
+    adoptable: bool
+    def __init__(self, node_id: _Optional[str] = ..., workload_id: _Optional[str] = ..., type: _Optional[str] = ..., detail: _Optional[str] = ..., detected_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., revision_id: _Optional[str] = ..., epoch: _Optional[int] = ..., state: _Optional[str] = ..., adoptable: _Optional[bool] = ...) -> None: ...
+
+class OrphanRequest(_message.Message):
+    __slots__ = ("node_id", "workload_id")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    workload_id: str
+    def __init__(self, node_id: _Optional[str] = ..., workload_id: _Optional[str] = ...) -> None: ...
+
+class OrphanAnswer(_message.Message):
+    __slots__ = ("accepted", "reason")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class GetModeRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ModeView(_message.Message):
+    __slots__ = ("mode", "reason", "since", "store", "leader", "data_age_ms", "cluster_uid", "nodes", "workloads", "workloads_on_agents", "next_steps")
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    STORE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_FIELD_NUMBER: _ClassVar[int]
+    DATA_AGE_MS_FIELD_NUMBER: _ClassVar[int]
+    CLUSTER_UID_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    WORKLOADS_FIELD_NUMBER: _ClassVar[int]
+    WORKLOADS_ON_AGENTS_FIELD_NUMBER: _ClassVar[int]
+    NEXT_STEPS_FIELD_NUMBER: _ClassVar[int]
+    mode: str
+    reason: str
+    since: _timestamp_pb2.Timestamp
+    store: str
+    leader: str
+    data_age_ms: int
+    cluster_uid: str
+    nodes: int
+    workloads: int
+    workloads_on_agents: int
+    next_steps: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, mode: _Optional[str] = ..., reason: _Optional[str] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., store: _Optional[str] = ..., leader: _Optional[str] = ..., data_age_ms: _Optional[int] = ..., cluster_uid: _Optional[str] = ..., nodes: _Optional[int] = ..., workloads: _Optional[int] = ..., workloads_on_agents: _Optional[int] = ..., next_steps: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class SaveSnapshotRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class SnapshotChunk(_message.Message):
+    __slots__ = ("data",)
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    def __init__(self, data: _Optional[bytes] = ...) -> None: ...
+
+class RebuildFromAgentsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class AcceptEmptyRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class RecoveryAnswer(_message.Message):
+    __slots__ = ("accepted", "reason", "nodes", "workloads", "left_out")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    WORKLOADS_FIELD_NUMBER: _ClassVar[int]
+    LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    nodes: int
+    workloads: int
+    left_out: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., nodes: _Optional[int] = ..., workloads: _Optional[int] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...

@@ -119,6 +119,76 @@ class AgentControlStub:
                 request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodeRequest.SerializeToString,
                 response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodeAnswer.FromString,
                 _registered_method=True)
+        self.TaintNode = channel.unary_unary(
+                '/persys.control.v1.AgentControl/TaintNode',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.TaintNodeRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodeAnswer.FromString,
+                _registered_method=True)
+        self.ExplainWorkload = channel.unary_unary(
+                '/persys.control.v1.AgentControl/ExplainWorkload',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExplainWorkloadRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExplainWorkloadResponse.FromString,
+                _registered_method=True)
+        self.PlanWorkloads = channel.unary_unary(
+                '/persys.control.v1.AgentControl/PlanWorkloads',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.PlanWorkloadsRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.PlanWorkloadsResponse.FromString,
+                _registered_method=True)
+        self.GetCapacity = channel.unary_unary(
+                '/persys.control.v1.AgentControl/GetCapacity',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetCapacityRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetCapacityResponse.FromString,
+                _registered_method=True)
+        self.ListEvents = channel.unary_unary(
+                '/persys.control.v1.AgentControl/ListEvents',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListEventsRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListEventsResponse.FromString,
+                _registered_method=True)
+        self.WatchEvents = channel.unary_stream(
+                '/persys.control.v1.AgentControl/WatchEvents',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.WatchEventsRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.EventView.FromString,
+                _registered_method=True)
+        self.ListDrifts = channel.unary_unary(
+                '/persys.control.v1.AgentControl/ListDrifts',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListDriftsRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListDriftsResponse.FromString,
+                _registered_method=True)
+        self.AdoptOrphan = channel.unary_unary(
+                '/persys.control.v1.AgentControl/AdoptOrphan',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanAnswer.FromString,
+                _registered_method=True)
+        self.DeleteOrphan = channel.unary_unary(
+                '/persys.control.v1.AgentControl/DeleteOrphan',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanAnswer.FromString,
+                _registered_method=True)
+        self.GetMode = channel.unary_unary(
+                '/persys.control.v1.AgentControl/GetMode',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetModeRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ModeView.FromString,
+                _registered_method=True)
+        self.SaveSnapshot = channel.unary_stream(
+                '/persys.control.v1.AgentControl/SaveSnapshot',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SaveSnapshotRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SnapshotChunk.FromString,
+                _registered_method=True)
+        self.RestoreSnapshot = channel.stream_unary(
+                '/persys.control.v1.AgentControl/RestoreSnapshot',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SnapshotChunk.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RecoveryAnswer.FromString,
+                _registered_method=True)
+        self.RebuildFromAgents = channel.unary_unary(
+                '/persys.control.v1.AgentControl/RebuildFromAgents',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RebuildFromAgentsRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RecoveryAnswer.FromString,
+                _registered_method=True)
+        self.AcceptEmpty = channel.unary_unary(
+                '/persys.control.v1.AgentControl/AcceptEmpty',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.AcceptEmptyRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RecoveryAnswer.FromString,
+                _registered_method=True)
 
 
 class AgentControlServicer:
@@ -228,6 +298,95 @@ class AgentControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TaintNode(self, request, context):
+        """Replaces the node's taints: only workloads that tolerate all of them are placed there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainWorkload(self, request, context):
+        """Where a workload could run and why not elsewhere; what an apply would do; how much more would fit.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PlanWorkloads(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetCapacity(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListEvents(self, request, context):
+        """What happened, oldest first; a watch goes on from a given point without gaps.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchEvents(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListDrifts(self, request, context):
+        """Where nodes differ from what is recorded, and what the operator makes of copies nobody asked for.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AdoptOrphan(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteOrphan(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetMode(self, request, context):
+        """The whole state as one file, and the three ways out of recovery.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SaveSnapshot(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RestoreSnapshot(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RebuildFromAgents(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcceptEmpty(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -315,6 +474,76 @@ def add_AgentControlServicer_to_server(servicer, server):
                     servicer.RemoveNode,
                     request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodeRequest.FromString,
                     response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodeAnswer.SerializeToString,
+            ),
+            'TaintNode': grpc.unary_unary_rpc_method_handler(
+                    servicer.TaintNode,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.TaintNodeRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodeAnswer.SerializeToString,
+            ),
+            'ExplainWorkload': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainWorkload,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExplainWorkloadRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExplainWorkloadResponse.SerializeToString,
+            ),
+            'PlanWorkloads': grpc.unary_unary_rpc_method_handler(
+                    servicer.PlanWorkloads,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.PlanWorkloadsRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.PlanWorkloadsResponse.SerializeToString,
+            ),
+            'GetCapacity': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetCapacity,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetCapacityRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetCapacityResponse.SerializeToString,
+            ),
+            'ListEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListEvents,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListEventsRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListEventsResponse.SerializeToString,
+            ),
+            'WatchEvents': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchEvents,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.WatchEventsRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.EventView.SerializeToString,
+            ),
+            'ListDrifts': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListDrifts,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListDriftsRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListDriftsResponse.SerializeToString,
+            ),
+            'AdoptOrphan': grpc.unary_unary_rpc_method_handler(
+                    servicer.AdoptOrphan,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanAnswer.SerializeToString,
+            ),
+            'DeleteOrphan': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteOrphan,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanAnswer.SerializeToString,
+            ),
+            'GetMode': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetMode,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetModeRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ModeView.SerializeToString,
+            ),
+            'SaveSnapshot': grpc.unary_stream_rpc_method_handler(
+                    servicer.SaveSnapshot,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SaveSnapshotRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SnapshotChunk.SerializeToString,
+            ),
+            'RestoreSnapshot': grpc.stream_unary_rpc_method_handler(
+                    servicer.RestoreSnapshot,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SnapshotChunk.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RecoveryAnswer.SerializeToString,
+            ),
+            'RebuildFromAgents': grpc.unary_unary_rpc_method_handler(
+                    servicer.RebuildFromAgents,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RebuildFromAgentsRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RecoveryAnswer.SerializeToString,
+            ),
+            'AcceptEmpty': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcceptEmpty,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.AcceptEmptyRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RecoveryAnswer.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -776,6 +1005,384 @@ class AgentControl:
             '/persys.control.v1.AgentControl/RemoveNode',
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodeRequest.SerializeToString,
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodeAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TaintNode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/TaintNode',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.TaintNodeRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodeAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainWorkload(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/ExplainWorkload',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExplainWorkloadRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExplainWorkloadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PlanWorkloads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/PlanWorkloads',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.PlanWorkloadsRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.PlanWorkloadsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetCapacity(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/GetCapacity',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetCapacityRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetCapacityResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/ListEvents',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListEventsRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/WatchEvents',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.WatchEventsRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.EventView.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListDrifts(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/ListDrifts',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListDriftsRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListDriftsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AdoptOrphan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/AdoptOrphan',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteOrphan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/DeleteOrphan',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetMode(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/GetMode',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetModeRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ModeView.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SaveSnapshot(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/SaveSnapshot',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SaveSnapshotRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SnapshotChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RestoreSnapshot(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/persys.control.v1.AgentControl/RestoreSnapshot',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SnapshotChunk.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RecoveryAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RebuildFromAgents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/RebuildFromAgents',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RebuildFromAgentsRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RecoveryAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcceptEmpty(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/AcceptEmpty',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.AcceptEmptyRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RecoveryAnswer.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,60 +1,45 @@
-"""The AgentControl service: decode, hand on, encode.
+"""Nodes: they join and report, operators look at them and tend them.
 
-Register, Apply, Delete and Retry refuse with OK and a reason in the answer, because clients in the field
-read it there; only an empty id is an INVALID_ARGUMENT. Reads refuse with status codes.
+Register and the operators' words refuse with OK and a reason in the answer; reads refuse with status codes.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from datetime import datetime, timedelta
-from typing import Any, TypeVar
-
-import grpc
 
 from persys.core import upkeep
-from persys.errors import InvalidError, PersysError, RefusedError
+from persys.errors import InvalidError, PersysError
 from persys.infra.clock import Clock
-from persys.model.failure import FailureReason
 from persys.model.ids import WorkloadId, node_id
 from persys.model.node import Capabilities, Node
-from persys.scheduler.intake import Intake
+from persys.scheduler.api.service import Context, need
 from persys.scheduler.membership import Membership, Report
-from persys.scheduler.metrics import Metrics
 from persys.scheduler.queries import Queries
-from persys.wire import control, status
-from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
+from persys.wire import control
+from persys.wire.gen.control.v1 import control_pb2
 
-Request = TypeVar("Request")
-Answer = TypeVar("Answer")
 DRAIN_SECONDS_MAX = 30 * 24 * 3600
 
-Context = grpc.aio.ServicerContext[Any, Any]
 
-
-class ControlApi(control_pb2_grpc.AgentControlServicer):
+class NodesApi:
     def __init__(
         self,
-        intake: Intake,
         membership: Membership,
         queries: Queries,
         clock: Clock,
-        metrics: Metrics,
         *,
         heartbeat_seconds: int,
         trouble: Callable[[], str],
     ) -> None:
-        self._intake = intake
         self._membership = membership
         self._queries = queries
         self._clock = clock
         self._heartbeat_seconds = heartbeat_seconds
         self._trouble = trouble
-        for name in _METHODS:
-            setattr(self, name, _measured(name, getattr(self, name), metrics, clock))
 
     async def RegisterNode(
         self, request: control_pb2.RegisterNodeRequest, context: Context
     ) -> control_pb2.RegisterNodeResponse:
-        _need(request.node_id, "node_id")
+        need(request.node_id, "node_id")
         try:
             await self._membership.register(self._node(request))
         except PersysError as err:
@@ -68,7 +53,7 @@ class ControlApi(control_pb2_grpc.AgentControlServicer):
     async def Heartbeat(
         self, request: control_pb2.HeartbeatRequest, context: Context
     ) -> control_pb2.HeartbeatResponse:
-        _need(request.node_id, "node_id")
+        need(request.node_id, "node_id")
         sender = node_id(request.node_id)
         now = self._clock.now()
         report = Report(
@@ -89,40 +74,16 @@ class ControlApi(control_pb2_grpc.AgentControlServicer):
             lease_expires_at=control.timestamp(self._membership.lease_ends_at()),
         )
 
-    async def ApplyWorkload(
-        self, request: control_pb2.ApplyWorkloadRequest, context: Context
-    ) -> control_pb2.ApplyWorkloadResponse:
-        _need(request.workload_id, "workload_id")
-        try:
-            workload = await self._intake.apply(request)
-        except PersysError as err:
-            wrong = isinstance(err, RefusedError)
-            return control_pb2.ApplyWorkloadResponse(
-                success=False,
-                failure_reason=control.failure_enum(FailureReason.INVALID_SPEC if wrong else None),
-                error_message=str(err),
-            )
-        return control_pb2.ApplyWorkloadResponse(success=True, revision_id=workload.revision)
+    async def ListNodes(
+        self, request: control_pb2.ListNodesRequest, context: Context
+    ) -> control_pb2.ListNodesResponse:
+        return control_pb2.ListNodesResponse(nodes=self._queries.list_nodes(request.status))
 
-    async def DeleteWorkload(
-        self, request: control_pb2.DeleteWorkloadRequest, context: Context
-    ) -> control_pb2.DeleteWorkloadResponse:
-        _need(request.workload_id, "workload_id")
-        try:
-            await self._intake.delete(request)
-        except PersysError as err:
-            return control_pb2.DeleteWorkloadResponse(success=False, error_message=str(err))
-        return control_pb2.DeleteWorkloadResponse(success=True)
-
-    async def RetryWorkload(
-        self, request: control_pb2.RetryWorkloadRequest, context: Context
-    ) -> control_pb2.RetryWorkloadResponse:
-        _need(request.workload_id, "workload_id")
-        try:
-            await self._intake.retry(request)
-        except PersysError as err:
-            return control_pb2.RetryWorkloadResponse(accepted=False, reason=str(err))
-        return control_pb2.RetryWorkloadResponse(accepted=True)
+    async def GetNode(
+        self, request: control_pb2.GetNodeRequest, context: Context
+    ) -> control_pb2.GetNodeResponse:
+        need(request.node_id, "node_id")
+        return control_pb2.GetNodeResponse(node=self._queries.get_node(request.node_id))
 
     async def CordonNode(
         self, request: control_pb2.NodeRequest, context: Context
@@ -167,7 +128,7 @@ class ControlApi(control_pb2_grpc.AgentControlServicer):
     async def RemoveNode(
         self, request: control_pb2.NodeRequest, context: Context
     ) -> control_pb2.NodeAnswer:
-        _need(request.node_id, "node_id")
+        need(request.node_id, "node_id")
         try:
             await self._membership.remove(node_id(request.node_id))
         except PersysError as err:
@@ -177,43 +138,12 @@ class ControlApi(control_pb2_grpc.AgentControlServicer):
     async def _change_node(
         self, wanted: str, kind: str, make: Callable[[Node], Node]
     ) -> control_pb2.NodeAnswer:
-        _need(wanted, "node_id")
+        need(wanted, "node_id")
         try:
             await self._membership.change(node_id(wanted), kind, make)
         except PersysError as err:
             return control_pb2.NodeAnswer(accepted=False, reason=str(err))
         return control_pb2.NodeAnswer(accepted=True, node=self._queries.get_node(wanted))
-
-    async def ListNodes(
-        self, request: control_pb2.ListNodesRequest, context: Context
-    ) -> control_pb2.ListNodesResponse:
-        return control_pb2.ListNodesResponse(nodes=self._queries.list_nodes(request.status))
-
-    async def GetNode(
-        self, request: control_pb2.GetNodeRequest, context: Context
-    ) -> control_pb2.GetNodeResponse:
-        _need(request.node_id, "node_id")
-        return control_pb2.GetNodeResponse(node=self._queries.get_node(request.node_id))
-
-    async def ListWorkloads(
-        self, request: control_pb2.ListWorkloadsRequest, context: Context
-    ) -> control_pb2.ListWorkloadsResponse:
-        return control_pb2.ListWorkloadsResponse(
-            workloads=self._queries.list_workloads(node_id=request.node_id, status=request.status)
-        )
-
-    async def GetWorkload(
-        self, request: control_pb2.GetWorkloadRequest, context: Context
-    ) -> control_pb2.GetWorkloadResponse:
-        _need(request.workload_id, "workload_id")
-        return control_pb2.GetWorkloadResponse(
-            workload=self._queries.get_workload(request.workload_id)
-        )
-
-    async def GetClusterSummary(
-        self, request: control_pb2.GetClusterSummaryRequest, context: Context
-    ) -> control_pb2.GetClusterSummaryResponse:
-        return self._queries.summary()
 
     def _node(self, request: control_pb2.RegisterNodeRequest) -> Node:
         now = self._clock.now()
@@ -234,34 +164,10 @@ class ControlApi(control_pb2_grpc.AgentControlServicer):
         )
 
 
-_METHODS = (
-    "RegisterNode",
-    "Heartbeat",
-    "ApplyWorkload",
-    "DeleteWorkload",
-    "RetryWorkload",
-    "ListNodes",
-    "GetNode",
-    "ListWorkloads",
-    "GetWorkload",
-    "GetClusterSummary",
-    "CordonNode",
-    "UncordonNode",
-    "DrainNode",
-    "ConfirmNodeDead",
-    "RemoveNode",
-)
-
-
 def _skew(request: control_pb2.HeartbeatRequest, now: datetime) -> timedelta:
     """How far the sender's clock is ahead; nothing if it does not tell the time."""
     told = control.instant(request.timestamp) if request.HasField("timestamp") else None
     return told - now if told is not None else timedelta()
-
-
-def _need(value: str, field: str) -> None:
-    if not value:
-        raise InvalidError(field, "is missing")
 
 
 def _check_room(has: Capabilities) -> None:
@@ -283,28 +189,3 @@ def _check_room(has: Capabilities) -> None:
                 f"capabilities.{reserved_field}",
                 f"is {reserved}; expected less than the {total} it has",
             )
-
-
-def _measured(
-    name: str,
-    method: Callable[[Request, Context], Awaitable[Answer]],
-    metrics: Metrics,
-    clock: Clock,
-) -> Callable[[Request, Context], Awaitable[Answer]]:
-    """Count and time a method, and turn what it raises into a status."""
-    answered = metrics.requests.labels(name, "OK")
-    seconds = metrics.seconds.labels(name)
-
-    async def measured(request: Request, context: Context) -> Answer:
-        began = clock.monotonic()
-        try:
-            answer = await method(request, context)
-        except PersysError as err:
-            code = status.grpc_code(err)
-            metrics.requests.labels(name, code.name).inc()
-            await context.abort(code, str(err))
-        answered.inc()
-        seconds.observe(clock.monotonic() - began)
-        return answer
-
-    return measured

@@ -1,0 +1,48 @@
+"""Calls about nodes."""
+
+from collections.abc import Callable
+from datetime import timedelta
+
+from persys.client.call import RequestRefusedError, call
+from persys.client.calls import SchedulerCalls
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+
+class NodeCalls(SchedulerCalls):
+    def list_nodes(self, *, status: str = "") -> list[pb.NodeView]:
+        request = pb.ListNodesRequest(status=status)
+        response: pb.ListNodesResponse = call(self._stub.ListNodes, request, timeout=self._timeout)
+        return list(response.nodes)
+
+    def get_node(self, node_id: str) -> pb.NodeView:
+        request = pb.GetNodeRequest(node_id=node_id)
+        response: pb.GetNodeResponse = call(self._stub.GetNode, request, timeout=self._timeout)
+        return response.node
+
+    def cordon(self, node_id: str) -> pb.NodeView:
+        return self._change_node(self._stub.CordonNode, pb.NodeRequest(node_id=node_id))
+
+    def uncordon(self, node_id: str) -> pb.NodeView:
+        return self._change_node(self._stub.UncordonNode, pb.NodeRequest(node_id=node_id))
+
+    def drain(self, node_id: str, *, deadline: timedelta | None = None) -> pb.NodeView:
+        """Returns when the wish is recorded; `drain.state` of the node tells how it goes."""
+        seconds = round(deadline.total_seconds()) if deadline is not None else 0
+        request = pb.DrainNodeRequest(node_id=node_id, deadline_seconds=seconds)
+        return self._change_node(self._stub.DrainNode, request)
+
+    def confirm_dead(self, node_id: str) -> pb.NodeView:
+        return self._change_node(self._stub.ConfirmNodeDead, pb.NodeRequest(node_id=node_id))
+
+    def remove_node(self, node_id: str) -> None:
+        self._change_node(self._stub.RemoveNode, pb.NodeRequest(node_id=node_id))
+
+    def _change_node(
+        self,
+        method: Callable[..., pb.NodeAnswer],
+        request: pb.NodeRequest | pb.DrainNodeRequest,
+    ) -> pb.NodeView:
+        response = call(method, request, timeout=self._timeout)
+        if not response.accepted:
+            raise RequestRefusedError(response.reason)
+        return response.node

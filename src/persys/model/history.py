@@ -1,0 +1,25 @@
+"""What nodes were doing when an operation on a workload did not end in time: kept for whoever asks why."""
+
+from datetime import datetime
+
+from msgspec import Struct
+
+from persys.model.action import Action
+from persys.model.ids import NodeId, WorkloadId
+
+ACTIONS_MAX = 10
+
+
+class Sighting(Struct, frozen=True):
+    """An action of an agent, as it was when the scheduler asked."""
+
+    node_id: NodeId
+    fetched_at: datetime
+    action: Action
+
+
+class History(Struct, frozen=True):
+    """Newest first, at most ACTIONS_MAX."""
+
+    workload_id: WorkloadId
+    sightings: tuple[Sighting, ...] = ()

@@ -1,0 +1,1 @@
+"""The AgentControl service, one module per concern."""

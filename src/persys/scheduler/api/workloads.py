@@ -1,0 +1,74 @@
+"""Workloads: users state what they want to run, and look at what has come of it.
+
+Apply, Delete and Retry refuse with OK and a reason in the answer, because clients in the field read it
+there; only an empty id is an INVALID_ARGUMENT. Reads refuse with status codes.
+"""
+
+from persys.errors import PersysError, RefusedError
+from persys.model.failure import FailureReason
+from persys.scheduler.api.service import Context, need
+from persys.scheduler.intake import Intake
+from persys.scheduler.queries import Queries
+from persys.wire import control
+from persys.wire.gen.control.v1 import control_pb2
+
+
+class WorkloadsApi:
+    def __init__(self, intake: Intake, queries: Queries) -> None:
+        self._intake = intake
+        self._queries = queries
+
+    async def ApplyWorkload(
+        self, request: control_pb2.ApplyWorkloadRequest, context: Context
+    ) -> control_pb2.ApplyWorkloadResponse:
+        need(request.workload_id, "workload_id")
+        try:
+            workload = await self._intake.apply(request)
+        except PersysError as err:
+            wrong = isinstance(err, RefusedError)
+            return control_pb2.ApplyWorkloadResponse(
+                success=False,
+                failure_reason=control.failure_enum(FailureReason.INVALID_SPEC if wrong else None),
+                error_message=str(err),
+            )
+        return control_pb2.ApplyWorkloadResponse(success=True, revision_id=workload.revision)
+
+    async def DeleteWorkload(
+        self, request: control_pb2.DeleteWorkloadRequest, context: Context
+    ) -> control_pb2.DeleteWorkloadResponse:
+        need(request.workload_id, "workload_id")
+        try:
+            await self._intake.delete(request)
+        except PersysError as err:
+            return control_pb2.DeleteWorkloadResponse(success=False, error_message=str(err))
+        return control_pb2.DeleteWorkloadResponse(success=True)
+
+    async def RetryWorkload(
+        self, request: control_pb2.RetryWorkloadRequest, context: Context
+    ) -> control_pb2.RetryWorkloadResponse:
+        need(request.workload_id, "workload_id")
+        try:
+            await self._intake.retry(request)
+        except PersysError as err:
+            return control_pb2.RetryWorkloadResponse(accepted=False, reason=str(err))
+        return control_pb2.RetryWorkloadResponse(accepted=True)
+
+    async def ListWorkloads(
+        self, request: control_pb2.ListWorkloadsRequest, context: Context
+    ) -> control_pb2.ListWorkloadsResponse:
+        return control_pb2.ListWorkloadsResponse(
+            workloads=self._queries.list_workloads(node_id=request.node_id, status=request.status)
+        )
+
+    async def GetWorkload(
+        self, request: control_pb2.GetWorkloadRequest, context: Context
+    ) -> control_pb2.GetWorkloadResponse:
+        need(request.workload_id, "workload_id")
+        return control_pb2.GetWorkloadResponse(
+            workload=self._queries.get_workload(request.workload_id)
+        )
+
+    async def GetClusterSummary(
+        self, request: control_pb2.GetClusterSummaryRequest, context: Context
+    ) -> control_pb2.GetClusterSummaryResponse:
+        return self._queries.summary()
