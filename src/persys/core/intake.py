@@ -6,6 +6,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from persys.errors import InvalidError, NotFoundError, RefusedError
+from persys.model.event import EventKind
 from persys.model.ids import Revision, WorkloadId
 from persys.model.resources import Resources
 from persys.model.spec import Spec, type_of
@@ -28,7 +29,7 @@ class Wish:
 @dataclass(frozen=True, slots=True)
 class Accepted:
     workload: Workload
-    event: str
+    event: EventKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ def apply(old: Workload | None, wish: Wish, *, now: datetime) -> Accepted | Unch
     if old is None:
         if wish.desired is Desired.DELETED:
             raise NotFoundError("workload", wish.workload_id)
-        return Accepted(_new(wish, now), "WorkloadCreated")
+        return Accepted(_new(wish, now), EventKind.WORKLOAD_CREATED)
     if wish.desired is Desired.DELETED:
         return change_desired(old, wish.workload_id, Desired.DELETED, now=now)
     _refuse_if_deleting(old)
@@ -73,7 +74,7 @@ def apply(old: Workload | None, wish: Wish, *, now: datetime) -> Accepted | Unch
         desired=desired,
         updated_at=now,
     )
-    return Accepted(changed, "WorkloadUpdated")
+    return Accepted(changed, EventKind.WORKLOAD_UPDATED)
 
 
 def change_desired(
@@ -85,9 +86,9 @@ def change_desired(
         return Unchanged(old)
     _refuse_if_deleting(old)
     event = {
-        Desired.RUNNING: "WorkloadStartAsked",
-        Desired.STOPPED: "WorkloadStopAsked",
-        Desired.DELETED: "WorkloadDeleteAsked",
+        Desired.RUNNING: EventKind.WORKLOAD_START_ASKED,
+        Desired.STOPPED: EventKind.WORKLOAD_STOP_ASKED,
+        Desired.DELETED: EventKind.WORKLOAD_DELETE_ASKED,
     }[desired]
     return Accepted(replace(old, desired=desired, updated_at=now), event)
 

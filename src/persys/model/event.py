@@ -1,13 +1,56 @@
-"""A line in the audit history. Past tense, never read by core."""
+"""A line in the audit history. Past tense, never read by core.
+
+The kinds are a closed table: what is written is one of them. What is read may be older or newer than this
+version, so a kind that is not in the table still loads, as itself; `list(EventKind)` never shows it.
+"""
 
 from datetime import datetime
+from enum import StrEnum
 
 from msgspec import Struct
 
 
+class EventKind(StrEnum):
+    WORKLOAD_CREATED = "WorkloadCreated"
+    WORKLOAD_UPDATED = "WorkloadUpdated"
+    WORKLOAD_START_ASKED = "WorkloadStartAsked"
+    WORKLOAD_STOP_ASKED = "WorkloadStopAsked"
+    WORKLOAD_DELETE_ASKED = "WorkloadDeleteAsked"
+    WORKLOAD_RETRY_ASKED = "WorkloadRetryAsked"
+    WORKLOAD_PLACED = "WorkloadPlaced"
+    WORKLOAD_UNPLACEABLE = "WorkloadUnplaceable"
+    WORKLOAD_RUNNING = "WorkloadRunning"
+    WORKLOAD_STOPPED = "WorkloadStopped"
+    WORKLOAD_FAILED = "WorkloadFailed"
+    WORKLOAD_UNKNOWN = "WorkloadUnknown"
+    WORKLOAD_DELETED = "WorkloadDeleted"
+    OPERATION_TIMED_OUT = "OperationTimedOut"
+    OLD_COPY_REMOVED = "OldCopyRemoved"
+    NODE_REGISTERED = "NodeRegistered"
+    NODE_REGISTERED_AGAIN = "NodeRegisteredAgain"
+    NODE_READY = "NodeReady"
+    NODE_NOT_READY = "NodeNotReady"
+    NODE_CORDONED = "NodeCordoned"
+    NODE_UNCORDONED = "NodeUncordoned"
+    NODE_DRAIN_ASKED = "NodeDrainAsked"
+    NODE_CONFIRMED_DEAD = "NodeConfirmedDead"
+    NODE_REMOVED = "NodeRemoved"
+    STORE_AVAILABLE = "StoreAvailable"
+    SUGGESTION_ACCEPTED = "SuggestionAccepted"
+    SUGGESTION_REJECTED = "SuggestionRejected"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "EventKind | None":
+        if not isinstance(value, str):
+            return None
+        stranger = str.__new__(cls, value)
+        stranger._name_ = stranger._value_ = value
+        return stranger
+
+
 class Event(Struct, frozen=True):
     at: datetime
-    kind: str  # WorkloadApplied, WorkloadPlaced, NodeLost …
+    kind: EventKind
     message: str = ""
     workload_id: str = ""
     node_id: str = ""

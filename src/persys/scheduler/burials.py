@@ -5,7 +5,7 @@ from collections.abc import Callable
 from persys.core.effects import Remove
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
-from persys.model.event import Event
+from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
 from persys.scheduler.changes import Change
@@ -69,7 +69,12 @@ class Burials:
             done=done,
             drops=[keys.tombstone_key(node_id, workload_id)],
             events=[
-                Event(self._clock.now(), "OldCopyRemoved", workload_id=workload_id, node_id=node_id)
+                Event(
+                    self._clock.now(),
+                    EventKind.OLD_COPY_REMOVED,
+                    workload_id=workload_id,
+                    node_id=node_id,
+                )
             ],
         )
         try:

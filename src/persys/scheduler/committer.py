@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from persys.errors import ConflictError, InvalidError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock
-from persys.model.event import Event
+from persys.model.event import Event, EventKind
 from persys.scheduler.changes import Change
 from persys.store import keys
 from persys.store.port import VALUE_BYTES_MAX, Committed, Conflict, Snapshot, Store, Unit
@@ -139,7 +139,7 @@ class Committer:
 
     def _sign_of_life(self) -> Pending:
         """Something to write, to see whether that works again."""
-        event = Event(self._clock.now(), "StoreAvailable", f"it was not: {self.trouble}")
+        event = Event(self._clock.now(), EventKind.STORE_AVAILABLE, f"it was not: {self.trouble}")
         change = Change(done=lambda: None, events=[event])
         return Pending(change, {}, asyncio.get_running_loop().create_future())
 

@@ -16,7 +16,7 @@ from persys.core.upkeep import standing
 from persys.errors import ConflictError, NotFoundError, RefusedError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
-from persys.model.event import Event
+from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.lease import Lease
 from persys.model.node import Node, NodeStatus
@@ -80,10 +80,10 @@ class Membership:
         async def attempt() -> Node:
             known = self._cluster.members.get(node.id)
             if known is None:
-                await self._put(node, "NodeRegistered")
+                await self._put(node, EventKind.NODE_REGISTERED)
                 return node
             renewed = _renewed(known.node, node)
-            await self._put(renewed, "NodeRegisteredAgain")
+            await self._put(renewed, EventKind.NODE_REGISTERED_AGAIN)
             return renewed
 
         async with self._turns.of(node.id):
@@ -108,7 +108,7 @@ class Membership:
             except (StoreUnavailableError, ConflictError):
                 return  # its next heartbeat tries again
 
-    async def change(self, node_id: NodeId, kind: str, make: Callable[[Node], Node]) -> None:
+    async def change(self, node_id: NodeId, kind: EventKind, make: Callable[[Node], Node]) -> None:
         """An operator changes what a node may do. `make` may refuse by raising."""
 
         async def attempt() -> None:
@@ -136,7 +136,7 @@ class Membership:
                         keys.node_lease_key(node_id),
                         *(keys.tombstone_key(node_id, workload_id) for workload_id in buried),
                     ],
-                    events=[Event(self._clock.now(), "NodeRemoved", node_id=node_id)],
+                    events=[Event(self._clock.now(), EventKind.NODE_REMOVED, node_id=node_id)],
                 )
             )
 
@@ -203,7 +203,7 @@ class Membership:
                 member.node, NodeStatus.NOT_READY, f"no heartbeat for {silent:g}s"
             )
             try:
-                await self._put(lost, "NodeNotReady")
+                await self._put(lost, EventKind.NODE_NOT_READY)
             except (StoreUnavailableError, ConflictError):
                 return  # judged again in a second
 
@@ -213,13 +213,13 @@ class Membership:
                 return
             alive = replace(member.node, confirmed_dead=False)
             ready = self._with_status(alive, standing(alive), "heartbeats again")
-            await self._put(ready, "NodeReady")
+            await self._put(ready, EventKind.NODE_READY)
         self._node_returned(member.node.id)
 
     def _with_status(self, node: Node, status: NodeStatus, reason: str) -> Node:
         return replace(node, status=status, status_reason=reason, status_at=self._clock.now())
 
-    async def _put(self, node: Node, kind: str) -> None:
+    async def _put(self, node: Node, kind: EventKind) -> None:
         known = self._cluster.members.get(node.id)
         if known is not None and known.node == node:
             return
@@ -229,7 +229,7 @@ class Membership:
             puts={keys.node_key(node.id): node},
             events=[Event(now, kind, node.status_reason, node_id=node.id)],
         )
-        if kind.startswith("NodeRegistered"):
+        if kind in (EventKind.NODE_REGISTERED, EventKind.NODE_REGISTERED_AGAIN):
             change.puts[keys.node_lease_key(node.id)] = Lease(node.id, now, self._lease)
         await self._committer.commit(change)
         log.info("node.changed", node_id=node.id, kind=kind, status=node.status)

@@ -29,6 +29,7 @@ from persys.infra.clock import Clock
 from persys.infra.turns import Turns
 from persys.model import feature
 from persys.model.assignment import Assignment
+from persys.model.event import EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
 from persys.model.spec import type_of
@@ -146,7 +147,9 @@ class Reconciler:
             entry = self._cluster.entries.get(workload_id)
             if entry is None:
                 raise NotFoundError("workload", workload_id)
-            await self._settle(entry, _fresh(entry, entry.workload), told="WorkloadRetryAsked")
+            await self._settle(
+                entry, _fresh(entry, entry.workload), told=EventKind.WORKLOAD_RETRY_ASKED
+            )
 
         async with self._turns.of(workload_id):
             await insist(attempt)
@@ -174,7 +177,9 @@ class Reconciler:
             entry.dispatch,
         )
 
-    async def _settle(self, entry: Entry | None, situation: Situation, *, told: str = "") -> None:
+    async def _settle(
+        self, entry: Entry | None, situation: Situation, *, told: EventKind | None = None
+    ) -> None:
         """Decide, commit, hand over. `told` names what a user asked for, if one did."""
         now = self._clock.now()
         workload = situation.workload

@@ -5,7 +5,7 @@ from datetime import datetime
 from persys.core.situation import Decision
 from persys.model.assignment import Assignment
 from persys.model.belief import Belief, Status
-from persys.model.event import Event
+from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId
 from persys.model.workload import Workload
 from persys.scheduler.changes import Change
@@ -13,10 +13,10 @@ from persys.scheduler.cluster import Cluster, Entry
 from persys.store import keys
 
 _KIND = {
-    Status.RUNNING: "WorkloadRunning",
-    Status.STOPPED: "WorkloadStopped",
-    Status.FAILED: "WorkloadFailed",
-    Status.UNKNOWN: "WorkloadUnknown",
+    Status.RUNNING: EventKind.WORKLOAD_RUNNING,
+    Status.STOPPED: EventKind.WORKLOAD_STOPPED,
+    Status.FAILED: EventKind.WORKLOAD_FAILED,
+    Status.UNKNOWN: EventKind.WORKLOAD_UNKNOWN,
 }
 
 
@@ -26,19 +26,19 @@ def change_of(
     decision: Decision,
     cluster: Cluster,
     *,
-    told: str,
+    told: EventKind | None,
     now: datetime,
 ) -> tuple[Change, set[NodeId]]:
     """The change, and the nodes on which the workload's reservation may differ after it."""
     nodes = _nodes(entry, decision)
     old = entry or Entry(workload)
     change = Change(done=lambda: _apply(cluster, workload, decision, nodes))
-    if told:
+    if told is not None:
         change.events.append(_event(told, workload, old.assignment, now))
     if decision.forget:
         _forget(change, old)
         if entry is not None:
-            change.events.append(_event("WorkloadDeleted", workload, old.assignment, now))
+            change.events.append(_event(EventKind.WORKLOAD_DELETED, workload, old.assignment, now))
     else:
         _write(change, entry, workload, decision)
         change.events.extend(_told(old, workload, decision, now))
@@ -120,10 +120,12 @@ def _told(old: Entry, workload: Workload, decision: Decision, now: datetime) -> 
         old.assignment is None or old.assignment.epoch != assignment.epoch
     )
     if moved and assignment is not None:
-        told.append(_event("WorkloadPlaced", workload, assignment, now, assignment.why))
+        told.append(_event(EventKind.WORKLOAD_PLACED, workload, assignment, now, assignment.why))
     if belief is not None and _is_news(old.belief, belief):
         if belief.code == "Unplaceable":
-            told.append(_event("WorkloadUnplaceable", workload, assignment, now, belief.message))
+            told.append(
+                _event(EventKind.WORKLOAD_UNPLACEABLE, workload, assignment, now, belief.message)
+            )
         elif belief.status in _KIND:
             told.append(_event(_KIND[belief.status], workload, assignment, now, belief.message))
     return told
@@ -134,7 +136,7 @@ def _is_news(old: Belief | None, new: Belief) -> bool:
 
 
 def _event(
-    kind: str,
+    kind: EventKind,
     workload: Workload,
     assignment: Assignment | None,
     now: datetime,

@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from persys.core import upkeep
 from persys.errors import InvalidError, PersysError
 from persys.infra.clock import Clock
+from persys.model.event import EventKind
 from persys.model.ids import WorkloadId, node_id
 from persys.model.node import Capabilities, Node
 from persys.scheduler.api.service import Context, need
@@ -89,7 +90,9 @@ class NodesApi:
         self, request: control_pb2.NodeRequest, context: Context
     ) -> control_pb2.NodeAnswer:
         return await self._change_node(
-            request.node_id, "NodeCordoned", lambda node: upkeep.cordon(node, now=self._clock.now())
+            request.node_id,
+            EventKind.NODE_CORDONED,
+            lambda node: upkeep.cordon(node, now=self._clock.now()),
         )
 
     async def UncordonNode(
@@ -97,7 +100,7 @@ class NodesApi:
     ) -> control_pb2.NodeAnswer:
         return await self._change_node(
             request.node_id,
-            "NodeUncordoned",
+            EventKind.NODE_UNCORDONED,
             lambda node: upkeep.uncordon(node, now=self._clock.now()),
         )
 
@@ -112,7 +115,7 @@ class NodesApi:
         deadline = timedelta(seconds=seconds) if seconds else None
         return await self._change_node(
             request.node_id,
-            "NodeDrainAsked",
+            EventKind.NODE_DRAIN_ASKED,
             lambda node: upkeep.drain(node, deadline=deadline, now=self._clock.now()),
         )
 
@@ -121,7 +124,7 @@ class NodesApi:
     ) -> control_pb2.NodeAnswer:
         return await self._change_node(
             request.node_id,
-            "NodeConfirmedDead",
+            EventKind.NODE_CONFIRMED_DEAD,
             lambda node: upkeep.confirm_dead(node, now=self._clock.now()),
         )
 
@@ -136,7 +139,7 @@ class NodesApi:
         return control_pb2.NodeAnswer(accepted=True)
 
     async def _change_node(
-        self, wanted: str, kind: str, make: Callable[[Node], Node]
+        self, wanted: str, kind: EventKind, make: Callable[[Node], Node]
     ) -> control_pb2.NodeAnswer:
         need(wanted, "node_id")
         try:
