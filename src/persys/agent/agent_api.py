@@ -1,6 +1,6 @@
 """The gRPC door of the agent: read the request, hand it to its use case, write the answer."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import wraps
 from typing import TypeVar
@@ -76,7 +76,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         except InvalidError as err:
             failure = Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
             return self._refused(request, failure)
-        match await self._intake.apply(order):
+        match await self._intake.apply(order, intent=request.intent):
             case Accepted(entry=entry):
                 return agent_pb2.ApplyWorkloadResponse(
                     applied=True, message="accepted", status=self._status(entry)
@@ -153,6 +153,14 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
             newest_first=request.newest_first,
         )
         return agent_pb2.ListActionsResponse(actions=[wire.action_message(each) for each in found])
+
+    async def ListIntents(
+        self, _request: agent_pb2.ListIntentsRequest, _context: Context
+    ) -> AsyncIterator[agent_pb2.IntentView]:
+        """What is being deleted has none: nobody shall bring it back."""
+        for named, entry in sorted(self._state.entries.items()):
+            if entry.intent and entry.order.desired is not Desired.DELETED:
+                yield agent_pb2.IntentView(id=named, epoch=entry.order.epoch, intent=entry.intent)
 
     async def _runtime_status(self, kind: WorkloadType) -> str:
         if kind not in self._runtimes:

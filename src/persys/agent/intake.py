@@ -70,8 +70,8 @@ class Intake:
         self._tell = tell
         self.draining = False  # set by the uplink
 
-    async def apply(self, order: Order) -> Accepted | Skipped | Refused:
-        """Raises StaleEpochError."""
+    async def apply(self, order: Order, *, intent: bytes = b"") -> Accepted | Skipped | Refused:
+        """`intent` is kept for whoever sent it. Raises StaleEpochError."""
         refusal = self._refusal(order)
         if refusal is not None:
             return Refused(refusal)
@@ -81,12 +81,12 @@ class Intake:
             known = self._state.entries.get(order.workload_id)
             match self._receive(order, known):
                 case Taken(order=order):
-                    entry = await self._take(order, known, ActionKind.APPLY)
+                    entry = await self._take(order, known, ActionKind.APPLY, intent=intent)
                     passing(failpoints.ACCEPTED)
                     return Accepted(entry)
                 case Unchanged(order=order):
                     assert known is not None, "nothing can be unchanged that is not known"
-                    return Skipped(await self._renew(known, order))
+                    return Skipped(await self._renew(known, order, intent or known.intent))
                 case Stale(known_epoch=epoch):
                     raise StaleEpochError(
                         f"workload {order.workload_id}: epoch {order.epoch} is older than {epoch}"
@@ -142,7 +142,9 @@ class Intake:
             return Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
         return None
 
-    async def _take(self, order: Order, known: Entry | None, kind: ActionKind) -> Entry:
+    async def _take(
+        self, order: Order, known: Entry | None, kind: ActionKind, *, intent: bytes = b""
+    ) -> Entry:
         now = self._clock.now()
         action = self._ledger.new_action(order.workload_id, kind)
         entry = Entry(
@@ -153,6 +155,7 @@ class Intake:
             updated_at=now,
             standing=Standing(Actual.PENDING, now),
             volumes={**(known.volumes if known is not None else {}), **volumes_of(order.spec)},
+            intent=intent,
         )
         ended = self._ledger.superseded(known) if known is not None else []
         change = Change(entry=entry, actions=[*ended, action], unburied=order.workload_id)
@@ -161,11 +164,11 @@ class Intake:
         self._worker.supersede(order.workload_id)
         return entry
 
-    async def _renew(self, known: Entry, order: Order) -> Entry:
-        """A newer assignment of what is here already."""
-        if order == known.order:
+    async def _renew(self, known: Entry, order: Order, intent: bytes) -> Entry:
+        """A newer assignment of what is here already, or other rules for it."""
+        if order == known.order and intent == known.intent:
             return known
-        entry = replace(known, order=order)
+        entry = replace(known, order=order, intent=intent)
         await self._state.commit(Change(entry=entry))
         self._tell(order.workload_id)
         return entry

@@ -34,6 +34,7 @@ class Entry(Struct, frozen=True):
     progress: Progress = Progress()
     # Every managed volume it was ever given: True if it must outlive the workload.
     volumes: dict[str, bool] = {}
+    intent: bytes = b""  # the scheduler's own record, kept for it as it came
 
 
 class Burial(Struct, frozen=True):

@@ -24,6 +24,7 @@ BURIALS_MAX = 5_000
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS identity (cluster_id TEXT NOT NULL, node_id TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS allegiance (cluster_uid TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS entries (id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS actions
     (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record BLOB NOT NULL);
@@ -41,6 +42,7 @@ class Change:
     forgotten: WorkloadId | None = None
     burials: Sequence[Burial] = ()
     unburied: WorkloadId | None = None
+    cluster_uid: str = ""  # the cluster that took this node in
 
 
 class _Waiting(NamedTuple):
@@ -57,6 +59,7 @@ class State:
         self.entries: dict[WorkloadId, Entry] = {}
         self.actions: dict[ActionId, Action] = {}
         self.burials: dict[WorkloadId, Burial] = {}
+        self.cluster_uid = ""  # of the cluster this node last belonged to
         self._connection = self._thread.submit(_open, path, cluster_id, node_id).result()
         self._thread.submit(self._read).result()
 
@@ -115,6 +118,7 @@ class State:
             self.entries.pop(change.forgotten, None)
         if change.unburied is not None:
             self.burials.pop(change.unburied, None)
+        self.cluster_uid = change.cluster_uid or self.cluster_uid
         for action in change.actions:
             self.actions[action.id] = action
         for burial in change.burials:
@@ -148,6 +152,8 @@ class State:
         for (data,) in self._connection.execute("SELECT record FROM burials ORDER BY number"):
             burial = decode(data, Burial)
             self.burials[burial.workload_id] = burial
+        for (uid,) in self._connection.execute("SELECT cluster_uid FROM allegiance"):
+            self.cluster_uid = uid
 
 
 def _put(cursor: sqlite3.Cursor, change: Change) -> None:
@@ -160,6 +166,9 @@ def _put(cursor: sqlite3.Cursor, change: Change) -> None:
         cursor.execute("DELETE FROM entries WHERE id = ?", (change.forgotten,))
     if change.unburied is not None:
         cursor.execute("DELETE FROM burials WHERE id = ?", (change.unburied,))
+    if change.cluster_uid:
+        cursor.execute("DELETE FROM allegiance")
+        cursor.execute("INSERT INTO allegiance VALUES (?)", (change.cluster_uid,))
     upsert = "ON CONFLICT (id) DO UPDATE SET record = excluded.record"
     cursor.executemany(
         f"INSERT INTO actions (id, record) VALUES (?, ?) {upsert}",  # noqa: S608

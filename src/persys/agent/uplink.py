@@ -27,6 +27,7 @@ from persys.infra.clock import Clock
 from persys.infra.rpc import new_channel
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
+from persys.model.workload import Desired
 from persys.wire.control import capabilities_message, status_message, timestamp, usage_message
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
@@ -108,6 +109,8 @@ class Uplink:
             cluster_id=membership.cluster_id,
             timestamp=timestamp(self._clock.now()),
             features=sorted(self._capabilities.features),
+            cluster_uid=self._state.cluster_uid,
+            workload_count=self._workload_count(),
         )
         try:
             answer = await stub.RegisterNode(request, timeout=CALL_DEADLINE_SECONDS)
@@ -115,7 +118,20 @@ class Uplink:
             raise SchedulerLostError(f"{err.code().name}: {err.details()}") from err
         if not answer.accepted:
             raise SchedulerLostError(f"refused: {answer.reason}")
+        if answer.cluster_uid and answer.cluster_uid != self._state.cluster_uid:
+            await self._belong_to(answer.cluster_uid)
         return float(answer.heartbeat_interval_seconds or HEARTBEAT_DEFAULT_SECONDS)
+
+    def _workload_count(self) -> int:
+        wanted = (entry.order.desired for entry in self._state.entries.values())
+        return sum(desired is not Desired.DELETED for desired in wanted)
+
+    async def _belong_to(self, cluster_uid: str) -> None:
+        log.info("cluster.joined", cluster_uid=cluster_uid, before=self._state.cluster_uid)
+        try:
+            await self._state.commit(Change(cluster_uid=cluster_uid))
+        except StoreUnavailableError as err:
+            log.warning("cluster.not_kept", reason=str(err))  # said again when it joins again
 
     async def _endpoint(self, address: str) -> str:
         try:

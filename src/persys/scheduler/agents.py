@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import TypeVar
 
 import grpc
+import structlog
 
 from persys.core.situation import RUNTIME_NOT_AVAILABLE
 from persys.errors import (
@@ -12,16 +13,20 @@ from persys.errors import (
     InvalidError,
     NotFoundError,
     PersysError,
+    RefusedError,
     UnavailableError,
 )
 from persys.infra.clock import Clock
 from persys.infra.rpc import new_channel
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.intent import KeptIntent
 from persys.model.observation import Actual, Observation
 from persys.model.workload import Workload
 from persys.wire import agent, foreign, status
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
+
+log = structlog.get_logger()
 
 Answer = TypeVar("Answer")
 
@@ -85,6 +90,23 @@ class GrpcAgents:
         )
         now = self._clock.now()
         return [agent.observation(found, node_id, now) for found in answer.workloads]
+
+    async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
+        kept = []
+        stream = self._stub(endpoint).ListIntents(
+            agent_pb2.ListIntentsRequest(), timeout=self._deadline
+        )
+        try:
+            async for message in stream:
+                try:
+                    kept.append(agent.intent(message, node_id))
+                except RefusedError as err:
+                    log.warning("intent.unreadable", node_id=node_id, reason=str(err))
+        except grpc.aio.AioRpcError as err:
+            if err.code() is grpc.StatusCode.UNIMPLEMENTED:
+                return []
+            raise AgentUnreachableError(f"{err.code().name}: {err.details()}") from err
+        return kept
 
     async def forget(self, endpoint: str) -> None:
         """Close the channel to an endpoint that no node uses any more."""

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.intent import KeptIntent
 from persys.model.observation import Observation
 from persys.model.workload import Workload
 
@@ -25,3 +26,6 @@ class Agents(Protocol):
 
     async def survey(self, node_id: NodeId, endpoint: str) -> list[Observation]:
         """Everything the node has."""
+
+    async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
+        """What the node keeps for us; nothing from an agent that keeps none, or that it cannot read."""

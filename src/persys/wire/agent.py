@@ -6,16 +6,17 @@ The wire's task is our action.
 
 from datetime import datetime
 
-from persys.errors import InvalidError
+from persys.errors import InvalidError, RefusedError
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.failure import Failure
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId, workload_id
+from persys.model.intent import KeptIntent
 from persys.model.observation import Actual, Observation
 from persys.model.order import Order
 from persys.model.spec import WorkloadType, type_of
 from persys.model.usage import WorkloadUsage
 from persys.model.workload import Desired, Workload
-from persys.wire import agent_form, agent_spec, checks, foreign
+from persys.wire import agent_form, agent_spec, checks, foreign, records
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.times import EPOCH, from_unix_seconds, unix_seconds
 
@@ -62,6 +63,7 @@ def apply_message(workload: Workload, epoch: int) -> agent_pb2.ApplyWorkloadRequ
         desired_state=_ENUM_OF_DESIRED[workload.desired],
         spec=agent_spec.spec_message(agent_form.settled(workload)),
         epoch=epoch,
+        intent=records.encode(workload),
     )
 
 
@@ -87,6 +89,14 @@ def apply(message: agent_pb2.ApplyWorkloadRequest) -> Order:
         desired=desired,
         spec=spec,
     )
+
+
+def intent(message: agent_pb2.IntentView, node_id: NodeId) -> KeptIntent:
+    """RefusedError: it is of a newer version, or no intent at all."""
+    workload = records.decode(message.intent, Workload)
+    if workload.id != message.id:
+        raise RefusedError(f"the intent kept for {message.id} is one of {workload.id}")
+    return KeptIntent(node_id, workload, message.epoch)
 
 
 def workload_type(number: int) -> WorkloadType | None:

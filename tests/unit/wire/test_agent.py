@@ -5,10 +5,11 @@ from datetime import UTC, datetime
 
 import pytest
 
-from persys.errors import InvalidError
+from persys.errors import InvalidError, RefusedError
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
+from persys.model.intent import KeptIntent
 from persys.model.observation import Actual, Observation
 from persys.model.order import Order
 from persys.model.resources import Resources
@@ -425,3 +426,19 @@ def test_an_action_of_an_unknown_kind_is_refused(message: pb.AgentAction, field:
         agent.action(message)
 
     assert refused.value.field == field
+
+
+def test_an_agent_gives_back_the_workload_as_it_was_sent() -> None:
+    workload = a_workload(ContainerSpec("nginx"), Resources(100, 64), Desired.STOPPED)
+    kept = agent.apply_message(workload, 7).intent
+
+    found = agent.intent(pb.IntentView(id="web", epoch=7, intent=kept), NODE)
+
+    assert found == KeptIntent(NODE, workload, 7)
+
+
+def test_an_intent_under_another_name_is_refused() -> None:
+    kept = agent.apply_message(a_workload(ContainerSpec("nginx")), 7).intent
+
+    with pytest.raises(RefusedError, match="kept for mail is one of web"):
+        agent.intent(pb.IntentView(id="mail", epoch=7, intent=kept), NODE)
