@@ -1,0 +1,78 @@
+"""Records as the scheduler stores them, written bare: the floor for what it commits, and a full store."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from time import perf_counter
+
+from msgspec import Struct
+
+from persys.model.assignment import Assignment
+from persys.model.belief import Belief, Status
+from persys.model.event import Event, EventKind
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.node import Capabilities, Node
+from persys.model.resources import Resources
+from persys.model.spec import ContainerSpec, WorkloadType
+from persys.model.workload import Workload
+from persys.store import keys
+from persys.store.port import Store, Unit
+from persys.wire import records
+
+AT = datetime(2025, 6, 1, 12, tzinfo=UTC)
+NEEDS = Resources(100, 64)
+
+
+def node_units(count: int) -> list[Unit]:
+    return [_unit({keys.node_key(node.id): node}) for node in map(_node, range(count))]
+
+
+def units(count: int, *, nodes: int) -> list[Unit]:
+    """A placement each: intent, binding, belief and the events that tell it."""
+    return [_placement(number, nodes) for number in range(count)]
+
+
+async def commit_bare(store: Store, to_write: Sequence[Unit], per_transaction: int) -> float:
+    """Units per second."""
+    began = perf_counter()
+    for batch in _slices(to_write, per_transaction):
+        await store.commit(batch)
+    return len(to_write) / (perf_counter() - began)
+
+
+def _placement(number: int, nodes: int) -> Unit:
+    workload_id = WorkloadId(f"stored-{number}")
+    node_id = _node(number % nodes).id
+    spec = ContainerSpec("registry.example/team/service:1.2.3")
+    workload = Workload(workload_id, spec, Revision("3f8a1c0d5e7b9a24"), AT, AT, resources=NEEDS)
+    assignment = Assignment(
+        workload_id, node_id, 1, AT, NEEDS, why="emptiest of 5000 nodes: 0% reserved"
+    )
+    belief = Belief(workload_id, Status.RUNNING, AT, revision=workload.revision, epoch=1)
+    told = {
+        keys.event_key(AT, 2 * number + offset): Event(AT, kind, "", workload_id, node_id)
+        for offset, kind in enumerate((EventKind.WORKLOAD_CREATED, EventKind.WORKLOAD_PLACED))
+    }
+    return _unit(
+        {
+            keys.workload_key(workload_id): workload,
+            keys.assignment_key(workload_id): assignment,
+            keys.belief_key(workload_id): belief,
+            **told,
+        }
+    )
+
+
+def _node(number: int) -> Node:
+    has = Capabilities(64_000, 256_000, types=frozenset({WorkloadType.CONTAINER}))
+    return Node(
+        NodeId(f"node-{number:05}"), has, "127.0.0.1:1", AT, labels={"zone": f"z{number % 5}"}
+    )
+
+
+def _unit(structs: dict[str, Struct]) -> Unit:
+    return Unit(puts={key: records.encode(struct) for key, struct in structs.items()})
+
+
+def _slices(to_write: Sequence[Unit], size: int) -> Iterator[Sequence[Unit]]:
+    for first in range(0, len(to_write), size):
+        yield to_write[first : first + size]
