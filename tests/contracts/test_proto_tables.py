@@ -253,6 +253,7 @@ OURS = {
     "TaintNodeRequest",
     "ExplainWorkloadRequest",
     "ExplainWorkloadResponse",
+    "ReasonCount",
     "NodeVerdict",
     "ScorePart",
     "PlanWorkloadsRequest",

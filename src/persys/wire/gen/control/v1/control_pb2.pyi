@@ -805,27 +805,45 @@ class TaintNodeRequest(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., taints: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ExplainWorkloadRequest(_message.Message):
-    __slots__ = ("workload_id",)
+    __slots__ = ("workload_id", "limit")
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
-    def __init__(self, workload_id: _Optional[str] = ...) -> None: ...
+    limit: int
+    def __init__(self, workload_id: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class ExplainWorkloadResponse(_message.Message):
-    __slots__ = ("workload_id", "assigned_node_id", "summary", "nodes", "changes")
+    __slots__ = ("workload_id", "assigned_node_id", "summary", "nodes", "changes", "counts", "node_count", "fit_count")
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     ASSIGNED_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     CHANGES_FIELD_NUMBER: _ClassVar[int]
+    COUNTS_FIELD_NUMBER: _ClassVar[int]
+    NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    FIT_COUNT_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     assigned_node_id: str
     summary: str
     nodes: _containers.RepeatedCompositeFieldContainer[NodeVerdict]
     changes: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, workload_id: _Optional[str] = ..., assigned_node_id: _Optional[str] = ..., summary: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeVerdict, _Mapping]]] = ..., changes: _Optional[_Iterable[str]] = ...) -> None: ...
+    counts: _containers.RepeatedCompositeFieldContainer[ReasonCount]
+    node_count: int
+    fit_count: int
+    def __init__(self, workload_id: _Optional[str] = ..., assigned_node_id: _Optional[str] = ..., summary: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeVerdict, _Mapping]]] = ..., changes: _Optional[_Iterable[str]] = ..., counts: _Optional[_Iterable[_Union[ReasonCount, _Mapping]]] = ..., node_count: _Optional[int] = ..., fit_count: _Optional[int] = ...) -> None: ...
+
+class ReasonCount(_message.Message):
+    __slots__ = ("filter", "detail", "nodes")
+    FILTER_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    filter: str
+    detail: str
+    nodes: int
+    def __init__(self, filter: _Optional[str] = ..., detail: _Optional[str] = ..., nodes: _Optional[int] = ...) -> None: ...
 
 class NodeVerdict(_message.Message):
-    __slots__ = ("node_id", "fits", "filter", "detail", "missing", "unit", "score")
+    __slots__ = ("node_id", "fits", "filter", "detail", "missing", "unit", "score", "change")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     FITS_FIELD_NUMBER: _ClassVar[int]
     FILTER_FIELD_NUMBER: _ClassVar[int]
@@ -833,6 +851,7 @@ class NodeVerdict(_message.Message):
     MISSING_FIELD_NUMBER: _ClassVar[int]
     UNIT_FIELD_NUMBER: _ClassVar[int]
     SCORE_FIELD_NUMBER: _ClassVar[int]
+    CHANGE_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     fits: bool
     filter: str
@@ -840,7 +859,8 @@ class NodeVerdict(_message.Message):
     missing: int
     unit: str
     score: _containers.RepeatedCompositeFieldContainer[ScorePart]
-    def __init__(self, node_id: _Optional[str] = ..., fits: _Optional[bool] = ..., filter: _Optional[str] = ..., detail: _Optional[str] = ..., missing: _Optional[int] = ..., unit: _Optional[str] = ..., score: _Optional[_Iterable[_Union[ScorePart, _Mapping]]] = ...) -> None: ...
+    change: str
+    def __init__(self, node_id: _Optional[str] = ..., fits: _Optional[bool] = ..., filter: _Optional[str] = ..., detail: _Optional[str] = ..., missing: _Optional[int] = ..., unit: _Optional[str] = ..., score: _Optional[_Iterable[_Union[ScorePart, _Mapping]]] = ..., change: _Optional[str] = ...) -> None: ...
 
 class ScorePart(_message.Message):
     __slots__ = ("name", "value", "detail")
@@ -901,36 +921,42 @@ class GetCapacityRequest(_message.Message):
     def __init__(self, spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ...) -> None: ...
 
 class GetCapacityResponse(_message.Message):
-    __slots__ = ("fits", "nodes", "survives_any_loss", "losses")
+    __slots__ = ("fits", "nodes", "survives_any_loss", "losses", "unlimited")
     FITS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     SURVIVES_ANY_LOSS_FIELD_NUMBER: _ClassVar[int]
     LOSSES_FIELD_NUMBER: _ClassVar[int]
+    UNLIMITED_FIELD_NUMBER: _ClassVar[int]
     fits: int
     nodes: _containers.RepeatedCompositeFieldContainer[NodeRoom]
     survives_any_loss: bool
     losses: _containers.RepeatedCompositeFieldContainer[LossView]
-    def __init__(self, fits: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeRoom, _Mapping]]] = ..., survives_any_loss: _Optional[bool] = ..., losses: _Optional[_Iterable[_Union[LossView, _Mapping]]] = ...) -> None: ...
+    unlimited: bool
+    def __init__(self, fits: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeRoom, _Mapping]]] = ..., survives_any_loss: _Optional[bool] = ..., losses: _Optional[_Iterable[_Union[LossView, _Mapping]]] = ..., unlimited: _Optional[bool] = ...) -> None: ...
 
 class NodeRoom(_message.Message):
-    __slots__ = ("node_id", "fits", "limited_by")
+    __slots__ = ("node_id", "fits", "limited_by", "unlimited")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     FITS_FIELD_NUMBER: _ClassVar[int]
     LIMITED_BY_FIELD_NUMBER: _ClassVar[int]
+    UNLIMITED_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     fits: int
     limited_by: str
-    def __init__(self, node_id: _Optional[str] = ..., fits: _Optional[int] = ..., limited_by: _Optional[str] = ...) -> None: ...
+    unlimited: bool
+    def __init__(self, node_id: _Optional[str] = ..., fits: _Optional[int] = ..., limited_by: _Optional[str] = ..., unlimited: _Optional[bool] = ...) -> None: ...
 
 class LossView(_message.Message):
-    __slots__ = ("node_id", "stranded", "bound")
+    __slots__ = ("node_id", "stranded", "bound", "moved")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     STRANDED_FIELD_NUMBER: _ClassVar[int]
     BOUND_FIELD_NUMBER: _ClassVar[int]
+    MOVED_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     stranded: _containers.RepeatedScalarFieldContainer[str]
     bound: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_id: _Optional[str] = ..., stranded: _Optional[_Iterable[str]] = ..., bound: _Optional[_Iterable[str]] = ...) -> None: ...
+    moved: int
+    def __init__(self, node_id: _Optional[str] = ..., stranded: _Optional[_Iterable[str]] = ..., bound: _Optional[_Iterable[str]] = ..., moved: _Optional[int] = ...) -> None: ...
 
 class EventView(_message.Message):
     __slots__ = ("sequence", "at", "kind", "message", "workload_id", "node_id", "revision_id", "epoch")
