@@ -6,6 +6,7 @@ from time import perf_counter
 
 from msgspec import Struct
 
+from persys.model import feature
 from persys.model.assignment import Assignment
 from persys.model.belief import Belief, Status
 from persys.model.event import Event, EventKind
@@ -63,7 +64,12 @@ def _placement(number: int, nodes: int) -> Unit:
 
 
 def _node(number: int) -> Node:
-    has = Capabilities(64_000, 256_000, types=frozenset({WorkloadType.CONTAINER}))
+    has = Capabilities(
+        64_000,
+        256_000,
+        types=frozenset({WorkloadType.CONTAINER}),
+        features=frozenset({feature.PUSHES_STATUS}),
+    )
     return Node(
         NodeId(f"node-{number:05}"), has, "127.0.0.1:1", AT, labels={"zone": f"z{number % 5}"}
     )

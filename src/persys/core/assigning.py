@@ -42,8 +42,8 @@ def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
                 situation,
                 Status.PENDING,
                 now,
-                code="Placed",
-                message=f"sent to {node_id}",
+                code="Starting",
+                message=f"starting on {node_id}",
                 epoch=assignment.epoch,
             )
             effect = Apply(node_id, workload, assignment.epoch)

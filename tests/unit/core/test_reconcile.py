@@ -61,7 +61,7 @@ def test_an_unassigned_workload_that_fits_is_assigned_and_sent() -> None:
     assert decision.assignment.reserved == workload.resources
     assert decision.effects == (Apply(N1, workload, 1),)
     assert decision.belief is not None
-    assert (decision.belief.status, decision.belief.code) == (Status.PENDING, "Placed")
+    assert (decision.belief.status, decision.belief.code) == (Status.PENDING, "Starting")
 
 
 def test_an_unassigned_workload_that_fits_nowhere_waits_and_says_why() -> None:
