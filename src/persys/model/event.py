@@ -6,6 +6,7 @@ version, so a kind that is not in the table still loads, as itself; `list(EventK
 
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -26,6 +27,10 @@ class EventKind(StrEnum):
     WORKLOAD_DELETED = "WorkloadDeleted"
     OPERATION_TIMED_OUT = "OperationTimedOut"
     OLD_COPY_REMOVED = "OldCopyRemoved"
+    DRIFT_DETECTED = "DriftDetected"
+    DRIFT_RESOLVED = "DriftResolved"
+    ORPHAN_ADOPTED = "OrphanAdopted"
+    ORPHAN_DELETE_ASKED = "OrphanDeleteAsked"
     NODE_REGISTERED = "NodeRegistered"
     NODE_REGISTERED_AGAIN = "NodeRegisteredAgain"
     NODE_READY = "NodeReady"
@@ -56,3 +61,10 @@ class Event(Struct, frozen=True):
     node_id: str = ""
     revision: str = ""
     epoch: int = 0
+
+
+class Numbered(NamedTuple):
+    """An event and its place among all events of the cluster."""
+
+    sequence: int
+    event: Event

@@ -15,10 +15,17 @@ from typing import TypeVar
 
 import structlog
 from msgspec import Struct
+from msgspec.structs import replace
 
-from persys.errors import ConflictError, InvalidError, PersysError, StoreUnavailableError
+from persys.errors import (
+    ConflictError,
+    InvalidError,
+    PersysError,
+    SettingsError,
+    StoreUnavailableError,
+)
 from persys.infra.clock import Clock
-from persys.model.event import Event, EventKind
+from persys.model.event import Event, EventKind, Numbered
 from persys.scheduler.changes import Change
 from persys.store import keys
 from persys.store.port import VALUE_BYTES_MAX, Committed, Conflict, Snapshot, Store, Unit
@@ -32,6 +39,7 @@ BATCH_MAX = 1024
 CROWD_SECONDS = 0.004
 LOOK_AGAIN_SECONDS = 1.0
 ATTEMPTS_MAX = 4
+EVENT_TEXT_LENGTH_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +53,10 @@ class Pending:
 class EventLimits:
     count_max: int = 5_000
     age_max: timedelta = timedelta(days=7)
+
+    def __post_init__(self) -> None:
+        if self.count_max < 1 or self.age_max <= timedelta():
+            raise SettingsError("events_max and events_max_age must be more than nothing")
 
 
 class Committer:
@@ -62,6 +74,8 @@ class Committer:
         self._crowded = False
         self.trouble = ""  # why nothing can be written now, as far as is known
         self.on_reload: Callable[[Snapshot], None] = lambda _snapshot: None
+        # Told in the order of their numbers. A number that a failed commit used up belongs to no event.
+        self.on_events: Callable[[list[Numbered]], None] = lambda _events: None
 
     async def take_over(self, name: str) -> Snapshot:
         """Become the one who writes, then read everything as it is."""
@@ -171,7 +185,11 @@ class Committer:
     async def _commit(self, batch: list[Pending]) -> None:
         try:
             oldest_kept = keys.event_key(self._clock.now() - self._limits.age_max, 0)
-            units = [self._unit(pending, oldest_kept) for pending in batch]
+            told = [self._numbered(pending.change) for pending in batch]
+            units = [
+                self._unit(pending, events, oldest_kept)
+                for pending, events in zip(batch, told, strict=True)
+            ]
             outcomes = await self._store.commit(units, fence=self._fence)
         except StoreUnavailableError as err:
             self._note_trouble(err)
@@ -179,27 +197,36 @@ class Committer:
                 _fail(pending, err)
             return
         self._note_recovery()
-        for pending, unit, outcome in zip(batch, units, outcomes, strict=True):
+        for pending, events, unit, outcome in zip(batch, told, units, outcomes, strict=True):
             match outcome:
                 case Committed(revision=revision):
                     self._versions.update(dict.fromkeys(unit.puts, revision))
                     for key in unit.deletes:
                         self._versions.pop(key, None)
                     pending.change.done()
+                    if events:
+                        self.on_events(events)
                     if not pending.stored.done():
                         pending.stored.set_result(None)
                 case Conflict() as conflict:
                     self._doubtful = True
                     _fail(pending, ConflictError(f"{conflict.key} was changed by someone else"))
 
-    def _unit(self, pending: Pending, oldest_kept: str) -> Unit:
+    def _numbered(self, change: Change) -> list[Numbered]:
+        first = self._event_number + 1
+        self._event_number += len(change.events)
+        return [
+            Numbered(number, replace(event, message=event.message[:EVENT_TEXT_LENGTH_MAX]))
+            for number, event in enumerate(change.events, first)
+        ]
+
+    def _unit(self, pending: Pending, events: list[Numbered], oldest_kept: str) -> Unit:
         change = pending.change
         guarded = (*pending.values, *change.drops)
         puts = dict(pending.values)
         deletes = list(change.drops)
-        for event in change.events:
-            self._event_number += 1
-            key = keys.event_key(event.at, self._event_number)
+        for number, event in events:
+            key = keys.event_key(event.at, number)
             puts[key] = records.encode(event)
             self._event_keys.append(key)
         deletes.extend(self._outdated_events(oldest_kept))
@@ -208,10 +235,10 @@ class Committer:
         )
 
     def _outdated_events(self, oldest_kept: str) -> list[str]:
-        """At most a few per unit, so that a unit stays small."""
+        """At most a few per unit, so that a unit stays small. The last one stays: it knows the number."""
         outdated: list[str] = []
         while (
-            self._event_keys
+            len(self._event_keys) > 1
             and len(outdated) < 8
             and (
                 len(self._event_keys) > self._limits.count_max or self._event_keys[0] < oldest_kept
@@ -223,12 +250,12 @@ class Committer:
     async def _read_all(self) -> Snapshot:
         snapshot = await self._store.read("/")
         self._versions = {record.key: record.version for record in snapshot.records}
-        self._event_keys = deque(
-            record.key for record in snapshot.records if record.key.startswith(keys.EVENTS)
-        )
-        self._event_number = max(
-            self._event_number, max((keys.event_sequence(k) for k in self._event_keys), default=0)
-        )
+        stored = (record.key for record in snapshot.records if record.key.startswith(keys.EVENTS))
+        # By number and not by time: the clock of another machine may have been ahead.
+        self._event_keys = deque(sorted(stored, key=keys.event_sequence))
+        if self._event_keys:
+            newest = keys.event_sequence(self._event_keys[-1])
+            self._event_number = max(self._event_number, newest)
         return snapshot
 
     def _note_trouble(self, err: StoreUnavailableError) -> None:
