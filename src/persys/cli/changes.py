@@ -6,14 +6,14 @@ Each asks for all of its workloads, then waits for all if told to. The exit code
 import sys
 from argparse import Namespace
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from persys.cli.exits import Exit, UsageError, exit_of
+from persys.cli.exits import Exit, exit_of
 from persys.cli.live import live_view
 from persys.cli.output import dump, plain
 from persys.cli.peers import scheduler
 from persys.cli.settings import load
+from persys.cli.specs import read_specs
 from persys.cli.verdict import Goal, Wanted
 from persys.cli.waiting import Outcome, wait_for
 from persys.client.call import RequestRefusedError
@@ -28,7 +28,7 @@ Ask = Callable[["SchedulerClient", str], str]
 
 
 def apply(options: Namespace) -> int:
-    requests = {request.workload_id: request for request in _read(options.file)}
+    requests = {request.workload_id: request for request in read_specs(options.file)}
     goals = {workload_id: _goal_of(request) for workload_id, request in requests.items()}
     return _change(
         options, goals, lambda client, workload_id: client.apply(requests[workload_id]), "applied"
@@ -132,23 +132,6 @@ def _plain(workload_id: str, outcome: Outcome) -> dict[str, object]:
     if outcome.workload is not None:
         found["workload"] = plain(outcome.workload)
     return found
-
-
-def _read(name: str) -> list[ApplyWorkloadRequest]:
-    from persys.wire.specfile import read_spec_file
-    from persys.wire.strict import SpecFileError
-
-    shown = "standard input" if name == "-" else name
-    try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        return [document.request for document in read_spec_file(text)]
-    except OSError as err:
-        raise UsageError(f"cannot read {shown}: {err.strerror}") from err
-    except UnicodeDecodeError as err:
-        raise UsageError(f"cannot read {shown}: it is not UTF-8 text") from err
-    except SpecFileError as err:
-        line = f":{err.line}" if err.line else ""
-        raise UsageError(f"{shown}{line}: {err}") from err
 
 
 def _goal_of(request: ApplyWorkloadRequest) -> Goal:

@@ -158,6 +158,14 @@ GROUPS = (
 )
 
 SINGLES = (
+    Command("explain", "why a workload runs where it does or waits", "explain:show", (_WORKLOAD,)),
+    Command("plan", "what applying a file would change; writes nothing", "plan:show", (_FILE,)),
+    Command(
+        "capacity",
+        "how many more would fit, and whether the loss of any node could be borne",
+        "capacity:show",
+        (_FILE,),
+    ),
     Command("completion", "print the completion script of a shell", "completion:script", (_SHELL,)),
     Command("version", "print the version", "version:show"),
 )

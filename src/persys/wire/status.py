@@ -38,7 +38,6 @@ _REFUSALS = frozenset(
         grpc.StatusCode.OUT_OF_RANGE,
         grpc.StatusCode.PERMISSION_DENIED,
         grpc.StatusCode.UNAUTHENTICATED,
-        grpc.StatusCode.UNIMPLEMENTED,
     }
 )
 
@@ -58,6 +57,8 @@ def error_from(code: grpc.StatusCode, details: str | None) -> PersysError:
         return _invalid(text)
     if code is grpc.StatusCode.ABORTED:
         return ConflictError(text)
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return RefusedError("the peer does not know this request: it is older or of another make")
     if code in _REFUSALS:
         return RefusedError(text)
     return UnavailableError(text)

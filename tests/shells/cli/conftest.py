@@ -40,6 +40,11 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     )
     actions: list[agent_pb2.AgentAction] = field(default_factory=list)
     statuses: list[agent_pb2.WorkloadStatus] = field(default_factory=list)
+    explanation: control_pb2.ExplainWorkloadResponse | None = None
+    explain_limit: int = 0
+    plans: list[control_pb2.WorkloadPlan] = field(default_factory=list)
+    planned: list[str] = field(default_factory=list)
+    capacity: control_pb2.GetCapacityResponse | None = None
 
     def add_node(self, node_id: str, **fields: object) -> control_pb2.NodeView:
         self.nodes[node_id] = control_pb2.NodeView(node_id=node_id, status="Ready", **fields)  # type: ignore[arg-type]  # the stubs want each by name
@@ -160,6 +165,19 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
             return control_pb2.RetryWorkloadResponse(reason="workload not found")
         self._change(view)
         return control_pb2.RetryWorkloadResponse(accepted=True)
+
+    def ExplainWorkload(self, request, context):  # type: ignore[no-untyped-def]
+        self._maybe_abort(context)
+        self.explain_limit = request.limit
+        return self.explanation
+
+    def PlanWorkloads(self, request, context):  # type: ignore[no-untyped-def]
+        self._maybe_abort(context)
+        self.planned = [workload.workload_id for workload in request.workloads]
+        return control_pb2.PlanWorkloadsResponse(plans=self.plans)
+
+    def GetCapacity(self, request, context):  # type: ignore[no-untyped-def]
+        return self.capacity
 
     def HealthCheck(self, request, context):  # type: ignore[no-untyped-def]
         return self.health

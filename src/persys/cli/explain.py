@@ -1,0 +1,64 @@
+"""Why a workload runs where it does, or what keeps each node from taking it."""
+
+from argparse import Namespace
+from collections import Counter
+from datetime import datetime
+
+from persys.cli.exits import Exit
+from persys.cli.output import aligned, render_one
+from persys.cli.peers import scheduler
+from persys.wire.gen.control.v1.control_pb2 import ExplainWorkloadResponse, NodeVerdict
+
+_ROWS_MAX = 20
+_CHANGES_MAX = 5
+_ALL = 2**31 - 1
+
+
+def show(options: Namespace) -> Exit:
+    limit = _ALL if options.output in ("json", "yaml") else _ROWS_MAX
+    with scheduler(options) as client:
+        answer = client.explain(options.id, limit=limit)
+    print(render_one(answer, options, describe=_describe, name=lambda found: found.workload_id))
+    return Exit.OK
+
+
+def _describe(answer: ExplainWorkloadResponse, _now: datetime, _wide: bool) -> str:
+    shown = list(answer.nodes[:_ROWS_MAX])
+    parts = [f"{answer.workload_id} {answer.summary}"]
+    if shown:
+        parts.append(aligned([["NODE", "VERDICT", "WHY"], *(_row(node, answer) for node in shown)]))
+    if rest := _rest(answer, shown):
+        parts.append(rest)
+    if answer.changes:
+        lines = "\n".join(f"  {change}" for change in answer.changes[:_CHANGES_MAX])
+        parts.append(f"What would place it, the least first:\n{lines}")
+    return "\n\n".join(parts)
+
+
+def _row(node: NodeVerdict, answer: ExplainWorkloadResponse) -> list[str]:
+    verdict = "fits" if node.fits else "refused"
+    if node.node_id == answer.assigned_node_id:
+        verdict = "chosen"
+    return [node.node_id, verdict, _score(node) if node.fits else _refusal(node)]
+
+
+def _refusal(node: NodeVerdict) -> str:
+    lacks = f" by {node.missing}{node.unit}" if node.missing else ""
+    return f"{node.detail}{lacks}"
+
+
+def _score(node: NodeVerdict) -> str:
+    return ", ".join(part.detail or f"{part.name} {part.value:g}" for part in node.score)
+
+
+def _rest(answer: ExplainWorkloadResponse, shown: list[NodeVerdict]) -> str:
+    """Those that the table leaves out, counted by reason."""
+    told = Counter((node.filter, node.detail) for node in shown if not node.fits)
+    fitting = answer.fit_count - sum(node.fits for node in shown)
+    left = [
+        (count.detail, count.nodes - told[count.filter, count.detail]) for count in answer.counts
+    ]
+    groups = [f"{count} {detail}" for detail, count in [("that fit", fitting), *left] if count > 0]
+    if not groups:
+        return ""
+    return f"and {answer.node_count - len(shown)} more: {'; '.join(groups)}"

@@ -1,0 +1,107 @@
+"""What applying a file would change, as a diff; ends like diff(1), so that a script can ask first.
+
+0: nothing would change. 1: something would. 2: something is refused, would wait, or cannot be judged.
+"""
+
+import sys
+from argparse import Namespace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from difflib import unified_diff
+
+from persys.cli.exits import exit_of
+from persys.cli.output import dump, plain
+from persys.cli.peers import scheduler
+from persys.cli.specs import read_specs
+from persys.errors import RefusedError
+from persys.wire.gen.control.v1.control_pb2 import FieldChange, WorkloadPlan
+
+UNCHANGED, CHANGED, IMPOSSIBLE = 0, 1, 2
+
+_SIGNS = {"create": "+", "delete": "-", "none": " ", "refused": "!"}
+_DONE = {
+    "create": "created",
+    "update": "updated",
+    "start": "started",
+    "stop": "stopped",
+    "delete": "deleted",
+    "none": "unchanged",
+    "refused": "refused",
+}
+
+
+def show(options: Namespace) -> int:
+    requests = read_specs(options.file)
+    try:
+        with scheduler(options) as client:
+            plans = client.plan(requests)
+    except RefusedError as err:
+        # 1 would mean that something changes.
+        print(f"error: {err}", file=sys.stderr)
+        return max(IMPOSSIBLE, exit_of(err))
+    print(_rendered(plans, options.output))
+    return _code(plans)
+
+
+def _code(plans: Sequence[WorkloadPlan]) -> int:
+    if any(plan.action == "refused" or plan.would_wait for plan in plans):
+        return IMPOSSIBLE
+    return CHANGED if any(plan.action != "none" for plan in plans) else UNCHANGED
+
+
+def _rendered(plans: Sequence[WorkloadPlan], form: str | None) -> str:
+    if form in ("json", "yaml"):
+        return dump([plain(plan) for plan in plans], form)
+    if form == "name":
+        return "\n".join(plan.workload_id for plan in plans if plan.action != "none")
+    return "\n".join([*("\n".join(_lines(plan)) for plan in plans), "", _summary(plans)])
+
+
+def _lines(plan: WorkloadPlan) -> Iterator[str]:
+    yield f"{_SIGNS.get(plan.action, '~')} {plan.workload_id}: {_headline(plan)}"
+    width = max((len(change.field) for change in plan.changes), default=0)
+    for change in plan.changes:
+        yield from (f"    {line}" for line in _change(change, width))
+    for displaced in plan.displaces:
+        yield f"    ! {displaced}"
+
+
+def _headline(plan: WorkloadPlan) -> str:
+    done = _DONE.get(plan.action, plan.action)
+    if plan.action == "refused":
+        return f"refused: {plan.reason}"
+    if plan.would_wait:
+        return f"{done}, would wait: {plan.reason}"
+    if not plan.node_id:
+        return f"{done}: {plan.reason}" if plan.reason else done
+    if plan.current_node_id == plan.node_id:
+        return f"{done}, stays on {plan.node_id}"
+    why = f" ({plan.reason})" if plan.reason else ""
+    from_where = f"moves from {plan.current_node_id} to" if plan.current_node_id else "on"
+    return f"{done}, {from_where} {plan.node_id}{why}"
+
+
+def _change(change: FieldChange, width: int) -> Iterator[str]:
+    field = change.field.ljust(width)
+    if "\n" in change.before or "\n" in change.after:
+        yield f"~ {change.field}:"
+        before, after = change.before.splitlines(), change.after.splitlines()
+        # The first two lines name files, of which there are none.
+        for line in list(unified_diff(before, after, lineterm="", n=1))[2:]:
+            yield f"    {line}"
+    elif not change.before:
+        yield f"+ {field}  {change.after}"
+    elif not change.after:
+        yield f"- {field}  {change.before}"
+    else:
+        yield f"~ {field}  {change.before} -> {change.after}"
+
+
+def _summary(plans: Sequence[WorkloadPlan]) -> str:
+    counts = Counter(_DONE.get(plan.action, plan.action) for plan in plans)
+    parts = [f"{counts[word]} {word}" for word in _DONE.values() if counts[word]]
+    waiting = sum(plan.would_wait for plan in plans)
+    if waiting:
+        parts.append(f"{waiting} would wait")
+    noun = "workload" if len(plans) == 1 else "workloads"
+    return f"{len(plans)} {noun}: {', '.join(parts)}. Nothing was written."

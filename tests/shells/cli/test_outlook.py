@@ -1,0 +1,266 @@
+"""explain, plan and capacity: what would be, told to people and to scripts."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+import yaml
+
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+if TYPE_CHECKING:
+    from shells.cli.conftest import Cluster, Run
+
+SPEC = "id: web\ncontainer:\n  image: nginx\n"
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> str:
+    path = tmp_path / "web.yaml"
+    path.write_text(SPEC)
+    return str(path)
+
+
+def a_waiting(node_count: int = 2) -> pb.ExplainWorkloadResponse:
+    return pb.ExplainWorkloadResponse(
+        workload_id="web",
+        summary="waits: 2 nodes refuse it",
+        nodes=[
+            pb.NodeVerdict(
+                node_id=f"n{number}", filter="cpu", detail="short of cpu", missing=500, unit="m"
+            )
+            for number in range(1, node_count + 1)
+        ],
+        changes=["free 500m cpu on n1", "uncordon n2"],
+        counts=[
+            pb.ReasonCount(filter="cpu", detail="short of cpu", nodes=9_000),
+            pb.ReasonCount(filter="closed", detail="cordoned", nodes=1_000),
+        ],
+        node_count=10_000,
+    )
+
+
+def test_explain_lists_nodes_with_what_they_lack_and_what_would_help(
+    cluster: Cluster, ctl: Run
+) -> None:
+    cluster.explanation = a_waiting()
+
+    ended = ctl("explain", "web")
+
+    assert ended.code == 0
+    assert ended.out.splitlines()[0] == "web waits: 2 nodes refuse it"
+    assert "n1     refused   short of cpu by 500m" in ended.out
+    assert "the least first:\n  free 500m cpu on n1\n  uncordon n2\n" in ended.out
+
+
+def test_explain_shows_twenty_nodes_and_counts_the_rest_by_reason(
+    cluster: Cluster, ctl: Run
+) -> None:
+    cluster.explanation = a_waiting(30)
+
+    out = ctl("explain", "web").out
+
+    assert out.count("refused   ") == cluster.explain_limit == 20
+    assert "and 9980 more: 8980 short of cpu; 1000 cordoned\n" in out
+
+
+def test_explain_as_json_asks_for_every_node(cluster: Cluster, ctl: Run) -> None:
+    cluster.explanation = a_waiting(30)
+
+    found = json.loads(ctl("explain", "web", "-o", "json").out)
+
+    assert len(found["nodes"]) == 30
+    assert cluster.explain_limit > 1_000_000
+
+
+def test_explain_of_a_placed_one_shows_the_chosen_node_with_its_score(
+    cluster: Cluster, ctl: Run
+) -> None:
+    score = [pb.ScorePart(name="reserved", value=0.25, detail="25% reserved")]
+    cluster.explanation = pb.ExplainWorkloadResponse(
+        workload_id="web",
+        assigned_node_id="n1",
+        summary="runs on n1",
+        nodes=[
+            pb.NodeVerdict(node_id="n1", fits=True, score=score),
+            pb.NodeVerdict(node_id="n2", fits=True, score=[pb.ScorePart(name="group", value=2)]),
+        ],
+        node_count=2,
+        fit_count=2,
+    )
+
+    lines = ctl("explain", "web").out.splitlines()
+
+    assert [line.split(maxsplit=2) for line in lines[3:]] == [
+        ["n1", "chosen", "25% reserved"],
+        ["n2", "fits", "group 2"],
+    ]
+
+
+def test_a_scheduler_that_does_not_know_the_request_is_told_plainly(
+    cluster: Cluster, ctl: Run, file: str
+) -> None:
+    cluster.abort = (grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+
+    told = "error: the peer does not know this request: it is older or of another make\n"
+    explained, planned = ctl("explain", "web"), ctl("plan", "-f", file)
+    assert (explained.code, explained.err) == (1, told)
+    assert (planned.code, planned.err) == (2, told)
+
+
+def test_plan_shows_a_diff_and_a_summary_and_ends_with_1(
+    cluster: Cluster, ctl: Run, file: str
+) -> None:
+    cluster.plans = [
+        pb.WorkloadPlan(
+            workload_id="web",
+            action="update",
+            current_node_id="n1",
+            node_id="n1",
+            changes=[
+                pb.FieldChange(field="container.image", before="nginx:1", after="nginx:2"),
+                pb.FieldChange(field="container.env.NEW", after="x"),
+                pb.FieldChange(field="container.env.OLD", before="y"),
+            ],
+            displaces=["the copy on n1 is stopped and made anew there"],
+        ),
+        pb.WorkloadPlan(workload_id="new", action="create", node_id="n2", reason="emptiest"),
+    ]
+
+    ended = ctl("plan", "-f", file)
+
+    assert ended.code == 1
+    assert cluster.planned == ["web"]
+    assert ended.out.splitlines() == [
+        "~ web: updated, stays on n1",
+        "    ~ container.image    nginx:1 -> nginx:2",
+        "    + container.env.NEW  x",
+        "    - container.env.OLD  y",
+        "    ! the copy on n1 is stopped and made anew there",
+        "+ new: created, on n2 (emptiest)",
+        "",
+        "2 workloads: 1 created, 1 updated. Nothing was written.",
+    ]
+
+
+def test_plan_shows_only_the_lines_that_differ_of_a_long_text(
+    cluster: Cluster, ctl: Run, file: str
+) -> None:
+    before, after = "\n".join("abcdefgh"), "\n".join("abcdeFgh")
+    change = pb.FieldChange(field="compose.inline_yaml", before=before, after=after)
+    cluster.plans = [pb.WorkloadPlan(workload_id="web", action="update", changes=[change])]
+
+    lines = ctl("plan", "-f", file).out.splitlines()
+
+    assert [line.strip() for line in lines[2:7]] == ["@@ -5,3 +5,3 @@", "e", "-f", "+F", "g"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "code"),
+    [
+        (pb.WorkloadPlan(workload_id="web", action="none"), 0),
+        (pb.WorkloadPlan(workload_id="web", action="stop"), 1),
+        (pb.WorkloadPlan(workload_id="web", action="create", would_wait=True), 2),
+        (pb.WorkloadPlan(workload_id="web", action="refused", reason="no"), 2),
+    ],
+)
+def test_plan_ends_like_diff(
+    cluster: Cluster, ctl: Run, file: str, plan: pb.WorkloadPlan, code: int
+) -> None:
+    cluster.plans = [plan]
+
+    assert ctl("plan", "-f", file).code == code
+    assert ctl("plan", "-f", file, "-o", "yaml").code == code
+
+
+def test_plan_says_the_same_as_yaml_and_as_json(cluster: Cluster, ctl: Run, file: str) -> None:
+    cluster.plans = [pb.WorkloadPlan(workload_id="web", action="create")]
+
+    as_yaml = yaml.safe_load(ctl("plan", "-f", file, "-o", "yaml").out)
+
+    assert as_yaml == json.loads(ctl("plan", "-f", file, "-o", "json").out)
+    assert as_yaml[0]["action"] == "create"
+
+
+def test_plan_of_a_wrong_file_ends_with_2_and_asks_nobody(cluster: Cluster, ctl: Run) -> None:
+    ended = ctl("plan", "-f", "-", stdin="id: web\ncontainer: {}\n")
+
+    assert ended.code == 2
+    assert cluster.planned == []
+
+
+def test_capacity_tells_room_and_losses_and_ends_with_0_when_all_is_well(
+    cluster: Cluster, ctl: Run, file: str
+) -> None:
+    cluster.capacity = pb.GetCapacityResponse(
+        fits=3,
+        nodes=[pb.NodeRoom(node_id="n1", fits=3, limited_by="short of memory")],
+        survives_any_loss=True,
+        losses=[pb.LossView(node_id="n1", bound=["db"]), pb.LossView(node_id="n2", moved=2)],
+    )
+
+    ended = ctl("capacity", "-f", file)
+
+    assert ended.code == 0
+    assert ended.out.splitlines() == [
+        "3 more of web fit",
+        "",
+        "NODE   FIT   LIMITED BY",
+        "n1     3     short of memory",
+        "",
+        "Survives the loss of any one node",
+        "LOST   MOVED   WITHOUT A PLACE   BOUND TO THEIR DATA",
+        "n1     0       -                 db",
+    ]
+
+
+def test_capacity_ends_with_1_when_a_loss_could_not_be_borne(
+    cluster: Cluster, ctl: Run, file: str
+) -> None:
+    stranded = [f"w{number}" for number in range(7)]
+    cluster.capacity = pb.GetCapacityResponse(
+        fits=3,
+        losses=[pb.LossView(node_id="n1", stranded=stranded), pb.LossView(node_id="n2", moved=2)],
+    )
+
+    ended = ctl("capacity", "-f", file)
+
+    assert ended.code == 1
+    assert "Does not survive the loss of n1\n" in ended.out
+    assert "w0, w1, w2, w3, w4 and 2 more" in ended.out
+
+
+def test_capacity_ends_with_1_when_nothing_fits(cluster: Cluster, ctl: Run, file: str) -> None:
+    cluster.capacity = pb.GetCapacityResponse(survives_any_loss=True)
+
+    assert ctl("capacity", "-f", file).code == 1
+
+
+def test_capacity_of_a_single_node_says_that_it_is_the_only_one(
+    cluster: Cluster, ctl: Run, file: str
+) -> None:
+    cluster.capacity = pb.GetCapacityResponse(
+        unlimited=True,
+        nodes=[pb.NodeRoom(node_id="n1", unlimited=True)],
+        losses=[pb.LossView(node_id="n1", stranded=["web"])],
+    )
+
+    out = ctl("capacity", "-f", file).out
+
+    assert "any number more of web fit" in out
+    assert "Survives the loss of no node: n1 is the only one" in out
+
+
+def test_capacity_is_asked_of_one_workload_that_says_what_it_needs(
+    cluster: Cluster, ctl: Run
+) -> None:
+    two = ctl("capacity", "-f", "-", stdin=f"{SPEC}---\n{SPEC.replace('web', 'api')}")
+    no_spec = ctl("capacity", "-f", "-", stdin="id: web\ndesired_state: stopped\n")
+
+    assert (two.code, no_spec.code) == (2, 2)
+    assert "has 2" in two.err
+    assert "says nothing of what web needs" in no_spec.err
