@@ -3,7 +3,9 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from random import Random, SystemRandom
 from typing import Any
 
 import structlog
@@ -13,10 +15,11 @@ from persys.agent.agent_api import SERVICE, AgentApi
 from persys.agent.collector import Collector
 from persys.agent.intake import Intake
 from persys.agent.ledger import Ledger
+from persys.agent.link import Connect, over_grpc
 from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.policy import NodePolicy
-from persys.agent.ports import Runtime
+from persys.agent.ports import Machine, Runtime, Volumes
 from persys.agent.reconciler import Watch, look_at_all
 from persys.agent.runtimes.docker import DockerRuntime
 from persys.agent.runtimes.docker_engine import Engine
@@ -27,7 +30,7 @@ from persys.agent.steps import Steps
 from persys.agent.uplink import Membership, Uplink
 from persys.agent.volumes.local import DRIVER, LocalVolumes
 from persys.agent.worker import Worker
-from persys.infra.clock import SystemClock
+from persys.infra.clock import Clock, SystemClock
 from persys.infra.http import SideServer
 from persys.infra.process import serve
 from persys.infra.rpc import new_server, start_server
@@ -45,32 +48,55 @@ STOP_GRACE_SECONDS = 2.0
 _WILDCARDS = ("", "0.0.0.0", "::", "[::]")
 
 
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """All that an agent touches outside itself. A simulation has its own of each."""
+
+    state: State
+    runtimes: Mapping[WorkloadType, Runtime]
+    volumes: Volumes
+    machine: Machine
+    clock: Clock
+    connect: Connect
+    random: Random
+
+
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     node_id = host.own_node_id(settings.node_id)
     state = State(settings.state_path, cluster_id=settings.cluster_id, node_id=node_id)
     engine = Engine(settings.docker_host) if settings.docker_enabled else None
+    around = Surroundings(
+        state=state,
+        runtimes=_new_runtimes(settings, node_id, engine),
+        volumes=LocalVolumes(settings.storage_local_root),
+        machine=host,
+        clock=SystemClock(),
+        connect=over_grpc,
+        random=SystemRandom(),
+    )
     try:
-        await _Agent(settings, node_id, state, engine).run(stop)
+        await Agent(settings, node_id, around).run(stop)
     finally:
         if engine is not None:
             await engine.close()
         state.close()
 
 
-class _Agent:
-    def __init__(
-        self, settings: AgentSettings, node_id: NodeId, state: State, engine: Engine | None
-    ) -> None:
+class Agent:
+    def __init__(self, settings: AgentSettings, node_id: NodeId, around: Surroundings) -> None:
         self._settings = settings
         self._node_id = node_id
-        self._state = state
-        self._clock = SystemClock()
+        self._around = around
+        self._state = state = around.state
+        self._clock = around.clock
         self._news = News()
         self._metrics = Metrics(self._count_workloads)
-        self._runtimes = self._new_runtimes(engine)
+        self._runtimes = around.runtimes
         turns: Turns[WorkloadId] = Turns()
-        ledger = Ledger(state, self._clock, self._metrics, tell=self._news.tell)
-        steps = Steps(self._runtimes, LocalVolumes(settings.storage_local_root))
+        ledger = Ledger(
+            state, self._clock, self._metrics, tell=self._news.tell, random=around.random
+        )
+        steps = Steps(self._runtimes, around.volumes)
         self._worker = Worker(state, turns, steps, ledger, self._clock)
         self._intake = Intake(
             state,
@@ -82,7 +108,7 @@ class _Agent:
             types=self._runtimes.keys(),
             tell=self._news.tell,
         )
-        self._collector = Collector(state, settings.storage_local_root)
+        self._collector = Collector(state, settings.storage_local_root, around.machine)
         self._watches = {
             kind: Watch(kind, runtime, self._worker, self._metrics)
             for kind, runtime in self._runtimes.items()
@@ -92,16 +118,7 @@ class _Agent:
     async def run(self, stop: asyncio.Event) -> None:
         settings = self._settings
         server = new_server()
-        api = AgentApi(
-            self._node_id,
-            settings.version,
-            state=self._state,
-            intake=self._intake,
-            collector=self._collector,
-            runtimes=self._runtimes,
-            clock=self._clock,
-        )
-        agent_pb2_grpc.add_AgentServiceServicer_to_server(api, server)
+        agent_pb2_grpc.add_AgentServiceServicer_to_server(self.api(), server)
         side = SideServer(registry=self._metrics.registry, health=self._health)
         await side.start(settings.grpc_addr, settings.metrics_port)
         try:
@@ -109,14 +126,26 @@ class _Agent:
                 server, SERVICE, host=settings.grpc_addr, port=settings.grpc_port
             )
             log.info("agent.serving", node_id=self._node_id, port=port, version=settings.version)
-            self._worker.wake_all()
-            await serve(self._parts(port), stop)
+            await serve(self.parts(port), stop)
         finally:
             await server.stop(STOP_GRACE_SECONDS)
             await side.stop()
 
-    def _parts(self, port: int) -> dict[str, Callable[[], Awaitable[None]]]:
+    def api(self) -> AgentApi:
+        return AgentApi(
+            self._node_id,
+            self._settings.version,
+            state=self._state,
+            intake=self._intake,
+            collector=self._collector,
+            runtimes=self._runtimes,
+            clock=self._clock,
+        )
+
+    def parts(self, port: int) -> dict[str, Callable[[], Awaitable[None]]]:
+        """What runs as long as the agent does. `port` is where it serves."""
         settings = self._settings
+        self._worker.wake_all()
         parts: dict[str, Callable[[], Awaitable[None]]] = {
             "state": self._state.run,
             "worker": self._worker.run,
@@ -135,18 +164,6 @@ class _Agent:
             self._uplink = self._new_uplink(port)
             parts["uplink"] = self._uplink.run
         return parts
-
-    def _new_runtimes(self, engine: Engine | None) -> Mapping[WorkloadType, Runtime]:
-        if engine is None:
-            return {}
-        settings = self._settings
-        docker = DockerRuntime(
-            engine,
-            Owner(settings.cluster_id, self._node_id),
-            stop_grace_seconds=round(settings.stop_grace.total_seconds()),
-            pids_max=settings.pids_max,
-        )
-        return {WorkloadType.CONTAINER: docker}
 
     def _new_uplink(self, port: int) -> Uplink:
         settings = self._settings
@@ -167,6 +184,8 @@ class _Agent:
             ),
             settings.scheduler_addr,
             self._capabilities(),
+            connect=self._around.connect,
+            random=self._around.random,
             state=self._state,
             news=self._news,
             intake=self._intake,
@@ -180,10 +199,11 @@ class _Agent:
         features = {feature.PUSHES_STATUS, feature.CONTAINER_LIMITS}
         if settings.allow_privileged:
             features.add(feature.PRIVILEGED)
-        pool = StoragePool(DRIVER, DRIVER, host.disk(settings.storage_local_root).total_gb)
+        machine = self._around.machine
+        pool = StoragePool(DRIVER, DRIVER, machine.disk(settings.storage_local_root).total_gb)
         return Capabilities(
-            cpu_millicores=host.cpu_millicores(),
-            memory_mb=host.memory().total_mb,
+            cpu_millicores=machine.cpu_millicores(),
+            memory_mb=machine.memory().total_mb,
             pools=(pool,),
             types=frozenset(self._runtimes),
             storage_drivers=frozenset({DRIVER}),
@@ -213,3 +233,17 @@ class _Agent:
             "scheduler": scheduler,
             "workloads": len(self._state.entries),
         }
+
+
+def _new_runtimes(
+    settings: AgentSettings, node_id: NodeId, engine: Engine | None
+) -> Mapping[WorkloadType, Runtime]:
+    if engine is None:
+        return {}
+    docker = DockerRuntime(
+        engine,
+        Owner(settings.cluster_id, node_id),
+        stop_grace_seconds=round(settings.stop_grace.total_seconds()),
+        pids_max=settings.pids_max,
+    )
+    return {WorkloadType.CONTAINER: docker}

@@ -6,6 +6,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from persys.agent import host
+from persys.agent.ports import Machine
 from persys.agent.state import State
 from persys.model.spec import ContainerSpec
 from persys.model.usage import NodeUsage
@@ -24,25 +25,26 @@ class Utilization(Struct, frozen=True):
 
 
 class Collector:
-    def __init__(self, state: State, volume_root: Path) -> None:
+    def __init__(self, state: State, volume_root: Path, machine: Machine = host) -> None:
         self._state = state
         self._volume_root = volume_root
-        self._last = host.cpu_time()
+        self._machine = machine
+        self._last = machine.cpu_time()
         self._cpu_share = 0.0
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(SAMPLE_INTERVAL_SECONDS)
-            now = host.cpu_time()
+            now = self._machine.cpu_time()
             self._cpu_share = now.busy_since(self._last)
             self._last = now
 
     def utilization(self) -> Utilization:
-        memory = host.memory()
+        memory = self._machine.memory()
         return Utilization(
             cpu=100 * self._cpu_share,
             memory=100 * memory.used_mb / memory.total_mb,
-            disk=100 * host.disk(self._volume_root).used_share,
+            disk=100 * self._machine.disk(self._volume_root).used_share,
         )
 
     def usage(self) -> NodeUsage:
@@ -59,11 +61,11 @@ class Collector:
         ]
         return NodeUsage(
             cpu_allocated_millicores=sum(spec.cpu_millicores for spec in running),
-            cpu_used_millicores=round(self._cpu_share * host.cpu_millicores()),
+            cpu_used_millicores=round(self._cpu_share * self._machine.cpu_millicores()),
             memory_allocated_mb=sum(spec.memory_bytes for spec in running) // _MIB,
-            memory_used_mb=host.memory().used_mb,
+            memory_used_mb=self._machine.memory().used_mb,
             disk_allocated_gb=sum(
                 volume.size_gb for spec in specs for volume in spec.managed_volumes
             ),
-            disk_used_gb=host.disk(self._volume_root).used_gb,
+            disk_used_gb=self._machine.disk(self._volume_root).used_gb,
         )

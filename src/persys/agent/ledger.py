@@ -4,8 +4,8 @@ Called only by whoever has the turn of the workload. Writes to the disk where a 
 something: before a start and at the end. The rest is remembered and goes out with the next write.
 """
 
-import uuid
 from collections.abc import Callable, Mapping
+from random import Random
 
 import structlog
 from msgspec.structs import replace
@@ -38,16 +38,23 @@ _ID_PREFIX = {
 
 class Ledger:
     def __init__(
-        self, state: State, clock: Clock, metrics: Metrics, *, tell: Callable[[WorkloadId], None]
+        self,
+        state: State,
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        tell: Callable[[WorkloadId], None],
+        random: Random,
     ) -> None:
         """`tell` is called with the id of each workload whose status has changed."""
         self._state = state
         self._clock = clock
         self._metrics = metrics
         self._tell = tell
+        self._random = random
 
     def new_action(self, workload_id: WorkloadId, kind: ActionKind) -> Action:
-        action_id = ActionId(f"{_ID_PREFIX[kind]}-{uuid.uuid4().hex[:16]}")
+        action_id = ActionId(f"{_ID_PREFIX[kind]}-{self._random.getrandbits(64):016x}")
         return Action(action_id, workload_id, kind, ActionState.PENDING, self._clock.now())
 
     def superseded(self, entry: Entry) -> list[Action]:

@@ -1,4 +1,4 @@
-"""What the agent needs from a runtime.
+"""What the agent needs from a runtime, from volumes and from the machine.
 
 Every deed looks before it acts, so that it may be repeated after a crash: starting what runs, stopping what
 is stopped and removing what is gone are all done. A deed answers with the Failure that the workload has, or
@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from persys.agent.host import CpuTime, Disk, Memory
 from persys.core.convergence import Artefact
 from persys.model.failure import Failure
 from persys.model.ids import WorkloadId
@@ -51,3 +52,16 @@ class Volumes(Protocol):
 
     async def remove(self, workload_id: WorkloadId, names: frozenset[str]) -> Failure | None:
         """Remove these volumes with all that is in them."""
+
+
+class Machine(Protocol):
+    """What the machine has and uses. The real one is the module `host`."""
+
+    def cpu_millicores(self) -> int: ...
+
+    def cpu_time(self) -> CpuTime: ...
+
+    def memory(self) -> Memory: ...
+
+    def disk(self, path: Path) -> Disk:
+        """The file system that holds the path, or will when it is made."""

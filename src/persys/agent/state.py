@@ -7,7 +7,7 @@ another is being synced share the next transaction, so a hundred orders at once 
 import asyncio
 import sqlite3
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -51,16 +51,27 @@ class _Waiting(NamedTuple):
 
 
 class State:
-    def __init__(self, path: Path, *, cluster_id: str, node_id: NodeId) -> None:
+    def __init__(
+        self,
+        path: Path,
+        *,
+        cluster_id: str,
+        node_id: NodeId,
+        thread: Executor | None = None,
+        connection: sqlite3.Connection | None = None,
+    ) -> None:
+        """A simulation runs the writes on its own `thread`, and keeps a `connection` for the next agent."""
         # SQLite belongs to one thread, so that a slow disk does not stop the loop.
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="journal")
+        self._thread = thread or ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._waiting: list[_Waiting] = []
         self._work = asyncio.Event()
         self.entries: dict[WorkloadId, Entry] = {}
         self.actions: dict[ActionId, Action] = {}
         self.burials: dict[WorkloadId, Burial] = {}
         self.cluster_uid = ""  # of the cluster this node last belonged to
-        self._connection = self._thread.submit(_open, path, cluster_id, node_id).result()
+        self.connection = (
+            connection or self._thread.submit(_open, path, cluster_id, node_id).result()
+        )
         self._thread.submit(self._read).result()
 
     async def run(self) -> None:
@@ -103,7 +114,7 @@ class State:
         return action
 
     def close(self) -> None:
-        self._thread.submit(self._connection.close).result()
+        self._thread.submit(self.connection.close).result()
         self._thread.shutdown()
 
     def _refuse(self, batch: Sequence[_Waiting], err: sqlite3.Error) -> None:
@@ -127,7 +138,7 @@ class State:
         _keep_newest(self.burials, BURIALS_MAX)
 
     def _write(self, changes: Sequence[Change]) -> None:
-        cursor = self._connection.cursor()
+        cursor = self.connection.cursor()
         cursor.execute("BEGIN IMMEDIATE")
         try:
             for change in changes:
@@ -138,21 +149,21 @@ class State:
                 )
             cursor.execute("COMMIT")
         except sqlite3.Error:
-            if self._connection.in_transaction:
+            if self.connection.in_transaction:
                 cursor.execute("ROLLBACK")
             raise
 
     def _read(self) -> None:
-        for (data,) in self._connection.execute("SELECT record FROM entries ORDER BY id"):
+        for (data,) in self.connection.execute("SELECT record FROM entries ORDER BY id"):
             entry = decode(data, Entry)
             self.entries[entry.order.workload_id] = entry
-        for (data,) in self._connection.execute("SELECT record FROM actions ORDER BY number"):
+        for (data,) in self.connection.execute("SELECT record FROM actions ORDER BY number"):
             action = decode(data, Action)
             self.actions[action.id] = action
-        for (data,) in self._connection.execute("SELECT record FROM burials ORDER BY number"):
+        for (data,) in self.connection.execute("SELECT record FROM burials ORDER BY number"):
             burial = decode(data, Burial)
             self.burials[burial.workload_id] = burial
-        for (uid,) in self._connection.execute("SELECT cluster_uid FROM allegiance"):
+        for (uid,) in self.connection.execute("SELECT cluster_uid FROM allegiance"):
             self.cluster_uid = uid
 
 

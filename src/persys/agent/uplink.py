@@ -5,12 +5,11 @@ the loop joins again, at the next address if there are several, and only the edg
 """
 
 import asyncio
-import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import cycle
+from random import Random
 
-import grpc
 import structlog
 from msgspec.structs import replace
 
@@ -18,31 +17,26 @@ from persys.agent import host
 from persys.agent.collector import Collector
 from persys.agent.intake import Intake
 from persys.agent.journal import Burial
+from persys.agent.link import CALL_DEADLINE_SECONDS, Connect, Link, SchedulerLostError
 from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.reports import observation_of
 from persys.agent.state import Change, State
-from persys.errors import StoreUnavailableError, UnavailableError
+from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock
-from persys.infra.rpc import new_channel
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
 from persys.model.workload import Desired
 from persys.wire.control import capabilities_message, status_message, timestamp, usage_message
-from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
+from persys.wire.gen.control.v1 import control_pb2
 
 log = structlog.get_logger()
 
-CALL_DEADLINE_SECONDS = 5.0
 HEARTBEAT_DEFAULT_SECONDS = 10.0
 # News that comes close together travels together.
 GATHER_SECONDS = 0.02
 PAUSE_MIN_SECONDS = 0.25
 PAUSE_MAX_SECONDS = 15.0
-
-
-class SchedulerLostError(UnavailableError):
-    """The scheduler gave no answer, or does not know this node: join again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +58,8 @@ class Uplink:
         addresses: tuple[str, ...],
         capabilities: Capabilities,
         *,
+        connect: Connect,
+        random: Random,
         state: State,
         news: News,
         intake: Intake,
@@ -74,6 +70,8 @@ class Uplink:
         self._membership = membership
         self._addresses = addresses
         self._capabilities = capabilities
+        self._connect = connect
+        self._random = random
         self._state = state
         self._news = news
         self._intake = intake
@@ -87,17 +85,15 @@ class Uplink:
     async def run(self) -> None:
         for address in cycle(self._addresses):
             try:
-                async with new_channel(address) as channel:
-                    # The stub's types are the synchronous ones; with this channel its calls are awaited.
-                    stub = control_pb2_grpc.AgentControlStub(channel)
-                    interval = await self._join(stub, address)
-                    await self._keep_in_touch(stub, address, interval)
+                async with self._connect(address) as link:
+                    interval = await self._join(link, address)
+                    await self._keep_in_touch(link, address, interval)
             except SchedulerLostError as err:
                 self._lost(address, str(err))
-            await asyncio.sleep(self._pause * random.uniform(0.5, 1.0))  # noqa: S311 - spread, not secrecy
+            await asyncio.sleep(self._pause * self._random.uniform(0.5, 1.0))
             self._pause = min(2 * self._pause, PAUSE_MAX_SECONDS)
 
-    async def _join(self, stub: control_pb2_grpc.AgentControlStub, address: str) -> float:
+    async def _join(self, link: Link, address: str) -> float:
         """The seconds between heartbeats."""
         membership = self._membership
         request = control_pb2.RegisterNodeRequest(
@@ -112,10 +108,7 @@ class Uplink:
             cluster_uid=self._state.cluster_uid,
             workload_count=self._workload_count(),
         )
-        try:
-            answer = await stub.RegisterNode(request, timeout=CALL_DEADLINE_SECONDS)
-        except grpc.aio.AioRpcError as err:
-            raise SchedulerLostError(f"{err.code().name}: {err.details()}") from err
+        answer = await link.register(request)
         if not answer.accepted:
             raise SchedulerLostError(f"refused: {answer.reason}")
         if answer.cluster_uid and answer.cluster_uid != self._state.cluster_uid:
@@ -141,9 +134,7 @@ class Uplink:
             raise SchedulerLostError(f"{address} cannot be resolved: {err}") from err
         return f"{own}:{self._membership.port}"
 
-    async def _keep_in_touch(
-        self, stub: control_pb2_grpc.AgentControlStub, address: str, interval: float
-    ) -> None:
+    async def _keep_in_touch(self, link: Link, address: str, interval: float) -> None:
         """Raises SchedulerLostError, sooner or later."""
         due = self._clock.monotonic()
         while True:
@@ -151,15 +142,15 @@ class Uplink:
             if wait <= 0:
                 due = self._clock.monotonic() + interval
                 self._news.take()
-                await self._beat(stub, self._state.entries, complete=True)
+                await self._beat(link, self._state.entries, complete=True)
                 self._found(address)
             elif await self._news.wait(wait):
                 await asyncio.sleep(GATHER_SECONDS)
-                await self._beat(stub, self._news.take(), complete=False)
+                await self._beat(link, self._news.take(), complete=False)
 
     async def _beat(
         self,
-        stub: control_pb2_grpc.AgentControlStub,
+        link: Link,
         about: Iterable[WorkloadId],
         *,
         complete: bool,
@@ -177,10 +168,7 @@ class Uplink:
             complete=complete,
             removed_workload_ids=[burial.workload_id for burial in gone],
         )
-        try:
-            answer = await stub.Heartbeat(request, timeout=CALL_DEADLINE_SECONDS)
-        except grpc.aio.AioRpcError as err:
-            raise SchedulerLostError(f"{err.code().name}: {err.details()}") from err
+        answer = await link.heartbeat(request)
         if not answer.acknowledged:
             raise SchedulerLostError("a heartbeat was not acknowledged")
         self._drain(answer.drain_node)

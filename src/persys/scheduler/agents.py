@@ -1,6 +1,6 @@
 """Calls to agents over pooled channels: one per endpoint, kept open, each call with a deadline."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import TypeVar
 
@@ -31,11 +31,22 @@ log = structlog.get_logger()
 Answer = TypeVar("Answer")
 
 
+Stub = agent_pb2_grpc.AgentServiceStub
+Close = Callable[[], Awaitable[None]]
+Connect = Callable[[str], tuple[Stub, Close]]
+
+
+def over_grpc(endpoint: str) -> tuple[Stub, Close]:
+    channel = new_channel(endpoint)
+    return Stub(channel), channel.close
+
+
 class GrpcAgents:
-    def __init__(self, clock: Clock, *, deadline: timedelta) -> None:
+    def __init__(self, clock: Clock, *, deadline: timedelta, connect: Connect = over_grpc) -> None:
         self._clock = clock
         self._deadline = deadline.total_seconds()
-        self._pool: dict[str, tuple[grpc.aio.Channel, agent_pb2_grpc.AgentServiceStub]] = {}
+        self._connect = connect
+        self._pool: dict[str, tuple[Stub, Close]] = {}
 
     async def apply(
         self, node_id: NodeId, endpoint: str, workload: Workload, epoch: int
@@ -111,18 +122,17 @@ class GrpcAgents:
     async def forget(self, endpoint: str) -> None:
         """Close the channel to an endpoint that no node uses any more."""
         if pooled := self._pool.pop(endpoint, None):
-            await pooled[0].close()
+            await pooled[1]()
 
     async def close(self) -> None:
         for endpoint in list(self._pool):
             await self.forget(endpoint)
 
-    def _stub(self, endpoint: str) -> agent_pb2_grpc.AgentServiceStub:
+    def _stub(self, endpoint: str) -> Stub:
         pooled = self._pool.get(endpoint)
         if pooled is None:
-            channel = new_channel(endpoint)
-            pooled = self._pool[endpoint] = (channel, agent_pb2_grpc.AgentServiceStub(channel))
-        return pooled[1]
+            pooled = self._pool[endpoint] = self._connect(endpoint)
+        return pooled[0]
 
     async def _call(self, call: Awaitable[Answer]) -> Answer:
         try:

@@ -3,8 +3,9 @@
 import asyncio
 import os
 import socket
+from collections.abc import Coroutine
 from pathlib import Path
-from random import Random
+from random import Random, SystemRandom
 from typing import Any
 
 import structlog
@@ -14,7 +15,7 @@ from persys.infra.clock import Clock, SystemClock
 from persys.infra.http import SideServer
 from persys.infra.rpc import new_server, start_server
 from persys.model.ids import NodeId, WorkloadId
-from persys.scheduler.agents import GrpcAgents
+from persys.scheduler.agents import Connect, GrpcAgents, over_grpc
 from persys.scheduler.api.nodes import NodesApi
 from persys.scheduler.api.service import ControlApi
 from persys.scheduler.api.workloads import WorkloadsApi
@@ -42,7 +43,16 @@ SERVICE = "persys.control.v1.AgentControl"
 
 
 class Scheduler:
-    def __init__(self, settings: SchedulerSettings, store: Store, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        store: Store,
+        clock: Clock,
+        *,
+        connect: Connect = over_grpc,
+        random: Random | None = None,
+    ) -> None:
+        """A simulation reaches its agents by its own `connect`, and throws its own dice."""
         self._settings = settings
         self._store = store
         self._clock = clock
@@ -54,7 +64,7 @@ class Scheduler:
             clock,
             policy=policy_of(settings),
             node_grace=settings.node_unavailable_grace.total_seconds(),
-            random=Random(),  # noqa: S311  # jitter, not secrets
+            random=random or SystemRandom(),
         )
         self.burials = Burials(
             self.cluster, self.committer, clock, room_appeared=self.reconciler.wake_waiting
@@ -62,7 +72,7 @@ class Scheduler:
         self.observations = Observations(
             self.cluster, wake=self.reconciler.wake, removed=self.burials.removed
         )
-        self.agents = GrpcAgents(clock, deadline=settings.agent_rpc_timeout)
+        self.agents = GrpcAgents(clock, deadline=settings.agent_rpc_timeout, connect=connect)
         self.performer = Performer(
             self.cluster, self.agents, self.observations, clock, wake=self.reconciler.wake
         )
@@ -101,26 +111,14 @@ class Scheduler:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Take over the store, serve until told to stop. The first part to fail ends all."""
-        name = f"{socket.gethostname()}-{os.getpid()}"
-        self._load(await self.committer.take_over(name))
-        self.committer.on_reload = self._load
+        await self.take_over(f"{socket.gethostname()}-{os.getpid()}")
         side = SideServer(registry=self.metrics.registry, health=self._health)
         server = new_server()
-        control_pb2_grpc.add_AgentControlServicer_to_server(self._api(), server)
+        control_pb2_grpc.add_AgentControlServicer_to_server(self.api(), server)
         settings = self._settings
         try:
             async with asyncio.TaskGroup() as group:
-                parts = [
-                    group.create_task(part)
-                    for part in (
-                        self.committer.run(),
-                        self.performer.run(),
-                        self.reconciler.run(),
-                        self.membership.run(),
-                        self.passes.reconcile(settings.reconcile_interval),
-                        self.passes.survey(settings.drift_detect_interval),
-                    )
-                ]
+                parts = [group.create_task(part) for part in self.parts()]
                 await side.start(settings.grpc_addr, settings.metrics_port)
                 port = await start_server(
                     server, SERVICE, host=settings.grpc_addr, port=settings.grpc_port
@@ -137,7 +135,24 @@ class Scheduler:
             await self.agents.close()
             await self._store.close()
 
-    def _api(self) -> ControlApi:
+    async def take_over(self, name: str) -> None:
+        """Become the one who writes, and know what is stored."""
+        self._load(await self.committer.take_over(name))
+        self.committer.on_reload = self._load
+
+    def parts(self) -> tuple[Coroutine[None, None, None], ...]:
+        """What runs as long as the scheduler does."""
+        settings = self._settings
+        return (
+            self.committer.run(),
+            self.performer.run(),
+            self.reconciler.run(),
+            self.membership.run(),
+            self.passes.reconcile(settings.reconcile_interval),
+            self.passes.survey(settings.drift_detect_interval),
+        )
+
+    def api(self) -> ControlApi:
         settings = self._settings
         queries = Queries(
             self.cluster, self._clock, attempts_max=policy_of(settings).retry.attempts_max
