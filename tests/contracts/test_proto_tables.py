@@ -247,6 +247,8 @@ OURS = {
     "DrainView",
     "DrainBlock",
     "PlacementRules",
+    "StreamCall",
+    "StreamReply",
     "ActionView",
     "ListIntentsRequest",
     "IntentView",

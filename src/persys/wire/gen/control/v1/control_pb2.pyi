@@ -785,16 +785,52 @@ class SubmitAutomationSuggestionResponse(_message.Message):
     def __init__(self, accepted: _Optional[bool] = ..., decision: _Optional[str] = ..., reason: _Optional[str] = ..., applied_action: _Optional[str] = ..., decided_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class ControlMessage(_message.Message):
-    __slots__ = ("register", "heartbeat", "apply", "delete")
+    __slots__ = ("register", "heartbeat", "apply", "delete", "registered", "heartbeat_answer", "call", "reply", "number")
     REGISTER_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     APPLY_FIELD_NUMBER: _ClassVar[int]
     DELETE_FIELD_NUMBER: _ClassVar[int]
+    REGISTERED_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_ANSWER_FIELD_NUMBER: _ClassVar[int]
+    CALL_FIELD_NUMBER: _ClassVar[int]
+    REPLY_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
     register: RegisterNodeRequest
     heartbeat: HeartbeatRequest
     apply: ApplyWorkloadRequest
     delete: DeleteWorkloadRequest
-    def __init__(self, register: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., apply: _Optional[_Union[ApplyWorkloadRequest, _Mapping]] = ..., delete: _Optional[_Union[DeleteWorkloadRequest, _Mapping]] = ...) -> None: ...
+    registered: RegisterNodeResponse
+    heartbeat_answer: HeartbeatResponse
+    call: StreamCall
+    reply: StreamReply
+    number: int
+    def __init__(self, register: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., apply: _Optional[_Union[ApplyWorkloadRequest, _Mapping]] = ..., delete: _Optional[_Union[DeleteWorkloadRequest, _Mapping]] = ..., registered: _Optional[_Union[RegisterNodeResponse, _Mapping]] = ..., heartbeat_answer: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., call: _Optional[_Union[StreamCall, _Mapping]] = ..., reply: _Optional[_Union[StreamReply, _Mapping]] = ..., number: _Optional[int] = ...) -> None: ...
+
+class StreamCall(_message.Message):
+    __slots__ = ("id", "method", "request", "cancel")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    CANCEL_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    method: str
+    request: bytes
+    cancel: bool
+    def __init__(self, id: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., cancel: _Optional[bool] = ...) -> None: ...
+
+class StreamReply(_message.Message):
+    __slots__ = ("id", "code", "message", "response", "last")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    code: int
+    message: str
+    response: bytes
+    last: bool
+    def __init__(self, id: _Optional[int] = ..., code: _Optional[int] = ..., message: _Optional[str] = ..., response: _Optional[bytes] = ..., last: _Optional[bool] = ...) -> None: ...
 
 class TaintNodeRequest(_message.Message):
     __slots__ = ("node_id", "taints")
@@ -1005,16 +1041,18 @@ class ListEventsResponse(_message.Message):
     def __init__(self, events: _Optional[_Iterable[_Union[EventView, _Mapping]]] = ..., last_sequence: _Optional[int] = ..., first_sequence: _Optional[int] = ...) -> None: ...
 
 class WatchEventsRequest(_message.Message):
-    __slots__ = ("workload_id", "node_id", "kinds", "after_sequence")
+    __slots__ = ("workload_id", "node_id", "kinds", "after_sequence", "bookmarks")
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
     AFTER_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    BOOKMARKS_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     node_id: str
     kinds: _containers.RepeatedScalarFieldContainer[str]
     after_sequence: int
-    def __init__(self, workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., kinds: _Optional[_Iterable[str]] = ..., after_sequence: _Optional[int] = ...) -> None: ...
+    bookmarks: bool
+    def __init__(self, workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., kinds: _Optional[_Iterable[str]] = ..., after_sequence: _Optional[int] = ..., bookmarks: _Optional[bool] = ...) -> None: ...
 
 class ListDriftsRequest(_message.Message):
     __slots__ = ("node_id", "workload_id", "type")
