@@ -8,9 +8,10 @@ from random import Random
 from time import perf_counter
 
 from bench.verdict import Verdict, report
-from persys.core.placement.columns import Columns, Row
+from persys.core.placement.columns import Columns
 from persys.core.placement.filters import reject
 from persys.core.placement.needs import Needs
+from persys.core.placement.row import Row
 from persys.core.placement.select import Placed, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources

@@ -6,9 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from builders import CONTAINER
-from persys.core.placement.columns import Columns, fullness
+from persys.core.placement.columns import Columns
 from persys.core.placement.filters import reject
 from persys.core.placement.needs import Needs
+from persys.core.placement.row import fullness
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.assignment import HostPort
 from persys.model.ids import NodeId, WorkloadId

@@ -6,42 +6,32 @@ kept by workload and node, so that taking or giving back the same one twice chan
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from persys.core.placement.groups import Groups
+from persys.core.placement.row import Rank, Row, fullness
 from persys.model.assignment import HostPort
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources
-
-Rank = tuple[float, int, NodeId]  # how full, how many workloads, id: lower is better
-
-
-@dataclass(slots=True)
-class Row:
-    """One node as placement sees it."""
-
-    node_id: NodeId
-    position: int
-    allocatable: Resources
-    traits: frozenset[str]
-    closed: str  # why it takes nothing now; "" when it does
-    free: Resources
-    count: int = 0
-    ports: dict[HostPort, int] = field(default_factory=dict)
-    rank: Rank = (0.0, 0, NodeId(""))
+from persys.model.rules import Strategy
 
 
 @dataclass(frozen=True, slots=True)
 class Hold:
     resources: Resources
     host_ports: frozenset[HostPort]
+    group: str = ""
+    apart: bool = False
 
 
 class Columns:
-    def __init__(self) -> None:
+    def __init__(self, strategy: Strategy = Strategy.SPREAD) -> None:
+        self.strategy = strategy
+        self.groups = Groups()
         self.rows: dict[NodeId, Row] = {}
         self._by_position: list[Row | None] = []
         self._order: list[Rank] = []
@@ -56,18 +46,28 @@ class Columns:
         self.open: NDArray[np.bool_] = np.zeros(64, dtype=np.bool_)
 
     def put_node(
-        self, node_id: NodeId, *, allocatable: Resources, traits: frozenset[str], closed: str = ""
+        self,
+        node_id: NodeId,
+        *,
+        allocatable: Resources,
+        traits: frozenset[str],
+        closed: str = "",
+        labels: Mapping[str, str] | None = None,
+        taints: frozenset[str] = frozenset(),
     ) -> None:
         """Add a node or replace what is known of it. Its reservations stay."""
         row = self.rows.get(node_id)
         if row is None:
             row = Row(node_id, self._take_position(), allocatable, traits, closed, allocatable)
+            row.labels = labels or {}
             self.rows[node_id] = row
             self._by_position[row.position] = row
         else:
             self._unrank(row)
             row.free += allocatable - row.allocatable
             row.allocatable, row.traits, row.closed = allocatable, traits, closed
+            self.groups.relabel(row, labels or {})
+        row.taints = taints
         for hold in () if row.count else self._holds.get(node_id, {}).values():
             self._count(row, hold, sign=1)
         self._rank(row)
@@ -77,6 +77,8 @@ class Columns:
         if row is None:
             return
         self._unrank(row)
+        for hold in self._holds.get(node_id, {}).values():
+            self._count(row, hold, sign=-1)
         self._by_position[row.position] = None
         self.open[row.position] = False
         self._vacant.append(row.position)
@@ -93,10 +95,13 @@ class Columns:
         node_id: NodeId,
         resources: Resources,
         host_ports: frozenset[HostPort],
+        *,
+        group: str = "",
+        apart: bool = False,
     ) -> None:
         """Reserve, replacing what this workload had reserved on this node."""
         self.give_back(workload_id, node_id)
-        hold = Hold(resources, host_ports)
+        hold = Hold(resources, host_ports, group, apart)
         self._holds.setdefault(node_id, {})[workload_id] = hold
         if row := self.rows.get(node_id):
             self._unrank(row)
@@ -117,6 +122,10 @@ class Columns:
 
     def held(self, workload_id: WorkloadId, node_id: NodeId) -> Hold | None:
         return self._holds.get(node_id, {}).get(workload_id)
+
+    def members_in(self, group: str, key: str, value: str | None) -> int:
+        """How many of the group are held by nodes with this value of a label; None: without the label."""
+        return self.groups.tally(group, key).get(value, 0)
 
     def in_order(self) -> Iterator[Row]:
         """Nodes, emptiest first."""
@@ -141,6 +150,8 @@ class Columns:
             row.ports[port] = row.ports.get(port, 0) + sign
             if not row.ports[port]:
                 del row.ports[port]
+        if hold.group:
+            self.groups.count(row, hold.group, apart=hold.apart, sign=sign)
 
     def _rank(self, row: Row) -> None:
         row.rank = (fullness(row), row.count, row.node_id)
@@ -173,16 +184,3 @@ class Columns:
         self.traits = np.resize(self.traits, size)
         # Resizing repeats old figures into the new room; only what is open is ever looked at.
         self.open = np.concatenate([self.open, np.zeros(size - len(self.open), dtype=np.bool_)])
-
-
-def fullness(row: Row) -> float:
-    """The share of the scarcest resource that is reserved."""
-    total, free = row.allocatable, row.free
-    share = 0.0
-    if total.cpu_millicores > 0:
-        share = 1 - free.cpu_millicores / total.cpu_millicores
-    if total.memory_mb > 0:
-        share = max(share, 1 - free.memory_mb / total.memory_mb)
-    if total.disk_gb > 0:
-        share = max(share, 1 - free.disk_gb / total.disk_gb)
-    return share

@@ -1,36 +1,68 @@
-"""Why one node is refused for one workload: the first filter that says no, and by how much."""
+"""Why one node is refused for one workload: the first filter that says no, and by how much.
+
+`unfit` is about what the node is, `crowded` about what it holds. A detail is the same for all nodes that are
+refused alike, so that they can be counted together.
+"""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from persys.core.placement.columns import Row
+from persys.core.placement.constraints import holds, written
 from persys.core.placement.needs import Needs
+from persys.core.placement.row import Row
+from persys.model.rules import Rules
+
+TOLERATES_ALL = "*"
 
 
 class Filter(StrEnum):
     CLOSED = "closed"
-    TRAIT = "trait"
+    TYPE = "type"
+    DRIVER = "driver"
+    POOL = "pool"
+    FEATURE = "feature"
+    TAINT = "taint"
+    CONSTRAINT = "constraint"
+    ANTI_AFFINITY = "anti-affinity"
     HOST_PORT = "host port"
     CPU = "cpu"
     MEMORY = "memory"
     DISK = "disk"
 
 
+_TRAITS = (Filter.TYPE, Filter.DRIVER, Filter.POOL, Filter.FEATURE)  # the most telling first
+
+
 @dataclass(frozen=True, slots=True)
 class Rejection:
     filter: Filter
-    detail: (
-        str  # the same for all nodes that are refused alike, so that they can be counted together
-    )
+    detail: str
     missing: int = 0  # how much is lacking, for cpu, memory and disk
 
 
 def reject(row: Row, needs: Needs) -> Rejection | None:
     """The first reason why this node cannot take it; None when it can."""
+    return unfit(row, needs) or crowded(row, needs)
+
+
+def unfit(row: Row, needs: Needs) -> Rejection | None:
     if row.closed:
         return Rejection(Filter.CLOSED, row.closed)
     if not needs.traits <= row.traits:
-        return Rejection(Filter.TRAIT, f"without {described(min(needs.traits - row.traits))}")
+        return _without(needs.traits - row.traits)
+    rules = needs.rules
+    if row.taints and (repelling := repels(row.taints, rules)):
+        return Rejection(Filter.TAINT, f"with taint {repelling}")
+    for constraint in rules.constraints:
+        if not holds(constraint, row.labels):
+            return Rejection(Filter.CONSTRAINT, f"not meeting {written(constraint)!r}")
+    return None
+
+
+def crowded(row: Row, needs: Needs) -> Rejection | None:
+    group = needs.rules.group
+    if group and group in (row.members if needs.rules.apart else row.apart):
+        return Rejection(Filter.ANTI_AFFINITY, f"with another of group {group}")
     if needs.host_ports and (taken := needs.host_ports & row.ports.keys()):
         return Rejection(Filter.HOST_PORT, f"with host port {min(taken)} taken")
     need, free = needs.resources, row.free
@@ -43,9 +75,27 @@ def reject(row: Row, needs: Needs) -> Rejection | None:
     return None
 
 
+def repels(taints: frozenset[str], rules: Rules) -> str:
+    """The first taint that is not tolerated; empty when all are. `key` tolerates every value of it."""
+    tolerated = rules.tolerations
+    if TOLERATES_ALL in tolerated:
+        return ""
+    left = [t for t in taints if t not in tolerated and t.partition("=")[0] not in tolerated]
+    return min(left, default="")
+
+
 def described(trait: str) -> str:
     """A trait as people say it: `driver:nfs` is 'storage driver nfs'."""
     kind, _, name = trait.partition(":")
-    return {"type": f"a runtime for {name}", "driver": f"storage driver {name}"}.get(
-        kind, f"feature {name}"
-    )
+    return {
+        "type": f"a runtime for {name}",
+        "driver": f"storage driver {name}",
+        "pool": f"storage pool {name}",
+    }.get(kind, f"feature {name}")
+
+
+def _without(lacking: frozenset[str]) -> Rejection:
+    for kind in _TRAITS:
+        if mine := [trait for trait in lacking if trait.startswith(f"{kind}:")]:
+            return Rejection(kind, f"without {described(min(mine))}")
+    return Rejection(Filter.FEATURE, f"without {described(min(lacking))}")

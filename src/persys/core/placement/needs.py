@@ -1,17 +1,21 @@
-"""What a workload needs of a node: amounts, host ports and traits.
+"""What a workload needs of a node: amounts, host ports, traits, and its rules.
 
 A trait is a word such as `type:container` or `driver:nfs`; a node either has it or not. Types, storage
-drivers and extra features are all traits, so placement has one filter for them and names the one that lacks.
+drivers, storage pools and extra features are all traits, so placement has one filter for them and names the
+one that lacks. Labels are what rules are about; a node's facts stand beside them under `node.`.
 """
 
 from dataclasses import dataclass
 
 from persys.model import feature
 from persys.model.assignment import HostPort
-from persys.model.node import Capabilities
+from persys.model.node import Capabilities, Node
 from persys.model.resources import Resources
+from persys.model.rules import Rules
 from persys.model.spec import ComposeSpec, ContainerSpec, PullPolicy, VMSpec, type_of
 from persys.model.workload import Workload
+
+NO_RULES = Rules()
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,7 @@ class Needs:
     resources: Resources
     traits: frozenset[str] = frozenset()
     host_ports: frozenset[HostPort] = frozenset()
+    rules: Rules = NO_RULES
 
 
 def needs_of(workload: Workload) -> Needs:
@@ -36,21 +41,42 @@ def needs_of(workload: Workload) -> Needs:
             if spec.source_type == "git":
                 traits.add(f"feature:{feature.COMPOSE_GIT}")
         case VMSpec():
+            traits |= {f"pool:{disk.pool_name}" for disk in spec.disks if disk.pool_name}
             volumes_gb = sum(disk.size_gb for disk in spec.disks)
     if not isinstance(spec, ComposeSpec):
         traits |= {f"driver:{volume.driver}" for volume in spec.managed_volumes}
         volumes_gb += sum(volume.size_gb for volume in spec.managed_volumes)
     # A stated disk size covers the volumes; they count only beyond it.
     extra_gb = max(0, volumes_gb - workload.resources.disk_gb)
-    return Needs(workload.resources + Resources(disk_gb=extra_gb), frozenset(traits), host_ports)
+    return Needs(
+        workload.resources + Resources(disk_gb=extra_gb),
+        frozenset(traits),
+        host_ports,
+        workload.rules,
+    )
 
 
 def traits_of(capabilities: Capabilities) -> frozenset[str]:
     return frozenset(
         {f"type:{kind}" for kind in capabilities.types}
         | {f"driver:{driver}" for driver in capabilities.storage_drivers}
+        | {f"pool:{pool.name}" for pool in capabilities.pools}
         | {f"feature:{name}" for name in capabilities.features}
     )
+
+
+def facts_of(node: Node) -> dict[str, str]:
+    """The node's labels, and what is known of it under keys that begin with `node.`; facts win."""
+    has = node.capabilities
+    return {
+        **node.labels,
+        "node.id": node.id,
+        "node.cpu_millicores": str(has.total.cpu_millicores),
+        "node.memory_mb": str(has.total.memory_mb),
+        "node.disk_gb": str(has.total.disk_gb),
+        "node.agent_version": node.agent_version,
+        "node.types": ",".join(sorted(has.types)),
+    }
 
 
 def holds_data(workload: Workload) -> bool:

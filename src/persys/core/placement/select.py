@@ -8,14 +8,16 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from typing import assert_never
 
 import numpy as np
 
-from persys.core.placement.columns import Columns, Row
+from persys.core.placement.columns import Columns
 from persys.core.placement.filters import Filter, Rejection, reject
 from persys.core.placement.needs import Needs
+from persys.core.placement.row import Row
+from persys.core.placement.score import score, strategy_of
 from persys.model.ids import NodeId
+from persys.model.rules import Strategy
 
 WALKED_FIRST = 16
 _UNIT = {Filter.CPU: "m", Filter.MEMORY: " MB", Filter.DISK: " GB"}
@@ -63,17 +65,12 @@ class Unplaceable:
                 return self.needs.resources.memory_mb
             case Filter.DISK:
                 return self.needs.resources.disk_gb
-            case Filter.CLOSED | Filter.TRAIT | Filter.HOST_PORT:
+            case _:
                 return 0
-            case unreachable:
-                assert_never(unreachable)
 
 
 def place(needs: Needs, columns: Columns) -> Placed | Unplaceable:
-    for row in islice(columns.in_order(), WALKED_FIRST):
-        if reject(row, needs) is None:
-            return _placed(row, columns)
-    best = _search(needs, columns) if len(columns.rows) > WALKED_FIRST else None
+    best = choose(needs, columns)
     if best is not None:
         return _placed(best, columns)
     return Unplaceable(
@@ -84,6 +81,17 @@ def place(needs: Needs, columns: Columns) -> Placed | Unplaceable:
         },
         needs,
     )
+
+
+def choose(needs: Needs, columns: Columns) -> Row | None:
+    """The node that `place` chooses, without a word about the others."""
+    if needs.rules.group or strategy_of(needs, columns) is Strategy.BINPACK:
+        fitting = [row for row in columns.rows.values() if reject(row, needs) is None]
+        return min(fitting, key=lambda row: score(row, needs, columns), default=None)
+    for row in islice(columns.in_order(), WALKED_FIRST):
+        if reject(row, needs) is None:
+            return row
+    return _search(needs, columns) if len(columns.rows) > WALKED_FIRST else None
 
 
 def _search(needs: Needs, columns: Columns) -> Row | None:

@@ -1,0 +1,154 @@
+"""Conditions on a node's labels and facts: read from text, judged, and written as text again.
+
+    zone = eu           zone != eu          zone in (eu, us)      zone notin (eu, us)     gpu exists
+    node.memory_mb > 8000                   node.cpu_millicores < 4000
+    rack ~ r[0-9]+      node.agent_version version >=1.2,<2
+
+`!=` and `notin` hold where the label is missing; nothing else does. `~` is about the whole value.
+"""
+
+import re
+from collections.abc import Mapping
+from operator import eq, ge, gt, le, lt, ne
+
+from persys.core.placement.patterns import MATCHED_LENGTH_MAX, check_pattern, compiled
+from persys.errors import InvalidError
+from persys.model.rules import Constraint, Operator
+
+TEXT_LENGTH_MAX = 512
+VALUES_MAX = 64
+_CONSTRAINT = re.compile(
+    r"(?P<key>[^\s=!<>~(),]+)\s*"
+    r"(?:(?P<symbol>==|!=|=|>|<|~)|\s(?P<word>in|notin|not\s+in|exists|version)(?![^\s(<>=!]))"
+    r"\s*(?P<rest>.*)",
+    re.DOTALL,
+)
+_NUMBER = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,9})?")
+_VERSION = re.compile(r"v?([0-9]{1,9}(?:\.[0-9]{1,9}){0,7})")
+_COMPARISON = re.compile(r"(>=|<=|==|!=|=|>|<)?\s*(v?[0-9]{1,9}(?:\.[0-9]{1,9}){0,7})")
+_COMPARE = {">=": ge, "<=": le, ">": gt, "<": lt, "=": eq, "!=": ne}
+
+
+def parse(text: str, field: str) -> Constraint:
+    """The constraint, or InvalidError that says what is wrong with it."""
+    if len(text) > TEXT_LENGTH_MAX:
+        raise InvalidError(field, f"has {len(text)} characters; at most {TEXT_LENGTH_MAX} count")
+    found = _CONSTRAINT.fullmatch(text.strip())
+    if found is None:
+        raise InvalidError(
+            field, f"{text!r} is no constraint; expected one such as 'zone = eu' or 'gpu exists'"
+        )
+    key, rest = found["key"], found["rest"].strip()
+    operator = _operator(found["symbol"] or found["word"])
+    return Constraint(key, operator, _values(operator, rest, field))
+
+
+def holds(constraint: Constraint, labels: Mapping[str, str]) -> bool:
+    return holds_for(constraint, labels.get(constraint.key))
+
+
+def holds_for(constraint: Constraint, value: str | None) -> bool:
+    """Whether it holds where the label has this value; None: where there is no such label."""
+    if value is None:
+        return constraint.operator in (Operator.DIFFERS, Operator.NOT_IN)
+    wanted = constraint.values
+    match constraint.operator:
+        case Operator.EXISTS:
+            return True
+        case Operator.EQUALS | Operator.IN:
+            return value in wanted
+        case Operator.DIFFERS | Operator.NOT_IN:
+            return value not in wanted
+        case Operator.ABOVE:
+            return _NUMBER.fullmatch(value) is not None and float(value) > float(wanted[0])
+        case Operator.BELOW:
+            return _NUMBER.fullmatch(value) is not None and float(value) < float(wanted[0])
+        case Operator.MATCHES:
+            short = len(value) <= MATCHED_LENGTH_MAX
+            return short and compiled(wanted[0]).fullmatch(value) is not None
+        case Operator.VERSION:
+            return _version_holds(wanted, value)
+
+
+def written(constraint: Constraint) -> str:
+    """As a user would write it; `parse` reads it back as the same."""
+    head = f"{constraint.key} {constraint.operator}"
+    match constraint.operator:
+        case Operator.EXISTS:
+            return head
+        case Operator.IN | Operator.NOT_IN:
+            return f"{head} ({', '.join(constraint.values)})"
+        case _:
+            return f"{head} {','.join(constraint.values)}"
+
+
+def _operator(word: str) -> Operator:
+    if word == "==":
+        return Operator.EQUALS
+    return Operator.NOT_IN if word.startswith("not") else Operator(word)
+
+
+def _values(operator: Operator, rest: str, field: str) -> tuple[str, ...]:
+    if operator is Operator.EXISTS:
+        if rest:
+            raise InvalidError(field, f"'exists' takes no value, but has {rest!r}")
+        return ()
+    if not rest:
+        raise InvalidError(field, f"{operator.value!r} lacks a value")
+    match operator:
+        case Operator.IN | Operator.NOT_IN:
+            return _listed(operator, rest, field)
+        case Operator.ABOVE | Operator.BELOW:
+            if not _NUMBER.fullmatch(rest):
+                raise InvalidError(field, f"{operator.value!r} needs a number, but has {rest!r}")
+        case Operator.MATCHES:
+            check_pattern(rest, field)
+        case Operator.VERSION:
+            return _comparisons(rest, field)
+    return (rest,)
+
+
+def _listed(operator: Operator, rest: str, field: str) -> tuple[str, ...]:
+    values = tuple(value.strip() for value in rest[1:-1].split(","))
+    if (
+        rest[0] != "("
+        or rest[-1] != ")"
+        or not all(values)
+        or any(set("()") & set(v) for v in values)
+    ):
+        raise InvalidError(
+            field, f"{operator.value!r} needs values such as (a, b), but has {rest!r}"
+        )
+    if len(values) > VALUES_MAX:
+        raise InvalidError(field, f"has {len(values)} values; at most {VALUES_MAX} are allowed")
+    return values
+
+
+def _comparisons(rest: str, field: str) -> tuple[str, ...]:
+    values = []
+    for part in rest.split(","):
+        found = _COMPARISON.fullmatch(part.strip())
+        if found is None:
+            raise InvalidError(
+                field, f"'version' needs comparisons such as >=1.2,<2, but has {part.strip()!r}"
+            )
+        sign = "=" if found[1] in (None, "==") else found[1]
+        values.append(sign + found[2].removeprefix("v"))
+    return tuple(values)
+
+
+def _version_holds(wanted: tuple[str, ...], value: str) -> bool:
+    found = _VERSION.match(value)
+    if found is None:
+        return False
+    for comparison in wanted:
+        number = comparison.lstrip("<>=!")
+        compare = _COMPARE[comparison.removesuffix(number)]
+        if not compare(_parts(found[1]), _parts(number)):
+            return False
+    return True
+
+
+def _parts(version: str) -> tuple[int, ...]:
+    """1.2 and 1.2.0 are the same version."""
+    return tuple(int(part) for part in version.split(".")) + (0,) * (7 - version.count("."))

@@ -1,0 +1,63 @@
+"""Who of a group is where, counted by node and by the labels over which the group is spread."""
+
+from collections.abc import Mapping
+from typing import TypeVar
+
+from persys.core.placement.row import Row
+from persys.model.ids import NodeId
+
+KeyT = TypeVar("KeyT")
+
+Tally = dict[
+    str | None, int
+]  # value of a label (None: without it): how many of the group are there
+
+
+class Groups:
+    def __init__(self) -> None:
+        self._rows: dict[str, dict[NodeId, Row]] = {}
+        # A label is counted from the first time that it is asked for until the group is gone.
+        self._tallies: dict[str, dict[str, Tally]] = {}
+
+    def rows_of(self, group: str) -> Mapping[NodeId, Row]:
+        """The nodes that hold at least one of the group."""
+        return self._rows.get(group, {})
+
+    def tally(self, group: str, key: str) -> Tally:
+        if group not in self._rows:
+            return {}
+        tallies = self._tallies.setdefault(group, {})
+        found = tallies.get(key)
+        if found is None:
+            found = tallies[key] = {}
+            for row in self._rows[group].values():
+                _add(found, row.labels.get(key), row.members[group])
+        return found
+
+    def count(self, row: Row, group: str, *, apart: bool, sign: int) -> None:
+        _add(row.members, group, sign)
+        if apart:
+            _add(row.apart, group, sign)
+        for key, tally in self._tallies.get(group, {}).items():
+            _add(tally, row.labels.get(key), sign)
+        if group in row.members:
+            self._rows.setdefault(group, {})[row.node_id] = row
+            return
+        del self._rows[group][row.node_id]
+        if not self._rows[group]:
+            del self._rows[group]
+            self._tallies.pop(group, None)
+
+    def relabel(self, row: Row, labels: Mapping[str, str]) -> None:
+        for group, members in row.members.items():
+            for key, tally in self._tallies.get(group, {}).items():
+                if row.labels.get(key) != labels.get(key):
+                    _add(tally, row.labels.get(key), -members)
+                    _add(tally, labels.get(key), members)
+        row.labels = labels
+
+
+def _add(counts: dict[KeyT, int], key: KeyT, number: int) -> None:
+    counts[key] = counts.get(key, 0) + number
+    if not counts[key]:
+        del counts[key]

@@ -1,0 +1,60 @@
+"""Patterns that users give and that are judged on every node: only those whose cost has a low bound.
+
+Python's patterns can take exponential time. So there are few repeats, none of a group, nothing that looks
+around or refers back, and a value longer than labels usually are matches none.
+"""
+
+import re
+from functools import lru_cache
+
+from persys.errors import InvalidError
+
+PATTERN_LENGTH_MAX = 128
+MATCHED_LENGTH_MAX = 64
+# A pattern is tried at most 2^20 ways: each repeat has 2^6 lengths, each choice has two sides.
+_COST_MAX, _COST_OF_REPEAT = 20, 6
+# Escaped, a class, the opening of a group, a repeat, or any one character.
+_PIECE = re.compile(
+    r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?:)?|\{[0-9,]+\}\??|[*+?]\??|.", re.DOTALL
+)
+
+
+def check_pattern(pattern: str, field: str) -> None:
+    """InvalidError if it is no pattern, or one that could keep a scheduler busy."""
+    if len(pattern) > PATTERN_LENGTH_MAX:
+        raise InvalidError(
+            field,
+            f"the pattern has {len(pattern)} characters; at most {PATTERN_LENGTH_MAX} are allowed",
+        )
+    try:
+        compiled(pattern)
+    except (re.error, OverflowError) as err:
+        raise InvalidError(field, f"{pattern!r} is no pattern: {err}") from err
+    if (cost := _cost(pattern)) is None or cost > _COST_MAX:
+        raise InvalidError(
+            field,
+            f"{pattern!r} could take too long: use at most three of * + {{}}, few of ? and |, "
+            "repeat no group, and neither look around nor refer back",
+        )
+
+
+@lru_cache(maxsize=1024)
+def compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(pattern)
+
+
+def _cost(pattern: str) -> int | None:
+    """The power of two that bounds the ways to match; None where there is no such bound."""
+    cost, before = 0, ""
+    for piece in _PIECE.findall(pattern):
+        refers_back = piece[0] == "\\" and piece[1:].isdigit()
+        looks_around = piece[0] == "?" and before == "("
+        repeats = piece[0] in "*+" or (piece[0] == "{" and len(piece) > 1)
+        if refers_back or looks_around or (repeats and before == ")"):
+            return None
+        if repeats:
+            cost += _COST_OF_REPEAT
+        elif piece[0] in "?|":
+            cost += 1
+        before = piece
+    return cost

@@ -1,0 +1,42 @@
+"""One node as placement sees it: what it is, what it holds, and where it stands."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from persys.model.assignment import HostPort
+from persys.model.ids import NodeId
+from persys.model.resources import Resources
+
+Rank = tuple[float, int, NodeId]  # how full, how many workloads, id: lower is better
+
+
+@dataclass(slots=True)
+class Row:
+    """One node as placement sees it."""
+
+    node_id: NodeId
+    position: int
+    allocatable: Resources
+    traits: frozenset[str]
+    closed: str  # why it takes nothing now; "" when it does
+    free: Resources
+    labels: Mapping[str, str] = field(default_factory=dict)  # with the node's facts
+    taints: frozenset[str] = frozenset()
+    count: int = 0
+    ports: dict[HostPort, int] = field(default_factory=dict)
+    members: dict[str, int] = field(default_factory=dict)  # group: how many of it are held here
+    apart: dict[str, int] = field(default_factory=dict)  # of those, how many will have no other
+    rank: Rank = (0.0, 0, NodeId(""))
+
+
+def fullness(row: Row) -> float:
+    """The share of the scarcest resource that is reserved."""
+    total, free = row.allocatable, row.free
+    share = 0.0
+    if total.cpu_millicores > 0:
+        share = 1 - free.cpu_millicores / total.cpu_millicores
+    if total.memory_mb > 0:
+        share = max(share, 1 - free.memory_mb / total.memory_mb)
+    if total.disk_gb > 0:
+        share = max(share, 1 - free.disk_gb / total.disk_gb)
+    return share

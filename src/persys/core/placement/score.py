@@ -1,0 +1,65 @@
+"""A node's place in the order: its parts, the first that differs decides, lower is better.
+
+Away from the rest of the group first, label by label and then node by node; among those the emptiest, or
+the fullest where work shall be packed; then the fewest workloads and the lower id, so that no tie is left.
+"""
+
+from dataclasses import dataclass
+
+from persys.core.placement.columns import Columns
+from persys.core.placement.needs import Needs
+from persys.core.placement.row import Row
+from persys.model.ids import NodeId
+from persys.model.rules import Strategy
+
+Score = tuple[tuple[int, ...], float, int, NodeId]
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    name: str
+    value: float
+    detail: str
+
+
+def score(row: Row, needs: Needs, columns: Columns) -> Score:
+    """The parts as one value to compare; the id is the last."""
+    return company(row, needs, columns), fill(row, needs, columns), row.count, row.node_id
+
+
+def company(row: Row, needs: Needs, columns: Columns) -> tuple[int, ...]:
+    """How many of the group are near: for each label to spread over in its domain, then on the node."""
+    rules = needs.rules
+    if not rules.group:
+        return ()
+    near = (columns.members_in(rules.group, key, row.labels.get(key)) for key in rules.spread_over)
+    return (*near, row.members.get(rules.group, 0))
+
+
+def fill(row: Row, needs: Needs, columns: Columns) -> float:
+    full = row.rank[0]
+    return 1 - full if strategy_of(needs, columns) is Strategy.BINPACK else full
+
+
+def strategy_of(needs: Needs, columns: Columns) -> Strategy:
+    return needs.rules.strategy or columns.strategy
+
+
+def score_parts(row: Row, needs: Needs, columns: Columns) -> list[Part]:
+    """The same parts, named, for people. The id that breaks the last tie is not among them."""
+    rules = needs.rules
+    near = company(row, needs, columns)
+    parts = []
+    for key, count in zip(rules.spread_over, near, strict=False):
+        value = row.labels.get(key)
+        where = f"{key} = {value}" if value is not None else f"no {key}"
+        parts.append(
+            Part(f"group in {key}", count, f"{count} of group {rules.group} where {where}")
+        )
+    if rules.group:
+        parts.append(Part("group on node", near[-1], f"{near[-1]} of group {rules.group} here"))
+    packs = strategy_of(needs, columns) is Strategy.BINPACK
+    name = "room left" if packs else "fullness"
+    parts.append(Part(name, fill(row, needs, columns), f"{row.rank[0]:.0%} reserved"))
+    parts.append(Part("workloads", row.count, f"workloads: {row.count}"))
+    return parts
