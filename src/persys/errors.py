@@ -4,12 +4,14 @@ PersysError
 ├── RefusedError           the request is wrong; change it
 │   ├── InvalidError       a field is wrong; `field` names it
 │   ├── NotFoundError      there is no such thing
+│   ├── OutOfRangeError    it is no longer kept, or never was; begin elsewhere
 │   └── SettingsError      the process was started with something it cannot use
 ├── ConflictError          someone was faster; read again and decide again
 ├── StaleEpochError        a newer assignment exists; the sender must stop
 ├── FencedError            another scheduler leads; this process may write no more
 └── UnavailableError       no answer; nothing is known; try later
     ├── StoreUnavailableError
+    │   ├── FrozenError    nothing is written in this mode; wait, or end the recovery
     │   └── CompactedError the history asked for is gone; read everything again
     ├── AgentUnreachableError
     └── RuntimeUnavailableError
@@ -40,6 +42,10 @@ class NotFoundError(RefusedError):
         super().__init__(f"{kind} not found: {name}")
 
 
+class OutOfRangeError(RefusedError):
+    """What is asked for is no longer kept, or was never reached; begin elsewhere."""
+
+
 class SettingsError(RefusedError):
     """A process was started with something it cannot use."""
 
@@ -62,6 +68,10 @@ class UnavailableError(PersysError):
 
 class StoreUnavailableError(UnavailableError):
     """The store did not take the write or gave no answer."""
+
+
+class FrozenError(StoreUnavailableError):
+    """The control plane is degraded or in recovery: nothing was written, and nothing will be for now."""
 
 
 class CompactedError(StoreUnavailableError):

@@ -94,6 +94,29 @@ _OF_WORKLOAD = Argument(
     {"metavar": "WORKLOAD", "default": "", "help": "only those of this workload"},
     "workload",
 )
+_WATCH_EVENTS = Argument(
+    ("--watch",), {"action": "store_true", "help": "go on with what happens, until interrupted"}
+)
+_OF_NODE = Argument(
+    ("--node",), {"metavar": "NODE", "default": "", "help": "only those of this node"}, "node"
+)
+_KIND = Argument(
+    ("--kind",),
+    {
+        "metavar": "KIND",
+        "action": "append",
+        "default": [],
+        "help": "only this kind, such as WorkloadFailed; may be given several times",
+    },
+    "kind",
+)
+_SINCE = Argument(
+    ("--since",), {"metavar": "DURATION", "help": "only the last so long, such as 10m"}
+)
+_AFTER = Argument(
+    ("--after",),
+    {"metavar": "SEQUENCE", "type": int, "help": "only those after this one (see -o wide)"},
+)
 
 GROUPS = (
     Group(
@@ -165,6 +188,12 @@ SINGLES = (
         "how many more would fit, and whether the loss of any node could be borne",
         "capacity:show",
         (_FILE,),
+    ),
+    Command(
+        "events",
+        "what happened, oldest first; with --watch also what happens from now on",
+        "events:show",
+        (_WATCH_EVENTS, _OF_WORKLOAD, _OF_NODE, _KIND, _SINCE, _LIMIT, _AFTER),
     ),
     Command("completion", "print the completion script of a shell", "completion:script", (_SHELL,)),
     Command("version", "print the version", "version:show"),

@@ -124,6 +124,10 @@ def _values(argument: Argument, current: str, before: Sequence[str]) -> list[tup
     match argument.completes:
         case "file":
             return _paths(current)
+        case "kind":
+            from persys.model.event import EventKind
+
+            return [(kind, "") for kind in EventKind]
         case "node" | "workload":
             return _ids(argument.completes, before)
         case _:

@@ -74,5 +74,11 @@ class SchedulerSettings:
         "SCHEDULER_DRIFT_DETECT_INTERVAL",
         help="survey of nodes that do not report by themselves",
     )
+    events_max: int = setting(
+        5_000, "SCHEDULER_EVENTS_MAX", help="how many events are kept, the newest"
+    )
+    events_max_age: timedelta = setting(
+        timedelta(days=7), "SCHEDULER_EVENTS_MAX_AGE", help="how long events are kept"
+    )
     log_level: str = setting("info", "LOG_LEVEL", help="debug, info, warning or error")
     log_format: str = setting("", "LOG_FORMAT", help="json or console")

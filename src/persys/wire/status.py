@@ -12,6 +12,7 @@ from persys.errors import (
     FencedError,
     InvalidError,
     NotFoundError,
+    OutOfRangeError,
     PersysError,
     RefusedError,
     StaleEpochError,
@@ -23,6 +24,7 @@ from persys.wire.foreign import says_not_found
 _CODES: tuple[tuple[type[PersysError], grpc.StatusCode], ...] = (
     (InvalidError, grpc.StatusCode.INVALID_ARGUMENT),
     (NotFoundError, grpc.StatusCode.NOT_FOUND),
+    (OutOfRangeError, grpc.StatusCode.OUT_OF_RANGE),
     (RefusedError, grpc.StatusCode.FAILED_PRECONDITION),
     (ConflictError, grpc.StatusCode.ABORTED),
     (StaleEpochError, grpc.StatusCode.FAILED_PRECONDITION),
@@ -35,7 +37,6 @@ _REFUSALS = frozenset(
     {
         grpc.StatusCode.ALREADY_EXISTS,
         grpc.StatusCode.FAILED_PRECONDITION,
-        grpc.StatusCode.OUT_OF_RANGE,
         grpc.StatusCode.PERMISSION_DENIED,
         grpc.StatusCode.UNAUTHENTICATED,
     }
@@ -55,6 +56,8 @@ def error_from(code: grpc.StatusCode, details: str | None) -> PersysError:
         return _not_found(text)
     if code is grpc.StatusCode.INVALID_ARGUMENT:
         return _invalid(text)
+    if code is grpc.StatusCode.OUT_OF_RANGE:
+        return OutOfRangeError(text)
     if code is grpc.StatusCode.ABORTED:
         return ConflictError(text)
     if code is grpc.StatusCode.UNIMPLEMENTED:

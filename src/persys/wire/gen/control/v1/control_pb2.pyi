@@ -807,16 +807,25 @@ class ControlMessage(_message.Message):
     def __init__(self, register: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., apply: _Optional[_Union[ApplyWorkloadRequest, _Mapping]] = ..., delete: _Optional[_Union[DeleteWorkloadRequest, _Mapping]] = ..., registered: _Optional[_Union[RegisterNodeResponse, _Mapping]] = ..., heartbeat_answer: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., call: _Optional[_Union[StreamCall, _Mapping]] = ..., reply: _Optional[_Union[StreamReply, _Mapping]] = ..., number: _Optional[int] = ...) -> None: ...
 
 class StreamCall(_message.Message):
-    __slots__ = ("id", "method", "request", "cancel")
+    __slots__ = ("id", "method", "request", "cancel", "metadata")
+    class MetadataEntry(_message.Message):
+        __slots__ = ("key", "value")
+        KEY_FIELD_NUMBER: _ClassVar[int]
+        VALUE_FIELD_NUMBER: _ClassVar[int]
+        key: str
+        value: str
+        def __init__(self, key: _Optional[str] = ..., value: _Optional[str] = ...) -> None: ...
     ID_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
+    METADATA_FIELD_NUMBER: _ClassVar[int]
     id: int
     method: str
     request: bytes
     cancel: bool
-    def __init__(self, id: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., cancel: _Optional[bool] = ...) -> None: ...
+    metadata: _containers.ScalarMap[str, str]
+    def __init__(self, id: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., cancel: _Optional[bool] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
 
 class StreamReply(_message.Message):
     __slots__ = ("id", "code", "message", "response", "last")
@@ -1065,10 +1074,12 @@ class ListDriftsRequest(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., workload_id: _Optional[str] = ..., type: _Optional[str] = ...) -> None: ...
 
 class ListDriftsResponse(_message.Message):
-    __slots__ = ("drifts",)
+    __slots__ = ("drifts", "orphans_unrecorded")
     DRIFTS_FIELD_NUMBER: _ClassVar[int]
+    ORPHANS_UNRECORDED_FIELD_NUMBER: _ClassVar[int]
     drifts: _containers.RepeatedCompositeFieldContainer[DriftView]
-    def __init__(self, drifts: _Optional[_Iterable[_Union[DriftView, _Mapping]]] = ...) -> None: ...
+    orphans_unrecorded: int
+    def __init__(self, drifts: _Optional[_Iterable[_Union[DriftView, _Mapping]]] = ..., orphans_unrecorded: _Optional[int] = ...) -> None: ...
 
 class DriftView(_message.Message):
     __slots__ = ("node_id", "workload_id", "type", "detail", "detected_at", "revision_id", "epoch", "state", "adoptable")

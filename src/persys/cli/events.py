@@ -1,0 +1,143 @@
+"""What happened in the cluster: listed, or followed across restarts of the scheduler."""
+
+import gc
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import suppress
+from datetime import datetime, timedelta
+from time import sleep
+from typing import TYPE_CHECKING, TypedDict
+
+from persys.cli.exits import Exit, UsageError
+from persys.cli.output import Column, dump, plain, render_list
+from persys.cli.peers import scheduler
+from persys.cli.settings import duration
+from persys.cli.spans import NOT_SAID, instant
+from persys.errors import UnavailableError
+from persys.infra.clock import SystemClock
+from persys.wire.gen.control.v1.control_pb2 import EventView
+
+if TYPE_CHECKING:
+    from persys.client import SchedulerClient
+
+_AGAIN_SECONDS = 0.5
+_WIDTHS = (20, 20, 24, 16)  # of a line in a watch, where nobody knows what comes next
+
+_COLUMNS: tuple[Column[EventView], ...] = (
+    Column("TIME", lambda event, now: _time(event)),
+    Column("KIND", lambda event, now: event.kind),
+    Column("WORKLOAD", lambda event, now: event.workload_id or NOT_SAID),
+    Column("NODE", lambda event, now: event.node_id or NOT_SAID),
+    Column("SEQUENCE", lambda event, now: str(event.sequence), wide=True),
+    Column("REVISION", lambda event, now: event.revision_id or NOT_SAID, wide=True),
+    Column("EPOCH", lambda event, now: str(event.epoch or NOT_SAID), wide=True),
+    Column("MESSAGE", lambda event, now: " ".join(event.message.split()) or NOT_SAID),
+)
+
+
+def show(options: Namespace) -> Exit:
+    if options.watch and options.after is not None and (options.since or options.limit):
+        raise UsageError(
+            "--watch begins after a sequence, or with --since or --limit; not with both"
+        )
+    since = _since(options)
+    with scheduler(options) as client:
+        if options.watch:
+            with suppress(KeyboardInterrupt):  # the usual way to end it
+                _watch(client, options, since)
+            return Exit.OK
+        found = client.list_events(
+            since=since, after=options.after or 0, limit=options.limit, **_filters(options)
+        )
+    text = render_list(
+        found.events,
+        options,
+        columns=_COLUMNS,
+        name=lambda event: str(event.sequence),
+        nothing="no events",
+    )
+    if text:
+        print(text)
+    return Exit.OK
+
+
+def _watch(client: "SchedulerClient", options: Namespace, since: datetime | None) -> None:
+    gc.enable()
+    after = options.after
+    if after is None:
+        # Where it begins is known before the first event, so that a restart before it loses nothing.
+        asked = since is not None or options.limit
+        found = client.list_events(
+            since=since, limit=options.limit if asked else 1, **_filters(options)
+        )
+        after = found.last_sequence
+        for event in found.events if asked else ():
+            _print(event, options)
+    for event in _followed(client, options, after):
+        _print(event, options)
+
+
+def _followed(client: "SchedulerClient", options: Namespace, after: int) -> Iterator[EventView]:
+    """Each event once, however often the connection breaks."""
+    silent = False
+    while True:
+        try:
+            for event in client.watch_events(after=after, **_filters(options)):
+                silent = False
+                after = event.sequence
+                if event.kind:
+                    yield event
+        except UnavailableError as err:
+            if not silent:
+                print(f"no answer, still trying: {err}", file=sys.stderr, flush=True)
+            silent = True
+            sleep(_AGAIN_SECONDS)
+
+
+def _print(event: EventView, options: Namespace) -> None:
+    match options.output:
+        case "name":
+            text = str(event.sequence)
+        case "json":
+            text = json.dumps(plain(event), ensure_ascii=False)
+        case "yaml":
+            text = "---\n" + dump(plain(event), "yaml")
+        case form:
+            text = _line(event, wide=form == "wide")
+    print(text, flush=True)
+
+
+def _line(event: EventView, *, wide: bool) -> str:
+    now = SystemClock().now()
+    *cells, message = (column.text(event, now) for column in _COLUMNS if wide or not column.wide)
+    widths = (*_WIDTHS, *(len(cell) for cell in cells[len(_WIDTHS) :]))
+    padded = (cell.ljust(width) for cell, width in zip(cells, widths, strict=True))
+    return "   ".join((*padded, message))
+
+
+class _Filters(TypedDict):
+    workload_id: str
+    node_id: str
+    kinds: list[str]
+
+
+def _filters(options: Namespace) -> _Filters:
+    return {
+        "workload_id": options.workload,
+        "node_id": options.node,
+        "kinds": options.kind,
+    }
+
+
+def _since(options: Namespace) -> datetime | None:
+    if not options.since:
+        return None
+    span: timedelta = duration(options.since, "--since")
+    return SystemClock().now() - span
+
+
+def _time(event: EventView) -> str:
+    at = instant(event, "at")
+    return NOT_SAID if at is None else at.strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -1,0 +1,194 @@
+"""The log of events in memory: what is kept, and what each watcher gets."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from persys.errors import OutOfRangeError, SettingsError, UnavailableError
+from persys.model.event import Event, EventKind, Numbered
+from persys.scheduler.committer import EventLimits
+from persys.scheduler.event_log import BOOKMARK_EVERY, Bookmark, EventLog, Filter
+from persys.store import keys
+from persys.store.port import Record, Snapshot
+from persys.wire import records
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+ANY = Filter()
+
+
+def an_event(number: int, *, workload: str = "web", at: datetime | None = None) -> Numbered:
+    moment = at or NOON + timedelta(seconds=number)
+    return Numbered(number, Event(moment, EventKind.WORKLOAD_RUNNING, workload_id=workload))
+
+
+def events(first: int, last: int) -> list[Numbered]:
+    return [an_event(number) for number in range(first, last + 1)]
+
+
+def a_log(*, count_max: int = 10, last: int = 0) -> EventLog:
+    log = EventLog(EventLimits(count_max))
+    for numbered in events(1, last):
+        log.take([numbered])
+    return log
+
+
+def a_snapshot(*stored: Numbered) -> Snapshot:
+    return Snapshot(
+        1,
+        tuple(
+            Record(keys.event_key(event.at, number), records.encode(event), 1)
+            for number, event in stored
+        ),
+    )
+
+
+def numbers(found: list[Numbered]) -> list[int]:
+    return [numbered.sequence for numbered in found]
+
+
+async def take(stream: AsyncIterator[Numbered | Bookmark], count: int) -> list[int]:
+    async with asyncio.timeout(5):
+        return [(await anext(stream)).sequence for _ in range(count)]
+
+
+def test_the_newest_are_kept() -> None:
+    log = a_log(count_max=3, last=8)
+
+    assert numbers(log.listed(ANY)) == [6, 7, 8]
+    assert (log.first_sequence, log.last_sequence) == (6, 8)
+
+
+def test_old_events_go_when_a_new_one_comes() -> None:
+    log = a_log(last=2)
+
+    log.take([an_event(3, at=NOON + timedelta(days=8))])
+
+    assert numbers(log.listed(ANY)) == [3]
+
+
+def test_a_limit_means_the_newest_of_those_that_match() -> None:
+    log = a_log()
+    log.take([an_event(1), an_event(2, workload="db"), an_event(3), an_event(4, workload="db")])
+
+    assert numbers(log.listed(Filter(workload_id="web"), limit=1)) == [3]
+    assert numbers(log.listed(ANY, after=2, limit=5)) == [3, 4]
+
+
+def test_what_the_store_has_is_ordered_by_number_whatever_its_clock_said() -> None:
+    log = a_log()
+
+    log.load(a_snapshot(an_event(7, at=NOON - timedelta(hours=1)), an_event(6, at=NOON)))
+
+    assert numbers(log.listed(ANY)) == [6, 7]
+
+
+def test_a_kind_that_only_another_version_knows_still_loads() -> None:
+    log = a_log()
+    strange = Record(
+        keys.event_key(NOON, 1),
+        b'{"schema":1,"at":"2026-01-01T12:00:00Z","kind":"NodeSang"}',
+        1,
+    )
+
+    log.load(Snapshot(1, (strange,)))
+
+    assert log.listed(ANY)[0].event.kind == "NodeSang"
+    assert "NodeSang" not in list(EventKind)
+
+
+async def test_a_watch_begins_with_what_is_kept_and_goes_on_with_what_comes() -> None:
+    log = a_log(last=3)
+    stream = log.watch(ANY, after=1)
+    assert await take(stream, 2) == [2, 3]
+
+    log.take(events(4, 5))
+
+    assert await take(stream, 2) == [4, 5]
+
+
+async def test_a_watch_without_a_beginning_shows_only_what_happens_from_now_on() -> None:
+    log = a_log(last=3)
+    stream = log.watch(ANY)
+    waiting = asyncio.ensure_future(take(stream, 1))
+    await asyncio.sleep(0)
+
+    log.take([an_event(4)])
+
+    assert await waiting == [4]
+
+
+async def test_a_number_that_a_failed_commit_used_up_does_not_stop_a_watch() -> None:
+    log = a_log(last=3)
+    stream = log.watch(ANY, after=0)
+
+    log.take([an_event(6)])
+
+    assert await take(stream, 4) == [1, 2, 3, 6]
+
+
+async def test_a_watcher_that_is_too_slow_is_told_and_another_is_not_troubled() -> None:
+    log = a_log(count_max=3, last=3)
+    slow, quick = log.watch(ANY, after=0), log.watch(ANY, after=0)
+    assert await take(slow, 3) == [1, 2, 3]
+    assert await take(quick, 3) == [1, 2, 3]
+
+    for number in range(4, 9):
+        log.take([an_event(number)])
+        assert await take(quick, 1) == [number]
+
+    with pytest.raises(OutOfRangeError, match="oldest that is kept is 6"):
+        await anext(slow)
+
+
+async def test_what_is_no_longer_kept_cannot_be_watched() -> None:
+    log = a_log(count_max=3, last=8)
+
+    with pytest.raises(OutOfRangeError):
+        await anext(log.watch(ANY, after=4))
+
+    assert await take(log.watch(ANY, after=5), 3) == [6, 7, 8]
+
+
+async def test_what_was_never_reached_cannot_be_watched() -> None:
+    with pytest.raises(OutOfRangeError, match="the newest is 3"):
+        await anext(a_log(last=3).watch(ANY, after=9))
+
+
+async def test_a_reload_neither_repeats_nor_skips_for_those_who_watch() -> None:
+    log = a_log(last=3)
+    stream = log.watch(ANY, after=0)
+    assert await take(stream, 3) == [1, 2, 3]
+
+    log.load(a_snapshot(*events(1, 5)))
+
+    assert await take(stream, 2) == [4, 5]
+
+
+async def test_a_watch_that_matches_little_gets_a_bookmark_now_and_then() -> None:
+    log = a_log(count_max=2 * BOOKMARK_EVERY)
+    stream = log.watch(Filter(workload_id="db"), after=0, bookmarks=True)
+
+    log.take(events(1, BOOKMARK_EVERY + 10))
+
+    found = await anext(stream)
+    assert isinstance(found, Bookmark)
+    assert found.sequence >= BOOKMARK_EVERY
+
+
+async def test_a_watch_ends_when_the_log_is_closed() -> None:
+    log = a_log()
+    waiting = asyncio.ensure_future(take(log.watch(ANY), 1))
+    await asyncio.sleep(0)
+
+    log.close()
+
+    with pytest.raises(UnavailableError):
+        await waiting
+
+
+@pytest.mark.parametrize(("count", "age"), [(0, timedelta(days=1)), (5, timedelta())])
+def test_to_keep_nothing_is_refused(count: int, age: timedelta) -> None:
+    with pytest.raises(SettingsError):
+        EventLimits(count, age)
