@@ -123,6 +123,27 @@ class Columns:
     def held(self, workload_id: WorkloadId, node_id: NodeId) -> Hold | None:
         return self._holds.get(node_id, {}).get(workload_id)
 
+    def holders(self, node_id: NodeId) -> Mapping[WorkloadId, Hold]:
+        return self._holds.get(node_id, {})
+
+    def copy(self) -> "Columns":
+        """The same room to try things out in: what is held in the one is not held in the other."""
+        twin = Columns(self.strategy)
+        twin.rows = {node_id: row.copy() for node_id, row in self.rows.items()}
+        twin.groups = self.groups.copy(twin.rows)
+        twin._by_position = [row and twin.rows[row.node_id] for row in self._by_position]
+        twin._order = self._order.copy()
+        twin._holds = {node_id: holds.copy() for node_id, holds in self._holds.items()}
+        twin._vacant = self._vacant.copy()
+        twin._trait_bits = self._trait_bits.copy()
+        twin.free_cpu = self.free_cpu.copy()
+        twin.free_memory = self.free_memory.copy()
+        twin.free_disk = self.free_disk.copy()
+        twin.full = self.full.copy()
+        twin.traits = self.traits.copy()
+        twin.open = self.open.copy()
+        return twin
+
     def members_in(self, group: str, key: str, value: str | None) -> int:
         """How many of the group are held by nodes with this value of a label; None: without the label."""
         return self.groups.tally(group, key).get(value, 0)

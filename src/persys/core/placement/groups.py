@@ -19,6 +19,18 @@ class Groups:
         # A label is counted from the first time that it is asked for until the group is gone.
         self._tallies: dict[str, dict[str, Tally]] = {}
 
+    def copy(self, rows: Mapping[NodeId, Row]) -> "Groups":
+        """The same counts over copied rows."""
+        twin = Groups()
+        twin._rows = {
+            group: {node_id: rows[node_id] for node_id in held} for group, held in self._rows.items()
+        }
+        twin._tallies = {
+            group: {key: tally.copy() for key, tally in tallies.items()}
+            for group, tallies in self._tallies.items()
+        }
+        return twin
+
     def rows_of(self, group: str) -> Mapping[NodeId, Row]:
         """The nodes that hold at least one of the group."""
         return self._rows.get(group, {})

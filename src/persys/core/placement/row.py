@@ -28,6 +28,23 @@ class Row:
     apart: dict[str, int] = field(default_factory=dict)  # of those, how many will have no other
     rank: Rank = (0.0, 0, NodeId(""))
 
+    def copy(self) -> "Row":
+        return Row(
+            self.node_id,
+            self.position,
+            self.allocatable,
+            self.traits,
+            self.closed,
+            self.free,
+            self.labels,
+            self.taints,
+            self.count,
+            self.ports.copy(),
+            self.members.copy(),
+            self.apart.copy(),
+            self.rank,
+        )
+
 
 def fullness(row: Row) -> float:
     """The share of the scarcest resource that is reserved."""
