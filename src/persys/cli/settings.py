@@ -11,8 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
+from persys.core.duration import parse_duration
 from persys.errors import SettingsError
-from persys.infra.duration import parse_duration
 
 SCHEDULER = "127.0.0.1:8085"
 AGENT = "127.0.0.1:50051"

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from persys.cli.exits import Exit
 from persys.cli.peers import scheduler
 from persys.cli.settings import duration, load
+from persys.core.duration import format_duration
 from persys.infra.clock import SystemClock
-from persys.infra.duration import format_duration
 from persys.wire.gen.control.v1.control_pb2 import NodeView
 
 if TYPE_CHECKING:

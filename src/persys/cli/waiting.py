@@ -10,9 +10,9 @@ from persys.cli.exits import Exit
 from persys.cli.live import Update
 from persys.cli.verdict import Goal, Verdict, Wanted, judge
 from persys.cli.workloads import attempts_text, reason_text
+from persys.core.duration import format_duration
 from persys.errors import NotFoundError, UnavailableError
 from persys.infra.clock import SystemClock
-from persys.infra.duration import format_duration
 from persys.wire.gen.control.v1.control_pb2 import WorkloadView
 
 if TYPE_CHECKING:

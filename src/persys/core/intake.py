@@ -9,6 +9,7 @@ from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.model.event import EventKind
 from persys.model.ids import Revision, WorkloadId
 from persys.model.resources import Resources
+from persys.model.rules import NO_RULES, Rules
 from persys.model.spec import Spec, type_of
 from persys.model.workload import Desired, Workload
 
@@ -24,6 +25,8 @@ class Wish:
     metadata: dict[str, str]
     revision: Revision
     revision_is_given: bool
+    rules: Rules = NO_RULES
+    stop_after_seconds: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +55,11 @@ def apply(old: Workload | None, wish: Wish, *, now: datetime) -> Accepted | Unch
             "delete it first",
         )
     desired = wish.desired or old.desired
-    same_content = (old.spec, old.resources, old.metadata) == (
+    same_content = (old.spec, old.resources, old.metadata, old.stop_after_seconds) == (
         wish.spec,
         wish.resources,
         wish.metadata,
+        wish.stop_after_seconds,
     )
     if old.revision == wish.revision and not same_content and wish.revision_is_given:
         raise InvalidError(
@@ -63,13 +67,15 @@ def apply(old: Workload | None, wish: Wish, *, now: datetime) -> Accepted | Unch
         )
     # Only a revision that was given can be a new name for the same content.
     revision = old.revision if same_content and not wish.revision_is_given else wish.revision
-    if old.revision == revision and old.desired is desired:
+    if old.revision == revision and old.desired is desired and old.rules == wish.rules:
         return Unchanged(old)
     changed = replace(
         old,
         spec=wish.spec,
         resources=wish.resources,
         metadata=wish.metadata,
+        rules=wish.rules,
+        stop_after_seconds=wish.stop_after_seconds,
         revision=revision,
         desired=desired,
         updated_at=now,
@@ -103,6 +109,8 @@ def _new(wish: Wish, now: datetime) -> Workload:
         desired=wish.desired or Desired.RUNNING,
         resources=wish.resources,
         metadata=wish.metadata,
+        rules=wish.rules,
+        stop_after_seconds=wish.stop_after_seconds,
     )
 
 

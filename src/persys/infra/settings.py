@@ -14,8 +14,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_type_hints
 
+from persys.core.duration import format_duration, parse_duration
 from persys.errors import SettingsError
-from persys.infra.duration import format_duration, parse_duration
 
 T = TypeVar("T")
 

@@ -45,3 +45,6 @@ class Rules(Struct, frozen=True, omit_defaults=True):
     spread_over: tuple[str, ...] = ()  # labels, the most important first
     strategy: Strategy | None = None  # None: the cluster's
     priority: int = PRIORITY_DEFAULT
+
+
+NO_RULES = Rules()

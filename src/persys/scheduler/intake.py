@@ -9,7 +9,7 @@ from persys.model.workload import Desired, Workload
 from persys.scheduler.reconciler import Reconciler
 from persys.wire import control
 from persys.wire.canonical import revision_of
-from persys.wire.control_spec import workload_spec
+from persys.wire.control_spec import workload_rules, workload_spec
 from persys.wire.gen.control.v1 import control_pb2
 
 REVISION_LENGTH_MAX = 128
@@ -50,10 +50,25 @@ def _wish(
     request: control_pb2.ApplyWorkloadRequest, wanted_id: WorkloadId, desired: Desired | None
 ) -> Wish:
     spec, resources, metadata = workload_spec(request.spec)
+    rules, stop_after_seconds = workload_rules(request.spec)
     given = request.revision_id
     if len(given) > REVISION_LENGTH_MAX:
         raise InvalidError(
             "revision_id", f"has {len(given)} characters; at most {REVISION_LENGTH_MAX} are allowed"
         )
-    revision = Revision(given) if given else revision_of(spec, resources, metadata)
-    return Wish(wanted_id, desired, spec, resources, metadata, revision, bool(given))
+    revision = (
+        Revision(given)
+        if given
+        else revision_of(spec, resources, metadata, stop_after_seconds=stop_after_seconds)
+    )
+    return Wish(
+        wanted_id,
+        desired,
+        spec,
+        resources,
+        metadata,
+        revision,
+        bool(given),
+        rules,
+        stop_after_seconds,
+    )

@@ -60,7 +60,15 @@ class Queries:
             raise NotFoundError("workload", workload_id)
         view = self._workload_view(entry)
         workload = entry.workload
-        view.spec.CopyFrom(spec_message(workload.spec, workload.resources, workload.metadata))
+        view.spec.CopyFrom(
+            spec_message(
+                workload.spec,
+                workload.resources,
+                workload.metadata,
+                rules=workload.rules,
+                stop_after_seconds=workload.stop_after_seconds,
+            )
+        )
         return view
 
     def summary(self) -> control_pb2.GetClusterSummaryResponse:

@@ -21,8 +21,17 @@ DIGITS = 16
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
-def revision_of(spec: Spec, resources: Resources, metadata: Mapping[str, str]) -> Revision:
-    said = (type_of(spec), _said(spec), _said(resources), dict(metadata))
+def revision_of(
+    spec: Spec,
+    resources: Resources,
+    metadata: Mapping[str, str],
+    *,
+    stop_after_seconds: int = 0,
+) -> Revision:
+    """Placement rules are no part of it: where a workload may run is nothing to recreate it for."""
+    said: list[object] = [type_of(spec), _said(spec), _said(resources), dict(metadata)]
+    if stop_after_seconds:
+        said.append(stop_after_seconds)
     return Revision(sha256(_encoder.encode(said)).hexdigest()[:DIGITS])
 
 

@@ -19,7 +19,7 @@ from persys.model.workload import Desired
 from persys.wire import checks
 from persys.wire.checks import SPEC_BYTES_MAX
 from persys.wire.control_message import spec_message
-from persys.wire.control_spec import VM_SPEC_KEY, workload_spec
+from persys.wire.control_spec import VM_SPEC_KEY, workload_rules, workload_spec
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.times import EPOCH, instant, timestamp
 
@@ -39,6 +39,7 @@ __all__ = [
     "timestamp",
     "usage",
     "usage_message",
+    "workload_rules",
     "workload_spec",
     "workload_usage",
     "workload_usage_message",

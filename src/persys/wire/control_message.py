@@ -7,6 +7,7 @@ spec may hold are left out: here they are said as resources.
 from collections.abc import Mapping
 
 from persys.model.resources import Resources
+from persys.model.rules import NO_RULES, Rules
 from persys.model.spec import (
     ComposeSpec,
     ContainerSpec,
@@ -15,15 +16,20 @@ from persys.model.spec import (
     VMSpec,
     type_of,
 )
-from persys.wire import machine, parts
+from persys.wire import machine, parts, placement
 from persys.wire.control_spec import VM_SPEC_KEY, vm
 from persys.wire.gen.control.v1 import control_pb2
 
 
 def spec_message(
-    spec: Spec, resources: Resources, metadata: Mapping[str, str]
+    spec: Spec,
+    resources: Resources,
+    metadata: Mapping[str, str],
+    *,
+    rules: Rules = NO_RULES,
+    stop_after_seconds: int = 0,
 ) -> control_pb2.WorkloadSpec:
-    """The message that `workload_spec` reads back as the same."""
+    """The message that `workload_spec` and `workload_rules` read back as the same."""
     message = control_pb2.WorkloadSpec(
         type=type_of(spec),
         resources=control_pb2.ResourceRequirements(
@@ -32,7 +38,10 @@ def spec_message(
             disk_gb=resources.disk_gb,
         ),
         metadata=metadata,
+        stop_after_seconds=stop_after_seconds,
     )
+    if rules != NO_RULES:
+        message.placement.CopyFrom(placement.rules_message(rules))
     match spec:
         case ContainerSpec():
             message.container.CopyFrom(_container_message(spec))

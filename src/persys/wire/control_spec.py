@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 from persys.errors import InvalidError
 from persys.model.resources import Resources
+from persys.model.rules import Rules
 from persys.model.spec import (
     ComposeSpec,
     ContainerSpec,
@@ -18,7 +19,7 @@ from persys.model.spec import (
     VMSpec,
     WorkloadType,
 )
-from persys.wire import checks, machine, parts, stack
+from persys.wire import checks, machine, parts, placement, stack
 from persys.wire.gen.control.v1 import control_pb2
 
 VM_SPEC_KEY = "persys.vm_spec_b64"
@@ -42,6 +43,14 @@ def workload_spec(message: control_pb2.WorkloadSpec) -> tuple[Spec, Resources, d
     else:
         spec = vm(message.vm)
     return spec, _machine_resources(spec, resources), metadata
+
+
+def workload_rules(message: control_pb2.WorkloadSpec) -> tuple[Rules, int]:
+    """Where it may run, and how many seconds it runs without the scheduler (0: for ever)."""
+    stop_after_seconds = checks.number(
+        message.stop_after_seconds, "spec.stop_after_seconds", most=checks.STOP_AFTER_SECONDS_MAX
+    )
+    return placement.rules(message.placement), stop_after_seconds
 
 
 def _type(message: control_pb2.WorkloadSpec, *, vm_in_metadata: bool) -> WorkloadType:

@@ -10,19 +10,31 @@ from dataclasses import dataclass
 
 import yaml
 
+from persys.core.duration import parse_duration
 from persys.errors import InvalidError
 from persys.model.ids import workload_id
 from persys.wire.control import desired
-from persys.wire.control_spec import workload_spec
+from persys.wire.control_spec import workload_rules, workload_spec
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.shortform import SHORT_FORMS
-from persys.wire.strict import SpecFileError, entries, fill, text_of, unknown
+from persys.wire.strict import SpecFileError, entries, fill, text_of, unknown, wrong
 
-_OF_SPEC = ("type", "resources", "container", "compose", "vm", "metadata")
+_OF_SPEC = (
+    "type",
+    "resources",
+    "container",
+    "compose",
+    "vm",
+    "metadata",
+    "placement",
+    "stop_after_seconds",
+)
+_STOP_AFTER = "stop_after"  # a duration, where the wire counts seconds
 _OF_REQUEST = ("revision_id", "desired_state")
-_FLAT = ("id", *_OF_SPEC, *_OF_REQUEST)
+_FLAT = ("id", *_OF_SPEC, _STOP_AFTER, *_OF_REQUEST)
 _OF_REQUEST_IN_CAMEL = ("revisionId", "desiredState")
 _ONLY_ON_THE_WIRE = frozenset({"workload_id", "workloadId", "spec"})
+_INT64_MAX = 2**63 - 1
 _MERGE = "tag:yaml.org,2002:merge"
 
 
@@ -140,6 +152,22 @@ def _fill_flat(
     if of_spec.value:
         request.spec.SetInParent()
         fill(request.spec, of_spec, "", short_forms=SHORT_FORMS)
+    for key, value in pairs:
+        if key.value == _STOP_AFTER:
+            _stop_after(request.spec, key, value)
+
+
+def _stop_after(spec: control_pb2.WorkloadSpec, key: yaml.ScalarNode, value: yaml.Node) -> None:
+    if spec.stop_after_seconds:
+        raise wrong(key, _STOP_AFTER, "given beside stop_after_seconds; only one of them can be")
+    text = str(value.value) if isinstance(value, yaml.ScalarNode) else ""
+    try:
+        seconds = parse_duration(text).total_seconds()
+    except ValueError as err:
+        raise wrong(value, _STOP_AFTER, f"{text!r}: {err}") from err
+    if seconds != int(seconds):
+        raise wrong(value, _STOP_AFTER, f"{text!r} is not in whole seconds")
+    spec.stop_after_seconds = min(int(seconds), _INT64_MAX)
 
 
 def _check(request: control_pb2.ApplyWorkloadRequest, *, flat: bool) -> None:
@@ -151,6 +179,7 @@ def _check(request: control_pb2.ApplyWorkloadRequest, *, flat: bool) -> None:
             return
     try:
         workload_spec(request.spec)
+        workload_rules(request.spec)
     except InvalidError as err:
         field = err.field.removeprefix("spec.") if flat else err.field
         raise InvalidError(field, err.problem) from None

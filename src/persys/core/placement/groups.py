@@ -23,7 +23,8 @@ class Groups:
         """The same counts over copied rows."""
         twin = Groups()
         twin._rows = {
-            group: {node_id: rows[node_id] for node_id in held} for group, held in self._rows.items()
+            group: {node_id: rows[node_id] for node_id in held}
+            for group, held in self._rows.items()
         }
         twin._tallies = {
             group: {key: tally.copy() for key, tally in tallies.items()}

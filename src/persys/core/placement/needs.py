@@ -11,11 +11,9 @@ from persys.model import feature
 from persys.model.assignment import HostPort
 from persys.model.node import Capabilities, Node
 from persys.model.resources import Resources
-from persys.model.rules import Rules
+from persys.model.rules import NO_RULES, Rules
 from persys.model.spec import ComposeSpec, ContainerSpec, PullPolicy, VMSpec, type_of
 from persys.model.workload import Workload
-
-NO_RULES = Rules()
 
 
 @dataclass(frozen=True, slots=True)

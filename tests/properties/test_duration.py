@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from persys.infra.duration import format_duration, parse_duration
+from persys.core.duration import format_duration, parse_duration
 
 spans = st.timedeltas(min_value=timedelta(0), max_value=timedelta(days=3650))
 

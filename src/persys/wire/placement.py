@@ -1,0 +1,95 @@
+"""Placement rules as users send them, read into the model and written back."""
+
+from collections.abc import Sequence
+
+from persys.core.placement.constraints import parse, written
+from persys.errors import InvalidError
+from persys.model.rules import PRIORITY_DEFAULT, PRIORITY_MAX, Rules, Strategy
+from persys.wire import checks
+from persys.wire.gen.control.v1 import control_pb2
+
+CONSTRAINTS_MAX = 32
+TOLERATIONS_MAX = 32
+SPREAD_OVER_MAX = 4
+WORD_LENGTH_MAX = 253
+
+_APART = {"": False, "preferred": False, "required": True}
+_STRATEGIES: dict[str, Strategy] = {strategy.value: strategy for strategy in Strategy}
+
+
+def rules(message: control_pb2.PlacementRules, path: str = "spec.placement") -> Rules:
+    """InvalidError names the first wrong field."""
+    group = _word(message.group, f"{path}.group") if message.group else ""
+    apart = checks.word(
+        message.anti_affinity, _APART, f"{path}.anti_affinity", "preferred or required"
+    )
+    for field, said in (
+        ("anti_affinity", message.anti_affinity),
+        ("spread_over", message.spread_over),
+    ):
+        if said and not group:
+            raise InvalidError(f"{path}.{field}", "is about a group; say which one in group")
+    return Rules(
+        constraints=tuple(
+            parse(text, f"{path}.constraints[{index}]")
+            for index, text in enumerate(
+                _few(message.constraints, CONSTRAINTS_MAX, f"{path}.constraints")
+            )
+        ),
+        tolerations=tuple(
+            taint(text, f"{path}.tolerations[{index}]")
+            for index, text in enumerate(
+                _few(message.tolerations, TOLERATIONS_MAX, f"{path}.tolerations")
+            )
+        ),
+        group=group,
+        apart=apart,
+        spread_over=tuple(
+            _word(text, f"{path}.spread_over[{index}]")
+            for index, text in enumerate(
+                _few(message.spread_over, SPREAD_OVER_MAX, f"{path}.spread_over")
+            )
+        ),
+        strategy=checks.word(message.strategy, _STRATEGIES, f"{path}.strategy", "spread or binpack")
+        if message.strategy
+        else None,
+        priority=checks.number(message.priority, f"{path}.priority", most=PRIORITY_MAX)
+        if message.HasField("priority")
+        else PRIORITY_DEFAULT,
+    )
+
+
+def rules_message(said: Rules) -> control_pb2.PlacementRules:
+    """The message that `rules` reads back as the same."""
+    return control_pb2.PlacementRules(
+        constraints=[written(constraint) for constraint in said.constraints],
+        tolerations=said.tolerations,
+        group=said.group,
+        anti_affinity="required" if said.apart else "",
+        spread_over=said.spread_over,
+        strategy=said.strategy or "",
+        priority=said.priority if said.priority != PRIORITY_DEFAULT else None,
+    )
+
+
+def taint(text: str, path: str) -> str:
+    """`key` or `key=value`, with no white space around either; for tolerations also `*`."""
+    key, sign, value = text.partition("=")
+    plain = _word(key.strip(), path)
+    return f"{plain}={_word(value.strip(), path)}" if sign else plain
+
+
+def _few(values: Sequence[str], most: int, path: str) -> Sequence[str]:
+    if len(values) > most:
+        raise InvalidError(path, f"has {len(values)} entries; at most {most} are allowed")
+    return values
+
+
+def _word(text: str, path: str) -> str:
+    if not text or len(text) > WORD_LENGTH_MAX or not text.isprintable() or text.split() != [text]:
+        raise InvalidError(
+            path,
+            f"{checks.shown(text)} is no word; expected 1 to {WORD_LENGTH_MAX} characters "
+            "without white space",
+        )
+    return text
