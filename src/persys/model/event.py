@@ -40,7 +40,7 @@ class EventKind(StrEnum):
     NODE_DRAIN_ASKED = "NodeDrainAsked"
     NODE_CONFIRMED_DEAD = "NodeConfirmedDead"
     NODE_REMOVED = "NodeRemoved"
-    STORE_AVAILABLE = "StoreAvailable"
+    MODE_CHANGED = "ModeChanged"
     SUGGESTION_ACCEPTED = "SuggestionAccepted"
     SUGGESTION_REJECTED = "SuggestionRejected"
 

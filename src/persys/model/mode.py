@@ -23,3 +23,4 @@ class ClusterMarker(Struct, frozen=True):
 
     uid: str
     created_at: datetime
+    accepted: tuple[str, ...] = ()  # uids of clusters whose loss an operator accepted

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import secrets
 import socket
 from collections.abc import Coroutine
 from pathlib import Path
@@ -15,23 +16,31 @@ from persys.infra.clock import Clock, SystemClock
 from persys.infra.http import SideServer
 from persys.infra.rpc import new_server, start_server
 from persys.model.ids import NodeId, WorkloadId
+from persys.scheduler.adoption import Adoption
 from persys.scheduler.agents import Connect, GrpcAgents, over_grpc
+from persys.scheduler.api.drifts import DriftsApi
+from persys.scheduler.api.events import EventsApi
 from persys.scheduler.api.nodes import NodesApi
 from persys.scheduler.api.service import ControlApi
+from persys.scheduler.api.stream import StreamApi
 from persys.scheduler.api.workloads import WorkloadsApi
 from persys.scheduler.burials import Burials
 from persys.scheduler.cluster import Cluster
-from persys.scheduler.committer import Committer
+from persys.scheduler.committer import Committer, EventLimits
+from persys.scheduler.event_log import EventLog
 from persys.scheduler.intake import Intake
 from persys.scheduler.loading import load
 from persys.scheduler.membership import Membership
 from persys.scheduler.metrics import ClusterCollector, Metrics
+from persys.scheduler.modes import Modes
 from persys.scheduler.observations import Observations
+from persys.scheduler.orphans import Orphans
 from persys.scheduler.passes import Passes
 from persys.scheduler.performer import Performer
 from persys.scheduler.queries import Queries
 from persys.scheduler.reconciler import Reconciler
 from persys.scheduler.settings import SchedulerSettings
+from persys.scheduler.streams import Streams
 from persys.store.etcd import EtcdOptions
 from persys.store.open import open_store
 from persys.store.port import Snapshot, Store
@@ -57,27 +66,58 @@ class Scheduler:
         self._store = store
         self._clock = clock
         self.cluster = Cluster()
-        self.committer = Committer(store, clock)
+        limits = EventLimits(settings.events_max, settings.events_max_age)
+        self.modes = Modes(clock)
+        self.modes.on_normal = self._all_is_well
+        dice = random or SystemRandom()
+        self.committer = Committer(
+            store,
+            clock,
+            events=limits,
+            modes=self.modes,
+            new_uid=lambda: f"{dice.getrandbits(128):032x}",
+        )
+        self.events = EventLog(limits)
+        self.committer.on_events = self.events.take
         self.reconciler = Reconciler(
             self.cluster,
             self.committer,
             clock,
             policy=policy_of(settings),
             node_grace=settings.node_unavailable_grace.total_seconds(),
-            random=random or SystemRandom(),
+            random=dice,
         )
         self.burials = Burials(
             self.cluster, self.committer, clock, room_appeared=self.reconciler.wake_waiting
         )
-        self.observations = Observations(
-            self.cluster, wake=self.reconciler.wake, removed=self.burials.removed
+        self.orphans = Orphans(
+            self.cluster,
+            self.committer,
+            clock,
+            grace=settings.missing_grace_period,
+            wake=self.reconciler.wake,
         )
-        self.agents = GrpcAgents(clock, deadline=settings.agent_rpc_timeout, connect=connect)
+        self.observations = Observations(
+            self.cluster,
+            wake=self.reconciler.wake,
+            removed=self.burials.removed,
+            listed=self.orphans.listed,
+        )
+        self.streams = Streams()
+        self.agents = GrpcAgents(
+            clock, self.streams, deadline=settings.agent_rpc_timeout, connect=connect
+        )
         self.performer = Performer(
-            self.cluster, self.agents, self.observations, clock, wake=self.reconciler.wake
+            self.cluster,
+            self.agents,
+            self.observations,
+            clock,
+            wake=self.reconciler.wake,
+            may_order=lambda: not self.modes.is_frozen,
         )
         self.reconciler.use(self.performer, ask_to_bury=self.burials.ask_for)
         self.burials.use(self.performer)
+        self.orphans.use(self.agents)
         self.membership = Membership(
             self.cluster,
             self.committer,
@@ -111,7 +151,7 @@ class Scheduler:
 
     async def run(self, stop: asyncio.Event) -> None:
         """Take over the store, serve until told to stop. The first part to fail ends all."""
-        await self.take_over(f"{socket.gethostname()}-{os.getpid()}")
+        await self.take_over(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}")
         side = SideServer(registry=self.metrics.registry, health=self._health)
         server = new_server()
         control_pb2_grpc.add_AgentControlServicer_to_server(self.api(), server)
@@ -126,6 +166,8 @@ class Scheduler:
                 log.info("scheduler.serving", port=port, workloads=len(self.cluster.entries))
                 await stop.wait()
                 log.info("scheduler.stopping")
+                self.events.close()
+                self.streams.close()
                 await server.stop(grace=2)
                 for part in parts:
                     part.cancel()
@@ -139,6 +181,7 @@ class Scheduler:
         """Become the one who writes, and know what is stored."""
         self._load(await self.committer.take_over(name))
         self.committer.on_reload = self._load
+        self.committer.remembers = lambda: bool(self.cluster.entries or self.cluster.members)
 
     def parts(self) -> tuple[Coroutine[None, None, None], ...]:
         """What runs as long as the scheduler does."""
@@ -148,6 +191,7 @@ class Scheduler:
             self.performer.run(),
             self.reconciler.run(),
             self.membership.run(),
+            self.orphans.run(),
             self.passes.reconcile(settings.reconcile_interval),
             self.passes.survey(settings.drift_detect_interval),
         )
@@ -157,21 +201,41 @@ class Scheduler:
         queries = Queries(
             self.cluster, self._clock, attempts_max=policy_of(settings).retry.attempts_max
         )
+        nodes = NodesApi(
+            self.membership,
+            queries,
+            self._clock,
+            heartbeat_seconds=max(1, round(settings.heartbeat_interval.total_seconds())),
+            modes=self.modes,
+        )
         return ControlApi(
-            NodesApi(
-                self.membership,
-                queries,
-                self._clock,
-                heartbeat_seconds=max(1, round(settings.heartbeat_interval.total_seconds())),
-                trouble=lambda: self.committer.trouble,
-            ),
+            nodes,
+            StreamApi(nodes, self.streams),
             WorkloadsApi(Intake(self.reconciler, self._clock), queries),
+            DriftsApi(self.cluster, self._adoption()),
+            EventsApi(self.events),
             metrics=self.metrics,
             clock=self._clock,
         )
 
+    def _adoption(self) -> Adoption:
+        return Adoption(
+            self.cluster,
+            self.committer,
+            self.reconciler,
+            self.burials,
+            self.agents,
+            self._clock,
+        )
+
     def _load(self, snapshot: Snapshot) -> None:
         load(self.cluster, snapshot, lease_until=self.membership.lease_ends())
+        self.events.load(snapshot)
+        self.reconciler.wake_many(list(self.cluster.entries))
+
+    def _all_is_well(self) -> None:
+        """Normal again: everybody gets a full lease, everything is looked at."""
+        self.membership.renew_all()
         self.reconciler.wake_many(list(self.cluster.entries))
 
     def _node_returned(self, node_id: NodeId) -> None:
@@ -179,10 +243,17 @@ class Scheduler:
         self.reconciler.wake_many(_on(self.cluster, node_id))
 
     def _health(self) -> dict[str, Any]:
+        state, marker = self.modes.state, self.committer.lead.marker
         return {
-            "status": "degraded" if self.committer.trouble else "ok",
+            "status": state.mode.value if self.modes.is_frozen else "ok",
             "service": "persys-scheduler",
-            "reason": self.committer.trouble,
+            "mode": state.mode.value,
+            "reason": state.reason,
+            "modeChangedAt": state.since.isoformat(),
+            "store": self._settings.store,
+            "leader": self.committer.lead.name,
+            "clusterUid": marker.uid if marker else "",
+            "dataAgeMs": round(self.modes.data_age().total_seconds() * 1000),
             "nodes": len(self.cluster.members),
             "workloads": len(self.cluster.entries),
         }

@@ -3,11 +3,13 @@
 Every write of the scheduler passes here. Each record is guarded by the version this process last saw, each
 transaction by the leader's fence. When the store gave no answer, nobody knows what was written: everything
 is read again before the next write, and what was decided before that is void (ConflictError: decide again).
+Outside normal mode nothing is taken (FrozenError): the loop looks by itself whether the store is well again.
 """
 
 import asyncio
+import uuid
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,17 +19,23 @@ import structlog
 from msgspec import Struct
 from msgspec.structs import replace
 
+from persys.core.modes import Lost, New, Same, Silent, Whole, is_awaited
 from persys.errors import (
     ConflictError,
+    FencedError,
     InvalidError,
     PersysError,
     SettingsError,
     StoreUnavailableError,
 )
 from persys.infra.clock import Clock
-from persys.model.event import Event, EventKind, Numbered
+from persys.model.event import Numbered
+from persys.model.mode import ClusterMarker
 from persys.scheduler.changes import Change
+from persys.scheduler.lead import Lead
+from persys.scheduler.modes import Modes
 from persys.store import keys
+from persys.store.limits import OPERATIONS_MAX, check
 from persys.store.port import VALUE_BYTES_MAX, Committed, Conflict, Snapshot, Store, Unit
 from persys.wire import records
 
@@ -40,6 +48,13 @@ CROWD_SECONDS = 0.004
 LOOK_AGAIN_SECONDS = 1.0
 ATTEMPTS_MAX = 4
 EVENT_TEXT_LENGTH_MAX = 1024
+OUTDATED_PER_UNIT_MAX = 8
+# Below this a change of few records fits into a transaction whatever its events say.
+SIZE_CHECKED_FROM = 512 * 1024
+EVENT_BYTES = 8 * 1024
+
+# What replaces everything that is stored. It is told the store and the lead; why, for the history.
+Rewrite = Callable[[Store, Lead], Awaitable[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +62,12 @@ class Pending:
     change: Change
     values: dict[str, bytes]
     stored: asyncio.Future[None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    make: Rewrite
+    done: asyncio.Future[None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,102 +81,189 @@ class EventLimits:
 
 
 class Committer:
-    def __init__(self, store: Store, clock: Clock, *, events: EventLimits | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        clock: Clock,
+        *,
+        events: EventLimits | None = None,
+        modes: Modes | None = None,
+        new_uid: Callable[[], str] = lambda: uuid.uuid4().hex,
+    ) -> None:
         self._store = store
         self._clock = clock
         self._limits = events or EventLimits()
         self._versions: dict[str, int] = {}
         self._event_keys: deque[str] = deque()
         self._event_number = 0
-        self._fence: tuple[str, int] | None = None
         self._queue: list[Pending] = []
         self._news = asyncio.Event()
         self._doubtful = False
         self._crowded = False
-        self.trouble = ""  # why nothing can be written now, as far as is known
+        self._asked: list[_Asked] = []
+        self.modes = modes or Modes(clock)
+        self.lead = Lead(store, clock, new_uid=new_uid)
+        self.remembers: Callable[[], bool] = lambda: False  # whether memory has records
         self.on_reload: Callable[[Snapshot], None] = lambda _snapshot: None
         # Told in the order of their numbers. A number that a failed commit used up belongs to no event.
         self.on_events: Callable[[list[Numbered]], None] = lambda _events: None
 
     async def take_over(self, name: str) -> Snapshot:
-        """Become the one who writes, then read everything as it is."""
-        previous = await self._store.get(keys.LEADER)
-        outcome = (
-            await self._store.commit(
-                [
-                    Unit(
-                        guards={keys.LEADER: previous.version if previous else 0},
-                        puts={keys.LEADER: name.encode()},
-                    )
-                ]
-            )
-        )[0]
-        if isinstance(outcome, Conflict):
-            raise ConflictError("another scheduler is starting on this store at the same moment")
-        self._fence = (keys.LEADER, outcome.revision)
-        return await self._read_all()
+        """Become the one who writes, then read everything as it is. An empty store becomes a new cluster."""
+        self.lead.name = name
+        await self.lead.take()
+        snapshot = await self._read_all()
+        match self.lead.judge(snapshot, remembers=False):
+            case Same(marker=marker):
+                self.lead.marker = marker
+            case New():
+                await self._begin(self.lead.new_marker())
+            case Lost() as lost:
+                self.modes.take(lost)
+        return snapshot
 
     async def commit(self, change: Change) -> None:
         """Returns when it is stored and done.
 
         Raises InvalidError for a record that is too large, ConflictError when a record moved,
-        StoreUnavailableError when the store did not take it.
+        FrozenError when the store did not take it or the mode is not normal.
         """
         if change.is_empty:
             change.done()
             return
+        if self.modes.is_frozen:
+            raise self.modes.refusal()
         values = {key: _encoded(key, record) for key, record in change.puts.items()}
+        _check_size(change, values)
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(Pending(change, values, stored))
         self._news.set()
         await stored
 
+    async def rewrite(self, make: Rewrite) -> None:
+        """Replace all that is stored, from within a mode in which nothing else is written."""
+        assert self.modes.in_recovery
+        asked = _Asked(make, asyncio.get_running_loop().create_future())
+        self._asked.append(asked)
+        self._news.set()
+        await asked.done
+
     async def run(self) -> None:
         try:
             while True:
                 await self._wait_for_news()
-                if self._doubtful:
-                    await self._read_again()
-                    continue
-                if self.trouble and not self._queue:
-                    self._queue.append(self._sign_of_life())
-                await self._gather()
-                batch = self._next_batch()
-                if not self._queue:
-                    self._news.clear()
-                await self._commit(batch)
+                if self._asked:
+                    await self._answer(self._asked.pop(0))
+                elif self._doubtful or self.modes.is_frozen:
+                    await self._look()
+                else:
+                    await self._gather()
+                    batch = self._next_batch()
+                    if not self._queue:
+                        self._news.clear()
+                    await self._commit(batch)
         finally:
-            for pending in self._queue:
-                _fail(pending, StoreUnavailableError("the scheduler is stopping"))
+            ended = StoreUnavailableError("the scheduler is stopping")
+            self._void(ended)
+            for asked in self._asked:
+                _fail(asked.done, ended)
 
     async def _wait_for_news(self) -> None:
         """In trouble not for ever: its end shall be noticed even if nobody wants to write."""
-        in_trouble = self._doubtful or self.trouble
+        if self.modes.is_frozen and not self._asked:
+            self._news.clear()
+        in_trouble = self._doubtful or self.modes.is_frozen
         with suppress(TimeoutError):
             async with asyncio.timeout(LOOK_AGAIN_SECONDS if in_trouble else None):
                 await self._news.wait()
 
-    async def _read_again(self) -> None:
+    async def _look(self) -> None:
+        """Read what is there, if that is in doubt; and in trouble, see whether it takes writes again."""
         try:
-            self.on_reload(await self._read_all())
+            if self.modes.in_recovery and not await self._is_back():
+                return
+            if self._doubtful and not await self._read_again():
+                self._void(self.modes.refusal())
+                return
+            if self.modes.is_frozen:
+                await self._resume("the store is back")
         except StoreUnavailableError as err:
-            self._note_trouble(err)
-            self._void(err)
+            self.modes.take(Silent(str(err)))
+            self._void(self.modes.refusal())
             return
-        self._doubtful = False
         self._void(ConflictError("the store was read again; decide again"))
+
+    async def _is_back(self) -> bool:
+        marker = await self.lead.stored_marker()
+        if marker is None or not is_awaited(self.modes.standing, marker):
+            return False
+        self.lead.marker = marker
+        self._doubtful = True
+        return True
+
+    async def _read_again(self) -> bool:
+        """False: what it held is gone. Memory stays as it is then."""
+        snapshot = await self._read_all()
+        match self.lead.judge(snapshot, remembers=self.remembers()):
+            case Lost() as lost:
+                self.modes.take(lost)
+                return False
+            case New():
+                await self.lead.take(again=True)
+                await self._begin(self.lead.marker or self.lead.new_marker())
+        self.on_reload(snapshot)
+        self._doubtful = False
+        return True
+
+    async def _begin(self, marker: ClusterMarker) -> None:
+        unit = Unit(guards={keys.CLUSTER: 0}, puts={keys.CLUSTER: records.encode(marker)})
+        outcome = (await self._store.commit([unit], fence=self.lead.fence))[0]
+        if isinstance(outcome, Conflict):
+            raise ConflictError("another scheduler is starting on this store at the same moment")
+        self._versions[keys.CLUSTER] = outcome.revision
+        self.lead.marker = marker
+        log.info("cluster.began", cluster_uid=marker.uid)
+
+    async def _resume(self, why: str) -> None:
+        """Write our name again, and what happened meanwhile: if that works, everything does."""
+        change = Change(done=lambda: None, events=self.modes.history(why))
+        told = self._numbered(change)
+        puts = {keys.event_key(one.event.at, one.sequence): one.event for one in told}
+        try:
+            written = await self.lead.take(
+                puts={key: records.encode(event) for key, event in puts.items()},
+                guards={keys.CLUSTER: self._versions.get(keys.CLUSTER, 0)},
+                again=True,
+            )
+        except ConflictError:
+            self._doubtful = True
+            return
+        self._versions.update(written)
+        self._event_keys.extend(puts)
+        self.modes.told()
+        self.on_events(told)
+        self.modes.take(Whole(why))
+
+    async def _answer(self, asked: "_Asked") -> None:
+        try:
+            await self.lead.take(again=True)
+            why = await asked.make(self._store, self.lead)
+            self.on_reload(await self._read_all())
+            self._doubtful = False
+            await self._resume(why)
+        except StoreUnavailableError as err:
+            self._doubtful = True
+            _fail(asked.done, err)
+        except ConflictError as err:
+            _fail(asked.done, err)
+        else:
+            asked.done.set_result(None)
 
     def _void(self, err: PersysError) -> None:
         waiting, self._queue = self._queue, []
         self._news.clear()
         for pending in waiting:
-            _fail(pending, err)
-
-    def _sign_of_life(self) -> Pending:
-        """Something to write, to see whether that works again."""
-        event = Event(self._clock.now(), EventKind.STORE_AVAILABLE, f"it was not: {self.trouble}")
-        change = Change(done=lambda: None, events=[event])
-        return Pending(change, {}, asyncio.get_running_loop().create_future())
+            _fail(pending.stored, err)
 
     async def _gather(self) -> None:
         """Let others join: a change that comes alone is not held up, a crowd is, for a moment."""
@@ -190,13 +298,15 @@ class Committer:
                 self._unit(pending, events, oldest_kept)
                 for pending, events in zip(batch, told, strict=True)
             ]
-            outcomes = await self._store.commit(units, fence=self._fence)
+            outcomes = await self._store.commit(units, fence=self.lead.fence)
         except StoreUnavailableError as err:
             self._note_trouble(err)
             for pending in batch:
-                _fail(pending, err)
+                _fail(pending.stored, self.modes.refusal())
             return
-        self._note_recovery()
+        except FencedError:
+            await self._note_fence(batch)
+            return
         for pending, events, unit, outcome in zip(batch, told, units, outcomes, strict=True):
             match outcome:
                 case Committed(revision=revision):
@@ -210,7 +320,9 @@ class Committer:
                         pending.stored.set_result(None)
                 case Conflict() as conflict:
                     self._doubtful = True
-                    _fail(pending, ConflictError(f"{conflict.key} was changed by someone else"))
+                    _fail(
+                        pending.stored, ConflictError(f"{conflict.key} was changed by someone else")
+                    )
 
     def _numbered(self, change: Change) -> list[Numbered]:
         first = self._event_number + 1
@@ -239,7 +351,7 @@ class Committer:
         outdated: list[str] = []
         while (
             len(self._event_keys) > 1
-            and len(outdated) < 8
+            and len(outdated) < OUTDATED_PER_UNIT_MAX
             and (
                 len(self._event_keys) > self._limits.count_max or self._event_keys[0] < oldest_kept
             )
@@ -258,16 +370,19 @@ class Committer:
             self._event_number = max(self._event_number, newest)
         return snapshot
 
-    def _note_trouble(self, err: StoreUnavailableError) -> None:
-        if not self.trouble:
-            log.warning("store.unavailable", reason=str(err))
-        self.trouble = str(err)
+    async def _note_fence(self, batch: list[Pending]) -> None:
+        """Our name is not where it was. Another's in its place ends this process; none means trouble."""
+        try:
+            await self.lead.check_not_taken()
+        except StoreUnavailableError as err:
+            self._note_trouble(err)
         self._doubtful = True
+        for pending in batch:
+            _fail(pending.stored, ConflictError("the store has changed; decide again"))
 
-    def _note_recovery(self) -> None:
-        if self.trouble:
-            log.info("store.available")
-        self.trouble = ""
+    def _note_trouble(self, err: StoreUnavailableError) -> None:
+        self.modes.take(Silent(str(err)))
+        self._doubtful = True
 
 
 async def insist(attempt: Callable[[], Awaitable[T]]) -> T:
@@ -278,6 +393,25 @@ async def insist(attempt: Callable[[], Awaitable[T]]) -> T:
     return await attempt()
 
 
+def _check_size(change: Change, values: Mapping[str, bytes]) -> None:
+    """One change too large for a transaction is refused alone, before it meets its neighbours."""
+    writes = len(values) + len(change.drops) + len(change.events) + OUTDATED_PER_UNIT_MAX
+    if writes < OPERATIONS_MAX and sum(map(len, values.values())) < SIZE_CHECKED_FROM:
+        return
+    keys_touched = (*values, *change.drops)
+    events = {f"{keys.EVENTS}{'0' * 48}{n}": bytes(EVENT_BYTES) for n in range(len(change.events))}
+    outdated = [f"{keys.EVENTS}{'1' * 48}{number}" for number in range(OUTDATED_PER_UNIT_MAX)]
+    check(
+        [
+            Unit(
+                guards=dict.fromkeys(keys_touched, 0),
+                puts={**values, **events},
+                deletes=[*change.drops, *outdated],
+            )
+        ]
+    )
+
+
 def _encoded(key: str, record: Struct) -> bytes:
     value = records.encode(record)
     if len(value) > VALUE_BYTES_MAX:
@@ -285,7 +419,7 @@ def _encoded(key: str, record: Struct) -> bytes:
     return value
 
 
-def _fail(pending: Pending, err: Exception) -> None:
-    if not pending.stored.done():
-        pending.stored.set_exception(err)
-        pending.stored.exception()  # whoever waited may have left; that is no reason to complain
+def _fail(waiting: asyncio.Future[None], err: Exception) -> None:
+    if not waiting.done():
+        waiting.set_exception(err)
+        waiting.exception()  # whoever waited may have left; that is no reason to complain

@@ -2,6 +2,7 @@
 
 from persys.model.assignment import Assignment, Tombstone
 from persys.model.belief import Belief, Retry
+from persys.model.drift import Drift, DriftType
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
 from persys.model.workload import Workload
@@ -21,6 +22,8 @@ def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float) -> None:
     retries: dict[WorkloadId, Retry] = {}
     workloads: dict[WorkloadId, Workload] = {}
     nodes: dict[NodeId, Node] = {}
+    cluster.drifts.clear()
+    cluster.tombstones.clear()
     for record in snapshot.records:
         if record.key.startswith(keys.WORKLOADS):
             workload = records.decode(record.value, Workload)
@@ -36,9 +39,16 @@ def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float) -> None:
             retries[retry.workload_id] = retry
         elif record.key.startswith(keys.TOMBSTONES):
             cluster.put_tombstone(records.decode(record.value, Tombstone))
+        elif record.key.startswith(keys.DRIFTS):
+            drift = records.decode(record.value, Drift)
+            cluster.drifts.put(drift)
+            if drift.type is DriftType.ORPHAN:
+                cluster.strangers.stand_in(drift)
         elif record.key.startswith(keys.NODES) and not keys.is_node_lease(record.key):
             node = records.decode(record.value, Node)
             nodes[node.id] = node
+    for node_id in cluster.members.keys() - nodes.keys():
+        cluster.drop_node(node_id)
     for node in nodes.values():
         known = cluster.members.get(node.id)
         cluster.put_node(node, lease_until=known.lease_until if known else lease_until)

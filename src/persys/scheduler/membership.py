@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import structlog
 from msgspec.structs import replace
 
+from persys.core.modes import judge_newcomer
 from persys.core.upkeep import standing
 from persys.errors import ConflictError, NotFoundError, RefusedError, StoreUnavailableError
 from persys.infra.clock import Clock
@@ -19,12 +20,15 @@ from persys.infra.turns import Turns
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.lease import Lease
+from persys.model.mode import ClusterMarker
 from persys.model.node import Node, NodeStatus
 from persys.model.observation import Actual, Observation
 from persys.model.usage import NodeUsage, WorkloadUsage
+from persys.scheduler.applicants import Applicant, Applicants
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster, Member
 from persys.scheduler.committer import Committer, insist
+from persys.scheduler.drifts import key_of
 from persys.scheduler.observations import Observations
 from persys.store import keys
 
@@ -69,6 +73,7 @@ class Membership:
         self._room_appeared = room_appeared
         self._node_returned = node_returned
         self._turns: Turns[NodeId] = Turns()
+        self.applicants = Applicants()
 
     def lease_ends(self) -> float:
         return self._clock.monotonic() + self._lease.total_seconds()
@@ -76,7 +81,42 @@ class Membership:
     def lease_ends_at(self) -> datetime:
         return self._clock.now() + self._lease
 
-    async def register(self, node: Node) -> None:
+    def renew_all(self) -> None:
+        """Nobody is judged for a silence that was ours."""
+        for member in self._cluster.members.values():
+            member.lease_until = max(member.lease_until, self.lease_ends())
+            member.lost_noted = False
+
+    async def register(
+        self, node: Node, *, cluster_uid: str = "", workload_count: int = 0
+    ) -> ClusterMarker:
+        """The cluster it has joined. `cluster_uid` and `workload_count` are what the agent says of itself."""
+        applicant = Applicant(node, cluster_uid, workload_count, self._clock.now())
+        self._admit(applicant)
+        await self._register(node)
+        self.applicants.drop(node.id)
+        assert self._committer.lead.marker is not None
+        return self._committer.lead.marker
+
+    def _admit(self, applicant: Applicant) -> None:
+        modes, marker = self._committer.modes, self._committer.lead.marker
+        if not modes.is_frozen:
+            assert marker is not None
+            lost = judge_newcomer(
+                marker,
+                said_uid=applicant.cluster_uid,
+                workload_count=applicant.workload_count,
+                holds_workloads=bool(self._cluster.entries),
+            )
+            if lost is None:
+                return
+            modes.take(lost)
+        self.applicants.note(applicant)
+        if member := self._cluster.members.get(applicant.node.id):
+            self._heard_from(member)
+        raise modes.refusal()
+
+    async def _register(self, node: Node) -> None:
         async def attempt() -> Node:
             known = self._cluster.members.get(node.id)
             if known is None:
@@ -135,6 +175,7 @@ class Membership:
                         keys.node_key(node_id),
                         keys.node_lease_key(node_id),
                         *(keys.tombstone_key(node_id, workload_id) for workload_id in buried),
+                        *(key_of(drift) for drift in self._cluster.drifts.on(node_id)),
                     ],
                     events=[Event(self._clock.now(), EventKind.NODE_REMOVED, node_id=node_id)],
                 )
@@ -156,6 +197,9 @@ class Membership:
     async def run(self) -> None:
         """Look whenever the next lease ends; nodes that then hold none are not ready."""
         while True:
+            if self._committer.modes.is_frozen:
+                await asyncio.sleep(JUDGE_AGAIN_SECONDS)
+                continue  # nobody is declared lost because of us
             now = self._clock.monotonic()
             ready = [
                 m
@@ -183,13 +227,13 @@ class Membership:
 
     def _take(self, node_id: NodeId, report: Report) -> None:
         now = self._clock.now()
-        for seen in report.observations:
-            self._observations.take(seen)
+        if report.complete:
+            self._observations.take_all(node_id, report.observations, now)
+        else:
+            for seen in report.observations:
+                self._observations.take(seen)
         for workload_id in report.removed:
             self._observations.take(Observation(workload_id, node_id, Actual.ABSENT, now))
-        if report.complete:
-            present = {seen.workload_id for seen in report.observations}
-            self._observations.take_absences(node_id, present, now)
         for used in report.workload_usage:
             if entry := self._cluster.entries.get(used.workload_id):
                 entry.usage = used

@@ -34,12 +34,15 @@ class Performer:
         clock: Clock,
         *,
         wake: Callable[[WorkloadId], None],
+        may_order: Callable[[], bool] = lambda: True,
     ) -> None:
+        """While it may not order, orders are dropped; whoever lets it again has everything decided anew."""
         self._cluster = cluster
         self._agents = agents
         self._observations = observations
         self._clock = clock
         self._wake = wake
+        self._may_order = may_order
         self._lanes: Lanes[NodeId] | None = None
         self._waiting: set[Remove | Ask] = set()
 
@@ -66,6 +69,9 @@ class Performer:
         member = self._cluster.members.get(effect.node_id)
         if member is None:
             return
+        if not self._may_order() and not isinstance(effect, Ask):
+            self._drop(effect)
+            return
         endpoint = member.node.endpoint
         match effect:
             case Apply():
@@ -76,6 +82,13 @@ class Performer:
                 await self._ask(effect, endpoint)
             case unreachable:
                 assert_never(unreachable)
+
+    def _drop(self, effect: Apply | Remove) -> None:
+        """As if it had never been sent."""
+        named = effect.workload.id if isinstance(effect, Apply) else effect.workload_id
+        entry = self._cluster.entries.get(named)
+        if entry is not None and entry.dispatch is not None and entry.dispatch.in_flight:
+            entry.dispatch = None
 
     async def _apply(self, effect: Apply, endpoint: str) -> None:
         workload = effect.workload

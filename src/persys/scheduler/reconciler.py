@@ -6,7 +6,7 @@ while a transaction is under way see each other.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from datetime import datetime
 from random import Random
@@ -20,10 +20,10 @@ from persys.core.effects import Apply, Ask, Remove
 from persys.core.intake import Accepted, Unchanged
 from persys.core.liveness import Phase, phase_of
 from persys.core.placement.filters import Rejection, reject
-from persys.core.placement.needs import Needs
+from persys.core.placement.needs import Needs, holds_data, needs_of
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.core.reconcile import decide
-from persys.core.situation import Decision, Policy, Rooms, Situation
+from persys.core.situation import Copy, Decision, Policy, Rooms, Situation
 from persys.errors import ConflictError, NotFoundError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
@@ -36,6 +36,7 @@ from persys.model.spec import type_of
 from persys.model.workload import Desired, Workload
 from persys.scheduler.cluster import Cluster, Entry
 from persys.scheduler.committer import Committer, insist
+from persys.scheduler.divergence import tell_drifts
 from persys.scheduler.performer import Performer
 from persys.scheduler.transcript import change_of
 
@@ -119,6 +120,22 @@ class Reconciler:
         """Forget past failures and try again now."""
         await self._owned(self._retry(workload_id))
 
+    async def between_decisions(
+        self, workload_id: WorkloadId, work: Callable[[], Awaitable[T]]
+    ) -> T:
+        """Do this while nothing is decided about the workload, even if the caller leaves."""
+
+        async def attempt() -> T:
+            async with self._turns.of(workload_id):
+                return await insist(work)
+
+        return await self._owned(attempt())
+
+    def refusal(self, workload: Workload, node_id: NodeId) -> str:
+        """Why the node could not take the workload now; empty if it could."""
+        rejection = self._rooms.fits_on(workload.id, node_id, needs_of(workload))
+        return rejection.detail if rejection is not None else ""
+
     async def _owned(self, work: Coroutine[None, None, T]) -> T:
         """Done even if the caller leaves. What it raises is for the caller, not for the group."""
         assert self._group is not None
@@ -158,7 +175,8 @@ class Reconciler:
         try:
             async with self._turns.of(workload_id):
                 entry = self._cluster.entries.get(workload_id)
-                if entry is not None:
+                # Nothing could be written; all are looked at again when that has changed.
+                if entry is not None and not self._committer.modes.is_frozen:
                     self.steps += 1
                     await self._settle(entry, self._situation(entry))
         except (StoreUnavailableError, ConflictError):
@@ -183,7 +201,7 @@ class Reconciler:
         """Decide, commit, hand over. `told` names what a user asked for, if one did."""
         now = self._clock.now()
         workload = situation.workload
-        situation = self._with_node(situation)
+        situation = self._with_copies(self._with_node(situation))
         if refused_by_runtime(situation) and situation.assignment is not None:
             self._cluster.stop_offering(situation.assignment.node_id, type_of(workload.spec))
         decision = decide(
@@ -195,6 +213,9 @@ class Reconciler:
         )
         old = entry.assignment if entry is not None else None
         change, nodes = change_of(entry, workload, decision, self._cluster, told=told, now=now)
+        tell_drifts(
+            change, self._cluster, situation, decision, self._policy, told=bool(told), now=now
+        )
         self._reserve(workload.id, decision)
         try:
             await self._committer.commit(change)
@@ -227,6 +248,19 @@ class Reconciler:
             draining=member.node.drain is not None,
             confirmed_dead=member.node.confirmed_dead,
         )
+
+    def _with_copies(self, situation: Situation) -> Situation:
+        workload = situation.workload
+        copies = [
+            Copy(stranger.seen.node_id, stranger.seen.epoch)
+            for stranger in self._cluster.strangers.of(workload.id)
+        ]
+        if situation.assignment is None and holds_data(workload):
+            copies += [
+                Copy(tombstone.assignment.node_id, tombstone.assignment.epoch, doomed=True)
+                for tombstone in self._cluster.being_buried(workload.id)
+            ]
+        return replace(situation, copies=tuple(copies)) if copies else situation
 
     def _reserve(self, workload_id: WorkloadId, decision: Decision) -> None:
         if decision.assignment is not None:

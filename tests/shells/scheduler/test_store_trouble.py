@@ -21,6 +21,13 @@ async def health(cluster: Cluster) -> str:
         return str((await answer.json())["status"])
 
 
+async def until_normal(cluster: Cluster) -> None:
+    async def well() -> bool:
+        return await health(cluster) == "ok"
+
+    await eventually(well, lambda: "the scheduler to be well again")
+
+
 async def test_what_the_store_did_not_take_is_refused_with_the_reason(cluster: Cluster) -> None:
     node = await cluster.join()
     await cluster.control.apply("old")
@@ -70,6 +77,7 @@ async def test_when_the_store_is_back_all_goes_on(cluster: Cluster) -> None:
     cluster.store.down = True
     await cluster.control.apply("web")
     cluster.store.down = False
+    await until_normal(cluster)
     answer = await cluster.control.apply("web")
 
     assert answer.success, answer.error_message
@@ -84,10 +92,7 @@ async def test_the_end_of_the_trouble_is_noticed_without_anybody_asking(cluster:
     assert await health(cluster) == "degraded"
     cluster.store.down = False
 
-    async def well() -> bool:
-        return await health(cluster) == "ok"
-
-    await eventually(well, lambda: "the scheduler to be well again")
+    await until_normal(cluster)
     assert not (await node.heartbeat()).drain_node
 
 
@@ -131,6 +136,7 @@ async def test_an_apply_after_a_lost_answer_is_judged_by_what_is_stored(cluster:
     cluster.store.loses_answers = True
     await cluster.control.apply("web", cpu=1500)  # stored on n1
     cluster.store.loses_answers = False
+    await until_normal(cluster)
     answer = await cluster.control.apply("web", cpu=3000)
 
     assert answer.success, answer.error_message
@@ -162,6 +168,7 @@ async def test_a_registration_whose_answer_was_lost_is_made_good(cluster: Cluste
     cluster.store.loses_answers = True
     assert not (await node.register()).accepted
     cluster.store.loses_answers = False
+    await until_normal(cluster)
 
     assert (await node.register()).accepted
     await cluster.control.until_node("n1", "Ready")

@@ -14,6 +14,7 @@ from persys.model.ids import WorkloadId, node_id
 from persys.model.node import Capabilities, Node
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.membership import Membership, Report
+from persys.scheduler.modes import Modes
 from persys.scheduler.queries import Queries
 from persys.wire import control
 from persys.wire.gen.control.v1 import control_pb2
@@ -29,26 +30,37 @@ class NodesApi:
         clock: Clock,
         *,
         heartbeat_seconds: int,
-        trouble: Callable[[], str],
+        modes: Modes,
     ) -> None:
         self._membership = membership
         self._queries = queries
         self._clock = clock
         self._heartbeat_seconds = heartbeat_seconds
-        self._trouble = trouble
+        self._modes = modes
 
     async def RegisterNode(
         self, request: control_pb2.RegisterNodeRequest, context: Context
     ) -> control_pb2.RegisterNodeResponse:
+        return await self.register(request, streamed=False)
+
+    async def register(
+        self, request: control_pb2.RegisterNodeRequest, *, streamed: bool
+    ) -> control_pb2.RegisterNodeResponse:
+        """`streamed`: through the stream on which the agent can be called too."""
         need(request.node_id, "node_id")
         try:
-            await self._membership.register(self._node(request))
+            marker = await self._membership.register(
+                self._node(request, streamed=streamed),
+                cluster_uid=request.cluster_uid,
+                workload_count=request.workload_count,
+            )
         except PersysError as err:
             return control_pb2.RegisterNodeResponse(accepted=False, reason=str(err))
         return control_pb2.RegisterNodeResponse(
             accepted=True,
             heartbeat_interval_seconds=self._heartbeat_seconds,
             lease_expires_at=control.timestamp(self._membership.lease_ends_at()),
+            cluster_uid=marker.uid,
         )
 
     async def Heartbeat(
@@ -71,7 +83,7 @@ class NodesApi:
         return control_pb2.HeartbeatResponse(
             acknowledged=True,
             # While nothing can be written no node gets new work; what runs goes on.
-            drain_node=bool(self._trouble()) or self._membership.is_draining(sender),
+            drain_node=self._modes.is_frozen or self._membership.is_draining(sender),
             lease_expires_at=control.timestamp(self._membership.lease_ends_at()),
         )
 
@@ -148,9 +160,9 @@ class NodesApi:
             return control_pb2.NodeAnswer(accepted=False, reason=str(err))
         return control_pb2.NodeAnswer(accepted=True, node=self._queries.get_node(wanted))
 
-    def _node(self, request: control_pb2.RegisterNodeRequest) -> Node:
+    def _node(self, request: control_pb2.RegisterNodeRequest, *, streamed: bool) -> Node:
         now = self._clock.now()
-        if not request.grpc_endpoint:
+        if not request.grpc_endpoint and not streamed:
             raise InvalidError("grpc_endpoint", "is missing; expected host:port of the agent")
         capabilities = control.capabilities(request.capabilities, request.features)
         _check_room(capabilities)

@@ -1,0 +1,78 @@
+"""The mode, and its one owner. The committer tells it what the store did; everybody else asks it."""
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import structlog
+
+from persys.core.modes import Outcome, Standing, after
+from persys.errors import FrozenError
+from persys.infra.clock import Clock
+from persys.model.event import Event, EventKind
+from persys.model.mode import Mode, ModeState
+
+log = structlog.get_logger()
+
+
+class Modes:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.standing = Standing()
+        self._since = clock.now()
+        self._sure_at = clock.monotonic()
+        self._untold: list[Event] = []
+        self.on_normal: Callable[[], None] = lambda: None
+
+    @property
+    def state(self) -> ModeState:
+        return ModeState(self.standing.mode, self._since, self.standing.reason)
+
+    @property
+    def is_frozen(self) -> bool:
+        return self.standing.mode is not Mode.NORMAL
+
+    @property
+    def in_recovery(self) -> bool:
+        return self.standing.mode is Mode.RECOVERY
+
+    def take(self, outcome: Outcome) -> None:
+        before, self.standing = self.standing, after(self.standing, outcome)
+        if not self.is_frozen:
+            self._sure_at = self._clock.monotonic()
+        if self.standing.mode is before.mode:
+            return
+        now = self._clock.now()
+        self._since = now
+        mode = self.standing.mode
+        why = outcome.reason or before.reason
+        level = log.info if mode is Mode.NORMAL else log.warning
+        level("mode.changed", mode=mode, before=before.mode, reason=why)
+        if mode is Mode.NORMAL:
+            self.on_normal()
+        else:
+            self._untold.append(_event(now, mode, why))
+
+    def sure(self) -> None:
+        """The store has just taken a write: what is in memory is what it has."""
+        self._sure_at = self._clock.monotonic()
+
+    def data_age(self) -> timedelta:
+        """How long ago memory was last known to be what the store has. Nobody else writes, so 0 in normal."""
+        if not self.is_frozen:
+            return timedelta()
+        return timedelta(seconds=self._clock.monotonic() - self._sure_at)
+
+    def refusal(self) -> FrozenError:
+        mode, reason = self.standing.mode, self.standing.reason
+        return FrozenError(f"the control plane is in {mode} mode and takes no changes: {reason}")
+
+    def history(self, why: str) -> list[Event]:
+        """What could not be written while it happened, and that it is over."""
+        return [*self._untold, _event(self._clock.now(), Mode.NORMAL, why)]
+
+    def told(self) -> None:
+        self._untold.clear()
+
+
+def _event(at: datetime, mode: Mode, why: str) -> Event:
+    return Event(at, EventKind.MODE_CHANGED, f"{mode}: {why}")
