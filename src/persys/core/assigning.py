@@ -26,38 +26,79 @@ from persys.model.workload import Desired
 
 def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
     workload = situation.workload
+    if situation.assignment is None and is_finished(situation):
+        # It ran to completion on a node that it has left.
+        return Decision(None, situation.belief, None)
+    if situation.copies and (beside := _beside_copies(situation, rooms, now)) is not None:
+        return beside
     if workload.desired is Desired.STOPPED:
         belief = believe(
             situation, Status.STOPPED, now, code="NotPlaced", message="gets a node when started"
         )
         return Decision(None, belief, None)
-    if situation.assignment is None and is_finished(situation):
-        # It ran to completion on a node that it has left.
-        return Decision(None, situation.belief, None)
     needs = needs_of(workload)
     match rooms.place(needs):
         case Placed(node_id=node_id, why=why):
-            assignment = _assignment(situation, node_id, needs, why, now)
-            belief = believe(
-                situation,
-                Status.PENDING,
-                now,
-                code="Starting",
-                message=f"starting on {node_id}",
-                epoch=assignment.epoch,
-            )
-            effect = Apply(node_id, workload, assignment.epoch)
-            return Decision(assignment, belief, situation.retry, effects=(effect,))
+            return _bind(situation, node_id, needs, why, now)
         case Unplaceable() as nowhere:
-            belief = believe(
-                situation,
-                Status.PENDING,
-                now,
-                code="Unplaceable",
-                message=nowhere.explain(),
-                failure=Failure(FailureReason.INSUFFICIENT_RESOURCES, nowhere.explain()),
-            )
-            return Decision(None, belief, situation.retry, waits_for_room=True)
+            return _wait(situation, nowhere.explain(), now)
+
+
+def _beside_copies(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
+    """A node has a copy that is not bound: what holds data goes there or nowhere, all else rather there.
+
+    None: the copies do not matter. The order takes the copy over, which then is bound and no orphan.
+    """
+    doomed = [copy.node_id for copy in situation.copies if copy.doomed]
+    orphaned = [copy.node_id for copy in situation.copies if not copy.doomed]
+    # What shall not run may be anywhere or nowhere.
+    has_data = holds_data(situation.workload) and situation.workload.desired is Desired.RUNNING
+    if has_data and doomed:
+        return _wait(situation, f"an old copy is still being removed from {_named(doomed)}", now)
+    if len(orphaned) == 1:
+        (node_id,) = orphaned
+        needs = needs_of(situation.workload)
+        rejection = rooms.fits_on(situation.workload.id, node_id, needs)
+        if rejection is None:
+            return _bind(situation, node_id, needs, "the node has a copy of it already", now)
+        if has_data:
+            why = f"{node_id} has an orphan of it, maybe with its data, and is {rejection.detail}"
+            return _wait(situation, f"{why}: make room there, or delete the orphan", now)
+    if has_data and orphaned:
+        why = f"{_named(orphaned)} have orphans of it, maybe with its data"
+        return _wait(situation, f"{why}: delete all but one", now)
+    return None
+
+
+def _named(node_ids: list[NodeId]) -> str:
+    return ", ".join(sorted(node_ids))
+
+
+def _bind(situation: Situation, node_id: NodeId, needs: Needs, why: str, now: datetime) -> Decision:
+    assignment = _assignment(situation, node_id, needs, why, now)
+    verb = "stopping" if situation.workload.desired is Desired.STOPPED else "starting"
+    belief = believe(
+        situation,
+        Status.PENDING,
+        now,
+        code=verb.capitalize(),
+        message=f"{verb} on {node_id}",
+        epoch=assignment.epoch,
+    )
+    effect = Apply(node_id, situation.workload, assignment.epoch)
+    return Decision(assignment, belief, situation.retry, effects=(effect,))
+
+
+def _wait(situation: Situation, why: str, now: datetime) -> Decision:
+    belief = believe(
+        situation,
+        Status.PENDING,
+        now,
+        code="Unplaceable",
+        message=why,
+        failure=Failure(FailureReason.INSUFFICIENT_RESOURCES, why),
+    )
+    return Decision(None, belief, situation.retry, waits_for_room=True)
 
 
 def _assignment(
@@ -66,6 +107,7 @@ def _assignment(
     epoch = max(
         situation.assignment.epoch if situation.assignment else 0,
         situation.belief.epoch if situation.belief else 0,
+        *(copy.epoch for copy in situation.copies),
     )
     return Assignment(
         situation.workload.id,

@@ -37,6 +37,15 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy of the workload where it is not bound."""
+
+    node_id: NodeId
+    epoch: int
+    doomed: bool = False  # a tombstone names it, and its node is alive to remove it
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
     """Everything that is known about one workload at one moment."""
 
@@ -51,6 +60,7 @@ class Situation:
     reports: bool = False  # the assigned node sends changes by itself
     draining: bool = False  # the assigned node shall become empty
     confirmed_dead: bool = False  # the operator vouches that the assigned node runs nothing
+    copies: tuple[Copy, ...] = ()  # on other nodes than the assigned one
 
 
 @dataclass(frozen=True, slots=True)

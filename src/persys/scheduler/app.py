@@ -18,6 +18,7 @@ from persys.infra.rpc import new_server, start_server
 from persys.model.ids import NodeId, WorkloadId
 from persys.scheduler.adoption import Adoption
 from persys.scheduler.agents import Connect, GrpcAgents, over_grpc
+from persys.scheduler.api.automation import AutomationApi
 from persys.scheduler.api.drifts import DriftsApi
 from persys.scheduler.api.events import EventsApi
 from persys.scheduler.api.nodes import NodesApi
@@ -41,6 +42,7 @@ from persys.scheduler.queries import Queries
 from persys.scheduler.reconciler import Reconciler
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.streams import Streams
+from persys.scheduler.suggestions import Suggestions
 from persys.store.etcd import EtcdOptions
 from persys.store.open import open_store
 from persys.store.port import Snapshot, Store
@@ -87,6 +89,7 @@ class Scheduler:
             node_grace=settings.node_unavailable_grace.total_seconds(),
             random=dice,
         )
+        self.suggestions = Suggestions(self.reconciler, self.committer, clock)
         self.burials = Burials(
             self.cluster, self.committer, clock, room_appeared=self.reconciler.wake_waiting
         )
@@ -214,6 +217,7 @@ class Scheduler:
             WorkloadsApi(Intake(self.reconciler, self._clock), queries),
             DriftsApi(self.cluster, self._adoption()),
             EventsApi(self.events),
+            AutomationApi(self.suggestions),
             metrics=self.metrics,
             clock=self._clock,
         )
@@ -231,6 +235,7 @@ class Scheduler:
     def _load(self, snapshot: Snapshot) -> None:
         load(self.cluster, snapshot, lease_until=self.membership.lease_ends())
         self.events.load(snapshot)
+        self.suggestions.load(snapshot)
         self.reconciler.wake_many(list(self.cluster.entries))
 
     def _all_is_well(self) -> None:

@@ -10,16 +10,18 @@ from datetime import datetime, timedelta
 
 from persys.core.dispatch import Dispatch
 from persys.core.placement.columns import Columns
-from persys.core.placement.needs import traits_of
+from persys.core.placement.needs import facts_of, traits_of
 from persys.core.upkeep import closed_because
 from persys.model.assignment import Assignment, Tombstone
 from persys.model.belief import Belief, Retry
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import Node
+from persys.model.node import Node, NodeStatus
 from persys.model.observation import Observation
 from persys.model.spec import WorkloadType
 from persys.model.usage import NodeUsage, WorkloadUsage
 from persys.model.workload import Workload
+from persys.scheduler.drifts import Drifts
+from persys.scheduler.strangers import Strangers
 
 
 @dataclass(slots=True)
@@ -61,6 +63,8 @@ class Cluster:
         self.on_node: dict[NodeId, set[WorkloadId]] = {}
         self.waiting: dict[WorkloadId, None] = {}  # for room, in the order they came
         self.columns = Columns()
+        self.drifts = Drifts()
+        self.strangers = Strangers()
 
     def put_workload(self, workload: Workload) -> Entry:
         entry = self.entries.get(workload.id)
@@ -76,6 +80,7 @@ class Cluster:
         entry.assignment = assignment
         if assignment is not None:
             self.on_node.setdefault(assignment.node_id, set()).add(workload_id)
+            self.strangers.drop(assignment.node_id, workload_id)
 
     def drop_workload(self, workload_id: WorkloadId) -> None:
         self.put_assignment(workload_id, None)
@@ -102,6 +107,8 @@ class Cluster:
             allocatable=node.capabilities.allocatable,
             traits=traits,
             closed=closed_because(node),
+            labels=facts_of(node),
+            taints=node.taints,
         )
 
     def stop_offering(self, node_id: NodeId, kind: WorkloadType) -> None:
@@ -115,6 +122,16 @@ class Cluster:
         del self.members[node_id]
         self.columns.remove_node(node_id)
         self.tombstones.pop(node_id, None)
+        self.strangers.drop_node(node_id)
+        self.drifts.drop_node(node_id)
+
+    def assignments_of(self, workload_ids: Iterable[WorkloadId]) -> dict[WorkloadId, Assignment]:
+        """Of those that are bound."""
+        return {
+            workload_id: entry.assignment
+            for workload_id in workload_ids
+            if (entry := self.entries.get(workload_id)) is not None and entry.assignment is not None
+        }
 
     def put_tombstone(self, tombstone: Tombstone) -> None:
         assignment = tombstone.assignment
@@ -122,6 +139,16 @@ class Cluster:
 
     def drop_tombstone(self, node_id: NodeId, workload_id: WorkloadId) -> None:
         self.tombstones.get(node_id, {}).pop(workload_id, None)
+
+    def being_buried(self, workload_id: WorkloadId) -> list[Tombstone]:
+        """Old copies on nodes that are there to remove them."""
+        return [
+            buried[workload_id]
+            for node_id, buried in self.tombstones.items()
+            if workload_id in buried
+            and (member := self.members.get(node_id)) is not None
+            and member.node.status is not NodeStatus.NOT_READY
+        ]
 
     def held_by_record(self, workload_id: WorkloadId, node_id: NodeId) -> Assignment | None:
         """The recorded reason why room is reserved for a workload on a node."""
@@ -142,4 +169,15 @@ class Cluster:
             if held is None:
                 self.columns.give_back(workload_id, node_id)
             else:
-                self.columns.hold(workload_id, node_id, held.reserved, held.host_ports)
+                self.hold(held)
+
+    def hold(self, assignment: Assignment) -> None:
+        """Reserve what an assignment says, as one of the group that its rules name."""
+        self.columns.hold(
+            assignment.workload_id,
+            assignment.node_id,
+            assignment.reserved,
+            assignment.host_ports,
+            group=assignment.rules.group,
+            apart=assignment.rules.apart,
+        )

@@ -4,7 +4,7 @@ The newest observation wins. What is only repeated wakes nobody. Texts are cut t
 nobody knows what an agent will say.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from datetime import datetime
 from itertools import islice
 
@@ -26,10 +26,12 @@ class Observations:
         *,
         wake: Callable[[WorkloadId], None],
         removed: Callable[[NodeId, WorkloadId], None],
+        listed: Callable[[NodeId, Sequence[Observation]], None],
     ) -> None:
         self._cluster = cluster
         self._wake = wake
         self._removed = removed
+        self._listed = listed
 
     def take(self, seen: Observation) -> None:
         seen = _bounded(seen)
@@ -46,10 +48,16 @@ class Observations:
             entry.observed_since = seen.seen_at
             self._wake(seen.workload_id)
 
-    def take_absences(
+    def take_all(self, node_id: NodeId, listed: Sequence[Observation], seen_at: datetime) -> None:
+        """The node has told all it has: whatever else is assigned to it is positively not there."""
+        for seen in listed:
+            self.take(seen)
+        self._take_absences(node_id, {seen.workload_id for seen in listed}, seen_at)
+        self._listed(node_id, listed)
+
+    def _take_absences(
         self, node_id: NodeId, present: Collection[WorkloadId], seen_at: datetime
     ) -> None:
-        """The node has told all it has: whatever else is assigned to it is positively not there."""
         assigned = self._cluster.on_node.get(node_id, set())
         buried = self._cluster.tombstones.get(node_id, {})
         for workload_id in [*assigned, *buried]:

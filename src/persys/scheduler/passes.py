@@ -59,9 +59,7 @@ class Passes:
             found = await self._agents.survey(node.id, node.endpoint)
         except PersysError:
             return  # a node that stays silent loses its lease
-        for seen in found:
-            self._observations.take(seen)
-        self._observations.take_absences(node.id, {seen.workload_id for seen in found}, asked_at)
+        self._observations.take_all(node.id, found, asked_at)
 
 
 def _must_be_asked(member: Member) -> bool:

@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from random import Random
 from typing import TypeVar
 
@@ -24,7 +25,7 @@ from persys.core.placement.needs import Needs, holds_data, needs_of
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.core.reconcile import decide
 from persys.core.situation import Copy, Decision, Policy, Rooms, Situation
-from persys.errors import ConflictError, NotFoundError, PersysError, StoreUnavailableError
+from persys.errors import ConflictError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
 from persys.model import feature
@@ -34,6 +35,7 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
 from persys.model.spec import type_of
 from persys.model.workload import Desired, Workload
+from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster, Entry
 from persys.scheduler.committer import Committer, insist
 from persys.scheduler.divergence import tell_drifts
@@ -46,6 +48,10 @@ T = TypeVar("T")
 
 STORE_RETRY_SECONDS = 1.0
 STEPS_AT_ONCE = 512
+
+
+def _nothing(_change: Change) -> None:
+    """Beside most decisions nothing else is stored."""
 
 
 class Reconciler:
@@ -107,18 +113,18 @@ class Reconciler:
                     self._group.create_task(self._step(workload_id))
 
     async def submit(
-        self, workload_id: WorkloadId, judge: Callable[[Workload | None], Accepted | Unchanged]
+        self,
+        workload_id: WorkloadId,
+        judge: Callable[[Workload | None], Accepted | Unchanged],
+        *,
+        beside: Callable[[Accepted | Unchanged, Change], None] | None = None,
     ) -> Workload:
         """Change the intent and decide what follows, in one commit.
 
-        `judge` gets the workload as it is and says what becomes of it, or raises. A caller that leaves does
-        not stop what was begun.
+        `judge` gets the workload as it is and says what becomes of it, or raises. `beside` adds what must
+        be stored with it. A caller that leaves does not stop what was begun.
         """
-        return await self._owned(self._submit(workload_id, judge))
-
-    async def retry(self, workload_id: WorkloadId) -> None:
-        """Forget past failures and try again now."""
-        await self._owned(self._retry(workload_id))
+        return await self.owned(self._submit(workload_id, judge, beside))
 
     async def between_decisions(
         self, workload_id: WorkloadId, work: Callable[[], Awaitable[T]]
@@ -129,14 +135,14 @@ class Reconciler:
             async with self._turns.of(workload_id):
                 return await insist(work)
 
-        return await self._owned(attempt())
+        return await self.owned(attempt())
 
     def refusal(self, workload: Workload, node_id: NodeId) -> str:
         """Why the node could not take the workload now; empty if it could."""
         rejection = self._rooms.fits_on(workload.id, node_id, needs_of(workload))
         return rejection.detail if rejection is not None else ""
 
-    async def _owned(self, work: Coroutine[None, None, T]) -> T:
+    async def owned(self, work: Coroutine[None, None, T]) -> T:
         """Done even if the caller leaves. What it raises is for the caller, not for the group."""
         assert self._group is not None
         outcome = await asyncio.shield(self._group.create_task(_outcome(work)))
@@ -145,31 +151,27 @@ class Reconciler:
         return outcome
 
     async def _submit(
-        self, workload_id: WorkloadId, judge: Callable[[Workload | None], Accepted | Unchanged]
+        self,
+        workload_id: WorkloadId,
+        judge: Callable[[Workload | None], Accepted | Unchanged],
+        beside: Callable[[Accepted | Unchanged, Change], None] | None,
     ) -> Workload:
         async def attempt() -> Workload:
             entry = self._cluster.entries.get(workload_id)
-            match judge(entry.workload if entry is not None else None):
+            outcome = judge(entry.workload if entry is not None else None)
+            add = partial(beside, outcome) if beside is not None else _nothing
+            match outcome:
                 case Unchanged(workload=workload):
+                    change = Change(done=lambda: None)
+                    add(change)
+                    await self._committer.commit(change)
                     return workload
                 case Accepted(workload=workload, event=kind):
-                    await self._settle(entry, _fresh(entry, workload), told=kind)
+                    await self._settle(entry, _fresh(entry, workload), told=kind, beside=add)
                     return workload
 
         async with self._turns.of(workload_id):
             return await insist(attempt)
-
-    async def _retry(self, workload_id: WorkloadId) -> None:
-        async def attempt() -> None:
-            entry = self._cluster.entries.get(workload_id)
-            if entry is None:
-                raise NotFoundError("workload", workload_id)
-            await self._settle(
-                entry, _fresh(entry, entry.workload), told=EventKind.WORKLOAD_RETRY_ASKED
-            )
-
-        async with self._turns.of(workload_id):
-            await insist(attempt)
 
     async def _step(self, workload_id: WorkloadId) -> None:
         try:
@@ -196,7 +198,12 @@ class Reconciler:
         )
 
     async def _settle(
-        self, entry: Entry | None, situation: Situation, *, told: EventKind | None = None
+        self,
+        entry: Entry | None,
+        situation: Situation,
+        *,
+        told: EventKind | None = None,
+        beside: Callable[[Change], None] = _nothing,
     ) -> None:
         """Decide, commit, hand over. `told` names what a user asked for, if one did."""
         now = self._clock.now()
@@ -216,6 +223,7 @@ class Reconciler:
         tell_drifts(
             change, self._cluster, situation, decision, self._policy, told=bool(told), now=now
         )
+        beside(change)
         self._reserve(workload.id, decision)
         try:
             await self._committer.commit(change)

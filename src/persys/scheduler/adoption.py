@@ -1,0 +1,137 @@
+"""What an operator makes of an orphan: a workload again, or nothing.
+
+Adopting binds the copy where it is, under a higher epoch and the same revision, so that nothing is restarted.
+Deleting writes a tombstone; the burials see to the rest. Both refuse what is no orphan.
+"""
+
+from msgspec.structs import replace
+
+from persys.core.drift import Stranger
+from persys.core.intake import Accepted
+from persys.errors import NotFoundError, RefusedError
+from persys.infra.clock import Clock
+from persys.model.assignment import Assignment, Tombstone
+from persys.model.event import Event, EventKind
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.workload import Workload
+from persys.scheduler.burials import Burials
+from persys.scheduler.changes import Change
+from persys.scheduler.cluster import Cluster, Member
+from persys.scheduler.committer import Committer
+from persys.scheduler.drifts import key_of
+from persys.scheduler.ports import Agents
+from persys.scheduler.reconciler import Reconciler
+from persys.store import keys
+
+
+class Adoption:
+    def __init__(
+        self,
+        cluster: Cluster,
+        committer: Committer,
+        reconciler: Reconciler,
+        burials: Burials,
+        agents: Agents,
+        clock: Clock,
+    ) -> None:
+        self._cluster = cluster
+        self._committer = committer
+        self._reconciler = reconciler
+        self._burials = burials
+        self._agents = agents
+        self._clock = clock
+
+    async def adopt(self, node_id: NodeId, workload_id: WorkloadId) -> None:
+        """RefusedError says why not and what to do instead."""
+        member = self._member(node_id)
+        self._orphan(node_id, workload_id)
+        intents = await self._agents.intents(node_id, member.node.endpoint)
+        kept = next((kept for kept in intents if kept.workload.id == workload_id), None)
+        if kept is None:
+            raise RefusedError(
+                f"node {node_id} does not keep what {workload_id} was asked to be; apply its spec "
+                f"under this id with the constraint `node.id = {node_id}`, or delete the orphan"
+            )
+        workload = kept.workload
+
+        def judge(old: Workload | None) -> Accepted:
+            self._check(old, workload, node_id)
+            adopted = replace(workload, updated_at=self._clock.now())
+            return Accepted(adopted, EventKind.ORPHAN_ADOPTED)
+
+        await self._reconciler.submit(workload_id, judge)
+
+    async def delete(self, node_id: NodeId, workload_id: WorkloadId) -> None:
+        self._member(node_id)
+
+        async def attempt() -> None:
+            orphan = self._orphan(node_id, workload_id)
+            now = self._clock.now()
+            grave = Tombstone(Assignment(workload_id, node_id, orphan.seen.epoch, now), now)
+
+            def done() -> None:
+                self._cluster.put_tombstone(grave)
+                self._cluster.strangers.drop(node_id, workload_id)
+                for drift in drifts:
+                    self._cluster.drifts.drop(drift)
+
+            drifts = self._cluster.drifts.of(node_id, workload_id)
+            event = Event(
+                now,
+                EventKind.ORPHAN_DELETE_ASKED,
+                workload_id=workload_id,
+                node_id=node_id,
+                revision=orphan.seen.revision,
+                epoch=orphan.seen.epoch,
+            )
+            await self._committer.commit(
+                Change(
+                    done=done,
+                    puts={keys.tombstone_key(node_id, workload_id): grave},
+                    drops=[key_of(drift) for drift in drifts],
+                    events=[event],
+                )
+            )
+
+        await self._reconciler.between_decisions(workload_id, attempt)
+        self._burials.ask_for(node_id)
+
+    def _check(self, old: Workload | None, workload: Workload, node_id: NodeId) -> None:
+        self._orphan(node_id, workload.id)
+        if old is not None:
+            raise RefusedError(f"workload {workload.id} {self._where(workload.id)}")
+        copies = [one.seen.node_id for one in self._cluster.strangers.of(workload.id)]
+        if len(copies) > 1:
+            raise RefusedError(
+                f"{', '.join(copies)} all have a copy of {workload.id}; delete all but one first"
+            )
+        if why := self._reconciler.refusal(workload, node_id):
+            raise RefusedError(f"node {node_id} cannot take {workload.id}: {why}")
+
+    def _where(self, workload_id: WorkloadId) -> str:
+        assignment = self._cluster.entries[workload_id].assignment
+        if assignment is None:
+            return "exists and waits for a node; it takes this copy over as soon as it fits there"
+        return (
+            f"exists and is bound to {assignment.node_id} with epoch {assignment.epoch}; "
+            "this copy is an old one: delete it"
+        )
+
+    def _member(self, node_id: NodeId) -> Member:
+        member = self._cluster.members.get(node_id)
+        if member is None:
+            raise NotFoundError("node", node_id)
+        return member
+
+    def _orphan(self, node_id: NodeId, workload_id: WorkloadId) -> Stranger:
+        found = self._cluster.strangers.on(node_id).get(workload_id)
+        if found is not None:
+            return found
+        if workload_id in self._cluster.on_node.get(node_id, ()):
+            raise RefusedError(
+                f"{workload_id} is no orphan: it is bound to {node_id}; "
+                "to remove it, delete the workload"
+            )
+        if workload_id in self._cluster.tombstones.get(node_id, {}):
+            raise RefusedError(f"{workload_id} on {node_id} is already to be removed")
+        raise NotFoundError("orphan", f"{workload_id} on {node_id}")

@@ -1,0 +1,78 @@
+"""Drifts: operators look at where nodes differ, and say what becomes of copies nobody asked for."""
+
+from persys.errors import InvalidError, PersysError
+from persys.model.drift import Drift, DriftType
+from persys.model.ids import node_id, workload_id
+from persys.scheduler.adoption import Adoption
+from persys.scheduler.api.service import Context, need
+from persys.scheduler.cluster import Cluster
+from persys.wire import control
+from persys.wire.gen.control.v1 import control_pb2
+
+
+class DriftsApi:
+    def __init__(self, cluster: Cluster, adoption: Adoption) -> None:
+        self._cluster = cluster
+        self._adoption = adoption
+
+    async def ListDrifts(
+        self, request: control_pb2.ListDriftsRequest, context: Context
+    ) -> control_pb2.ListDriftsResponse:
+        wanted = _drift_type(request.type) if request.type else None
+        unrecorded = self._cluster.strangers.unrecorded
+        return control_pb2.ListDriftsResponse(
+            drifts=[
+                self._view(drift)
+                for drift in self._cluster.drifts
+                if request.node_id in ("", drift.node_id)
+                and request.workload_id in ("", drift.workload_id)
+                and wanted in (None, drift.type)
+            ],
+            orphans_unrecorded=sum(
+                count for name, count in unrecorded.items() if request.node_id in ("", name)
+            ),
+        )
+
+    async def AdoptOrphan(
+        self, request: control_pb2.OrphanRequest, context: Context
+    ) -> control_pb2.OrphanAnswer:
+        need(request.node_id, "node_id")
+        try:
+            await self._adoption.adopt(node_id(request.node_id), workload_id(request.workload_id))
+        except PersysError as err:
+            return control_pb2.OrphanAnswer(accepted=False, reason=str(err))
+        return control_pb2.OrphanAnswer(accepted=True)
+
+    async def DeleteOrphan(
+        self, request: control_pb2.OrphanRequest, context: Context
+    ) -> control_pb2.OrphanAnswer:
+        need(request.node_id, "node_id")
+        try:
+            await self._adoption.delete(node_id(request.node_id), workload_id(request.workload_id))
+        except PersysError as err:
+            return control_pb2.OrphanAnswer(accepted=False, reason=str(err))
+        return control_pb2.OrphanAnswer(accepted=True)
+
+    def _view(self, drift: Drift) -> control_pb2.DriftView:
+        stranger = self._cluster.strangers.on(drift.node_id).get(drift.workload_id)
+        actual = stranger.seen.actual if stranger is not None else drift.actual
+        return control_pb2.DriftView(
+            node_id=drift.node_id,
+            workload_id=drift.workload_id,
+            type=drift.type,
+            detail=drift.detail,
+            detected_at=control.timestamp(drift.detected_at),
+            revision_id=drift.revision,
+            epoch=drift.epoch,
+            state=actual.value.title(),
+            adoptable=stranger is not None and bool(stranger.adoptable),
+        )
+
+
+def _drift_type(text: str) -> DriftType:
+    try:
+        return DriftType(text.lower())
+    except ValueError as err:
+        raise InvalidError(
+            "type", f"{text!r} is unknown; use one of {', '.join(DriftType)}"
+        ) from err

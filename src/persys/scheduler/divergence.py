@@ -1,0 +1,79 @@
+"""What a decision says about drifts, added to its change: found with its remedy, over with its success."""
+
+from datetime import datetime
+
+from persys.core.drift import mismatch
+from persys.core.situation import Decision, Policy, Situation
+from persys.model.drift import Drift, DriftType
+from persys.scheduler.changes import Change
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.drifts import write_found, write_over
+
+
+def tell_drifts(
+    change: Change,
+    cluster: Cluster,
+    situation: Situation,
+    decision: Decision,
+    policy: Policy,
+    *,
+    told: bool,
+    now: datetime,
+) -> None:
+    """`told`: a user wants something else now, so what differed before does not count any more."""
+    over = _over(cluster, situation, decision, told=told)
+    found = _found(cluster, situation, decision, policy, now)
+    if found is None and not over:
+        return
+    if found is not None:
+        write_found(change, found)
+    for drift, because in over:
+        write_over(change, drift, because, now=now)
+    done = change.done
+
+    def done_and_told() -> None:
+        done()
+        if found is not None:
+            cluster.drifts.put(found)
+        for drift, _ in over:
+            cluster.drifts.drop(drift)
+
+    change.done = done_and_told
+
+
+def _found(
+    cluster: Cluster, situation: Situation, decision: Decision, policy: Policy, now: datetime
+) -> Drift | None:
+    if not decision.effects:
+        return None
+    found = mismatch(situation, policy, now=now)
+    if found is None:
+        return None
+    known = cluster.drifts.of(found.node_id, found.workload_id)
+    return None if found.type in {drift.type for drift in known} else found
+
+
+def _over(
+    cluster: Cluster, situation: Situation, decision: Decision, *, told: bool
+) -> list[tuple[Drift, str]]:
+    old, new, workload_id = situation.assignment, decision.assignment, situation.workload.id
+    over = []
+    if old is not None and (drifts := cluster.drifts.of(old.node_id, workload_id)):
+        because = _because(situation, decision, told=told)
+        over = [(drift, because) for drift in drifts if because]
+    if new is not None and (old is None or old.node_id != new.node_id):
+        over += [
+            (drift, "bound there now")
+            for drift in cluster.drifts.of(new.node_id, workload_id)
+            if drift.type is DriftType.ORPHAN
+        ]
+    return over
+
+
+def _because(situation: Situation, decision: Decision, *, told: bool) -> str:
+    old, new = situation.assignment, decision.assignment
+    if told:
+        return "something else is wanted"
+    if new is None or (old is not None and new.node_id != old.node_id):
+        return "not bound there any more"
+    return "as it should be" if decision.fulfilled else ""

@@ -1,0 +1,159 @@
+"""Copies that nobody asked for: noticed, noted, and left alone until an operator adopts or deletes them.
+
+Each full list of a node is compared with what is bound there; only what differs costs anything. An orphan is
+written down once; what could not be written is due again with the node's next list.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from functools import partial
+from itertools import islice
+
+import structlog
+
+from persys.core import drift
+from persys.core.drift import Stranger
+from persys.errors import AgentUnreachableError, ConflictError, InvalidError, StoreUnavailableError
+from persys.infra.clock import Clock
+from persys.infra.lanes import Lanes
+from persys.model.drift import Drift, DriftType
+from persys.model.ids import NodeId, WorkloadId, workload_id
+from persys.model.observation import Observation
+from persys.scheduler.changes import Change
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.committer import Committer
+from persys.scheduler.drifts import write_found, write_over
+from persys.scheduler.ports import Agents
+
+log = structlog.get_logger()
+
+# More than a node can run, and a bound on what a node that lists nonsense costs us.
+STRANGERS_MAX = 10_000
+
+
+class Orphans:
+    def __init__(
+        self,
+        cluster: Cluster,
+        committer: Committer,
+        clock: Clock,
+        *,
+        grace: timedelta,
+        wake: Callable[[WorkloadId], None],
+    ) -> None:
+        self._cluster = cluster
+        self._committer = committer
+        self._clock = clock
+        self._grace = grace
+        self._wake = wake
+        self._agents: Agents | None = None
+        self._due: set[NodeId] = set()
+        self._lanes: Lanes[NodeId] | None = None
+
+    def use(self, agents: Agents) -> None:
+        self._agents = agents
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._lanes = Lanes(group)
+            await asyncio.Event().wait()  # until cancelled, and the lanes with it
+
+    def listed(self, node_id: NodeId, listed: Sequence[Observation]) -> None:
+        """All that a node has, as it says."""
+        found = drift.strangers(
+            listed,
+            self._cluster.on_node.get(node_id, ()),
+            self._cluster.tombstones.get(node_id, {}),
+        )
+        if not found and not self._cluster.strangers.on(node_id):
+            return
+        self._remember(node_id, found)
+        if self._lanes is not None and node_id not in self._due:
+            self._due.add(node_id)
+            self._lanes.hand(node_id, partial(self._note, node_id))
+
+    def _remember(self, node_id: NodeId, found: dict[WorkloadId, Observation]) -> None:
+        strangers, now = self._cluster.strangers, self._clock.now()
+        known = strangers.on(node_id)
+        for gone in known.keys() - found.keys():
+            strangers.drop(node_id, gone)
+            self._wake(gone)
+        for name, seen in islice(found.items(), STRANGERS_MAX):
+            old = known.get(name)
+            if old is not None:
+                strangers.put(replace(old, seen=seen))
+            elif _is_name(name):
+                strangers.put(Stranger(seen, now))
+                self._wake(name)
+
+    async def _note(self, node_id: NodeId) -> None:
+        """Write what is new of one node and strike out what is over."""
+        self._due.discard(node_id)
+        strangers = self._cluster.strangers
+        news = drift.orphans(
+            node_id,
+            strangers.on(node_id),
+            self._recorded(node_id),
+            self._cluster.assignments_of(strangers.on(node_id)),
+            grace=self._grace,
+            now=self._clock.now(),
+        )
+        if news.unrecorded and not strangers.unrecorded.get(node_id):
+            log.warning("orphans.unrecorded", node_id=node_id, count=news.unrecorded)
+        strangers.unrecorded[node_id] = news.unrecorded
+        async with asyncio.TaskGroup() as group:
+            for one in news.found:
+                group.create_task(self._put(one))
+            for one in news.gone:
+                group.create_task(self._drop(one))
+        if any(stranger.adoptable is None for stranger in strangers.on(node_id).values()):
+            await self._ask_what_is_kept(node_id)
+
+    def _recorded(self, node_id: NodeId) -> dict[WorkloadId, Drift]:
+        return {
+            one.workload_id: one
+            for one in self._cluster.drifts.on(node_id)
+            if one.type is DriftType.ORPHAN
+        }
+
+    async def _put(self, orphan: Drift) -> None:
+        change = Change(done=lambda: self._cluster.drifts.put(orphan))
+        write_found(change, orphan)
+        await self._commit(change)
+
+    async def _drop(self, orphan: Drift) -> None:
+        change = Change(done=lambda: self._cluster.drifts.drop(orphan))
+        write_over(change, orphan, "the node has it no more", now=self._clock.now())
+        await self._commit(change)
+
+    async def _commit(self, change: Change) -> None:
+        try:
+            await self._committer.commit(change)
+        except (StoreUnavailableError, ConflictError):
+            return  # due again when the node lists again
+
+    async def _ask_what_is_kept(self, node_id: NodeId) -> None:
+        """Which of its orphans the node could give back to us."""
+        member = self._cluster.members.get(node_id)
+        if member is None:
+            return
+        assert self._agents is not None
+        try:
+            kept = await self._agents.intents(node_id, member.node.endpoint)
+        except AgentUnreachableError:
+            return  # asked again when it lists again
+        names = {intent.workload.id for intent in kept}
+        strangers = self._cluster.strangers
+        for name, stranger in list(strangers.on(node_id).items()):
+            strangers.put(replace(stranger, adoptable=name in names))
+
+
+def _is_name(text: str) -> bool:
+    """What has no valid name cannot be recorded, adopted or deleted here."""
+    try:
+        workload_id(text)
+    except InvalidError:
+        return False
+    return True

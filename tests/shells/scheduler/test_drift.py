@@ -1,0 +1,257 @@
+"""Where nodes differ from the record: noticed, noted once, healed; what nobody asked for is left alone."""
+
+from collections.abc import Sequence
+
+from persys.store import keys
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.scheduler.harness import Cluster, eventually
+from shells.scheduler.peer import Copy, Node
+
+RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
+
+
+async def drifts(cluster: Cluster, **filters: str) -> Sequence[pb.DriftView]:
+    return (await list_drifts(cluster, **filters)).drifts
+
+
+async def list_drifts(cluster: Cluster, **filters: str) -> pb.ListDriftsResponse:
+    answer: pb.ListDriftsResponse = await cluster.control.stub.ListDrifts(
+        pb.ListDriftsRequest(**filters), timeout=10
+    )
+    return answer
+
+
+async def until_noted(cluster: Cluster, count: int = 1, **filters: str) -> Sequence[pb.DriftView]:
+    found: Sequence[pb.DriftView] = ()
+
+    async def noted() -> bool:
+        nonlocal found
+        found = await drifts(cluster, **filters)
+        return len(found) == count
+
+    await eventually(noted, lambda: f"{count} drifts: {found}")
+    return found
+
+
+async def events(cluster: Cluster, kind: str) -> list[str]:
+    snapshot = await cluster.store.store.read(keys.EVENTS)
+    return [text for record in snapshot.records if kind in (text := record.value.decode())]
+
+
+def give(node: Node, name: str, *, epoch: int = 0) -> None:
+    """Something that the scheduler never asked the node for."""
+    status = agent_pb2.WorkloadStatus(
+        id=name,
+        type=agent_pb2.WORKLOAD_TYPE_CONTAINER,
+        revision_id="r1",
+        actual_state=RUNNING,
+        epoch=epoch,
+    )
+    node.agent.copies[name] = Copy(status)
+
+
+async def orphan_word(
+    cluster: Cluster, verb: str, name: str, node_id: str = "n1"
+) -> pb.OrphanAnswer:
+    method = getattr(cluster.control.stub, verb)
+    answer: pb.OrphanAnswer = await method(
+        pb.OrphanRequest(node_id=node_id, workload_id=name), timeout=10
+    )
+    return answer
+
+
+async def test_what_is_missing_on_its_node_is_noted_once_and_made_again(cluster: Cluster) -> None:
+    node = await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    del node.agent.copies["web"]
+
+    async def told_twice() -> bool:
+        return bool(await events(cluster, "DriftResolved"))
+
+    await eventually(told_twice, lambda: "the drift to be resolved")
+    await cluster.control.until("web", "Running")
+    (detected,) = await events(cluster, "DriftDetected")
+    assert "missing_on_agent" in detected
+    assert node.agent.running() == {"web"}
+    assert await drifts(cluster) == []
+
+
+async def test_what_was_stopped_or_changed_behind_our_back_is_put_right(cluster: Cluster) -> None:
+    node = await cluster.join()
+    for name in ("stopped", "changed"):
+        await cluster.control.apply(name)
+        await cluster.control.until(name, "Running")
+    revision = node.agent.copies["changed"].status.revision_id
+    node.agent.copies["stopped"].status.actual_state = agent_pb2.ACTUAL_STATE_STOPPED
+    node.agent.copies["changed"].status.revision_id = "somebody-elses"
+
+    async def put_right() -> bool:
+        return (
+            node.agent.running() == {"stopped", "changed"}
+            and node.agent.copies["changed"].status.revision_id == revision
+            and len(await events(cluster, "DriftResolved")) == 2
+        )
+
+    await eventually(put_right, lambda: f"both to be put right: {node.agent.copies}")
+    told = "".join(await events(cluster, "DriftDetected"))
+    assert "state_mismatch" in told
+    assert "revision_mismatch" in told
+
+
+async def test_an_ordinary_life_is_no_drift(cluster: Cluster) -> None:
+    node = await cluster.join()
+    node.agent.manner.work_seconds = 0.5
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    await cluster.control.apply("web", image="nginx:2")
+    await cluster.control.until("web", "Running")
+    await cluster.control.want("web", "Stopped")
+    await cluster.control.until("web", "Stopped")
+    await cluster.control.delete("web")
+    await cluster.control.until_gone("web")
+
+    assert await events(cluster, "Drift") == []
+
+
+async def test_an_orphan_is_noted_and_neither_stopped_nor_deleted(cluster: Cluster) -> None:
+    node = await cluster.join()
+    give(node, "ghost", epoch=4)
+    (orphan,) = await until_noted(cluster)
+    written = cluster.store.transactions
+
+    assert (orphan.node_id, orphan.workload_id) == ("n1", "ghost")
+    assert (orphan.type, orphan.state, orphan.epoch) == ("orphan_on_agent", "Running", 4)
+    assert not orphan.adoptable
+    assert node.agent.running() == {"ghost"}
+    assert node.agent.deletes == []
+    assert await drifts(cluster, type="state_mismatch") == []
+    assert await drifts(cluster, node_id="n2") == []
+    assert cluster.store.transactions == written
+    assert len(await events(cluster, "DriftDetected")) == 1
+
+
+async def test_an_orphan_that_goes_by_itself_is_struck_out(cluster: Cluster) -> None:
+    node = await cluster.join()
+    give(node, "ghost")
+    await until_noted(cluster)
+    del node.agent.copies["ghost"]
+
+    await until_noted(cluster, 0)
+    assert len(await events(cluster, "DriftResolved")) == 1
+
+
+async def test_a_mad_node_does_not_fill_the_store(cluster: Cluster) -> None:
+    node = await cluster.join()
+    for number in range(1000):
+        give(node, f"ghost-{number}")
+    give(node, "not/a name")
+
+    await until_noted(cluster, 200)
+    assert (await list_drifts(cluster)).orphans_unrecorded == 800
+
+
+async def test_an_orphan_is_deleted_by_an_operators_word(cluster: Cluster) -> None:
+    node = await cluster.join()
+    give(node, "ghost")
+    await until_noted(cluster)
+
+    assert (await orphan_word(cluster, "DeleteOrphan", "ghost")).accepted
+
+    async def gone() -> bool:
+        return node.agent.running() == set()
+
+    await eventually(gone, lambda: "the orphan to be removed")
+    assert await drifts(cluster) == []
+
+
+async def test_what_is_no_orphan_is_not_deleted_as_one(cluster: Cluster) -> None:
+    node = await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    bound = await orphan_word(cluster, "DeleteOrphan", "web")
+    unknown = await orphan_word(cluster, "DeleteOrphan", "nobody")
+    nowhere = await orphan_word(cluster, "DeleteOrphan", "web", "n9")
+
+    assert not any(answer.accepted for answer in (bound, unknown, nowhere))
+    assert "web is no orphan" in bound.reason
+    assert "orphan not found" in unknown.reason
+    assert "node not found" in nowhere.reason
+    assert node.agent.running() == {"web"}
+
+
+async def test_an_orphan_survives_a_restart_and_the_loss_of_its_node(cluster: Cluster) -> None:
+    node = await cluster.join()
+    give(node, "ghost")
+    await until_noted(cluster)
+    await node.die()
+    await cluster.stop()
+    await cluster.start()
+
+    assert len(await drifts(cluster)) == 1
+
+
+async def test_an_old_copy_of_what_is_bound_elsewhere_is_an_orphan(cluster: Cluster) -> None:
+    await cluster.join("n1")
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    other = await cluster.join("n2")
+    give(other, "web")
+    (orphan,) = await until_noted(cluster)
+    adopted = await orphan_word(cluster, "AdoptOrphan", "web", "n2")
+
+    assert orphan.node_id == "n2"
+    assert "bound to n1" in orphan.detail
+    assert not adopted.accepted
+    assert other.agent.running() == {"web"}
+
+
+async def test_an_orphan_of_an_agent_that_keeps_no_intents_says_what_to_do(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join()
+    give(node, "ghost")
+    await until_noted(cluster)
+    refused = await orphan_word(cluster, "AdoptOrphan", "ghost")
+
+    assert not refused.accepted
+    assert "apply its spec" in refused.reason
+    assert node.agent.running() == {"ghost"}
+
+
+async def test_an_apply_under_the_id_of_an_orphan_takes_the_copy_over(cluster: Cluster) -> None:
+    await cluster.join("n1")
+    node = await cluster.join("n2", cpu=3000)
+    give(node, "web")
+    await until_noted(cluster)
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    view = await cluster.control.workload("web")
+
+    assert view.assigned_node_id == "n2"
+    assert await drifts(cluster) == []
+
+
+async def test_promise_4_an_orphan_with_the_data_keeps_a_second_copy_from_running(
+    cluster: Cluster,
+) -> None:
+    other = await cluster.join("n1")
+    node = await cluster.join("n2", cpu=50)
+    give(node, "db")
+    await until_noted(cluster)
+    volume = pb.VolumeMount(host_path="/srv/data", container_path="/data")
+    spec = pb.WorkloadSpec(
+        type="container",
+        resources=pb.ResourceRequirements(cpu_millicores=100),
+        container=pb.ContainerSpec(image="db", volumes=[volume]),
+    )
+    await cluster.control.send(pb.ApplyWorkloadRequest(workload_id="db", spec=spec))
+    view = await cluster.control.workload("db")
+    assert view.assigned_node_id == ""
+    assert "n2 has an orphan of it" in view.reason.message
+
+    assert (await orphan_word(cluster, "DeleteOrphan", "db", "n2")).accepted
+    await cluster.control.until("db", "Running")
+    assert node.agent.running() == set()
+    assert other.agent.running() == {"db"}

@@ -1,0 +1,75 @@
+"""A workload is to get a node, and a copy of it is on one already: never two that hold data."""
+
+from dataclasses import replace
+
+import pytest
+
+from builders import N1, N2, NOON, a_situation, a_workload, add_node, rooms_of
+from persys.core.placement.columns import Columns
+from persys.core.reconcile import decide
+from persys.core.situation import Copy, Decision, Policy
+from persys.model.belief import Status
+from persys.model.spec import ContainerSpec, VolumeMount
+from persys.model.workload import Desired, Workload
+
+STATELESS = a_workload()
+WITH_DATA = a_workload(spec=ContainerSpec("db", volumes=(VolumeMount("/srv", "/data"),)))
+either = pytest.mark.parametrize("workload", [STATELESS, WITH_DATA], ids=["stateless", "with data"])
+
+
+def decided(workload: Workload, *copies: Copy, full: bool = False) -> Decision:
+    """Two nodes, of which n1 is the better choice; n2 may be full."""
+    columns = Columns()
+    add_node(columns, "n1")
+    add_node(columns, "n2", cpu=50 if full else 3000)
+    situation = replace(a_situation(workload), copies=copies)
+    return decide(situation, rooms_of(columns), Policy(), now=NOON, roll=0.5)
+
+
+@either
+def test_it_is_bound_where_its_copy_is_above_the_epoch_of_that(workload: Workload) -> None:
+    assignment = decided(workload, Copy(N2, 7)).assignment
+
+    assert assignment is not None
+    assert (assignment.node_id, assignment.epoch) == (N2, 8)
+
+
+def test_a_stopped_one_is_bound_where_its_copy_is() -> None:
+    decision = decided(a_workload(desired=Desired.STOPPED), Copy(N2, 7))
+
+    assert decision.assignment is not None
+    assert decision.assignment.node_id == N2
+
+
+def test_without_data_it_goes_elsewhere_when_it_does_not_fit_beside_its_copy() -> None:
+    assignment = decided(STATELESS, Copy(N2, 7), full=True).assignment
+
+    assert assignment is not None
+    assert (assignment.node_id, assignment.epoch) == (N1, 8)
+
+
+def test_with_data_it_waits_for_room_where_its_copy_is_and_says_so() -> None:
+    decision = decided(WITH_DATA, Copy(N2, 7), full=True)
+
+    assert decision.assignment is None
+    assert decision.waits_for_room
+    assert decision.belief is not None
+    assert decision.belief.status is Status.PENDING
+    assert "n2 has an orphan of it" in decision.belief.message
+    assert "short of cpu" in decision.belief.message
+
+
+def test_with_data_and_two_copies_it_waits_for_the_operator() -> None:
+    decision = decided(WITH_DATA, Copy(N1, 3), Copy(N2, 7))
+
+    assert decision.assignment is None
+    assert decision.belief is not None
+    assert "n1, n2 have orphans of it" in decision.belief.message
+
+
+def test_with_data_it_waits_until_an_old_copy_is_removed() -> None:
+    decision = decided(WITH_DATA, Copy(N2, 7, doomed=True))
+
+    assert decision.assignment is None
+    assert decision.belief is not None
+    assert "still being removed from n2" in decision.belief.message

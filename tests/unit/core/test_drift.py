@@ -1,0 +1,211 @@
+"""What counts as drift and what is only under way; which orphans are noted."""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from builders import (
+    N1,
+    NOON,
+    WEB,
+    a_belief,
+    a_dispatch,
+    a_failure,
+    a_retry,
+    a_situation,
+    a_workload,
+    after,
+    an_assignment,
+    an_observation,
+)
+from persys.core.drift import ORPHANS_MAX, OrphanNews, Stranger, mismatch, orphans, strangers
+from persys.core.liveness import Phase
+from persys.core.situation import Policy, Situation
+from persys.model.assignment import Assignment
+from persys.model.belief import Status
+from persys.model.drift import Drift, DriftType
+from persys.model.ids import WorkloadId
+from persys.model.observation import Actual, Observation
+from persys.model.workload import Desired
+
+GRACE = timedelta(seconds=10)
+LATER = after(11)
+
+
+def settled(seen: Observation, **changes: object) -> Situation:
+    """It was as it should be, and this is what its node says since noon."""
+    known: dict[str, object] = {
+        "assignment": an_assignment(),
+        "belief": a_belief(),
+        "observation": seen,
+    }
+    return a_situation(**(known | changes))  # type: ignore[arg-type]  # the builder checks them
+
+
+def drift_of(situation: Situation, *, now: datetime = LATER) -> Drift | None:
+    return mismatch(situation, Policy(missing_grace=GRACE), now=now)
+
+
+@pytest.mark.parametrize(
+    ("seen", "kind", "detail"),
+    [
+        (an_observation(Actual.ABSENT), DriftType.MISSING, "does not have it"),
+        (an_observation(Actual.STOPPED), DriftType.STATE, "wanted running, but it is stopped"),
+        (an_observation(revision="r0"), DriftType.REVISION, "wanted r1, but the node has r0"),
+    ],
+    ids=["missing", "state", "revision"],
+)
+def test_a_lasting_difference_is_a_drift_of_its_type(
+    seen: Observation, kind: DriftType, detail: str
+) -> None:
+    found = drift_of(settled(seen))
+
+    assert found is not None
+    assert (found.type, found.node_id, found.workload_id) == (kind, N1, WEB)
+    assert detail in found.detail
+
+
+def test_what_runs_although_it_shall_be_stopped_is_a_drift() -> None:
+    situation = settled(
+        an_observation(),
+        workload=a_workload(desired=Desired.STOPPED),
+        belief=a_belief(Status.STOPPED),
+    )
+
+    found = drift_of(situation)
+
+    assert found is not None
+    assert found.type is DriftType.STATE
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        an_observation(),
+        an_observation(revision=""),
+        an_observation(Actual.PENDING),
+        an_observation(Actual.UNKNOWN),
+        an_observation(Actual.FAILED, failure=a_failure()),
+    ],
+    ids=["as wanted", "says no revision", "pending", "unknown", "failed"],
+)
+def test_what_agrees_or_is_no_difference_yet_is_no_drift(seen: Observation) -> None:
+    assert drift_of(settled(seen)) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"dispatch": a_dispatch()},
+        {"dispatch": a_dispatch(answered=False)},
+        {"retry": a_retry(next_at=after(60))},
+        {"retry": a_retry(next_at=None)},
+        {"belief": a_belief(Status.PENDING)},
+        {"belief": a_belief(revision="r0")},
+        {"belief": a_belief(epoch=0)},
+        {"phase": Phase.SUSPECT},
+        {"phase": Phase.LOST},
+        {"assignment": None},
+        {"workload": a_workload(desired=Desired.DELETED)},
+    ],
+    ids=[
+        "sent",
+        "on the way",
+        "retry planned",
+        "given up",
+        "never ran",
+        "new revision",
+        "new assignment",
+        "suspect",
+        "lost",
+        "unbound",
+        "deleted",
+    ],
+)
+def test_what_is_under_way_is_no_drift(changes: dict[str, object]) -> None:
+    assert drift_of(settled(an_observation(Actual.ABSENT), **changes)) is None
+
+
+def test_a_node_gets_its_grace_to_heal_by_itself() -> None:
+    situation = settled(an_observation(Actual.ABSENT))
+
+    assert drift_of(situation, now=after(9)) is None
+    assert drift_of(situation, now=after(10)) is not None
+
+
+def test_a_stranger_is_neither_bound_there_nor_named_by_a_tombstone_nor_gone() -> None:
+    listed = [
+        replace(an_observation(), workload_id=WorkloadId(name))
+        for name in ("bound", "buried", "ghost")
+    ]
+    gone = replace(an_observation(Actual.ABSENT), workload_id=WorkloadId("gone"))
+
+    found = strangers([*listed, gone], {WorkloadId("bound")}, {WorkloadId("buried")})
+
+    assert found.keys() == {"ghost"}
+
+
+def found_since(names: Iterable[str], since: datetime = NOON) -> dict[WorkloadId, Stranger]:
+    return {
+        WorkloadId(name): Stranger(replace(an_observation(), workload_id=WorkloadId(name)), since)
+        for name in names
+    }
+
+
+def news(
+    found: Mapping[WorkloadId, Stranger],
+    recorded: Iterable[Drift] = (),
+    *,
+    elsewhere: Mapping[WorkloadId, Assignment] | None = None,
+    now: datetime = LATER,
+) -> OrphanNews:
+    on_record = {drift.workload_id: drift for drift in recorded}
+    return orphans(N1, found, on_record, elsewhere or {}, grace=GRACE, now=now)
+
+
+def test_an_orphan_is_noted_when_it_has_been_listed_for_the_grace() -> None:
+    found = found_since(["ghost"])
+
+    assert news(found, now=after(9)).found == ()
+    (orphan,) = news(found, now=after(10)).found
+    assert (orphan.type, orphan.workload_id) == (DriftType.ORPHAN, "ghost")
+    assert "nobody asked for it" in orphan.detail
+
+
+def test_an_orphan_is_noted_once_and_struck_out_when_it_is_gone() -> None:
+    found = found_since(["ghost"])
+    noted = news(found).found
+
+    assert news(found, noted) == OrphanNews((), (), 0)
+    assert news({}, noted) == OrphanNews((), noted, 0)
+
+
+def test_an_old_copy_of_what_is_bound_elsewhere_says_where_that_is() -> None:
+    bound = an_assignment("n2", epoch=5)
+
+    (orphan,) = news(found_since(["web"]), elsewhere={WEB: bound}).found
+
+    assert "bound to n2 with epoch 5" in orphan.detail
+
+
+def test_a_node_that_lists_too_many_fills_no_store_and_the_rest_is_counted() -> None:
+    found = found_since(f"ghost-{number}" for number in range(10_000))
+    first = news(found)
+    again = news(found, first.found)
+
+    assert len(first.found) == ORPHANS_MAX
+    assert first.unrecorded == again.unrecorded == 10_000 - ORPHANS_MAX
+    assert again.found == ()
+
+
+def test_room_on_the_record_goes_to_those_not_noted_yet() -> None:
+    found = found_since(f"ghost-{number:05}" for number in range(ORPHANS_MAX + 1))
+    noted = news(found).found
+    del found[noted[0].workload_id]
+    after_one_is_gone = news(found, noted)
+
+    assert after_one_is_gone.gone == (noted[0],)
+    assert len(after_one_is_gone.found) == 1
+    assert after_one_is_gone.unrecorded == 0
