@@ -19,6 +19,8 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources
 from persys.model.rules import Strategy
 
+TRAIT_BITS = 63
+
 
 @dataclass(frozen=True, slots=True)
 class Hold:
@@ -33,6 +35,7 @@ class Columns:
         self.strategy = strategy
         self.groups = Groups()
         self.rows: dict[NodeId, Row] = {}
+        self.tainted: set[NodeId] = set()
         self._by_position: list[Row | None] = []
         self._order: list[Rank] = []
         self._holds: dict[NodeId, dict[WorkloadId, Hold]] = {}
@@ -68,6 +71,7 @@ class Columns:
             row.allocatable, row.traits, row.closed = allocatable, traits, closed
             self.groups.relabel(row, labels or {})
         row.taints = taints
+        (self.tainted.add if taints else self.tainted.discard)(node_id)
         for hold in () if row.count else self._holds.get(node_id, {}).values():
             self._count(row, hold, sign=1)
         self._rank(row)
@@ -77,6 +81,7 @@ class Columns:
         if row is None:
             return
         self._unrank(row)
+        self.tainted.discard(node_id)
         for hold in self._holds.get(node_id, {}).values():
             self._count(row, hold, sign=-1)
         self._by_position[row.position] = None
@@ -131,6 +136,7 @@ class Columns:
         twin = Columns(self.strategy)
         twin.rows = {node_id: row.copy() for node_id, row in self.rows.items()}
         twin.groups = self.groups.copy(twin.rows)
+        twin.tainted = self.tainted.copy()
         twin._by_position = [row and twin.rows[row.node_id] for row in self._by_position]
         twin._order = self._order.copy()
         twin._holds = {node_id: holds.copy() for node_id, holds in self._holds.items()}
@@ -161,8 +167,15 @@ class Columns:
         """Traits as one number; a trait that was never seen gets its own bit."""
         bits = 0
         for trait in traits:
-            bits |= self._trait_bits.setdefault(trait, 1 << min(len(self._trait_bits), 62))
+            bits |= self._trait_bits.setdefault(
+                trait, 1 << min(len(self._trait_bits), TRAIT_BITS - 1)
+            )
         return bits
+
+    @property
+    def shares_bits(self) -> bool:
+        """More traits than bits: the column of traits says yes too often."""
+        return len(self._trait_bits) > TRAIT_BITS
 
     def _count(self, row: Row, hold: Hold, *, sign: int) -> None:
         row.free = row.free - hold.resources if sign > 0 else row.free + hold.resources
