@@ -99,6 +99,13 @@ def change_desired(
     return Accepted(replace(old, desired=desired, updated_at=now), event)
 
 
+def retry(old: Workload | None, workload_id: WorkloadId) -> Accepted:
+    """Past failures are forgotten, and it is tried again now."""
+    if old is None:
+        raise NotFoundError("workload", workload_id)
+    return Accepted(old, EventKind.WORKLOAD_RETRY_ASKED)
+
+
 def _new(wish: Wish, now: datetime) -> Workload:
     return Workload(
         id=wish.workload_id,

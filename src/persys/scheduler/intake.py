@@ -34,7 +34,8 @@ class Intake:
         await self._change_desired(workload_id(request.workload_id), Desired.DELETED)
 
     async def retry(self, request: control_pb2.RetryWorkloadRequest) -> None:
-        await self._reconciler.retry(workload_id(request.workload_id))
+        wanted_id = workload_id(request.workload_id)
+        await self._reconciler.submit(wanted_id, lambda old: intake.retry(old, wanted_id))
 
     async def _change_desired(self, wanted_id: WorkloadId, desired: Desired | None) -> Workload:
         if desired is None:

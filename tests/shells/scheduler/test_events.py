@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import timedelta
+from typing import TYPE_CHECKING
 
 import grpc
 import pytest
@@ -9,6 +10,9 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
+
+if TYPE_CHECKING:
+    Stream = grpc.aio.UnaryStreamCall[pb.WatchEventsRequest, pb.EventView]
 
 
 async def listed(cluster: Cluster, **wanted: object) -> pb.ListEventsResponse:
@@ -21,13 +25,14 @@ async def kinds(cluster: Cluster, **wanted: object) -> list[str]:
     return [event.kind for event in (await listed(cluster, **wanted)).events]
 
 
-def watch(cluster: Cluster, **wanted: object) -> grpc.aio.UnaryStreamCall:
+def watch(cluster: Cluster, **wanted: object) -> "Stream":
     request = pb.WatchEventsRequest(**wanted)  # type: ignore[arg-type]
-    return cluster.control.stub.WatchEvents(request, timeout=60)
+    stream: Stream = cluster.control.stub.WatchEvents(request, timeout=60)
+    return stream
 
 
-async def take(stream: grpc.aio.UnaryStreamCall, count: int) -> list[pb.EventView]:
-    found = []
+async def take(stream: "Stream", count: int) -> list[pb.EventView]:
+    found: list[pb.EventView] = []
     async with asyncio.timeout(15):
         while len(found) < count:
             event = await stream.read()

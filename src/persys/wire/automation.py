@@ -1,0 +1,47 @@
+"""Suggestions of automation policies on the wire. Texts are cut to what a record should hold."""
+
+from persys.errors import InvalidError
+from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.times import timestamp
+
+ID_LENGTH_MAX = 256
+TEXT_LENGTH_MAX = 512
+
+_ACTIONS: dict[int, SuggestedAction] = {
+    control_pb2.AUTOMATION_ACTION_SET_DESIRED_STATE: SuggestedAction.SET_DESIRED_STATE,
+    control_pb2.AUTOMATION_ACTION_RETRY_WORKLOAD: SuggestedAction.RETRY_WORKLOAD,
+    control_pb2.AUTOMATION_ACTION_DELETE_WORKLOAD: SuggestedAction.DELETE_WORKLOAD,
+    control_pb2.AUTOMATION_ACTION_SCALE_REPLICAS: SuggestedAction.SCALE_REPLICAS,
+}
+
+
+def suggestion(message: control_pb2.AutomationSuggestion) -> Suggestion:
+    if not message.suggestion_id:
+        raise InvalidError("suggestion_id", "is missing")
+    if len(message.suggestion_id) > ID_LENGTH_MAX:
+        raise InvalidError(
+            "suggestion_id",
+            f"has {len(message.suggestion_id)} characters; at most {ID_LENGTH_MAX} are allowed",
+        )
+    return Suggestion(
+        id=message.suggestion_id,
+        target_workload=message.target_workload[:TEXT_LENGTH_MAX],
+        action=_ACTIONS.get(message.action_type),
+        desired_state=message.desired_state[:TEXT_LENGTH_MAX],
+        desired_replicas=message.desired_replicas,
+        replica_delta=message.replica_delta,
+        policy_id=message.policy_id[:TEXT_LENGTH_MAX],
+        policy_name=message.policy_name[:TEXT_LENGTH_MAX],
+        reason=message.reason[:TEXT_LENGTH_MAX],
+    )
+
+
+def ruling_message(ruling: Ruling) -> control_pb2.SubmitAutomationSuggestionResponse:
+    return control_pb2.SubmitAutomationSuggestionResponse(
+        accepted=ruling.accepted,
+        decision="accepted" if ruling.accepted else "rejected",
+        reason=ruling.reason,
+        applied_action=ruling.applied_action,
+        decided_at=timestamp(ruling.decided_at),
+    )

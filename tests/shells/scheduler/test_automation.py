@@ -1,0 +1,217 @@
+"""Suggestions of automation policies through the contract: once, whatever happens in between."""
+
+import asyncio
+
+import grpc
+import pytest
+
+from persys.scheduler.suggestions import KEPT_MAX
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.scheduler.harness import Cluster, eventually
+
+SET = pb.AUTOMATION_ACTION_SET_DESIRED_STATE
+RETRY = pb.AUTOMATION_ACTION_RETRY_WORKLOAD
+DELETE = pb.AUTOMATION_ACTION_DELETE_WORKLOAD
+SCALE = pb.AUTOMATION_ACTION_SCALE_REPLICAS
+
+
+async def suggest(
+    cluster: Cluster,
+    suggestion_id: str,
+    action: pb.AutomationActionType = DELETE,
+    *,
+    target: str = "web",
+    desired: str = "",
+) -> pb.SubmitAutomationSuggestionResponse:
+    suggestion = pb.AutomationSuggestion(
+        suggestion_id=suggestion_id,
+        policy_name="night",
+        target_workload=target,
+        action_type=action,
+        desired_state=desired,
+        reason="it is late",
+    )
+    answer: pb.SubmitAutomationSuggestionResponse = (
+        await cluster.control.stub.SubmitAutomationSuggestion(
+            pb.SubmitAutomationSuggestionRequest(suggestion=suggestion), timeout=10
+        )
+    )
+    return answer
+
+
+async def events(cluster: Cluster, kind: str) -> list[str]:
+    request = pb.ListEventsRequest(kinds=[kind])
+    answer = await cluster.control.stub.ListEvents(request, timeout=10)
+    return [event.message for event in answer.events]
+
+
+async def a_running_workload(cluster: Cluster, name: str = "web") -> None:
+    await cluster.control.apply(name)
+    await cluster.control.until(name, "Running")
+
+
+@pytest.mark.parametrize(
+    ("word", "status"), [("STOP", "Stopped"), ("stopped", "Stopped"), ("Start", "Running")]
+)
+async def test_a_desired_state_is_set_in_any_of_its_words(
+    cluster: Cluster, word: str, status: str
+) -> None:
+    await cluster.join()
+    await a_running_workload(cluster)
+
+    answer = await suggest(cluster, "s1", SET, desired=word)
+
+    assert (answer.accepted, answer.decision) == (True, "accepted")
+    assert answer.decided_at.seconds > 0
+    await cluster.control.until("web", status)
+
+
+async def test_deleting_is_a_desired_state_too(cluster: Cluster) -> None:
+    await cluster.join()
+    await a_running_workload(cluster)
+
+    answer = await suggest(cluster, "s1", SET, desired="delete")
+
+    assert answer.applied_action == "set_desired_state=deleted"
+    await cluster.control.until_gone("web")
+
+
+async def test_a_failed_workload_is_tried_again(cluster: Cluster) -> None:
+    node = await cluster.join()
+    node.agent.manner.failures["web"] = ("INVALID_IMAGE", "no such image")
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Failed")
+    node.agent.manner.failures.clear()
+
+    answer = await suggest(cluster, "s1", RETRY)
+
+    assert (answer.accepted, answer.applied_action) == (True, "retry_workload")
+    await cluster.control.until("web", "Running")
+
+
+@pytest.mark.parametrize(
+    ("action", "target", "desired", "says"),
+    [
+        (SCALE, "web", "", "one instance"),
+        (DELETE, "nobody", "", "target_workload"),
+        (DELETE, "", "", "target_workload"),
+        (SET, "web", "", "desired_state"),
+        (SET, "web", "sideways", "desired_state"),
+        (pb.AUTOMATION_ACTION_TYPE_UNSPECIFIED, "web", "", "action_type"),
+    ],
+)
+async def test_what_cannot_be_done_is_rejected_with_the_reason(
+    cluster: Cluster, action: pb.AutomationActionType, target: str, desired: str, says: str
+) -> None:
+    await cluster.join()
+    await a_running_workload(cluster)
+
+    answer = await suggest(cluster, "s1", action, target=target, desired=desired)
+
+    assert (answer.accepted, answer.decision, answer.applied_action) == (False, "rejected", "")
+    assert says in answer.reason
+    assert says in (await events(cluster, "SuggestionRejected"))[0]
+
+
+async def test_an_empty_id_is_an_invalid_argument(cluster: Cluster) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await suggest(cluster, "")
+
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_the_same_suggestion_is_answered_alike_and_done_once(cluster: Cluster) -> None:
+    await cluster.join()
+    await a_running_workload(cluster)
+
+    answers = await asyncio.gather(
+        *(suggest(cluster, "s1", SET, desired="stopped") for _ in range(8))
+    )
+
+    assert all(answer == answers[0] for answer in answers)
+    assert len(await events(cluster, "SuggestionAccepted")) == 1
+    assert (
+        "s1 of policy night because it is late" in (await events(cluster, "SuggestionAccepted"))[0]
+    )
+
+
+async def test_an_id_with_other_content_is_rejected(cluster: Cluster) -> None:
+    await cluster.join()
+    await a_running_workload(cluster)
+    first = await suggest(cluster, "s1", SET, desired="stopped")
+
+    other = await suggest(cluster, "s1", DELETE)
+
+    assert not other.accepted
+    assert "already decided" in other.reason
+    assert await suggest(cluster, "s1", SET, desired="stopped") == first
+    await cluster.control.until("web", "Stopped")
+
+
+async def test_a_replay_after_a_restart_spares_a_workload_that_was_created_since(
+    cluster: Cluster,
+) -> None:
+    await cluster.join()
+    await a_running_workload(cluster)
+    first = await suggest(cluster, "s1", DELETE)
+    await cluster.control.until_gone("web")
+    await a_running_workload(cluster)
+
+    await cluster.stop()
+    await cluster.start()
+    again = await suggest(cluster, "s1", DELETE)
+
+    assert again == first
+    assert (await cluster.control.workload("web")).desired_state == "Running"
+
+
+async def test_a_suggestion_whose_answer_was_lost_is_found_again(cluster: Cluster) -> None:
+    await cluster.join()
+    await a_running_workload(cluster)
+    cluster.store.loses_answers = True
+
+    with pytest.raises(grpc.aio.AioRpcError) as lost:
+        await suggest(cluster, "s1", DELETE)
+    cluster.store.loses_answers = False
+
+    assert lost.value.code() is grpc.StatusCode.UNAVAILABLE
+    await cluster.control.until_gone("web")
+    await a_running_workload(cluster)
+    again = await suggest(cluster, "s1", DELETE)
+    assert (again.accepted, again.applied_action) == (True, "delete_workload")
+    assert (await cluster.control.workload("web")).desired_state == "Running"
+
+
+async def test_nothing_is_decided_while_the_store_takes_nothing(cluster: Cluster) -> None:
+    await cluster.join()
+    await a_running_workload(cluster)
+    cluster.store.down = True
+
+    for action in (DELETE, SCALE):
+        with pytest.raises(grpc.aio.AioRpcError) as failed:
+            await suggest(cluster, "s1", action)
+        assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
+    cluster.store.down = False
+
+    async def decided() -> bool:
+        try:
+            return (await suggest(cluster, "s1", DELETE)).accepted
+        except grpc.aio.AioRpcError:
+            return False
+
+    await eventually(decided, lambda: "the store to take writes again")
+    await cluster.control.until_gone("web")
+
+
+async def test_only_the_newest_rulings_are_kept(cluster: Cluster) -> None:
+    for hundred in range(10):
+        await asyncio.gather(
+            *(suggest(cluster, f"old-{hundred}{n:02d}", SCALE) for n in range(100))
+        )
+
+    for number in range(20):
+        await suggest(cluster, f"new-{number}", SCALE)
+
+    stored = {record.key for record in (await cluster.store.read("/suggestions/")).records}
+    assert len(stored) == KEPT_MAX
+    assert {f"/suggestions/new-{number}" for number in range(20)} <= stored

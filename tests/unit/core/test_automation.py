@@ -1,0 +1,98 @@
+"""What an automation policy's suggestion makes of a workload."""
+
+import pytest
+
+from builders import NOON, a_workload, after
+from persys.core.automation import applied, judge
+from persys.core.intake import Accepted, Unchanged
+from persys.errors import InvalidError, RefusedError
+from persys.model.event import EventKind
+from persys.model.suggestion import SuggestedAction, Suggestion
+from persys.model.workload import Desired
+
+LATER = after(60)
+
+
+def a_suggestion(
+    action: SuggestedAction | None = SuggestedAction.SET_DESIRED_STATE, *, target: str = "web"
+) -> Suggestion:
+    return Suggestion("s1", target, action)
+
+
+def test_a_desired_state_is_set_as_a_user_would() -> None:
+    suggestion = a_suggestion()
+
+    outcome = judge(suggestion, Desired.STOPPED, a_workload(), now=LATER)
+
+    assert isinstance(outcome, Accepted)
+    assert outcome.workload.desired is Desired.STOPPED
+    assert applied(suggestion, outcome) == "set_desired_state=stopped"
+
+
+def test_what_is_so_already_changes_nothing_and_says_so() -> None:
+    suggestion = a_suggestion()
+
+    outcome = judge(suggestion, Desired.RUNNING, a_workload(), now=LATER)
+
+    assert isinstance(outcome, Unchanged)
+    assert applied(suggestion, outcome) == "none"
+
+
+def test_a_delete_is_carried_out() -> None:
+    suggestion = a_suggestion(SuggestedAction.DELETE_WORKLOAD)
+
+    outcome = judge(suggestion, None, a_workload(), now=LATER)
+
+    assert outcome.workload.desired is Desired.DELETED
+    assert applied(suggestion, outcome) == "delete_workload"
+
+
+def test_a_retry_keeps_the_intent_as_it_is() -> None:
+    workload = a_workload()
+
+    outcome = judge(a_suggestion(SuggestedAction.RETRY_WORKLOAD), None, workload, now=LATER)
+
+    assert outcome == Accepted(workload, EventKind.WORKLOAD_RETRY_ASKED)
+
+
+def test_there_is_nothing_to_retry_of_what_is_being_deleted() -> None:
+    doomed = a_workload(desired=Desired.DELETED)
+
+    with pytest.raises(RefusedError, match="is being deleted"):
+        judge(a_suggestion(SuggestedAction.RETRY_WORKLOAD), None, doomed, now=NOON)
+
+
+def test_replicas_are_refused_with_what_to_do_instead() -> None:
+    with pytest.raises(InvalidError, match="apply one more workload") as refused:
+        judge(a_suggestion(SuggestedAction.SCALE_REPLICAS), None, a_workload(), now=NOON)
+
+    assert refused.value.field == "action_type"
+
+
+@pytest.mark.parametrize(
+    ("suggestion", "field"),
+    [
+        (a_suggestion(target=""), "target_workload"),
+        (a_suggestion(None), "action_type"),
+        (a_suggestion(), "desired_state"),
+    ],
+)
+def test_what_is_missing_is_named(suggestion: Suggestion, field: str) -> None:
+    with pytest.raises(InvalidError) as refused:
+        judge(suggestion, None, a_workload(), now=NOON)
+
+    assert refused.value.field == field
+
+
+def test_an_unknown_workload_is_refused_by_its_field() -> None:
+    with pytest.raises(InvalidError, match="target_workload: workload not found: web"):
+        judge(a_suggestion(SuggestedAction.DELETE_WORKLOAD), None, None, now=NOON)
+
+
+def test_the_words_around_a_deed_do_not_make_it_another() -> None:
+    first = Suggestion("s1", "web", SuggestedAction.SET_DESIRED_STATE, "Stopped", reason="night")
+    again = Suggestion("s1", "web", SuggestedAction.SET_DESIRED_STATE, "stopped", reason="late")
+    other = Suggestion("s1", "web", SuggestedAction.SET_DESIRED_STATE, "running", reason="night")
+
+    assert again.asks_the_same_as(first)
+    assert not other.asks_the_same_as(first)
