@@ -117,6 +117,14 @@ _AFTER = Argument(
     ("--after",),
     {"metavar": "SEQUENCE", "type": int, "help": "only those after this one (see -o wide)"},
 )
+_WHERE = Argument(("node",), {"metavar": "NODE", "help": "id of the node that has it"}, "node")
+_DRIFT_TYPE = Argument(
+    ("--type",),
+    {
+        "choices": ("orphan_on_agent", "state_mismatch", "revision_mismatch", "missing_on_agent"),
+        "help": "only those of this type",
+    },
+)
 
 GROUPS = (
     Group(
@@ -163,6 +171,37 @@ GROUPS = (
         "cluster",
         "look at the whole",
         (Command("summary", "nodes and workloads, counted", "cluster:summary", (_WATCH,)),),
+    ),
+    Group(
+        "drift",
+        "look at where nodes differ from what is recorded",
+        (
+            Command(
+                "list",
+                "all differences that were found and are not over",
+                "drifts:list_drifts",
+                (_ON_NODE, _OF_WORKLOAD, _DRIFT_TYPE, _WATCH),
+            ),
+        ),
+    ),
+    Group(
+        "orphans",
+        "copies on nodes that nobody asked for; nothing happens to them by itself",
+        (
+            Command("list", "all orphans", "drifts:list_orphans", (_ON_NODE, _WATCH)),
+            Command(
+                "adopt",
+                "make an orphan a workload again, without restarting it",
+                "drifts:adopt",
+                (_WHERE, _WORKLOAD),
+            ),
+            Command(
+                "delete",
+                "remove an orphan from its node, with its data unless that is retained",
+                "drifts:delete",
+                (_WHERE, _WORKLOAD),
+            ),
+        ),
     ),
     Group(
         "agent",

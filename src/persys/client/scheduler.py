@@ -3,13 +3,14 @@
 from types import TracebackType
 from typing import Self
 
+from persys.client.drifts import DriftCalls
 from persys.client.events import EventCalls
 from persys.client.nodes import NodeCalls
 from persys.client.outlook import OutlookCalls
 from persys.client.workloads import WorkloadCalls
 
 
-class SchedulerClient(NodeCalls, WorkloadCalls, OutlookCalls, EventCalls):
+class SchedulerClient(NodeCalls, WorkloadCalls, OutlookCalls, EventCalls, DriftCalls):
     """Safe for use by several threads. UnavailableError means that nothing is known, not even a refusal."""
 
     def __enter__(self) -> Self:

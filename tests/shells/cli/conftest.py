@@ -45,6 +45,8 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     plans: list[control_pb2.WorkloadPlan] = field(default_factory=list)
     planned: list[str] = field(default_factory=list)
     capacity: control_pb2.GetCapacityResponse | None = None
+    drifts: list[control_pb2.DriftView] = field(default_factory=list)
+    orphans_unrecorded: int = 0
 
     def add_node(self, node_id: str, **fields: object) -> control_pb2.NodeView:
         self.nodes[node_id] = control_pb2.NodeView(node_id=node_id, status="Ready", **fields)  # type: ignore[arg-type]  # the stubs want each by name
@@ -178,6 +180,21 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
 
     def GetCapacity(self, request, context):  # type: ignore[no-untyped-def]
         return self.capacity
+
+    def ListDrifts(self, request, context):  # type: ignore[no-untyped-def]
+        self._maybe_abort(context)
+        found = [drift for drift in self.drifts if request.type in ("", drift.type)]
+        return control_pb2.ListDriftsResponse(
+            drifts=found, orphans_unrecorded=self.orphans_unrecorded
+        )
+
+    def AdoptOrphan(self, request, context):  # type: ignore[no-untyped-def]
+        named = (request.node_id, request.workload_id)
+        known = named in [(drift.node_id, drift.workload_id) for drift in self.drifts]
+        reason = "" if known else f"orphan not found: {named[1]} on {named[0]}"
+        return control_pb2.OrphanAnswer(accepted=known, reason=reason)
+
+    DeleteOrphan = AdoptOrphan
 
     def HealthCheck(self, request, context):  # type: ignore[no-untyped-def]
         return self.health

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from persys.cli.commands import GROUPS, SINGLES
+
 if TYPE_CHECKING:
     from shells.cli.conftest import Cluster, Run
 
@@ -26,8 +28,8 @@ def complete(ctl: Run) -> Any:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("",), ["agent", "cluster", "completion", "node", "version", "workload"]),
-        (("c",), ["cluster", "completion"]),
+        (("",), sorted(one.name for one in (*GROUPS, *SINGLES))),
+        (("cl",), ["cluster"]),
         (("workload", "st"), ["start", "stop"]),
         (("-o", "json", "node", "g"), ["get"]),
         (("node", "list", "-o", "w"), ["wide"]),

@@ -54,6 +54,7 @@ class Agent(AgentServiceServicer):
         self.applies: list[pb.ApplyWorkloadRequest] = []
         self.deletes: list[str] = []
         self.asked: list[str] = []
+        self.intents: list[pb.IntentView] | None = None  # None: it keeps none
         self.endpoint = ""
         self._server: grpc.aio.Server | None = None
 
@@ -126,6 +127,14 @@ class Agent(AgentServiceServicer):
     ) -> pb.ListWorkloadsResponse:
         await asyncio.sleep(self.manner.answer_seconds)
         return pb.ListWorkloadsResponse(workloads=[copy.status for copy in self.copies.values()])
+
+    async def ListIntents(  # noqa: N802
+        self, request: pb.ListIntentsRequest, context: Context
+    ) -> AsyncIterator[pb.IntentView]:
+        if self.intents is None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "unknown method ListIntents")
+        for intent in self.intents or ():
+            yield intent
 
     def _finish(self, name: str, number: int) -> None:
         copy = self.copies.get(name)

@@ -2,7 +2,10 @@
 
 from collections.abc import Sequence
 
+from builders import a_workload
+from persys.model.resources import Resources
 from persys.store import keys
+from persys.wire import records
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
@@ -255,3 +258,43 @@ async def test_promise_4_an_orphan_with_the_data_keeps_a_second_copy_from_runnin
     await cluster.control.until("db", "Running")
     assert node.agent.running() == set()
     assert other.agent.running() == {"db"}
+
+
+def kept(name: str, *, cpu: int = 100) -> agent_pb2.IntentView:
+    """What the node was given to keep with the workload."""
+    workload = a_workload(name, resources=Resources(cpu, 64))
+    return agent_pb2.IntentView(id=name, epoch=4, intent=records.encode(workload))
+
+
+async def until_adoptable(cluster: Cluster) -> None:
+    async def adoptable() -> bool:
+        return all(orphan.adoptable for orphan in await drifts(cluster))
+
+    await eventually(adoptable, lambda: "the orphan to be adoptable")
+
+
+async def test_an_adopted_orphan_is_a_workload_again_above_its_epoch(cluster: Cluster) -> None:
+    node = await cluster.join()
+    give(node, "ghost", epoch=4)
+    node.agent.intents = [kept("ghost")]
+    await until_noted(cluster)
+    await until_adoptable(cluster)
+
+    assert (await orphan_word(cluster, "AdoptOrphan", "ghost")).accepted
+    view = await cluster.control.workload("ghost")
+    assert (view.assigned_node_id, view.epoch, view.revision_id) == ("n1", 5, "r1")
+    assert (await cluster.control.node("n1")).workload_count == 1
+    assert await drifts(cluster) == []
+    assert len(await events(cluster, "OrphanAdopted")) == 1
+
+
+async def test_an_orphan_that_does_not_fit_is_not_adopted(cluster: Cluster) -> None:
+    node = await cluster.join()
+    give(node, "ghost")
+    node.agent.intents = [kept("ghost", cpu=100_000)]
+    await until_noted(cluster)
+    refused = await orphan_word(cluster, "AdoptOrphan", "ghost")
+
+    assert not refused.accepted
+    assert "short of cpu" in refused.reason
+    assert await cluster.control.names() == []

@@ -1,0 +1,93 @@
+"""Where nodes differ from what is recorded, and what to make of copies nobody asked for."""
+
+from argparse import Namespace
+
+from persys.cli.exits import Exit
+from persys.cli.output import Column, render_list
+from persys.cli.peers import scheduler
+from persys.cli.spans import NOT_SAID, age
+from persys.cli.watching import show
+from persys.wire.gen.control.v1.control_pb2 import DriftView, ListDriftsResponse
+
+ORPHAN = "orphan_on_agent"
+
+_NODE = Column[DriftView]("NODE", lambda drift, now: drift.node_id)
+_WORKLOAD = Column[DriftView]("WORKLOAD", lambda drift, now: drift.workload_id)
+_STATE = Column[DriftView]("STATE", lambda drift, now: drift.state or NOT_SAID)
+_AGE = Column[DriftView]("SEEN", lambda drift, now: age(drift, "detected_at", now=now))
+_DETAIL = Column[DriftView]("DETAIL", lambda drift, now: drift.detail)
+_REVISION = Column[DriftView]("REVISION", lambda drift, now: drift.revision_id, wide=True)
+_EPOCH = Column[DriftView]("EPOCH", lambda drift, now: str(drift.epoch), wide=True)
+
+_DRIFTS = (
+    _NODE,
+    _WORKLOAD,
+    Column[DriftView]("TYPE", lambda drift, now: drift.type),
+    _STATE,
+    _AGE,
+    _REVISION,
+    _EPOCH,
+    _DETAIL,
+)
+_ORPHANS = (
+    _NODE,
+    _WORKLOAD,
+    _STATE,
+    Column[DriftView]("ADOPTABLE", lambda drift, now: "yes" if drift.adoptable else "no"),
+    _AGE,
+    _REVISION,
+    _EPOCH,
+    _DETAIL,
+)
+
+
+def list_drifts(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        return show(
+            lambda: client.list_drifts(
+                node_id=options.node, workload_id=options.workload, type=options.type or ""
+            ),
+            lambda found: _rendered(found, options, _DRIFTS, "no drifts"),
+            watch=options.watch,
+        )
+
+
+def list_orphans(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        return show(
+            lambda: client.list_drifts(node_id=options.node, type=ORPHAN),
+            lambda found: _rendered(found, options, _ORPHANS, "no orphans"),
+            watch=options.watch,
+        )
+
+
+def adopt(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        client.adopt_orphan(options.node, options.id)
+    print(f"{options.id} is a workload again, bound to {options.node}")
+    return Exit.OK
+
+
+def delete(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        client.delete_orphan(options.node, options.id)
+    print(f"{options.id} is being removed from {options.node}")
+    return Exit.OK
+
+
+def _rendered(
+    found: ListDriftsResponse,
+    options: Namespace,
+    columns: tuple[Column[DriftView], ...],
+    nothing: str,
+) -> str:
+    shown = render_list(
+        found.drifts,
+        options,
+        columns=columns,
+        name=lambda drift: f"{drift.node_id}/{drift.workload_id}",
+        nothing=nothing,
+    )
+    if found.orphans_unrecorded and options.output not in ("json", "yaml", "name"):
+        shown += f"\nand {found.orphans_unrecorded} more orphans that are not recorded"
+    return shown

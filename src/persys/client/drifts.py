@@ -1,0 +1,36 @@
+"""Calls about drifts and orphans."""
+
+from collections.abc import Callable
+
+from persys.client.call import RequestRefusedError, call
+from persys.client.calls import SchedulerCalls
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+
+class DriftCalls(SchedulerCalls):
+    def list_drifts(
+        self,
+        *,
+        node_id: str = "",
+        workload_id: str = "",
+        type: str = "",  # noqa: A002 - the wire's own name
+    ) -> pb.ListDriftsResponse:
+        request = pb.ListDriftsRequest(node_id=node_id, workload_id=workload_id, type=type)
+        response: pb.ListDriftsResponse = call(
+            self._stub.ListDrifts, request, timeout=self._timeout
+        )
+        return response
+
+    def adopt_orphan(self, node_id: str, workload_id: str) -> None:
+        """It is a workload again, bound where it is; nothing is restarted."""
+        self._say(self._stub.AdoptOrphan, node_id, workload_id)
+
+    def delete_orphan(self, node_id: str, workload_id: str) -> None:
+        """Returns when the wish is recorded; the node removes it as soon as it can."""
+        self._say(self._stub.DeleteOrphan, node_id, workload_id)
+
+    def _say(self, method: Callable[..., pb.OrphanAnswer], node_id: str, workload_id: str) -> None:
+        request = pb.OrphanRequest(node_id=node_id, workload_id=workload_id)
+        response = call(method, request, timeout=self._timeout)
+        if not response.accepted:
+            raise RequestRefusedError(response.reason)
