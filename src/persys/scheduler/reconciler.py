@@ -20,11 +20,10 @@ from persys.core.dispatch import Dispatch, Goal
 from persys.core.effects import Apply, Ask, Remove
 from persys.core.intake import Accepted, Unchanged
 from persys.core.liveness import Phase, phase_of
-from persys.core.placement.filters import Rejection, reject
-from persys.core.placement.needs import Needs, holds_data, needs_of
-from persys.core.placement.select import Placed, Unplaceable, place
+from persys.core.placement.needs import holds_data, needs_of
 from persys.core.reconcile import decide
-from persys.core.situation import Copy, Decision, Policy, Rooms, Situation
+from persys.core.rooms import rooms_over
+from persys.core.situation import Copy, Decision, Policy, Situation
 from persys.errors import ConflictError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
@@ -78,7 +77,7 @@ class Reconciler:
         self._news = asyncio.Event()
         self._slots = asyncio.Semaphore(STEPS_AT_ONCE)
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
-        self._rooms = Rooms(self._place, self._fits_on)
+        self._rooms = rooms_over(cluster.columns)
         self._group: asyncio.TaskGroup | None = None
         self.steps = 0
 
@@ -208,7 +207,7 @@ class Reconciler:
         """Decide, commit, hand over. `told` names what a user asked for, if one did."""
         now = self._clock.now()
         workload = situation.workload
-        situation = self._with_copies(self._with_node(situation))
+        situation = self.situated(situation)
         if refused_by_runtime(situation) and situation.assignment is not None:
             self._cluster.stop_offering(situation.assignment.node_id, type_of(workload.spec))
         decision = decide(
@@ -235,6 +234,10 @@ class Reconciler:
             self._ask_to_bury(decision.tombstone.assignment.node_id)
         if old is not None and _frees(old, decision):
             self.wake_waiting()
+
+    def situated(self, situation: Situation) -> Situation:
+        """With what is known of the workload's node, and of copies elsewhere."""
+        return self._with_copies(self._with_node(situation))
 
     def _with_node(self, situation: Situation) -> Situation:
         if situation.assignment is None:
@@ -312,18 +315,6 @@ class Reconciler:
         self._timers[workload_id] = asyncio.get_running_loop().call_later(
             max(0.0, seconds), self.wake, workload_id
         )
-
-    def _place(self, needs: Needs) -> Placed | Unplaceable:
-        return place(needs, self._cluster.columns)
-
-    def _fits_on(self, workload_id: WorkloadId, node_id: NodeId, needs: Needs) -> Rejection | None:
-        """Whether a workload that already has room on the node could have this much instead."""
-        row = self._cluster.columns.rows[node_id]
-        held = self._cluster.columns.held(workload_id, node_id)
-        if held is None:
-            return reject(row, needs)
-        ports = {port: count for port, count in row.ports.items() if port not in held.host_ports}
-        return reject(replace(row, free=row.free + held.resources, ports=ports), needs)
 
 
 async def _outcome(work: Coroutine[None, None, T]) -> T | PersysError:
