@@ -1,4 +1,4 @@
-"""Placement decisions per second, over a plain full scan in Python; and how the cost grows with nodes.
+"""Placement decisions per second, over a plain full scan in Python; what grows with nodes and with rules.
 
 python -m bench.placement
 """
@@ -15,8 +15,23 @@ from persys.core.placement.row import Row
 from persys.core.placement.select import Placed, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources
+from persys.model.rules import NO_RULES, Constraint, Operator, Rules, Strategy
 
 TRAITS = frozenset({"type:container"})
+NVME = Constraint("disk", Operator.EQUALS, ("nvme",))
+
+Choose = Callable[[Needs, Columns], object]
+
+# Groups of ten, as replicas come, and one group of all.
+RULES: tuple[tuple[str, Callable[[int], Rules], float], ...] = (
+    ("spread over zones", lambda n: Rules(group=f"g{n // 10}", spread_over=("zone",)), 2),
+    ("spread over racks", lambda n: Rules(group=f"g{n // 10}", spread_over=("rack",)), 2),
+    ("a large group over zones", lambda _: Rules(group="all", spread_over=("zone",)), 2),
+    ("anti-affinity", lambda n: Rules(group=f"g{n // 10}", apart=True), 2),
+    ("a large group apart", lambda _: Rules(group="all", apart=True), 2),
+    ("a constraint that one in ten meets", lambda _: Rules(constraints=(NVME,)), 8),
+    ("binpack", lambda _: Rules(strategy=Strategy.BINPACK), 12),
+)
 
 
 def main() -> None:
@@ -28,15 +43,27 @@ def main() -> None:
     report(
         Verdict("placement: decisions over a full scan, 5,000 nodes", scan / fast, at_least=10),
         Verdict("placement: cost at 10,000 nodes over 1,000", large / small, at_most=3),
+        *(
+            Verdict(
+                f"placement: {name} over plain, 5,000 nodes",
+                _seconds(5_000, 2_000, place, rules) / fast,
+                at_most=most,
+            )
+            for name, rules, most in RULES
+        ),
     )
 
 
-def _seconds(node_count: int, decisions: int, choose: Callable[[Needs, Columns], object]) -> float:
+def _seconds(
+    node_count: int, decisions: int, choose: Choose, rules: Callable[[int], Rules] | None = None
+) -> float:
     """The best of three runs, per decision."""
-    return min(_run(node_count, decisions, choose) for _ in range(3)) / decisions
+    return min(_run(node_count, decisions, choose, rules) for _ in range(3)) / decisions
 
 
-def _run(node_count: int, decisions: int, choose: Callable[[Needs, Columns], object]) -> float:
+def _run(
+    node_count: int, decisions: int, choose: Choose, rules: Callable[[int], Rules] | None
+) -> float:
     random = Random(7)
     columns = Columns()
     for number in range(node_count):
@@ -44,16 +71,33 @@ def _run(node_count: int, decisions: int, choose: Callable[[Needs, Columns], obj
             NodeId(f"node-{number:05d}"),
             allocatable=Resources(random.choice((4000, 8000, 16000)), 32768, 500),
             traits=TRAITS,
+            # One zone is small, so that it soon is the fullest and seldom among the first in order.
+            labels={
+                "zone": "c" if number % 20 == 0 else random.choice("ab"),
+                "rack": f"r{number % 200}",
+                "disk": "nvme" if number % 10 == 0 else "hdd",
+            },
         )
     needs = [
-        Needs(Resources(random.randrange(50, 500), random.randrange(32, 512), 1), TRAITS)
-        for _ in range(decisions)
+        Needs(
+            Resources(random.randrange(50, 500), random.randrange(32, 512), 1),
+            TRAITS,
+            rules=rules(number) if rules else NO_RULES,
+        )
+        for number in range(decisions)
     ]
     began = perf_counter()
     for number, need in enumerate(needs):
         chosen = choose(need, columns)
         assert isinstance(chosen, Placed)
-        columns.hold(WorkloadId(f"w{number}"), chosen.node_id, need.resources, need.host_ports)
+        columns.hold(
+            WorkloadId(f"w{number}"),
+            chosen.node_id,
+            need.resources,
+            need.host_ports,
+            group=need.rules.group,
+            apart=need.rules.apart,
+        )
     return perf_counter() - began
 
 

@@ -1,5 +1,6 @@
 """Placement against a plain reference, over random clusters and random histories of reservations."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from hypothesis import given, settings
@@ -9,11 +10,12 @@ from builders import CONTAINER
 from persys.core.placement.columns import Columns
 from persys.core.placement.filters import reject
 from persys.core.placement.needs import Needs
-from persys.core.placement.row import fullness
+from persys.core.placement.row import Row, fullness
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.assignment import HostPort
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources
+from persys.model.rules import Constraint, Operator, Rules, Strategy
 
 TRAITS = ("type:container", "type:vm", "driver:nfs")
 PORTS = (HostPort(80), HostPort(80, "udp"), HostPort(443))
@@ -33,7 +35,30 @@ sizes = st.builds(
 )
 trait_sets = st.frozensets(st.sampled_from(TRAITS))
 port_sets = st.frozensets(st.sampled_from(PORTS), max_size=2)
-wants = st.builds(Needs, amounts, trait_sets, port_sets)
+labels = st.fixed_dictionaries(
+    {}, optional={"zone": st.sampled_from("abc"), "rack": st.sampled_from(["1", "2"])}
+)
+taint_sets = st.sampled_from([frozenset(), frozenset(), frozenset({"gpu"}), frozenset({"gpu=old"})])
+groups = st.sampled_from(["", "", "g", "h"])
+constraints = st.sampled_from(
+    [
+        Constraint("zone", Operator.EQUALS, ("a",)),
+        Constraint("zone", Operator.NOT_IN, ("a", "b")),
+        Constraint("rack", Operator.ABOVE, ("1",)),
+        Constraint("rack", Operator.EXISTS),
+        Constraint("node.id", Operator.IN, ("n01", "n02", "n03")),
+    ]
+)
+rule_sets = st.just(Rules()) | st.builds(
+    Rules,
+    constraints=st.lists(constraints, max_size=2).map(tuple),
+    tolerations=st.sampled_from([(), ("gpu",), ("gpu=old",), ("*",)]),
+    group=groups,
+    apart=st.booleans(),
+    spread_over=st.sampled_from([(), ("zone",), ("zone", "rack"), ("missing", "zone")]),
+    strategy=st.sampled_from([None, Strategy.BINPACK, Strategy.SPREAD]),
+)
+wants = st.builds(Needs, amounts, trait_sets, port_sets, rule_sets)
 
 
 @dataclass(frozen=True)
@@ -41,7 +66,9 @@ class NodeCase:
     size: Resources
     traits: frozenset[str]
     closed: str
-    held: list[tuple[Resources, frozenset[HostPort]]]
+    labels: dict[str, str]
+    taints: frozenset[str]
+    held: list[tuple[Resources, frozenset[HostPort], str, bool]]
 
 
 nodes = st.builds(
@@ -49,7 +76,9 @@ nodes = st.builds(
     sizes,
     trait_sets.map(lambda extra: extra | CONTAINER),
     st.sampled_from(["", "", "", "draining"]),
-    st.lists(st.tuples(amounts, port_sets), max_size=3),
+    labels,
+    taint_sets,
+    st.lists(st.tuples(amounts, port_sets, groups, st.booleans()), max_size=3),
 )
 
 
@@ -60,9 +89,17 @@ def clusters(draw: st.DrawFn) -> Columns:
     cases = [case for case in draw(st.lists(nodes, max_size=12)) for _ in range(draw(COPIES))][:60]
     for number, case in enumerate(draw(st.permutations(cases))):
         node_id = NodeId(f"n{number:02}")
-        columns.put_node(node_id, allocatable=case.size, traits=case.traits, closed=case.closed)
-        for index, (resources, ports) in enumerate(case.held):
-            columns.hold(WorkloadId(f"w{number}-{index}"), node_id, resources, ports)
+        columns.put_node(
+            node_id,
+            allocatable=case.size,
+            traits=case.traits,
+            closed=case.closed,
+            labels={**case.labels, "node.id": node_id},
+            taints=case.taints,
+        )
+        for index, (resources, ports, group, apart) in enumerate(case.held):
+            name = WorkloadId(f"w{number}-{index}")
+            columns.hold(name, node_id, resources, ports, group=group, apart=apart)
     return columns
 
 
@@ -70,16 +107,26 @@ COPIES = st.integers(1, 8)
 
 
 def reference(needs: Needs, columns: Columns) -> NodeId | None:
-    """The rule, said plainly: of all that fit, the emptiest, then the fewest workloads, then the id."""
+    """The rule, said plainly: of all that no filter refuses, the one with the lowest score."""
     fitting = [
-        (fullness(row), row.count, row.node_id)
+        (plain_score(row, needs, columns), row.node_id)
         for row in columns.rows.values()
-        if not row.closed
-        and needs.traits <= row.traits
-        and not needs.host_ports & row.ports.keys()
-        and needs.resources.fits_in(row.free)
+        if reject(row, needs) is None
     ]
-    return min(fitting)[2] if fitting else None
+    return min(fitting)[1] if fitting else None
+
+
+def plain_score(row: Row, needs: Needs, columns: Columns) -> list[float]:
+    rules, rows = needs.rules, columns.rows.values()
+    parts: list[float] = []
+    if rules.group:
+        for key in rules.spread_over:
+            domain = [other for other in rows if other.labels.get(key) == row.labels.get(key)]
+            parts.append(sum(other.members.get(rules.group, 0) for other in domain))
+        parts.append(row.members.get(rules.group, 0))
+    full = fullness(row)
+    parts.append(1 - full if rules.strategy is Strategy.BINPACK else full)
+    return [*parts, row.count]
 
 
 @settings(max_examples=300, deadline=None)
@@ -102,9 +149,14 @@ def test_a_chosen_node_always_has_room(many: list[Needs], columns: Columns) -> N
     for number, needs in enumerate(many):
         match place(needs, columns):
             case Placed(node_id=node_id):
-                assert reject(columns.rows[node_id], needs) is None
+                assert node_id == reference(needs, columns)
                 columns.hold(
-                    WorkloadId(f"new-{number}"), node_id, needs.resources, needs.host_ports
+                    WorkloadId(f"new-{number}"),
+                    node_id,
+                    needs.resources,
+                    needs.host_ports,
+                    group=needs.rules.group,
+                    apart=needs.rules.apart,
                 )
             case Unplaceable() as nowhere:
                 assert nowhere.explain()
@@ -122,6 +174,8 @@ class Step:
     node: NodeId
     amount: Resources
     ports: frozenset[HostPort]
+    group: str
+    labels: dict[str, str]
 
 
 steps = st.lists(
@@ -132,6 +186,8 @@ steps = st.lists(
         st.sampled_from([NodeId("n1"), NodeId("n2")]),
         amounts,
         port_sets,
+        groups,
+        labels,
     ),
     max_size=40,
 )
@@ -143,12 +199,12 @@ def test_whatever_happens_free_is_what_is_allocatable_less_what_is_held(
     history: list[Step],
 ) -> None:
     columns = Columns()
-    held: dict[tuple[NodeId, WorkloadId], tuple[Resources, frozenset[HostPort]]] = {}
+    held: dict[tuple[NodeId, WorkloadId], Step] = {}
     for step in history:
         match step.verb:
             case "hold":
-                columns.hold(step.workload, step.node, step.amount, step.ports)
-                held[(step.node, step.workload)] = (step.amount, step.ports)
+                columns.hold(step.workload, step.node, step.amount, step.ports, group=step.group)
+                held[(step.node, step.workload)] = step
             case "give back":
                 columns.give_back(step.workload, step.node)
                 held.pop((step.node, step.workload), None)
@@ -156,19 +212,33 @@ def test_whatever_happens_free_is_what_is_allocatable_less_what_is_held(
                 columns.give_back_all(step.node)
                 held = {key: value for key, value in held.items() if key[0] != step.node}
             case "put":
-                columns.put_node(step.node, allocatable=step.amount, traits=CONTAINER)
+                columns.put_node(
+                    step.node, allocatable=step.amount, traits=CONTAINER, labels=step.labels
+                )
             case "remove":
                 columns.remove_node(step.node)
             case "close":
                 if step.node in columns.rows:
                     columns.close(step.node, "draining")
 
-        for node_id, row in columns.rows.items():
-            mine = [value for (holder, _), value in held.items() if holder == node_id]
-            taken = sum((amount for amount, _ in mine), start=Resources())
-            assert row.free == row.allocatable - taken
-            assert row.count == len(mine)
-            assert set(row.ports) == {port for _, ports in mine for port in ports}
-        ranks = [row.rank for row in columns.in_order()]
-        assert ranks == sorted(ranks)
-        assert len(ranks) == len(columns.rows)
+        for room in (columns, columns.copy()):
+            check_counts(room, held)
+
+
+def check_counts(columns: Columns, held: dict[tuple[NodeId, WorkloadId], Step]) -> None:
+    for node_id, row in columns.rows.items():
+        mine = [value for (holder, _), value in held.items() if holder == node_id]
+        assert row.free == row.allocatable - sum((one.amount for one in mine), start=Resources())
+        assert row.count == len(mine)
+        assert set(row.ports) == {port for one in mine for port in one.ports}
+        assert row.members == Counter(one.group for one in mine if one.group)
+    for value in "abc", None:
+        of_domain = [row for row in columns.rows.values() if row.labels.get("zone") == value]
+        for group in "gh":
+            members = sum(row.members.get(group, 0) for row in of_domain)
+            assert columns.members_in(group, "zone", value) == members
+        open_ones = [row.rank for row in of_domain if not row.closed]
+        domains = columns.order.domains("zone", columns.rows.values())
+        assert domains.get(value, []) == sorted(open_ones)
+    ranks = [row.rank for row in columns.in_order()]
+    assert ranks == sorted(row.rank for row in columns.rows.values() if not row.closed)

@@ -5,7 +5,7 @@ import pytest
 from builders import CONTAINER, N1, N2, add_node, needs
 from persys.core.placement.columns import Columns
 from persys.core.placement.filters import Filter, described
-from persys.core.placement.select import WALKED_FIRST, Placed, Unplaceable, place
+from persys.core.placement.select import SCANNED_MOST, Placed, Unplaceable, place
 from persys.model.assignment import HostPort
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources
@@ -262,7 +262,7 @@ def test_the_place_of_a_removed_node_is_used_again(columns: Columns) -> None:
 
 
 def test_a_node_behind_many_full_ones_is_found(columns: Columns) -> None:
-    for number in range(3 * WALKED_FIRST):
+    for number in range(3 * SCANNED_MOST):
         add_node(columns, f"small-{number:02}", cpu=100)
     add_node(columns, "big", cpu=10_000)
     hold(columns, "a", "big", cpu=9000)

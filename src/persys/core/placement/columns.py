@@ -1,25 +1,25 @@
 """The free room of every node, kept up to date with each reservation.
 
-Nodes stand in one list ordered by how full they are, so that the best fit is nearly always among the first
-few; the same figures also stand in numpy columns for the rare search through all of them. Reservations are
-kept by workload and node, so that taking or giving back the same one twice changes nothing.
+Nodes stand in an order by how full they are, so that the best fit is nearly always among the first few; the
+same figures also stand in columns for the search through all of them. Reservations are kept by workload and
+node, so that taking or giving back the same one twice changes nothing.
 """
 
-from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
+from persys.core.placement.codes import Codes
+from persys.core.placement.figures import Figures
 from persys.core.placement.groups import Groups
-from persys.core.placement.row import Rank, Row, fullness
+from persys.core.placement.order import Order
+from persys.core.placement.row import Row, fullness
 from persys.model.assignment import HostPort
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources
 from persys.model.rules import Strategy
 
-TRAIT_BITS = 63
+LABELS_MAX = 64
+SIZE_AT_FIRST = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +33,19 @@ class Hold:
 class Columns:
     def __init__(self, strategy: Strategy = Strategy.SPREAD) -> None:
         self.strategy = strategy
-        self.groups = Groups()
+        self.version = 0  # rises with whatever changes
         self.rows: dict[NodeId, Row] = {}
+        self.groups = Groups()
+        self.order = Order()
+        self.figures = Figures(SIZE_AT_FIRST)
+        self.traits: Codes[frozenset[str]] = Codes(SIZE_AT_FIRST)
+        self.taints: Codes[frozenset[str]] = Codes(SIZE_AT_FIRST)
         self.tainted: set[NodeId] = set()
+        self.port_holders: dict[HostPort, dict[NodeId, Row]] = {}
+        self._labels: dict[str, Codes[str | None]] = {}
         self._by_position: list[Row | None] = []
-        self._order: list[Rank] = []
         self._holds: dict[NodeId, dict[WorkloadId, Hold]] = {}
         self._vacant: list[int] = []
-        self._trait_bits: dict[str, int] = {}
-        self.free_cpu: NDArray[np.int64] = np.zeros(64, dtype=np.int64)
-        self.free_memory: NDArray[np.int64] = np.zeros(64, dtype=np.int64)
-        self.free_disk: NDArray[np.int64] = np.zeros(64, dtype=np.int64)
-        self.full: NDArray[np.float64] = np.zeros(64, dtype=np.float64)
-        self.traits: NDArray[np.int64] = np.zeros(64, dtype=np.int64)
-        self.open: NDArray[np.bool_] = np.zeros(64, dtype=np.bool_)
 
     def put_node(
         self,
@@ -66,7 +65,7 @@ class Columns:
             self.rows[node_id] = row
             self._by_position[row.position] = row
         else:
-            self._unrank(row)
+            self.order.discard(row)
             row.free += allocatable - row.allocatable
             row.allocatable, row.traits, row.closed = allocatable, traits, closed
             self.groups.relabel(row, labels or {})
@@ -74,25 +73,28 @@ class Columns:
         (self.tainted.add if taints else self.tainted.discard)(node_id)
         for hold in () if row.count else self._holds.get(node_id, {}).values():
             self._count(row, hold, sign=1)
+        self._code(row)
         self._rank(row)
 
     def remove_node(self, node_id: NodeId) -> None:
         row = self.rows.pop(node_id, None)
         if row is None:
             return
-        self._unrank(row)
+        self.order.discard(row)
         self.tainted.discard(node_id)
         for hold in self._holds.get(node_id, {}).values():
             self._count(row, hold, sign=-1)
         self._by_position[row.position] = None
-        self.open[row.position] = False
+        self.figures.remove(row.position)
         self._vacant.append(row.position)
+        self.version += 1
 
     def close(self, node_id: NodeId, why: str) -> None:
         """Give this node nothing new (`why` not empty), or let it take work again."""
         row = self.rows[node_id]
+        self.order.discard(row)
         row.closed = why
-        self.open[row.position] = not why
+        self._rank(row)
 
     def hold(
         self,
@@ -105,21 +107,15 @@ class Columns:
         apart: bool = False,
     ) -> None:
         """Reserve, replacing what this workload had reserved on this node."""
-        self.give_back(workload_id, node_id)
         hold = Hold(resources, host_ports, group, apart)
-        self._holds.setdefault(node_id, {})[workload_id] = hold
-        if row := self.rows.get(node_id):
-            self._unrank(row)
-            self._count(row, hold, sign=1)
-            self._rank(row)
+        holds = self._holds.setdefault(node_id, {})
+        old = holds.get(workload_id)
+        holds[workload_id] = hold
+        self._exchange(node_id, old, hold)
 
     def give_back(self, workload_id: WorkloadId, node_id: NodeId) -> None:
-        hold = self._holds.get(node_id, {}).pop(workload_id, None)
-        row = self.rows.get(node_id)
-        if hold is not None and row is not None:
-            self._unrank(row)
-            self._count(row, hold, sign=-1)
-            self._rank(row)
+        old = self._holds.get(node_id, {}).pop(workload_id, None)
+        self._exchange(node_id, old, None)
 
     def give_back_all(self, node_id: NodeId) -> None:
         for workload_id in list(self._holds.get(node_id, {})):
@@ -131,90 +127,96 @@ class Columns:
     def holders(self, node_id: NodeId) -> Mapping[WorkloadId, Hold]:
         return self._holds.get(node_id, {})
 
-    def copy(self) -> "Columns":
-        """The same room to try things out in: what is held in the one is not held in the other."""
-        twin = Columns(self.strategy)
-        twin.rows = {node_id: row.copy() for node_id, row in self.rows.items()}
-        twin.groups = self.groups.copy(twin.rows)
-        twin.tainted = self.tainted.copy()
-        twin._by_position = [row and twin.rows[row.node_id] for row in self._by_position]
-        twin._order = self._order.copy()
-        twin._holds = {node_id: holds.copy() for node_id, holds in self._holds.items()}
-        twin._vacant = self._vacant.copy()
-        twin._trait_bits = self._trait_bits.copy()
-        twin.free_cpu = self.free_cpu.copy()
-        twin.free_memory = self.free_memory.copy()
-        twin.free_disk = self.free_disk.copy()
-        twin.full = self.full.copy()
-        twin.traits = self.traits.copy()
-        twin.open = self.open.copy()
-        return twin
-
     def members_in(self, group: str, key: str, value: str | None) -> int:
         """How many of the group are held by nodes with this value of a label; None: without the label."""
         return self.groups.tally(group, key).get(value, 0)
 
     def in_order(self) -> Iterator[Row]:
-        """Nodes, emptiest first."""
-        return (self.rows[node_id] for _, _, node_id in self._order)
+        """Open nodes, emptiest first."""
+        return (self.rows[node_id] for _, _, node_id in self.order.ranks)
 
     def at(self, position: int) -> Row:
         row = self._by_position[position]
         assert row is not None
         return row
 
-    def bits_of(self, traits: frozenset[str]) -> int:
-        """Traits as one number; a trait that was never seen gets its own bit."""
-        bits = 0
-        for trait in traits:
-            bits |= self._trait_bits.setdefault(
-                trait, 1 << min(len(self._trait_bits), TRAIT_BITS - 1)
-            )
-        return bits
+    def labelled(self, key: str) -> Codes[str | None]:
+        """The values of one label. Kept up to date from the first time that it is asked for."""
+        codes = self._labels.pop(key, None)
+        # Values that no node has any more are only forgotten by starting anew.
+        if codes is None or len(codes) > 2 * len(self.rows) + LABELS_MAX:
+            if len(self._labels) >= LABELS_MAX:
+                del self._labels[next(iter(self._labels))]  # the one not asked for the longest
+            codes = Codes(len(self.figures.open))
+            for row in self.rows.values():
+                codes.put(row.position, row.labels.get(key))
+        self._labels[key] = codes
+        return codes
 
-    @property
-    def shares_bits(self) -> bool:
-        """More traits than bits: the column of traits says yes too often."""
-        return len(self._trait_bits) > TRAIT_BITS
+    def copy(self) -> "Columns":
+        """The same room to try things out in: what is held in the one is not held in the other."""
+        twin = Columns(self.strategy)
+        twin.rows = {node_id: row.copy() for node_id, row in self.rows.items()}
+        twin.groups = self.groups.copy(twin.rows)
+        twin.order, twin.figures = self.order.copy(), self.figures.copy()
+        twin.traits, twin.taints = self.traits.copy(), self.taints.copy()
+        twin.tainted = self.tainted.copy()
+        twin.port_holders = {
+            port: {node_id: twin.rows[node_id] for node_id in held}
+            for port, held in self.port_holders.items()
+        }
+        twin._by_position = [row and twin.rows[row.node_id] for row in self._by_position]
+        twin._holds = {node_id: holds.copy() for node_id, holds in self._holds.items()}
+        twin._vacant = self._vacant.copy()
+        return twin
+
+    def _exchange(self, node_id: NodeId, old: Hold | None, new: Hold | None) -> None:
+        row = self.rows.get(node_id)
+        if row is None or old == new:
+            return
+        self.order.discard(row)
+        if old is not None:
+            self._count(row, old, sign=-1)
+        if new is not None:
+            self._count(row, new, sign=1)
+        self._rank(row)
 
     def _count(self, row: Row, hold: Hold, *, sign: int) -> None:
         row.free = row.free - hold.resources if sign > 0 else row.free + hold.resources
         row.count += sign
         for port in hold.host_ports:
             row.ports[port] = row.ports.get(port, 0) + sign
-            if not row.ports[port]:
-                del row.ports[port]
+            if row.ports[port]:
+                self.port_holders.setdefault(port, {})[row.node_id] = row
+                continue
+            del row.ports[port]
+            del self.port_holders[port][row.node_id]
+            if not self.port_holders[port]:
+                del self.port_holders[port]
         if hold.group:
             self.groups.count(row, hold.group, apart=hold.apart, sign=sign)
 
     def _rank(self, row: Row) -> None:
         row.rank = (fullness(row), row.count, row.node_id)
-        insort(self._order, row.rank)
-        at = row.position
-        self.free_cpu[at] = row.free.cpu_millicores
-        self.free_memory[at] = row.free.memory_mb
-        self.free_disk[at] = row.free.disk_gb
-        self.full[at] = row.rank[0]
-        self.traits[at] = self.bits_of(row.traits)
-        self.open[at] = not row.closed
+        self.order.add(row)
+        self.figures.put(row)
+        self.version += 1
 
-    def _unrank(self, row: Row) -> None:
-        del self._order[bisect_left(self._order, row.rank)]
+    def _code(self, row: Row) -> None:
+        self.traits.put(row.position, row.traits)
+        self.taints.put(row.position, row.taints)
+        for key, codes in self._labels.items():
+            codes.put(row.position, row.labels.get(key))
 
     def _take_position(self) -> int:
         if self._vacant:
             return self._vacant.pop()
         position = len(self._by_position)
         self._by_position.append(None)
-        if position >= len(self.open):
-            self._grow(2 * position)
+        if position >= len(self.figures.open):
+            self.figures.grow(2 * position)
+            self.traits.grow(2 * position)
+            self.taints.grow(2 * position)
+            for codes in self._labels.values():
+                codes.grow(2 * position)
         return position
-
-    def _grow(self, size: int) -> None:
-        self.free_cpu = np.resize(self.free_cpu, size)
-        self.free_memory = np.resize(self.free_memory, size)
-        self.free_disk = np.resize(self.free_disk, size)
-        self.full = np.resize(self.full, size)
-        self.traits = np.resize(self.traits, size)
-        # Resizing repeats old figures into the new room; only what is open is ever looked at.
-        self.open = np.concatenate([self.open, np.zeros(size - len(self.open), dtype=np.bool_)])

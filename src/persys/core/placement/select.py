@@ -1,25 +1,24 @@
-"""Choose a node: the emptiest that fits; equal ones fall to the fewer workloads, then to the lower id.
+"""Choose a node: of those that no filter refuses, the one with the lowest score.
 
-The walk through the first few nodes in order gives the same answer as a search through all, because the
-order is the score; the search exists for the cases where the first few do not fit.
+Three ways lead to the same answer. Few nodes are looked at one by one. Of many, the first in order nearly
+always do, and where they do not, all are searched in columns.
 """
 
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
-
-import numpy as np
 
 from persys.core.placement.columns import Columns
 from persys.core.placement.filters import Filter, Rejection, reject
 from persys.core.placement.needs import Needs
 from persys.core.placement.row import Row
-from persys.core.placement.score import score, strategy_of
+from persys.core.placement.score import score, score_parts, strategy_of
+from persys.core.placement.search import search
+from persys.core.placement.walk import walk
 from persys.model.ids import NodeId
-from persys.model.rules import Strategy
+from persys.model.rules import Operator, Strategy
 
-WALKED_FIRST = 16
+SCANNED_MOST = 16
 _UNIT = {Filter.CPU: "m", Filter.MEMORY: " MB", Filter.DISK: " GB"}
 
 
@@ -72,7 +71,7 @@ class Unplaceable:
 def place(needs: Needs, columns: Columns) -> Placed | Unplaceable:
     best = choose(needs, columns)
     if best is not None:
-        return _placed(best, columns)
+        return _placed(best, needs, columns)
     return Unplaceable(
         {
             row.node_id: rejection
@@ -85,40 +84,39 @@ def place(needs: Needs, columns: Columns) -> Placed | Unplaceable:
 
 def choose(needs: Needs, columns: Columns) -> Row | None:
     """The node that `place` chooses, without a word about the others."""
-    if needs.rules.group or strategy_of(needs, columns) is Strategy.BINPACK:
-        fitting = [row for row in columns.rows.values() if reject(row, needs) is None]
+    pinned = _pinned(needs, columns)
+    if pinned is not None or len(columns.rows) <= SCANNED_MOST:
+        rows = columns.rows.values() if pinned is None else pinned
+        fitting = [row for row in rows if reject(row, needs) is None]
         return min(fitting, key=lambda row: score(row, needs, columns), default=None)
-    for row in islice(columns.in_order(), WALKED_FIRST):
-        if reject(row, needs) is None:
-            return row
-    return _search(needs, columns) if len(columns.rows) > WALKED_FIRST else None
+    if strategy_of(needs, columns) is Strategy.SPREAD:
+        found = walk(needs, columns)
+        if found is not None:
+            return found
+    return search(needs, columns)
 
 
-def _search(needs: Needs, columns: Columns) -> Row | None:
-    bits = columns.bits_of(needs.traits)
-    fits = (
-        columns.open
-        & ((columns.traits & bits) == bits)
-        & (columns.free_cpu >= needs.resources.cpu_millicores)
-        & (columns.free_memory >= needs.resources.memory_mb)
-        & (columns.free_disk >= needs.resources.disk_gb)
-    )
-    candidates = np.flatnonzero(fits)
-    # Bits of rare traits may be shared and ports are not in the columns, so the filter has the last word.
-    for position in candidates[np.argsort(columns.full[candidates], kind="stable")]:
-        row = columns.at(int(position))
-        if reject(row, needs) is None:
-            return min(
-                (
-                    other
-                    for place in candidates[columns.full[candidates] == row.rank[0]]
-                    if reject(other := columns.at(int(place)), needs) is None
-                ),
-                key=lambda other: other.rank,
-            )
+def _pinned(needs: Needs, columns: Columns) -> list[Row] | None:
+    """The only nodes that can do when a constraint names them; None: any may."""
+    for constraint in needs.rules.constraints:
+        if constraint.key == "node.id" and constraint.operator in (Operator.EQUALS, Operator.IN):
+            named = {NodeId(value) for value in constraint.values}
+            return [columns.rows[node_id] for node_id in named if node_id in columns.rows]
     return None
 
 
-def _placed(row: Row, columns: Columns) -> Placed:
-    among = f"emptiest of {len(columns.rows)} nodes" if len(columns.rows) > 1 else "the only node"
-    return Placed(row.node_id, f"{among}: {row.rank[0]:.0%} reserved, workloads: {row.count}")
+def _placed(row: Row, needs: Needs, columns: Columns) -> Placed:
+    """The parts of its score, as far as they say something."""
+    if len(columns.rows) == 1:
+        among = "the only node"
+    elif strategy_of(needs, columns) is Strategy.BINPACK:
+        among = f"fullest that fits of {len(columns.rows)} nodes"
+    else:
+        among = f"emptiest of {len(columns.rows)} nodes"
+    why = f"{among}: {row.rank[0]:.0%} reserved, workloads: {row.count}"
+    if not needs.rules.group:
+        return Placed(row.node_id, why)
+    company = [
+        part.detail for part in score_parts(row, needs, columns) if part.name.startswith("group")
+    ]
+    return Placed(row.node_id, f"{'; '.join(company)}; of such nodes the {why}")

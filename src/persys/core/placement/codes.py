@@ -1,0 +1,53 @@
+"""One attribute of all nodes as small numbers, so that a condition on it is judged once per value.
+
+Thousands of nodes have a handful of different values of a label, sets of traits or sets of taints.
+"""
+
+from collections.abc import Callable, Hashable, Mapping
+from typing import Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+ValueT = TypeVar("ValueT", bound=Hashable)
+
+CONDITIONS_MAX = 256
+
+
+class Codes(Generic[ValueT]):
+    def __init__(self, size: int) -> None:
+        self.codes: NDArray[np.int32] = np.zeros(size, dtype=np.int32)
+        self._code_of: dict[ValueT, int] = {}
+        self._tables: dict[Hashable, NDArray[np.bool_]] = {}
+
+    def __len__(self) -> int:
+        """How many values were ever seen."""
+        return len(self._code_of)
+
+    def copy(self) -> "Codes[ValueT]":
+        twin: Codes[ValueT] = Codes(0)
+        twin.codes, twin._code_of = self.codes.copy(), self._code_of.copy()
+        return twin
+
+    def grow(self, size: int) -> None:
+        self.codes = np.resize(self.codes, size)
+
+    def put(self, position: int, value: ValueT) -> None:
+        self.codes[position] = self._code_of.setdefault(value, len(self._code_of))
+
+    def where(self, condition: Hashable, holds: Callable[[ValueT], bool]) -> NDArray[np.bool_]:
+        """By position, whether `holds` says yes. `condition` names it: equal names, equal answers."""
+        table = self._tables.get(condition)
+        if table is None or len(table) < len(self._code_of):
+            if len(self._tables) >= CONDITIONS_MAX:
+                self._tables.clear()
+            table = np.fromiter(map(holds, self._code_of), dtype=np.bool_, count=len(self))
+            self._tables[condition] = table
+        return table[self.codes]
+
+    def levels(self, counts: Mapping[ValueT, int]) -> NDArray[np.int64]:
+        """By position, the count of the value there."""
+        table = np.zeros(len(self), dtype=np.int64)
+        for value, count in counts.items():
+            table[self._code_of[value]] = count
+        return table[self.codes]
