@@ -20,7 +20,7 @@ from builders import (
     rooms_of,
 )
 from persys.core.dispatch import Dispatch, Goal
-from persys.core.effects import Apply, Ask, Remove
+from persys.core.effects import Apply, Remove
 from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
@@ -125,7 +125,7 @@ def decided(situation: Situation, *, now: datetime = NOON, roll: float = 0.5) ->
 
 
 def orders_of(decision: Decision) -> list[Apply | Remove]:
-    return [effect for effect in decision.effects if not isinstance(effect, Ask)]
+    return [effect for effect in decision.effects if isinstance(effect, Apply | Remove)]
 
 
 def carried_out(situation: Situation, decision: Decision, now: datetime) -> Situation:

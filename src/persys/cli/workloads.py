@@ -4,7 +4,7 @@ from argparse import Namespace
 from datetime import datetime
 
 from persys.cli.exits import Exit
-from persys.cli.output import Column, described, dump, plain, render_list, render_one
+from persys.cli.output import Column, aligned, described, dump, plain, render_list, render_one
 from persys.cli.peers import scheduler
 from persys.cli.spans import NOT_SAID, age, instant, short
 from persys.cli.watching import show
@@ -91,9 +91,29 @@ def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
             *sorted(workload.metadata.items()),
         )
     )
+    if workload.history:
+        text += "\nTimed out:\n" + _indented(_history(workload, now))
     if wide and workload.HasField("spec"):
         text += "\nSpec:\n" + _indented(dump(plain(workload.spec), "yaml"))
     return text
+
+
+def _history(workload: WorkloadView, now: datetime) -> str:
+    """What its node was doing whenever an operation did not end in time."""
+    titles = ["TASK", "NODE", "ACTION", "STATUS", "CREATED", "STARTED", "ENDED", "SEEN", "ERROR"]
+    times = ("created_at", "started_at", "ended_at", "fetched_at")
+    rows = [
+        [
+            action.task_id or NOT_SAID,
+            action.node_id,
+            action.action_type,
+            action.status,
+            *(age(action, field, now=now) for field in times),
+            _cropped(action.error) or NOT_SAID,
+        ]
+        for action in workload.history
+    ]
+    return aligned([titles, *rows])
 
 
 def _usage(workload: WorkloadView, now: datetime) -> str:

@@ -32,4 +32,14 @@ class Ask:
     workload_id: WorkloadId
 
 
-Effect = Apply | Remove | Ask
+@dataclass(frozen=True, slots=True)
+class Inquire:
+    """Ask the node what it was doing: an operation has not ended in time. `about` tells which."""
+
+    node_id: NodeId
+    workload_id: WorkloadId
+    epoch: int
+    about: str
+
+
+Effect = Apply | Remove | Ask | Inquire

@@ -43,6 +43,12 @@ def count_failure(
     )
 
 
+def removal_counted(situation: Situation, now: datetime) -> Retry:
+    """One more removal that did not end in time. The next one is sent at once."""
+    attempts = situation.retry.attempts if situation.retry else 0
+    return Retry(situation.workload.id, situation.workload.revision, attempts + 1, now)
+
+
 def _wait_or_retry(situation: Situation, failure: Failure, retry: Retry, now: datetime) -> Decision:
     assert situation.assignment is not None
     assert retry.next_at is not None

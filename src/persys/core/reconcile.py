@@ -16,8 +16,8 @@ from datetime import datetime, timedelta
 
 from persys.core.assigning import assign, refused_by_runtime, reservation_differs, resize
 from persys.core.dispatch import Goal
-from persys.core.effects import Apply, Remove
-from persys.core.failing import after_failed, before_retry, count_failure
+from persys.core.effects import Apply, Inquire, Remove
+from persys.core.failing import after_failed, before_retry, count_failure, removal_counted
 from persys.core.leaving import leave, must_leave, stranded
 from persys.core.liveness import Phase
 from persys.core.placement.needs import needs_of
@@ -87,14 +87,14 @@ def _delete(situation: Situation, policy: Policy, now: datetime) -> Decision:
         return Decision(None, None, None, forget=True)
     if situation.phase is Phase.LOST:
         return Decision(None, None, None, forget=True, tombstone=Tombstone(assignment, now))
-    message = "waiting for the node to say it is gone"
-    failed = current(situation, Actual.FAILED)
-    if failed is not None and failed.message:
-        message = failed.message
-    if situation.phase is Phase.SUSPECT:
-        message = f"node {assignment.node_id} gives no sign; deleted when it returns or is lost"
-    belief = believe(situation, Status.DELETING, now, code="Deleting", message=message)
     goal = Goal(workload.revision, Desired.DELETED, assignment.epoch)
+    alive = situation.phase is Phase.ALIVE
+    late = alive and overdue(situation, goal, policy.delete_deadline, now)
+    if late:
+        # Counted and told, never given up: it is sent again below.
+        situation = replace(situation, retry=removal_counted(situation, now))
+    code, message = _removal_progress(situation, policy)
+    belief = believe(situation, Status.DELETING, now, code=code, message=message)
     effects, wake_at = send_or_wait(
         situation,
         goal,
@@ -103,7 +103,25 @@ def _delete(situation: Situation, policy: Policy, now: datetime) -> Decision:
         deadline=policy.delete_deadline,
         now=now,
     )
+    if late:
+        effects = (Inquire(assignment.node_id, workload.id, assignment.epoch, message), *effects)
     return Decision(assignment, belief, situation.retry, effects=effects, wake_at=wake_at)
+
+
+def _removal_progress(situation: Situation, policy: Policy) -> tuple[str, str]:
+    """The code and the text that tell how far a removal is."""
+    assert situation.assignment is not None
+    if situation.phase is Phase.SUSPECT:
+        node_id = situation.assignment.node_id
+        return "Deleting", f"node {node_id} gives no sign; deleted when it returns or is lost"
+    failed = current(situation, Actual.FAILED)
+    if failed is not None and failed.message:
+        return "Deleting", failed.message
+    if situation.retry is not None:
+        seconds = policy.delete_deadline.total_seconds()
+        times = f"{situation.retry.attempts} times" if situation.retry.attempts > 1 else "once"
+        return "TimedOut", f"not gone {seconds:g}s after the removal was sent, {times}; sent again"
+    return "Deleting", "waiting for the node to say it is gone"
 
 
 def _is_gone(situation: Situation) -> bool:
@@ -193,7 +211,9 @@ def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float)
     if overdue(situation, goal, deadline, now):
         text = f"not {workload.desired} {deadline.total_seconds():g}s after it was sent"
         failure = Failure(FailureReason.RUNTIME_ERROR, text, code="TimedOut")
-        return count_failure(situation, failure, policy, now=now, roll=roll)
+        counted = count_failure(situation, failure, policy, now=now, roll=roll)
+        inquiry = Inquire(assignment.node_id, workload.id, assignment.epoch, text)
+        return replace(counted, effects=(*counted.effects, inquiry))
     effects, wake_at = send_or_wait(
         situation,
         goal,

@@ -1,6 +1,10 @@
-"""Calls to agents over pooled channels: one per endpoint, kept open, each call with a deadline."""
+"""Calls to agents: through the stream a node has opened, else over a pooled channel to its endpoint.
+
+Channels are kept open, and each call has a deadline.
+"""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import TypeVar
 
@@ -18,13 +22,17 @@ from persys.errors import (
 )
 from persys.infra.clock import Clock
 from persys.infra.rpc import new_channel
+from persys.model.action import Action
 from persys.model.failure import Failure, FailureReason
+from persys.model.history import ACTIONS_MAX
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.intent import KeptIntent
 from persys.model.observation import Actual, Observation
 from persys.model.workload import Workload
-from persys.wire import agent, foreign, status
+from persys.scheduler.streams import Streams, Tunnel
+from persys.wire import agent, control_message, foreign, status
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
+from persys.wire.gen.control.v1 import control_pb2
 
 log = structlog.get_logger()
 
@@ -42,8 +50,16 @@ def over_grpc(endpoint: str) -> tuple[Stub, Close]:
 
 
 class GrpcAgents:
-    def __init__(self, clock: Clock, *, deadline: timedelta, connect: Connect = over_grpc) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        streams: Streams,
+        *,
+        deadline: timedelta,
+        connect: Connect = over_grpc,
+    ) -> None:
         self._clock = clock
+        self._streams = streams
         self._deadline = deadline.total_seconds()
         self._connect = connect
         self._pool: dict[str, tuple[Stub, Close]] = {}
@@ -51,11 +67,13 @@ class GrpcAgents:
     async def apply(
         self, node_id: NodeId, endpoint: str, workload: Workload, epoch: int
     ) -> Observation:
+        if (plain := self._plain_stream(node_id, endpoint)) is not None:
+            return await self._tell_apply(plain, workload, epoch)
         request = agent.apply_message(workload, epoch)
         sent_at = self._clock.now()
         try:
             answer = await self._call(
-                self._stub(endpoint).ApplyWorkload(request, timeout=self._deadline)
+                self._stub(node_id, endpoint).ApplyWorkload(request, timeout=self._deadline)
             )
         except PersysError as err:
             if isinstance(err, UnavailableError):
@@ -74,10 +92,16 @@ class GrpcAgents:
     async def remove(
         self, node_id: NodeId, endpoint: str, workload_id: WorkloadId, epoch: int
     ) -> None:
+        if (plain := self._plain_stream(node_id, endpoint)) is not None:
+            gone = control_pb2.DeleteWorkloadRequest(workload_id=workload_id)
+            await self._call(
+                plain.tell(control_pb2.ControlMessage(delete=gone), timeout=self._deadline)
+            )
+            return
         request = agent_pb2.DeleteWorkloadRequest(id=workload_id, epoch=epoch)
         try:
             answer = await self._call(
-                self._stub(endpoint).DeleteWorkload(request, timeout=self._deadline)
+                self._stub(node_id, endpoint).DeleteWorkload(request, timeout=self._deadline)
             )
         except NotFoundError:
             return
@@ -88,23 +112,42 @@ class GrpcAgents:
         request = agent_pb2.GetWorkloadStatusRequest(id=workload_id)
         try:
             answer = await self._call(
-                self._stub(endpoint).GetWorkloadStatus(request, timeout=self._deadline)
+                self._stub(node_id, endpoint).GetWorkloadStatus(request, timeout=self._deadline)
             )
         except NotFoundError:
             return Observation(workload_id, node_id, Actual.ABSENT, self._clock.now())
         return agent.observation(answer.status, node_id, self._clock.now())
 
+    async def actions(
+        self, node_id: NodeId, endpoint: str, workload_id: WorkloadId
+    ) -> list[Action]:
+        if self._plain_stream(node_id, endpoint) is not None:
+            return []
+        request = agent_pb2.ListActionsRequest(
+            workload_id=workload_id, limit=ACTIONS_MAX, newest_first=True
+        )
+        answer = await self._call(
+            self._stub(node_id, endpoint).ListActions(request, timeout=self._deadline)
+        )
+        found: list[Action] = []
+        for message in answer.actions:
+            with suppress(InvalidError):  # an action of a kind that only a newer agent knows
+                found.append(agent.action(message))
+        # Agents in the field may know neither the limit nor the order.
+        own = (action for action in found if action.workload_id in ("", workload_id))
+        return sorted(own, key=lambda action: action.created_at, reverse=True)[:ACTIONS_MAX]
+
     async def survey(self, node_id: NodeId, endpoint: str) -> list[Observation]:
         request = agent_pb2.ListWorkloadsRequest()
         answer = await self._call(
-            self._stub(endpoint).ListWorkloads(request, timeout=self._deadline)
+            self._stub(node_id, endpoint).ListWorkloads(request, timeout=self._deadline)
         )
         now = self._clock.now()
         return [agent.observation(found, node_id, now) for found in answer.workloads]
 
     async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
         kept = []
-        stream = self._stub(endpoint).ListIntents(
+        stream = self._stub(node_id, endpoint).ListIntents(
             agent_pb2.ListIntentsRequest(), timeout=self._deadline
         )
         try:
@@ -128,7 +171,32 @@ class GrpcAgents:
         for endpoint in list(self._pool):
             await self.forget(endpoint)
 
-    def _stub(self, endpoint: str) -> Stub:
+    def _plain_stream(self, node_id: NodeId, endpoint: str) -> Tunnel | None:
+        """The stream of an agent that can be told in no other way, and that takes no calls on it."""
+        tunnel = self._streams.get(node_id)
+        return tunnel if tunnel is not None and not tunnel.takes_calls and not endpoint else None
+
+    async def _tell_apply(self, stream: Tunnel, workload: Workload, epoch: int) -> Observation:
+        """What has come of it is in the agent's heartbeats."""
+        order = control_message.apply_message(workload)
+        await self._call(
+            stream.tell(control_pb2.ControlMessage(apply=order), timeout=self._deadline)
+        )
+        return Observation(
+            workload.id,
+            stream.node_id,
+            Actual.PENDING,
+            self._clock.now(),
+            workload.revision,
+            epoch,
+        )
+
+    def _stub(self, node_id: NodeId, endpoint: str) -> Stub:
+        tunnel = self._streams.get(node_id)
+        if tunnel is not None and tunnel.takes_calls:
+            return tunnel.stub
+        if not endpoint:
+            raise AgentUnreachableError(f"{node_id} has no stream open, and gave no address")
         pooled = self._pool.get(endpoint)
         if pooled is None:
             pooled = self._pool[endpoint] = self._connect(endpoint)

@@ -4,7 +4,7 @@ Records change here only after they were committed. Observations, dispatches, le
 records: they are learnt again after a restart.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
@@ -14,6 +14,7 @@ from persys.core.placement.needs import facts_of, traits_of
 from persys.core.upkeep import closed_because
 from persys.model.assignment import Assignment, Tombstone
 from persys.model.belief import Belief, Retry
+from persys.model.history import History
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node, NodeStatus
 from persys.model.observation import Observation
@@ -26,12 +27,13 @@ from persys.scheduler.strangers import Strangers
 
 @dataclass(slots=True)
 class Entry:
-    """All about one workload: four records, and what was seen and sent."""
+    """All about one workload: five records, and what was seen and sent."""
 
     workload: Workload
     assignment: Assignment | None = None
     belief: Belief | None = None
     retry: Retry | None = None
+    history: History | None = None
     observation: Observation | None = None
     observed_since: datetime | None = None
     dispatch: Dispatch | None = None
@@ -65,6 +67,7 @@ class Cluster:
         self.columns = Columns()
         self.drifts = Drifts()
         self.strangers = Strangers()
+        self.node_changed: Callable[[NodeId], None] = lambda _node_id: None
 
     def put_workload(self, workload: Workload) -> Entry:
         entry = self.entries.get(workload.id)
@@ -96,6 +99,7 @@ class Cluster:
         if lease_until is not None:
             member.lease_until = lease_until
         self.show_node(member)
+        self.node_changed(node.id)
         return member
 
     def show_node(self, member: Member) -> None:
@@ -124,6 +128,7 @@ class Cluster:
         self.tombstones.pop(node_id, None)
         self.strangers.drop_node(node_id)
         self.drifts.drop_node(node_id)
+        self.node_changed(node_id)
 
     def assignments_of(self, workload_ids: Iterable[WorkloadId]) -> dict[WorkloadId, Assignment]:
         """Of those that are bound."""

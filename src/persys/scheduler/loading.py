@@ -3,6 +3,7 @@
 from persys.model.assignment import Assignment, Tombstone
 from persys.model.belief import Belief, Retry
 from persys.model.drift import Drift, DriftType
+from persys.model.history import History
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
 from persys.model.workload import Workload
@@ -20,6 +21,7 @@ def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float) -> None:
     bound: dict[WorkloadId, Assignment] = {}
     beliefs: dict[WorkloadId, Belief] = {}
     retries: dict[WorkloadId, Retry] = {}
+    histories: dict[WorkloadId, History] = {}
     workloads: dict[WorkloadId, Workload] = {}
     nodes: dict[NodeId, Node] = {}
     cluster.drifts.clear()
@@ -37,6 +39,9 @@ def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float) -> None:
         elif record.key.startswith(keys.RETRIES):
             retry = records.decode(record.value, Retry)
             retries[retry.workload_id] = retry
+        elif record.key.startswith(keys.HISTORIES):
+            history = records.decode(record.value, History)
+            histories[history.workload_id] = history
         elif record.key.startswith(keys.TOMBSTONES):
             cluster.put_tombstone(records.decode(record.value, Tombstone))
         elif record.key.startswith(keys.DRIFTS):
@@ -58,6 +63,7 @@ def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float) -> None:
         entry = cluster.put_workload(workload)
         entry.belief = beliefs.get(workload.id)
         entry.retry = retries.get(workload.id)
+        entry.history = histories.get(workload.id)
         cluster.put_assignment(workload.id, bound.get(workload.id))
     _reserve(cluster)
 

@@ -3,7 +3,7 @@ delays nobody else. Every answer becomes an observation; no answer is noted and 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import assert_never
@@ -12,10 +12,12 @@ import structlog
 from msgspec import structs
 
 from persys.core.dispatch import answered, unanswered
-from persys.core.effects import Apply, Ask, Effect, Remove
+from persys.core.effects import Apply, Ask, Effect, Inquire, Remove
 from persys.errors import AgentUnreachableError, PersysError
+from persys.infra import tracing
 from persys.infra.clock import Clock
 from persys.infra.lanes import Lanes
+from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.observation import Actual, Observation
 from persys.scheduler.cluster import Cluster, Entry
@@ -23,6 +25,9 @@ from persys.scheduler.observations import Observations
 from persys.scheduler.ports import Agents
 
 log = structlog.get_logger()
+
+Inquired = Callable[[Inquire, Sequence[Action], str], Awaitable[None]]
+"""Takes the question, what the node did, and why it said nothing."""
 
 
 class Performer:
@@ -44,7 +49,12 @@ class Performer:
         self._wake = wake
         self._may_order = may_order
         self._lanes: Lanes[NodeId] | None = None
-        self._waiting: set[Remove | Ask] = set()
+        self._waiting: set[Remove | Ask | Inquire] = set()
+        self._inquired: Inquired | None = None
+
+    def use(self, inquired: Inquired) -> None:
+        """Who keeps what nodes say when an operation did not end in time."""
+        self._inquired = inquired
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -58,7 +68,7 @@ class Performer:
             if effect in self._waiting:
                 return
             self._waiting.add(effect)
-        self._lanes.hand(effect.node_id, lambda: self._perform(effect))
+        self._lanes.hand(effect.node_id, tracing.bound(lambda: self._perform(effect)))
 
     def depth(self) -> int:
         return self._lanes.depth() if self._lanes else 0
@@ -69,7 +79,7 @@ class Performer:
         member = self._cluster.members.get(effect.node_id)
         if member is None:
             return
-        if not self._may_order() and not isinstance(effect, Ask):
+        if not self._may_order() and isinstance(effect, Apply | Remove):
             self._drop(effect)
             return
         endpoint = member.node.endpoint
@@ -80,6 +90,8 @@ class Performer:
                 await self._remove(effect, endpoint)
             case Ask():
                 await self._ask(effect, endpoint)
+            case Inquire():
+                await self._inquire(effect, endpoint)
             case unreachable:
                 assert_never(unreachable)
 
@@ -155,6 +167,16 @@ class Performer:
         except PersysError:
             return  # the next look comes by itself; a node that stays silent loses its lease
         self._observations.take(seen)
+
+    async def _inquire(self, effect: Inquire, endpoint: str) -> None:
+        actions: list[Action] = []
+        problem = ""
+        try:
+            actions = await self._agents.actions(effect.node_id, endpoint, effect.workload_id)
+        except PersysError as err:  # also of agents that do not have this call
+            problem = str(err)
+        assert self._inquired is not None
+        await self._inquired(effect, actions, problem)
 
     def _note_no_answer(
         self, entry: Entry, sent: object, workload_id: WorkloadId, err: PersysError

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.intent import KeptIntent
 from persys.model.observation import Observation
@@ -23,6 +24,11 @@ class Agents(Protocol):
 
     async def ask(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
         """How the workload is; `Actual.ABSENT` when the agent positively has none."""
+
+    async def actions(
+        self, node_id: NodeId, endpoint: str, workload_id: WorkloadId
+    ) -> list[Action]:
+        """What the node did and does for the workload, the newest few. Some nodes do not tell."""
 
     async def survey(self, node_id: NodeId, endpoint: str) -> list[Observation]:
         """Everything the node has."""

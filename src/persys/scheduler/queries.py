@@ -18,6 +18,7 @@ from persys.scheduler.cluster import Cluster, Entry, Member
 from persys.wire import control
 from persys.wire.control_message import spec_message
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.sightings import sighting_message
 
 T = TypeVar("T", bound=str)
 
@@ -60,6 +61,8 @@ class Queries:
             raise NotFoundError("workload", workload_id)
         view = self._workload_view(entry)
         workload = entry.workload
+        if entry.history is not None:
+            view.history.extend(map(sighting_message, entry.history.sightings))
         view.spec.CopyFrom(
             spec_message(
                 workload.spec,

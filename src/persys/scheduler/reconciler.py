@@ -17,7 +17,7 @@ import structlog
 
 from persys.core.assigning import refused_by_runtime
 from persys.core.dispatch import Dispatch, Goal
-from persys.core.effects import Apply, Ask, Remove
+from persys.core.effects import Apply, Remove
 from persys.core.intake import Accepted, Unchanged
 from persys.core.liveness import Phase, phase_of
 from persys.core.placement.needs import holds_data, needs_of
@@ -303,7 +303,7 @@ class Reconciler:
             self._cluster.waiting.pop(workload.id, None)
         assert self._performer is not None
         for effect in decision.effects:
-            if not isinstance(effect, Ask):
+            if isinstance(effect, Apply | Remove):
                 entry.dispatch = _dispatch(entry, effect, now)
             self._performer.hand(effect)
         if decision.wake_at is not None:

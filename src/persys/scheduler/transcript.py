@@ -76,6 +76,7 @@ def _forget(change: Change, old: Entry) -> None:
         (old.assignment, keys.assignment_key(workload_id)),
         (old.belief, keys.belief_key(workload_id)),
         (old.retry, keys.retry_key(workload_id)),
+        (old.history, keys.history_key(workload_id)),
     ):
         if record is not None:
             change.drops.append(key)

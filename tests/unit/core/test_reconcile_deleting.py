@@ -11,6 +11,7 @@ from builders import (
     a_belief,
     a_dispatch,
     a_failure,
+    a_retry,
     a_situation,
     a_workload,
     add_node,
@@ -19,7 +20,7 @@ from builders import (
     an_observation,
     rooms_of,
 )
-from persys.core.effects import Ask, Remove
+from persys.core.effects import Ask, Inquire, Remove
 from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
@@ -93,7 +94,34 @@ def test_a_removal_that_is_overdue_is_sent_again() -> None:
         a_situation(LEAVING, assignment=ON_N1, dispatch=SENT, reports=True), now=after(60)
     )
 
-    assert decision.effects == (Remove(N1, WEB, 1),)
+    about = "not gone 60s after the removal was sent, once; sent again"
+    assert decision.effects == (Inquire(N1, WEB, 1, about), Remove(N1, WEB, 1))
+    assert decision.retry == a_retry(1, after(60))
+    assert decision.belief is not None
+    assert (decision.belief.status, decision.belief.code) == (Status.DELETING, "TimedOut")
+
+
+def test_each_removal_that_is_overdue_is_counted_once() -> None:
+    again = a_dispatch(desired=Desired.DELETED, sent_at=after(60))
+    situation = a_situation(
+        LEAVING, assignment=ON_N1, dispatch=again, retry=a_retry(1, after(60)), reports=True
+    )
+
+    waiting = decided(situation, now=after(100))
+    late = decided(situation, now=after(120))
+
+    assert (waiting.effects, waiting.retry) == ((), a_retry(1, after(60)))
+    assert late.retry == a_retry(2, after(120))
+    assert late.belief is not None
+    assert "2 times" in late.belief.message
+
+
+def test_on_a_suspect_node_no_removal_is_overdue() -> None:
+    decision = decided(
+        a_situation(LEAVING, assignment=ON_N1, dispatch=SENT, phase=Phase.SUSPECT), now=after(90)
+    )
+
+    assert (decision.effects, decision.retry) == ((), None)
 
 
 def test_a_removal_that_failed_says_so_and_goes_on() -> None:

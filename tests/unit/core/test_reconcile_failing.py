@@ -6,6 +6,7 @@ from datetime import datetime
 from builders import (
     N1,
     NOON,
+    WEB,
     a_belief,
     a_dispatch,
     a_failure,
@@ -18,7 +19,7 @@ from builders import (
     an_observation,
     rooms_of,
 )
-from persys.core.effects import Apply
+from persys.core.effects import Apply, Inquire
 from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
@@ -124,7 +125,7 @@ def test_what_is_overdue_is_counted_once_as_a_failure_then_tried_again() -> None
     known = replace(situation, belief=late.belief, retry=late.retry)
 
     assert late.retry == a_retry(1, after(50))
-    assert late.effects == ()
+    assert late.effects == (Inquire(N1, WEB, 1, "not running 45s after it was sent"),)
     assert belief_of(late).code == "TimedOut"
     assert belief_of(late).message == "not running 45s after it was sent"
     assert decided(known, now=after(46)) == Decision(

@@ -1,0 +1,52 @@
+"""What is remembered of a node's actions when an operation did not end in time, and how that is told."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from persys.model.action import Action
+from persys.model.history import ACTIONS_MAX, History, Sighting
+from persys.model.ids import ActionId, NodeId, WorkloadId
+
+ID_LENGTH_MAX = 256
+TEXT_LENGTH_MAX = 1024
+
+
+def remember(
+    old: History | None,
+    workload_id: WorkloadId,
+    node_id: NodeId,
+    actions: Iterable[Action],
+    *,
+    now: datetime,
+) -> History:
+    """Newest first. An action that was seen before is shown as it is now."""
+    seen = {
+        (sighting.node_id, sighting.action.id): sighting
+        for sighting in (old.sightings if old is not None else ())
+    }
+    for action in actions:
+        sighting = Sighting(node_id, now, _bounded(action))
+        seen[(node_id, sighting.action.id)] = sighting
+    newest = sorted(seen.values(), key=lambda sighting: sighting.action.created_at, reverse=True)
+    return History(workload_id, tuple(newest[:ACTIONS_MAX]))
+
+
+def tell(about: str, actions: Sequence[Action], problem: str) -> str:
+    """One sentence for the event. `problem`: why the node did not say what it was doing."""
+    if problem:
+        return f"{about}; its node did not say what it was doing: {problem}"
+    if not actions:
+        return f"{about}; its node knows of no task for it"
+    newest = max(actions, key=lambda action: action.created_at)
+    error = f": {newest.error}" if newest.error else ""
+    return f"{about}; task {newest.id} ({newest.kind}) is {newest.state}{error}"
+
+
+def _bounded(action: Action) -> Action:
+    return replace(
+        action,
+        id=ActionId(action.id[:ID_LENGTH_MAX]),
+        error=action.error[:TEXT_LENGTH_MAX],
+    )

@@ -1,0 +1,70 @@
+"""What a node was doing when an operation did not end in time: written once per time-out, in one commit."""
+
+from collections.abc import Sequence
+
+import structlog
+
+from persys.core.effects import Inquire
+from persys.core.history import remember, tell
+from persys.errors import ConflictError, StoreUnavailableError
+from persys.infra.clock import Clock
+from persys.model.action import Action
+from persys.model.event import Event, EventKind
+from persys.scheduler.changes import Change
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.committer import Committer
+from persys.scheduler.reconciler import Reconciler
+from persys.store import keys
+
+log = structlog.get_logger()
+
+
+class Histories:
+    def __init__(
+        self, cluster: Cluster, committer: Committer, reconciler: Reconciler, clock: Clock
+    ) -> None:
+        self._cluster = cluster
+        self._committer = committer
+        self._reconciler = reconciler
+        self._clock = clock
+
+    async def note(self, inquiry: Inquire, actions: Sequence[Action], problem: str) -> None:
+        """Keep what the node said. `problem`: why it said nothing."""
+
+        async def commit() -> None:
+            await self._committer.commit(self._change(inquiry, actions, problem))
+
+        try:
+            await self._reconciler.between_decisions(inquiry.workload_id, commit)
+        except (StoreUnavailableError, ConflictError) as err:
+            # The time-out itself is stored; only what the node said about it is lost.
+            log.warning("history.lost", workload_id=inquiry.workload_id, reason=str(err))
+
+    def _change(self, inquiry: Inquire, actions: Sequence[Action], problem: str) -> Change:
+        now = self._clock.now()
+        entry = self._cluster.entries.get(inquiry.workload_id)
+        change = Change(done=lambda: None)
+        if entry is None:
+            return change  # it is gone, and its history with it
+        change.events.append(
+            Event(
+                now,
+                EventKind.OPERATION_TIMED_OUT,
+                tell(inquiry.about, actions, problem),
+                workload_id=inquiry.workload_id,
+                node_id=inquiry.node_id,
+                revision=entry.workload.revision,
+                epoch=inquiry.epoch,
+            )
+        )
+        if actions:
+            history = remember(
+                entry.history, inquiry.workload_id, inquiry.node_id, actions, now=now
+            )
+
+            def done() -> None:
+                entry.history = history
+
+            change.puts[keys.history_key(inquiry.workload_id)] = history
+            change.done = done
+        return change

@@ -1,0 +1,68 @@
+"""What is remembered and told of a node's actions when an operation did not end in time."""
+
+from datetime import datetime
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import N1, NOON, WEB, after
+from persys.core.history import ID_LENGTH_MAX, TEXT_LENGTH_MAX, remember, tell
+from persys.model.action import Action, ActionKind, ActionState
+from persys.model.history import ACTIONS_MAX
+from persys.model.ids import ActionId
+
+
+def an_action(
+    name: str = "apply-web-1",
+    *,
+    state: ActionState = ActionState.RUNNING,
+    created_at: datetime = NOON,
+    error: str = "",
+) -> Action:
+    return Action(ActionId(name), WEB, ActionKind.APPLY, state, created_at, error=error)
+
+
+def test_the_newest_come_first() -> None:
+    first = remember(None, WEB, N1, [an_action("a"), an_action("c", created_at=after(2))], now=NOON)
+    both = remember(first, WEB, N1, [an_action("b", created_at=after(1))], now=after(9))
+
+    assert [sighting.action.id for sighting in both.sightings] == ["c", "b", "a"]
+
+
+def test_an_action_seen_before_is_shown_as_it_is_now() -> None:
+    first = remember(None, WEB, N1, [an_action()], now=NOON)
+    again = remember(first, WEB, N1, [an_action(state=ActionState.FAILED)], now=after(9))
+
+    assert [sighting.action.state for sighting in again.sightings] == [ActionState.FAILED]
+    assert again.sightings[0].fetched_at == after(9)
+
+
+@given(st.lists(st.integers(0, 40)), st.integers(0, 3000))
+def test_a_history_never_outgrows_its_record(numbers: list[int], length: int) -> None:
+    actions = [
+        an_action(f"{number}" * length, created_at=after(number), error="e" * length)
+        for number in numbers
+    ]
+
+    history = remember(None, WEB, N1, actions, now=NOON)
+
+    assert len(history.sightings) <= ACTIONS_MAX
+    for sighting in history.sightings:
+        assert len(sighting.action.id) <= ID_LENGTH_MAX
+        assert len(sighting.action.error) <= TEXT_LENGTH_MAX
+
+
+def test_the_newest_task_is_told_with_its_error() -> None:
+    actions = [
+        an_action("apply-web-1"),
+        an_action("apply-web-2", created_at=after(1), state=ActionState.FAILED, error="disk full"),
+    ]
+
+    assert tell("not running 45s after it was sent", actions, "") == (
+        "not running 45s after it was sent; task apply-web-2 (apply_workload) is failed: disk full"
+    )
+
+
+def test_a_node_that_says_nothing_is_told_too() -> None:
+    assert "knows of no task" in tell("late", [], "")
+    assert tell("late", [], "no such call").endswith("did not say what it was doing: no such call")
