@@ -25,6 +25,24 @@ class SchedulerSettings:
     etcd_key: str = setting("", "ETCD_KEY", help="key of the client certificate for etcd")
     etcd_user: str = setting("", "ETCD_USER", help="user name for etcd")
     etcd_password: str = setting("", "ETCD_PASSWORD", help="password for etcd", secret=True)
+    domain: str = setting("persys.local", "DOMAIN", help="of the names of schedulers in DNS")
+    agents_discovery_domain: str = setting(
+        "agents.persys.cloud", "AGENTS_DISCOVERY_DOMAIN", help="of the names of agents in DNS"
+    )
+    shard_key: str = setting(
+        "default", "SCHEDULER_SHARD_KEY", help="between an agent's name and that domain"
+    )
+    advertise_ip: str = setting(
+        "", "SCHEDULER_ADVERTISE_IP", help="address to give in DNS; else found by itself"
+    )
+    advertise_port: int = setting(
+        0, "SCHEDULER_ADVERTISE_PORT", help="port to give in DNS; 0: the one of the gRPC API"
+    )
+    discovery_etcd_endpoints: tuple[str, ...] = setting(
+        (),
+        "DISCOVERY_ETCD_ENDPOINTS",
+        help="the etcd that CoreDNS reads; else the one of the store, if it is etcd",
+    )
     heartbeat_interval: timedelta = setting(
         timedelta(seconds=10), "SCHEDULER_HEARTBEAT_INTERVAL", help="how often nodes shall report"
     )

@@ -19,6 +19,8 @@ HISTORIES = "/reconciliations/"
 SUGGESTIONS = "/suggestions/"
 CLUSTER = "/cluster"
 LEADER = "/leader"
+# Where CoreDNS looks. No records of the cluster: they may be in the same etcd, and are never read with it.
+NAMES = "/skydns/"
 
 _LEASE = "/lease"
 
@@ -81,3 +83,12 @@ def node_drifts(node_id: NodeId) -> str:
 
 def drift_key(node_id: NodeId, workload_id: WorkloadId, drift_type: str) -> str:
     return f"{DRIFTS}{node_id}/{workload_id}/{drift_type}"
+
+
+def name_key(name: str) -> str:
+    """The labels of a name in DNS, the last one first."""
+    return NAMES + "/".join(reversed(name.split(".")))
+
+
+def name_of(key: str) -> str:
+    return ".".join(reversed(key.removeprefix(NAMES).split("/")))

@@ -1,0 +1,172 @@
+"""The scheduler and its nodes as names in DNS: written into the etcd where CoreDNS looks them up.
+
+A change of a node is written at once; a slow pass puts right what others changed. Nothing waits for this
+part: while that etcd is away there is one warning, and everything is compared anew when it is back.
+A scheduler's own names end with its lease; those of agents outlive it, as the agents do.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+import structlog
+
+from persys.core.discovery import (
+    Announcement,
+    Zone,
+    agent_name,
+    announce_agent,
+    announce_agents,
+    announce_scheduler,
+    compare,
+)
+from persys.errors import PersysError, RefusedError
+from persys.infra.clock import Clock
+from persys.model.ids import NodeId
+from persys.scheduler.cluster import Cluster
+from persys.store import keys
+from persys.store.port import LeaseId, Store, Unit
+from persys.wire import records
+
+log = structlog.get_logger()
+
+LEASE_SECONDS = 15
+KEEP_SECONDS = 5.0
+COMPARE_SECONDS = 60.0
+LEAVE_SECONDS = 2.0
+
+
+class Discovery:
+    def __init__(
+        self,
+        cluster: Cluster,
+        store: Store,
+        clock: Clock,
+        *,
+        zone: Zone,
+        address: Callable[[], str],
+        port: int,
+        fence: Callable[[], tuple[str, int] | None],
+    ) -> None:
+        """`store` is this part's own connection. `fence` is none where the leader's key is elsewhere."""
+        self._cluster = cluster
+        self._store = store
+        self._clock = clock
+        self._zone = zone
+        self._address = address
+        self._port = port
+        self._fence = fence
+        self._changed: set[NodeId] = set()
+        self._news = asyncio.Event()
+        self._lease: LeaseId | None = None
+        self._keep_at = self._compare_at = 0.0
+        self._trouble = False
+
+    def node_changed(self, node_id: NodeId) -> None:
+        self._changed.add(node_id)
+        self._news.set()
+
+    async def run(self) -> None:
+        try:
+            while True:
+                try:
+                    await self._do_what_is_due()
+                    self._note_recovery()
+                except (PersysError, OSError) as err:
+                    self._note_trouble(err)
+                    await asyncio.sleep(KEEP_SECONDS)
+                    continue
+                await self._wait()
+        finally:
+            await self._leave()
+
+    async def _do_what_is_due(self) -> None:
+        now = self._clock.monotonic()
+        self._news.clear()
+        changed, self._changed = self._changed, set()
+        if now >= self._compare_at:
+            await self._compare_all()
+            await self._announce_self()
+            self._compare_at, self._keep_at = now + COMPARE_SECONDS, now + KEEP_SECONDS
+        elif changed:
+            await self._tell_of(changed)
+        if now >= self._keep_at:
+            await self._keep_announced()
+            self._keep_at = now + KEEP_SECONDS
+
+    async def _wait(self) -> None:
+        span = min(self._keep_at, self._compare_at) - self._clock.monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(max(span, 0.0)):
+                await self._news.wait()
+
+    async def _compare_all(self) -> None:
+        wanted = announce_agents((one.node for one in self._cluster.members.values()), self._zone)
+        snapshot = await self._store.read(f"{keys.name_key(self._zone.of_shard)}/")
+        found = {keys.name_of(one.key): _ours(one.value) for one in snapshot.records}
+        puts, withdrawn = compare(wanted, found)
+        await self._write(puts, withdrawn)
+
+    async def _tell_of(self, node_ids: set[NodeId]) -> None:
+        puts: dict[str, Announcement] = {}
+        withdrawn: list[str] = []
+        for node_id in node_ids:
+            member = self._cluster.members.get(node_id)
+            said = announce_agent(member.node) if member is not None else None
+            if said is None:
+                withdrawn.append(agent_name(node_id, self._zone))
+            else:
+                puts[agent_name(node_id, self._zone)] = said
+        await self._write(puts, withdrawn)
+
+    async def _write(self, puts: Mapping[str, Announcement], withdrawn: list[str]) -> None:
+        units = [Unit(puts=_stored(name, said)) for name, said in puts.items()]
+        units += [Unit(deletes=[keys.name_key(name)]) for name in withdrawn]
+        if units:
+            await self._store.commit(units, fence=self._fence())
+            log.debug("discovery.written", announced=len(puts), withdrawn=len(withdrawn))
+
+    async def _announce_self(self) -> None:
+        said = announce_scheduler(self._address(), self._port, self._zone)
+        lease, self._lease = self._lease, None
+        if lease is None or not await self._store.keep_lease(lease):
+            lease = await self._store.grant_lease(LEASE_SECONDS)
+        units = [Unit(puts=_stored(name, one), lease=lease) for name, one in said.items()]
+        await self._store.commit(units)
+        self._lease = lease
+
+    async def _keep_announced(self) -> None:
+        if self._lease is None or not await self._store.keep_lease(self._lease):
+            await self._announce_self()
+
+    async def _leave(self) -> None:
+        """Whoever looks for a scheduler shall not be sent to one that is gone."""
+        with suppress(PersysError, TimeoutError):
+            async with asyncio.timeout(LEAVE_SECONDS):
+                if self._lease is not None:
+                    await self._store.revoke_lease(self._lease)
+                await self._store.close()
+
+    def _note_trouble(self, err: Exception) -> None:
+        """What was written is not known: all is compared next time."""
+        self._compare_at = 0.0
+        if not self._trouble:
+            log.warning("discovery.unavailable", reason=str(err))
+        self._trouble = True
+
+    def _note_recovery(self) -> None:
+        if self._trouble:
+            log.info("discovery.available")
+        self._trouble = False
+
+
+def _stored(name: str, said: Announcement) -> dict[str, bytes]:
+    return {keys.name_key(name): records.encode(said)}
+
+
+def _ours(value: bytes) -> Announcement | None:
+    """None: someone else made it, for what we store says its schema."""
+    try:
+        return records.decode(value, Announcement)
+    except RefusedError:
+        return None

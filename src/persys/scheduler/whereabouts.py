@@ -1,0 +1,58 @@
+"""Under which names and at which address a scheduler is found, and in which etcd that is written."""
+
+from ipaddress import ip_address
+
+from persys.core.discovery import PORT_MAX, Zone, checked_name
+from persys.errors import SettingsError
+from persys.infra.address import address_outward
+from persys.scheduler.settings import SchedulerSettings
+
+
+def zone_of(settings: SchedulerSettings) -> Zone:
+    zone = Zone(
+        checked_name(settings.domain, field="DOMAIN"),
+        checked_name(settings.agents_discovery_domain, field="AGENTS_DISCOVERY_DOMAIN"),
+        checked_name(settings.shard_key, field="SCHEDULER_SHARD_KEY"),
+    )
+    checked_name(zone.of_shard, field="SCHEDULER_SHARD_KEY with AGENTS_DISCOVERY_DOMAIN")
+    return zone
+
+
+def address_of(settings: SchedulerSettings) -> str:
+    """The one that was set, else the one it listens on, else the one with which it goes out."""
+    if settings.advertise_ip:
+        return settings.advertise_ip.strip("[]")
+    if _is_one_address(settings.grpc_addr):
+        return settings.grpc_addr.strip("[]")
+    return address_outward().strip("[]")
+
+
+def port_of(settings: SchedulerSettings) -> int:
+    return settings.advertise_port or settings.grpc_port
+
+
+def etcd_of_names(settings: SchedulerSettings) -> tuple[str, ...]:
+    """Empty: there is none, and nothing is announced."""
+    if settings.discovery_etcd_endpoints:
+        return settings.discovery_etcd_endpoints
+    return settings.etcd_endpoints if settings.store == "etcd" else ()
+
+
+def check(settings: SchedulerSettings) -> None:
+    """Raises SettingsError or InvalidError, naming the variable."""
+    zone_of(settings)
+    if settings.advertise_ip and not _is_one_address(settings.advertise_ip):
+        raise SettingsError(
+            f"SCHEDULER_ADVERTISE_IP={settings.advertise_ip!r}: expected an address that others can use"
+        )
+    if not 0 <= settings.advertise_port <= PORT_MAX:
+        raise SettingsError(
+            f"SCHEDULER_ADVERTISE_PORT={settings.advertise_port}: expected 1 to {PORT_MAX}"
+        )
+
+
+def _is_one_address(text: str) -> bool:
+    try:
+        return not ip_address(text.strip("[]")).is_unspecified
+    except ValueError:
+        return False
