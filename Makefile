@@ -31,7 +31,7 @@ test: check engines ## Everything: checks, then all tests against real engines
 bench: install engines ## Measure against the floors of this very machine
 	$(BIN)/python -m bench
 
-engines: install ## Install and start what the tests need: Docker, etcd, busybox, openssl
+engines: install ## Install and start what the tests need: Docker, etcd, CoreDNS and small tools
 	@$(BIN)/python scripts/engines
 
 generate: install ## Write the protobuf code anew from proto/
