@@ -32,14 +32,15 @@ class Dispatch:
     unanswered_count: int = 0  # tries in a row that got no answer
     again_at: datetime | None = None  # when to send again, after no answer
     problem: str = ""
+    task_id: str = ""  # what the node calls the action it began
 
     @property
     def in_flight(self) -> bool:
         return self.answered_at is None and self.again_at is None
 
 
-def answered(dispatch: Dispatch, *, now: datetime) -> Dispatch:
-    return Dispatch(dispatch.goal, dispatch.sent_at, answered_at=now)
+def answered(dispatch: Dispatch, *, now: datetime, task_id: str = "") -> Dispatch:
+    return Dispatch(dispatch.goal, dispatch.sent_at, answered_at=now, task_id=task_id)
 
 
 def unanswered(dispatch: Dispatch, problem: str, *, now: datetime) -> Dispatch:

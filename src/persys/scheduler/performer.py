@@ -20,6 +20,7 @@ from persys.infra.lanes import Lanes
 from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.observation import Actual, Observation
+from persys.model.workload import Desired
 from persys.scheduler.cluster import Cluster, Entry
 from persys.scheduler.observations import Observations
 from persys.scheduler.ports import Agents
@@ -114,8 +115,9 @@ class Performer:
         except AgentUnreachableError as err:
             self._note_no_answer(entry, sent, workload.id, err)
             return
+        task_id = seen.metadata.get("task_id", "")
         if entry.dispatch is sent:
-            entry.dispatch = answered(sent, now=self._clock.now())
+            entry.dispatch = answered(sent, now=self._clock.now(), task_id=task_id)
         log.info(
             "workload.sent",
             workload_id=workload.id,
@@ -123,8 +125,10 @@ class Performer:
             revision=workload.revision,
             epoch=effect.epoch,
             desired=workload.desired,
-            task_id=seen.metadata.get("task_id", ""),
+            requested_at=sent.sent_at.isoformat(),
+            task_id=task_id,
             answer=seen.actual,
+            text=seen.message,
         )
         # It was true when it was sent; whatever was heard since is newer.
         if seen.actual is not Actual.FAILED:
@@ -134,6 +138,7 @@ class Performer:
 
     async def _remove(self, effect: Remove, endpoint: str) -> None:
         entry = self._cluster.entries.get(effect.workload_id)
+        requested_at = self._clock.now()
         sent = None
         if (
             entry is not None
@@ -141,7 +146,7 @@ class Performer:
             and entry.assignment is not None
             and entry.assignment.epoch == effect.epoch
         ):
-            entry.dispatch = sent = replace(entry.dispatch, sent_at=self._clock.now())
+            entry.dispatch = sent = replace(entry.dispatch, sent_at=requested_at)
         try:
             await self._agents.remove(effect.node_id, endpoint, effect.workload_id, effect.epoch)
             if entry is not None and sent is not None and entry.dispatch is sent:
@@ -155,8 +160,13 @@ class Performer:
             "workload.removal_sent",
             workload_id=effect.workload_id,
             node_id=effect.node_id,
+            revision=entry.workload.revision if entry is not None else "",
             epoch=effect.epoch,
+            desired=Desired.DELETED,
+            requested_at=requested_at.isoformat(),
+            task_id=seen.metadata.get("task_id", ""),
             answer=seen.actual,
+            text=seen.message,
         )
         self._observations.take(seen)
         self._wake(effect.workload_id)

@@ -24,7 +24,8 @@ from persys.core.placement.needs import holds_data, needs_of
 from persys.core.reconcile import decide
 from persys.core.rooms import rooms_over
 from persys.core.situation import Copy, Decision, Policy, Situation
-from persys.errors import ConflictError, PersysError, StoreUnavailableError
+from persys.errors import ConflictError, PersysError, StoreUnavailableError, UnavailableError
+from persys.infra import tracing
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
 from persys.model import feature
@@ -38,6 +39,8 @@ from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster, Entry
 from persys.scheduler.committer import Committer, insist
 from persys.scheduler.divergence import tell_drifts
+from persys.scheduler.metrics import Metrics, Result
+from persys.scheduler.operations import tell_end
 from persys.scheduler.performer import Performer
 from persys.scheduler.transcript import change_of
 
@@ -63,6 +66,7 @@ class Reconciler:
         policy: Policy,
         node_grace: float,
         random: Random,
+        metrics: Metrics,
     ) -> None:
         self._cluster = cluster
         self._committer = committer
@@ -70,6 +74,7 @@ class Reconciler:
         self._policy = policy
         self._node_grace = node_grace
         self._random = random
+        self._metrics = metrics
         self._performer: Performer | None = None
         self._ask_to_bury: Callable[[NodeId], None] = lambda _node_id: None
         self._turns: Turns[WorkloadId] = Turns()
@@ -179,7 +184,8 @@ class Reconciler:
                 # Nothing could be written; all are looked at again when that has changed.
                 if entry is not None and not self._committer.modes.is_frozen:
                     self.steps += 1
-                    await self._settle(entry, self._situation(entry))
+                    with tracing.within("reconcile", workload_id=workload_id):
+                        await self._settle(entry, self._situation(entry))
         except (StoreUnavailableError, ConflictError):
             self._wake_in(workload_id, STORE_RETRY_SECONDS)
         finally:
@@ -205,6 +211,7 @@ class Reconciler:
         beside: Callable[[Change], None] = _nothing,
     ) -> None:
         """Decide, commit, hand over. `told` names what a user asked for, if one did."""
+        began = self._clock.monotonic()
         now = self._clock.now()
         workload = situation.workload
         situation = self.situated(situation)
@@ -226,9 +233,15 @@ class Reconciler:
         self._reserve(workload.id, decision)
         try:
             await self._committer.commit(change)
-        except PersysError:
+        except PersysError as err:
+            self._metrics.reconciled(_result_of(err), self._clock.monotonic() - began)
             self._cluster.settle_room(workload.id, nodes)
             raise
+        written = Result.UNCHANGED if change.is_empty else Result.WRITTEN
+        self._metrics.reconciled(written, self._clock.monotonic() - began)
+        if _plans_retry(situation, decision):
+            self._metrics.retry_planned()
+        tell_end(situation, decision)
         self._after(workload, decision, fresh_intent=bool(told), now=now)
         if decision.tombstone is not None:
             self._ask_to_bury(decision.tombstone.assignment.node_id)
@@ -315,6 +328,21 @@ class Reconciler:
         self._timers[workload_id] = asyncio.get_running_loop().call_later(
             max(0.0, seconds), self.wake, workload_id
         )
+
+
+def _result_of(err: PersysError) -> Result:
+    match err:
+        case ConflictError():
+            return Result.CONFLICT
+        case UnavailableError():
+            return Result.UNAVAILABLE
+        case _:
+            return Result.REFUSED
+
+
+def _plans_retry(situation: Situation, decision: Decision) -> bool:
+    new = decision.retry
+    return new is not None and new.next_at is not None and new != situation.retry
 
 
 async def _outcome(work: Coroutine[None, None, T]) -> T | PersysError:

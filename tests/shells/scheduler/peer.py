@@ -44,7 +44,11 @@ class Manner:
     # Cannot run anything: says so in the answer to an apply, or only in the result.
     refuses_at_once: bool = False
     refuses_later: bool = False
+    tells_actions: bool = True  # else it does not have that call
+    keeps_copies: bool = False  # takes deletes and does nothing about them
     failures: dict[str, tuple[str, str]] = field(default_factory=dict)  # id: reason word, text
+    # Knows what only our agents know: epochs, intents, and which cluster it belongs to.
+    is_ours: bool = False
 
 
 class Agent(AgentServiceServicer):
@@ -54,7 +58,11 @@ class Agent(AgentServiceServicer):
         self.applies: list[pb.ApplyWorkloadRequest] = []
         self.deletes: list[str] = []
         self.asked: list[str] = []
+        self.actions: list[pb.AgentAction] = []
+        self.inquiries: list[pb.ListActionsRequest] = []
         self.intents: list[pb.IntentView] | None = None  # None: it keeps none
+        self.kept: dict[str, pb.IntentView] = {}  # as our agents keep them
+        self.starts: list[str] = []  # every time something was begun, not only taken note of
         self.endpoint = ""
         self._server: grpc.aio.Server | None = None
 
@@ -85,6 +93,14 @@ class Agent(AgentServiceServicer):
         self.applies.append(request)
         if self.manner.refuses_at_once:
             return pb.ApplyWorkloadResponse(applied=False, message="runtime not available: docker")
+        if self.manner.is_ours:
+            self.kept[request.id] = pb.IntentView(
+                id=request.id, epoch=request.epoch, intent=request.intent
+            )
+            if (known := self.copies.get(request.id)) and _says_the_same(request, known.status):
+                known.status.epoch = request.epoch
+                return pb.ApplyWorkloadResponse(applied=True, skipped=True, status=known.status)
+        self.starts.append(request.id)
         copy = self.copies.setdefault(request.id, Copy(pb.WorkloadStatus(id=request.id)))
         copy.applied += 1
         number = copy.applied
@@ -92,6 +108,7 @@ class Agent(AgentServiceServicer):
         status.type = request.type
         status.revision_id = request.revision_id if self.manner.echoes_revision else ""
         status.desired_state = request.desired_state
+        status.epoch = request.epoch if self.manner.is_ours else 0
         status.actual_state = pb.ACTUAL_STATE_PENDING
         status.message = "task accepted"
         status.metadata.clear()
@@ -131,10 +148,22 @@ class Agent(AgentServiceServicer):
     async def ListIntents(  # noqa: N802
         self, request: pb.ListIntentsRequest, context: Context
     ) -> AsyncIterator[pb.IntentView]:
-        if self.intents is None:
+        for intent in self.kept.values():
+            yield intent
+        if self.intents is None and not self.kept:
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, "unknown method ListIntents")
         for intent in self.intents or ():
             yield intent
+
+    async def ListActions(  # noqa: N802
+        self, request: pb.ListActionsRequest, context: Context
+    ) -> pb.ListActionsResponse:
+        self.inquiries.append(request)
+        if not self.manner.tells_actions:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "unknown method ListActions")
+        return pb.ListActionsResponse(
+            actions=[done for done in self.actions if done.workload_id == request.workload_id]
+        )
 
     def _finish(self, name: str, number: int) -> None:
         copy = self.copies.get(name)
@@ -161,7 +190,10 @@ class Agent(AgentServiceServicer):
             status.metadata["last_error"] = text
 
     def _finish_delete(self, name: str) -> None:
+        if self.manner.keeps_copies:
+            return
         copy = self.copies.pop(name, None)
+        self.kept.pop(name, None)
         if copy is not None and self.manner.reports_deletes:
             status = pb.WorkloadStatus(
                 id=name,
@@ -172,6 +204,13 @@ class Agent(AgentServiceServicer):
             self.copies[name] = Copy(status)
 
 
+def _says_the_same(request: pb.ApplyWorkloadRequest, status: pb.WorkloadStatus) -> bool:
+    return (request.revision_id, request.desired_state) == (
+        status.revision_id,
+        status.desired_state,
+    )
+
+
 class Node:
     """An agent that has joined a cluster: registers, then heartbeats until told to be silent."""
 
@@ -180,6 +219,7 @@ class Node:
     ) -> None:
         self.id = node_id
         self.agent = Agent()
+        self.cluster_uid = ""
         self.capabilities = capabilities
         self._control = control
         self._voice: asyncio.Task[None] | None = None
@@ -194,9 +234,13 @@ class Node:
         request = control_pb2.RegisterNodeRequest(
             node_id=self.id, capabilities=self.capabilities, grpc_endpoint=self.agent.endpoint
         )
+        if self.agent.manner.is_ours:
+            request.cluster_uid = self.cluster_uid
+            request.workload_count = len(self.agent.copies)
         answer: control_pb2.RegisterNodeResponse = await self._control.RegisterNode(
             request, timeout=10
         )
+        self.cluster_uid = answer.cluster_uid or self.cluster_uid
         return answer
 
     async def heartbeat(self) -> control_pb2.HeartbeatResponse:

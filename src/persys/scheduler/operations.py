@@ -1,0 +1,54 @@
+"""The end of each operation, as one line of the log: what was asked of which node when, and what came of it.
+
+The line at its beginning is written by whoever sends it. An operation begins again with each attempt, so each
+failed attempt has its own end.
+"""
+
+import structlog
+
+from persys.core.situation import Decision, Situation
+from persys.model.belief import Status
+from persys.model.workload import Desired
+
+log = structlog.get_logger()
+
+
+def tell_end(situation: Situation, decision: Decision) -> None:
+    """Called when the decision is stored; says nothing unless it ends an operation."""
+    if situation.assignment is None:
+        return
+    counted = decision.retry is not None and decision.retry != situation.retry
+    if decision.forget:
+        lost = decision.tombstone is not None
+        text = "its node is lost" if lost else "its node says that it is gone"
+        log.info("workload.removed", **_facts(situation, "deleted", text))
+    elif decision.fulfilled and situation.dispatch is not None:
+        log.info("workload.settled", **_facts(situation, *_belief(decision)))
+    elif counted and decision.belief is not None and decision.belief.status is Status.FAILED:
+        log.warning("workload.failed", **_facts(situation, *_belief(decision)))
+    elif counted and situation.workload.desired is Desired.DELETED:
+        log.warning("workload.removal_overdue", **_facts(situation, *_belief(decision)))
+
+
+def _belief(decision: Decision) -> tuple[str, str]:
+    belief = decision.belief
+    assert belief is not None
+    return belief.status, ": ".join(part for part in (belief.code, belief.message) if part)
+
+
+def _facts(situation: Situation, state: str, text: str) -> dict[str, object]:
+    workload, assignment, dispatch = situation.workload, situation.assignment, situation.dispatch
+    assert assignment is not None
+    seen = situation.observation
+    told = seen.metadata.get("task_id", "") if seen is not None else ""
+    return {
+        "workload_id": workload.id,
+        "node_id": assignment.node_id,
+        "revision": workload.revision,
+        "epoch": assignment.epoch,
+        "desired": workload.desired,
+        "requested_at": dispatch.sent_at.isoformat() if dispatch is not None else "",
+        "task_id": (dispatch.task_id if dispatch is not None else "") or told,
+        "state": state,
+        "text": text,
+    }

@@ -1,0 +1,114 @@
+"""Each operation is a line at its sending and a line at its end, with all one needs to find it again."""
+
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import LogCapture
+
+from shells.scheduler.harness import Cluster
+
+FACTS = {
+    "workload_id",
+    "node_id",
+    "revision",
+    "epoch",
+    "desired",
+    "requested_at",
+    "task_id",
+    "text",
+}
+HASTY = {
+    "agent_apply_timeout": timedelta(seconds=0.3),
+    "agent_delete_timeout": timedelta(seconds=0.3),
+}
+
+
+@pytest.fixture
+def lines() -> Iterator[list[Any]]:
+    capture = LogCapture()
+    before = structlog.get_config()["processors"]
+    structlog.configure(processors=[capture])
+    yield capture.entries
+    structlog.configure(processors=before)
+
+
+def told(lines: list[Any], name: str) -> list[dict[str, Any]]:
+    return [dict(line) for line in lines if line.get("event") == name]
+
+
+async def test_a_start_is_told_when_it_is_sent_and_when_it_has_come_about(
+    lines: list[Any], cluster: Cluster
+) -> None:
+    await cluster.join()
+
+    applied = await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+
+    (sent,) = told(lines, "workload.sent")
+    (settled,) = told(lines, "workload.settled")
+    for line in (sent, settled):
+        assert line.keys() >= FACTS
+        assert (line["workload_id"], line["node_id"], line["epoch"]) == ("web", "n1", 1)
+        assert (line["revision"], line["desired"]) == (applied.revision_id, "running")
+        assert line["task_id"] == "apply-web-1"
+    assert settled["requested_at"] == sent["requested_at"] != ""
+    assert settled["state"] == "Running"
+
+
+async def test_a_failure_is_told_with_its_text(lines: list[Any], cluster: Cluster) -> None:
+    node = await cluster.join()
+    node.agent.manner.failures["web"] = ("INVALID_IMAGE", "no such image")
+
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Failed")
+
+    (failed,) = told(lines, "workload.failed")
+    assert failed.keys() >= FACTS
+    assert (failed["state"], failed["task_id"]) == ("Failed", "apply-web-1")
+    assert "no such image" in failed["text"]
+
+
+async def test_a_removal_is_told_from_beginning_to_end(lines: list[Any], cluster: Cluster) -> None:
+    await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+
+    await cluster.control.delete("web")
+    await cluster.control.until_gone("web")
+
+    sent = told(lines, "workload.removal_sent")[0]
+    (removed,) = told(lines, "workload.removed")
+    for line in (sent, removed):
+        assert line.keys() >= FACTS
+        assert (line["workload_id"], line["node_id"], line["desired"]) == ("web", "n1", "deleted")
+    assert removed["state"] == "deleted"
+
+
+@pytest.mark.parametrize("cluster", [HASTY], indirect=True)
+async def test_what_takes_too_long_is_told_as_failed(lines: list[Any], cluster: Cluster) -> None:
+    node = await cluster.join()
+    node.agent.manner.work_seconds = 60
+
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Failed")
+
+    (failed,) = told(lines, "workload.failed")
+    assert failed.keys() >= FACTS
+    assert failed["text"].startswith("TimedOut: not running 0.3s")
+
+
+async def test_nothing_is_told_twice_after_a_restart(lines: list[Any], cluster: Cluster) -> None:
+    await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    lines.clear()
+
+    await cluster.stop()
+    await cluster.start()
+    await cluster.control.apply("db")
+    await cluster.control.until("db", "Running")
+
+    assert {line["workload_id"] for line in told(lines, "workload.settled")} == {"db"}
