@@ -7,6 +7,7 @@ from functools import partial
 from persys.agent.app import run_agent
 from persys.agent.settings import AgentSettings
 from persys.errors import SettingsError
+from persys.infra import tracing
 from persys.infra.logs import configure_logs
 from persys.infra.process import run
 from persys.infra.settings import load
@@ -20,10 +21,18 @@ def main() -> int:
             return 0
         loaded.settings.check()
         configure_logs(level=loaded.settings.log_level, form=loaded.settings.log_format)
+        tracing.start(
+            "persys-agent",
+            endpoint=loaded.settings.otlp_endpoint,
+            insecure=loaded.settings.otlp_insecure,
+        )
     except SettingsError as err:
         print(f"error: {err}", file=sys.stderr)
         return 2
-    return run(partial(run_agent, loaded.settings))
+    try:
+        return run(partial(run_agent, loaded.settings))
+    finally:
+        tracing.stop()
 
 
 if __name__ == "__main__":

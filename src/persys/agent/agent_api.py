@@ -15,6 +15,7 @@ from persys.agent.reports import observation_of
 from persys.agent.state import State
 from persys.core.actions import select
 from persys.errors import InvalidError, NotFoundError, PersysError, RuntimeUnavailableError
+from persys.infra import tracing
 from persys.infra.clock import Clock
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId, Revision, WorkloadId, workload_id
@@ -36,12 +37,20 @@ Context = grpc.aio.ServicerContext[object, object]
 def _translated(
     call: Callable[[Api, Request, Context], Awaitable[Answer]],
 ) -> Callable[[Api, Request, Context], Awaitable[Answer]]:
+    """Trace a method, and turn what it raises into a status."""
+    name = f"{SERVICE}/{call.__name__}"
+
     @wraps(call)
     async def answer(api: Api, request: Request, context: Context) -> Answer:
-        try:
-            return await call(api, request, context)
-        except PersysError as err:
-            await context.abort(grpc_code(err), str(err))
+        with tracing.serving(name, context.invocation_metadata) as span:
+            try:
+                answered = await call(api, request, context)
+            except PersysError as err:
+                code = grpc_code(err)
+                span.answered(code.name)
+                await context.abort(code, str(err))
+            span.answered(grpc.StatusCode.OK.name)
+            return answered
 
     return answer
 

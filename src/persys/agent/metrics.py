@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -13,6 +13,7 @@ class Metrics:
     def __init__(self, workloads: Callable[[], Mapping[str, int]]) -> None:
         """`workloads` counts the workloads by their actual state."""
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
         self._actions = Counter(
             "persys_agent_actions",
             "Actions that have ended",

@@ -30,6 +30,15 @@ class AgentSettings:
     reconcile_interval: timedelta = setting(
         timedelta(seconds=30), "PERSYS_RECONCILE_INTERVAL", help="how often"
     )
+    otlp_endpoint: str = setting(
+        "",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "JAEGER_ENDPOINT",
+        help="host:port of an OTLP receiver (gRPC) for traces; none: no traces",
+    )
+    otlp_insecure: bool = setting(
+        False, "OTEL_EXPORTER_OTLP_INSECURE", help="send traces without TLS"
+    )
     log_level: str = setting("info", "PERSYS_LOG_LEVEL", help="debug, info, warn or error")
     log_format: str = setting("", "LOG_FORMAT", help="json or console; console on a terminal")
     node_id: str = setting(

@@ -1,20 +1,33 @@
 """The small HTTP server beside each gRPC port: /health and /metrics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from persys.errors import SettingsError
+from persys.infra import tracing
 
 
 class SideServer:
     def __init__(
-        self, *, registry: CollectorRegistry, health: Callable[[], Mapping[str, Any]]
+        self,
+        *,
+        registry: CollectorRegistry,
+        health: Callable[[], Mapping[str, Any]],
+        count: Callable[[], Awaitable[None]] | None = None,
+        trouble_code: int = 503,
     ) -> None:
+        """`count` prepares, with pauses, what would hold others up if it were counted in one go.
+
+        `trouble_code` answers /health when the status is not ok. 200 keeps a supervisor from restarting a
+        process whose memory is worth more than its health.
+        """
         self._registry = registry
         self._health = health
+        self._count = count
+        self._trouble_code = trouble_code
         self._runner: web.AppRunner | None = None
 
     async def start(self, host: str, port: int) -> int:
@@ -36,11 +49,15 @@ class SideServer:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def _answer_health(self, _request: web.Request) -> web.Response:
-        health = self._health()
-        return web.json_response(health, status=200 if health["status"] == "ok" else 503)
+    async def _answer_health(self, request: web.Request) -> web.Response:
+        with tracing.serving("GET /health", request.headers.items):
+            health = self._health()
+        code = 200 if health["status"] == "ok" else self._trouble_code
+        return web.json_response(health, status=code)
 
-    async def _answer_metrics(self, _request: web.Request) -> web.Response:
-        return web.Response(
-            body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST}
-        )
+    async def _answer_metrics(self, request: web.Request) -> web.Response:
+        with tracing.serving("GET /metrics", request.headers.items):
+            if self._count is not None:
+                await self._count()
+            body = generate_latest(self._registry)
+        return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE_LATEST})

@@ -4,6 +4,7 @@ import os
 import sys
 
 from persys.errors import SettingsError
+from persys.infra import tracing
 from persys.infra.logs import configure_logs
 from persys.infra.process import run
 from persys.infra.settings import load
@@ -23,12 +24,18 @@ def main() -> int:
                 "this version serves only without mTLS: start it with -insecure, "
                 "on a network that you trust"
             )
+        tracing.start(
+            "persys-scheduler", endpoint=settings.otlp_endpoint, insecure=settings.otlp_insecure
+        )
     except SettingsError as err:
         print(f"error: {err}", file=sys.stderr)
         return 2
     from persys.scheduler.app import serve  # after the settings were read: it is a heavy import
 
-    return run(lambda stop: serve(settings, stop))
+    try:
+        return run(lambda stop: serve(settings, stop))
+    finally:
+        tracing.stop()
 
 
 if __name__ == "__main__":

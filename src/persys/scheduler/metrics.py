@@ -1,78 +1,109 @@
-"""What the scheduler counts, and what it measures when somebody looks."""
+"""What the scheduler counts as it happens. What it looks up when somebody asks is in `gauges.py`.
 
-from collections import Counter as Tally
-from collections.abc import Callable, Iterator
+Every label has a closed set of values: a method, a code, a result, a kind.
+"""
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-from prometheus_client.registry import Collector
+from collections.abc import Iterable
+from enum import StrEnum
 
-from persys.model.belief import Status
-from persys.model.node import NodeStatus
-from persys.model.workload import Desired
-from persys.scheduler.cluster import Cluster
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+
+from persys.model.event import EventKind, Numbered
+
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+CHANGES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
+OTHER = "other"
+
+
+class Result(StrEnum):
+    """How one look at one workload ended."""
+
+    UNCHANGED = "unchanged"
+    WRITTEN = "written"
+    CONFLICT = "conflict"  # what it was decided on has changed meanwhile
+    REFUSED = "refused"  # the record is not one that can be stored
+    UNAVAILABLE = "unavailable"  # the store does not take it
 
 
 class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.requests = Counter(
-            "persys_scheduler_grpc_requests",
-            "Calls answered",
-            ["method", "code"],
-            registry=self.registry,
+        ProcessCollector(registry=self.registry)
+        self._requests = self._counter("grpc_requests", "Calls answered", "method", "code")
+        self._request_seconds = self._histogram(
+            "grpc_request_seconds", "Time to answer a call", "method", "code"
         )
-        self.seconds = Histogram(
-            "persys_scheduler_grpc_request_seconds",
-            "Time to answer a call",
-            ["method"],
-            registry=self.registry,
+        self._agent_requests = self._counter(
+            "agent_requests", "Calls to agents that have ended", "method", "code"
         )
+        self._agent_request_seconds = self._histogram(
+            "agent_request_seconds", "Time until a call to an agent ended", "method", "code"
+        )
+        self._reconciliations = self._counter(
+            "reconciliations", "Looks at one workload, by how they ended", "result"
+        )
+        self._reconciliation_seconds = self._histogram(
+            "reconciliation_seconds", "Time to look at one workload, with its commit"
+        )
+        self._retries = self._counter("retries", "Attempts planned after a failure")
+        self._commits = self._counter("commits", "Changes handed to the store", "outcome")
+        self._commit_seconds = self._histogram(
+            "commit_seconds", "Time the store took for a batch of changes"
+        )
+        self._commit_changes = self._histogram(
+            "commit_changes", "Changes that shared a batch", buckets=CHANGES
+        )
+        self._events = self._counter("events", "Events written", "kind")
+        for result in Result:
+            self._reconciliations.labels(result)
+        for outcome in ("stored", "conflict", "failed"):
+            self._commits.labels(outcome)
 
+    def expect(self, method: str) -> None:
+        """Show a method before its first call, so that the first one counts as a rise."""
+        self._requests.labels(method, "OK")
 
-class ClusterCollector(Collector):
-    """Counts nodes and workloads at the moment of the look, so that nothing is counted twice."""
+    def answered(self, method: str, code: str, seconds: float) -> None:
+        self._requests.labels(method, code).inc()
+        self._request_seconds.labels(method, code).observe(seconds)
 
-    def __init__(
-        self,
-        cluster: Cluster,
-        *,
-        transactions: Callable[[], int],
-        depths: Callable[[], dict[str, int]],
+    def streamed(self, method: str, code: str) -> None:
+        """How long a stream lasts is the client's choice, so that is not measured."""
+        self._requests.labels(method, code).inc()
+
+    def sent(self, method: str, code: str, seconds: float) -> None:
+        self._agent_requests.labels(method, code).inc()
+        self._agent_request_seconds.labels(method, code).observe(seconds)
+
+    def reconciled(self, result: Result, seconds: float) -> None:
+        self._reconciliations.labels(result).inc()
+        self._reconciliation_seconds.observe(seconds)
+
+    def retry_planned(self) -> None:
+        self._retries.inc()
+
+    def committed(
+        self, *, seconds: float, stored: int = 0, conflicts: int = 0, failed: int = 0
     ) -> None:
-        self._cluster = cluster
-        self._transactions = transactions
-        self._depths = depths
+        self._commit_seconds.observe(seconds)
+        self._commit_changes.observe(stored + conflicts + failed)
+        self._commits.labels("stored").inc(stored)
+        self._commits.labels("conflict").inc(conflicts)
+        self._commits.labels("failed").inc(failed)
 
-    def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        nodes = GaugeMetricFamily("persys_scheduler_nodes", "Nodes by status", labels=["status"])
-        by_status = Tally(member.node.status for member in self._cluster.members.values())
-        for node_status in NodeStatus:
-            nodes.add_metric([node_status], by_status[node_status])
-        yield nodes
-        entries = self._cluster.entries.values()
-        statuses = Tally(entry.belief.status for entry in entries if entry.belief is not None)
-        workloads = GaugeMetricFamily(
-            "persys_scheduler_workloads", "Workloads by status", labels=["status"]
+    def told(self, events: Iterable[Numbered]) -> None:
+        for _, event in events:
+            self._events.labels(event.kind if event.kind in KINDS else OTHER).inc()
+
+    def _counter(self, name: str, about: str, *labels: str) -> Counter:
+        return Counter(f"persys_scheduler_{name}", about, labels, registry=self.registry)
+
+    def _histogram(
+        self, name: str, about: str, *labels: str, buckets: tuple[float, ...] = SECONDS
+    ) -> Histogram:
+        return Histogram(
+            f"persys_scheduler_{name}", about, labels, buckets=buckets, registry=self.registry
         )
-        for status in Status:
-            workloads.add_metric([status], statuses[status])
-        yield workloads
-        desired = Tally(entry.workload.desired for entry in entries)
-        wanted = GaugeMetricFamily(
-            "persys_scheduler_workloads_desired", "Workloads by desired state", labels=["desired"]
-        )
-        for word in Desired:
-            wanted.add_metric([word], desired[word])
-        yield wanted
-        depth = GaugeMetricFamily(
-            "persys_scheduler_queue_depth", "Work that waits", labels=["queue"]
-        )
-        for queue, length in self._depths().items():
-            depth.add_metric([queue], length)
-        yield depth
-        yield CounterMetricFamily(
-            "persys_scheduler_store_transactions",
-            "Write transactions committed to the store",
-            value=self._transactions(),
-        )
+
+
+KINDS = frozenset(EventKind)

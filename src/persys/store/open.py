@@ -19,3 +19,18 @@ async def open_store(url: str, *, etcd: EtcdOptions, monotonic: Callable[[], flo
     raise SettingsError(
         f"PERSYS_STORE={url!r}: expected sqlite:/path/of/a/file, /path/of/a/file or etcd"
     )
+
+
+def file_bytes(url: str) -> Callable[[], int] | None:
+    """Says how large the store's file is, with the log beside it. None: the store is not a file."""
+    if url == "etcd":
+        return None
+    path = Path(url.removeprefix("sqlite:"))
+    return lambda: sum(_size(part) for part in (path, path.with_name(f"{path.name}-wal")))
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

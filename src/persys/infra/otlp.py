@@ -1,0 +1,171 @@
+"""Spans, recorded and sent by OpenTelemetry: the only file that imports it, and only when tracing is on.
+
+Sending happens on a thread of its own. A receiver that does not answer costs spans and one line in the log,
+never a call: the queue is bounded, and what does not fit is dropped.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import structlog
+from opentelemetry import context as otel_context
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.trace import SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from persys import __version__
+from persys.errors import SettingsError
+from persys.infra.tracing import Headers, Opened, Received, Span, Work
+
+log = structlog.get_logger()
+
+EXPORT_DEADLINE_SECONDS = 3
+# What the caller did wrong is no error of the one who was called.
+SERVER_FAULTS = frozenset(
+    {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
+)
+
+_propagator = TraceContextTextMapPropagator()
+
+
+class OtlpTracer:
+    def __init__(self, service: str, *, endpoint: str, insecure: bool) -> None:
+        target, plain = parse_endpoint(endpoint, insecure=insecure)
+        self._trouble = Trouble()
+        self._exporter = NotedExporter(
+            OTLPSpanExporter(endpoint=target, insecure=plain, timeout=EXPORT_DEADLINE_SECONDS),
+            self._trouble,
+        )
+        resource = Resource.create({"service.name": service, "service.version": __version__})
+        self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+        self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
+        self._tracer = self._provider.get_tracer("persys")
+
+    def serving(self, name: str, headers: Received) -> Opened:
+        carrier = {key.lower(): value for key, value in headers if isinstance(value, str)}
+        return self._open(name, SpanKind.SERVER, {}, _propagator.extract(carrier))
+
+    def calling(self, name: str, attributes: dict[str, str]) -> Opened:
+        return self._open(name, SpanKind.CLIENT, attributes)
+
+    def within(self, name: str, attributes: dict[str, str]) -> Opened:
+        return self._open(name, SpanKind.INTERNAL, attributes)
+
+    def bound(self, work: Work) -> Work:
+        current = otel_context.get_current()
+
+        async def resumed() -> None:
+            token = otel_context.attach(current)
+            try:
+                await work()
+            finally:
+                otel_context.detach(token)
+
+        return resumed
+
+    def close(self) -> None:
+        self._exporter.closing = True
+        self._provider.shutdown()
+        self._trouble.close()
+
+    @contextmanager
+    def _open(
+        self,
+        name: str,
+        kind: SpanKind,
+        attributes: dict[str, str],
+        parent: otel_context.Context | None = None,
+    ) -> Iterator[Span]:
+        inside = kind is SpanKind.INTERNAL  # calls say themselves how they ended
+        with self._tracer.start_as_current_span(
+            name,
+            context=parent,
+            kind=kind,
+            attributes=attributes,
+            record_exception=inside,
+            set_status_on_exception=inside,
+        ) as recorded:
+            yield RecordedSpan(recorded, kind)
+
+
+class RecordedSpan(Span):
+    def __init__(self, span: trace.Span, kind: SpanKind) -> None:
+        self._span = span
+        self._kind = kind
+
+    @property
+    def headers(self) -> Headers:
+        carrier: dict[str, str] = {}
+        _propagator.inject(carrier, trace.set_span_in_context(self._span))
+        return tuple(carrier.items())
+
+    def answered(self, code: str) -> None:
+        self._span.set_attribute("rpc.response.status_code", code)
+        if code in SERVER_FAULTS or (code != "OK" and self._kind is SpanKind.CLIENT):
+            self._span.set_status(Status(StatusCode.ERROR, code))
+
+
+class Trouble(logging.Handler):
+    """What OpenTelemetry has to complain about, once in our log until it works again."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self._told: set[str] = set()
+        self._logger = logging.getLogger("opentelemetry")
+        self._logger.addHandler(self)
+        self._logger.propagate = False
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if record.name not in self._told:
+            self._told.add(record.name)
+            log.warning("tracing.failed", reason=record.getMessage())
+
+    def over(self) -> None:
+        if self._told:
+            self._told.clear()
+            log.info("tracing.works")
+
+    def close(self) -> None:
+        self._logger.removeHandler(self)
+        super().close()
+
+
+class NotedExporter(SpanExporter):
+    """Notices when sending works again, and does not hold up the end of a process when it does not."""
+
+    def __init__(self, exporter: SpanExporter, trouble: Trouble) -> None:
+        self._exporter = exporter
+        self._trouble = trouble
+        self._failing = False
+        self.closing = False
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        if self.closing and self._failing:
+            return SpanExportResult.FAILURE
+        result = self._exporter.export(spans)
+        self._failing = result is not SpanExportResult.SUCCESS
+        if not self._failing:
+            self._trouble.over()
+        return result
+
+    def shutdown(self) -> None:
+        self._exporter.shutdown()
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._exporter.force_flush(timeout_millis)
+
+
+def parse_endpoint(text: str, *, insecure: bool) -> tuple[str, bool]:
+    """host:port and whether it is spoken to without TLS; a scheme beats the setting."""
+    scheme, found, rest = text.rpartition("://")
+    if found and scheme not in ("http", "https"):
+        raise SettingsError(f"OTLP endpoint {text!r}: expected host:port, http:// or https://")
+    host, _, port = rest.rstrip("/").rpartition(":")
+    if not host or not port.isdecimal():
+        raise SettingsError(f"OTLP endpoint {text!r}: expected host:port, as of OTLP over gRPC")
+    return f"{host}:{port}", scheme == "http" or (insecure and scheme != "https")

@@ -1,0 +1,63 @@
+"""One call to an agent: counted, timed and traced, and its failure told in our own words.
+
+Counts are by method and code; which node does not answer is told by a number per node that starts again with
+each answer.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+
+from persys.errors import AgentUnreachableError, UnavailableError
+from persys.infra import tracing
+from persys.infra.clock import Clock
+from persys.model.ids import NodeId
+from persys.scheduler.metrics import Metrics
+from persys.wire import status
+
+SERVICE = "persys.agent.v1.AgentService"
+NO_ANSWER = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED})
+
+
+class Outgoing:
+    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+        self._metrics = metrics
+        self._clock = clock
+        self._unanswered: dict[NodeId, int] = {}
+
+    def unanswered(self, node_id: NodeId) -> int:
+        return self._unanswered.get(node_id, 0)
+
+    @contextmanager
+    def call(self, node_id: NodeId, method: str) -> Iterator[tracing.Headers]:
+        """Yields what the call shall carry, so that the agent's part of the trace is found."""
+        began = self._clock.monotonic()
+        code = grpc.StatusCode.UNKNOWN
+        with tracing.calling(f"{SERVICE}/{method}", node_id=node_id) as span:
+            try:
+                yield span.headers
+                code = grpc.StatusCode.OK
+            except grpc.aio.AioRpcError as err:
+                code = err.code()
+                error = status.error_from(code, err.details())
+                if isinstance(error, UnavailableError):
+                    raise AgentUnreachableError(f"{code.name}: {err.details()}") from err
+                raise error from err
+            except AgentUnreachableError:
+                code = grpc.StatusCode.UNAVAILABLE
+                raise
+            except asyncio.CancelledError:
+                code = grpc.StatusCode.CANCELLED
+                raise
+            finally:
+                self._metrics.sent(method, code.name, self._clock.monotonic() - began)
+                self._note(node_id, code)
+                span.answered(code.name)
+
+    def _note(self, node_id: NodeId, code: grpc.StatusCode) -> None:
+        if code in NO_ANSWER:
+            self._unanswered[node_id] = self.unanswered(node_id) + 1
+        elif code is not grpc.StatusCode.CANCELLED:
+            self._unanswered.pop(node_id, None)
