@@ -12,10 +12,11 @@ import structlog
 
 from persys.agent import host
 from persys.agent.agent_api import SERVICE, AgentApi
+from persys.agent.calls import StreamedCalls
 from persys.agent.collector import Collector
 from persys.agent.intake import Intake
 from persys.agent.ledger import Ledger
-from persys.agent.link import Connect, over_grpc
+from persys.agent.link import Connect
 from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.policy import NodePolicy
@@ -27,6 +28,7 @@ from persys.agent.runtimes.docker_form import Owner
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.steps import Steps
+from persys.agent.stream import over_stream
 from persys.agent.uplink import Membership, Uplink
 from persys.agent.volumes.local import DRIVER, LocalVolumes
 from persys.agent.worker import Worker
@@ -57,7 +59,7 @@ class Surroundings:
     volumes: Volumes
     machine: Machine
     clock: Clock
-    connect: Connect
+    connect: Connect | None  # None: by stream where the scheduler knows streams, else by calls
     random: Random
 
 
@@ -71,7 +73,7 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         volumes=LocalVolumes(settings.storage_local_root),
         machine=host,
         clock=SystemClock(),
-        connect=over_grpc,
+        connect=None,
         random=SystemRandom(),
     )
     try:
@@ -184,7 +186,7 @@ class Agent:
             ),
             settings.scheduler_addr,
             self._capabilities(),
-            connect=self._around.connect,
+            connect=self._around.connect or over_stream(StreamedCalls(self.api())),
             random=self._around.random,
             state=self._state,
             news=self._news,

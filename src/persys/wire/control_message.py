@@ -16,9 +16,20 @@ from persys.model.spec import (
     VMSpec,
     type_of,
 )
+from persys.model.workload import Desired, Workload
 from persys.wire import machine, parts, placement
 from persys.wire.control_spec import VM_SPEC_KEY, vm
 from persys.wire.gen.control.v1 import control_pb2
+
+
+def apply_message(workload: Workload) -> control_pb2.ApplyWorkloadRequest:
+    """The order for an agent that knows only the contract of schedulers."""
+    return control_pb2.ApplyWorkloadRequest(
+        workload_id=workload.id,
+        spec=spec_message(workload.spec, workload.resources, workload.metadata),
+        revision_id=workload.revision,
+        desired_state="Stopped" if workload.desired is Desired.STOPPED else "Running",
+    )
 
 
 def spec_message(

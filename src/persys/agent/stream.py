@@ -1,0 +1,140 @@
+"""The control stream from the agent's side: one connection outwards, on which the scheduler calls back.
+
+A scheduler that does not know the stream answers UNIMPLEMENTED, or says nothing to a registration: it is then
+spoken to by plain calls, until that connection breaks and both begin anew.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from itertools import count
+from typing import Any
+
+import grpc
+
+from persys.agent.calls import StreamedCalls
+from persys.agent.link import CALL_DEADLINE_SECONDS, Connect, Link, SchedulerLostError, over_grpc
+from persys.infra.rpc import new_channel
+from persys.model import feature
+from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
+
+Call = grpc.aio.StreamStreamCall[control_pb2.ControlMessage, control_pb2.ControlMessage]
+
+
+class NoStreamError(SchedulerLostError):
+    """This scheduler does not speak on streams."""
+
+
+class StreamLink:
+    def __init__(self, call: Call, calls: StreamedCalls) -> None:
+        self._call = call
+        self._calls = calls
+        self._numbers = count(1)
+        self._writing = asyncio.Lock()
+        self._registered: asyncio.Queue[control_pb2.RegisterNodeResponse] = asyncio.Queue()
+        self._beats: dict[int, asyncio.Future[control_pb2.HeartbeatResponse]] = {}
+
+    async def register(
+        self, request: control_pb2.RegisterNodeRequest
+    ) -> control_pb2.RegisterNodeResponse:
+        request.features.append(feature.CONTROL_STREAM)
+        await self._send(control_pb2.ControlMessage(register=request))
+        try:
+            async with asyncio.timeout(CALL_DEADLINE_SECONDS):
+                return await self._registered.get()
+        except TimeoutError as err:
+            raise NoStreamError("no answer to the registration on the stream") from err
+
+    async def heartbeat(
+        self, request: control_pb2.HeartbeatRequest
+    ) -> control_pb2.HeartbeatResponse:
+        number = next(self._numbers)
+        answer: asyncio.Future[control_pb2.HeartbeatResponse]
+        answer = self._beats[number] = asyncio.get_running_loop().create_future()
+        try:
+            await self._send(control_pb2.ControlMessage(heartbeat=request, number=number))
+            async with asyncio.timeout(CALL_DEADLINE_SECONDS):
+                return await answer
+        except TimeoutError as err:
+            raise SchedulerLostError("no answer to a heartbeat on the stream") from err
+        finally:
+            del self._beats[number]
+
+    async def listen(self, group: asyncio.TaskGroup) -> None:
+        """Take what comes until the stream ends: then SchedulerLostError, always."""
+        try:
+            async for message in self._call:
+                self._take(message, group)
+        except grpc.aio.AioRpcError as err:
+            if err.code() is grpc.StatusCode.UNIMPLEMENTED:
+                raise NoStreamError("it knows no control stream") from err
+            raise SchedulerLostError(f"{err.code().name}: {err.details()}") from err
+        raise SchedulerLostError("the scheduler has ended the stream")
+
+    def _take(self, message: control_pb2.ControlMessage, group: asyncio.TaskGroup) -> None:
+        match message.WhichOneof("message"):
+            case "registered":
+                self._registered.put_nowait(message.registered)
+            case "heartbeat_answer":
+                answer = self._beats.get(message.number)
+                if answer is not None and not answer.done():
+                    answer.set_result(message.heartbeat_answer)
+            case "call":
+                self._calls.take(message.call, self._reply, group)
+
+    async def _reply(self, reply: control_pb2.StreamReply) -> None:
+        await self._send(control_pb2.ControlMessage(reply=reply))
+
+    async def _send(self, message: control_pb2.ControlMessage) -> None:
+        try:
+            async with self._writing:
+                await self._call.write(message)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as err:
+            raise SchedulerLostError("the stream is broken") from err
+
+
+def over_stream(calls: StreamedCalls) -> Connect:
+    """Streams where the scheduler knows them, plain calls where it does not."""
+    plain: set[str] = set()
+
+    @asynccontextmanager
+    async def connect(address: str) -> AsyncIterator[Link]:
+        if address in plain:
+            plain.discard(address)
+            async with over_grpc(address) as link:
+                yield link
+            return
+        try:
+            async with _open(address, calls) as link:
+                yield link
+        except NoStreamError:
+            plain.add(address)
+            raise
+
+    return connect
+
+
+@asynccontextmanager
+async def _open(address: str, calls: StreamedCalls) -> AsyncIterator[Link]:
+    async with new_channel(address) as channel:
+        stub: Any = control_pb2_grpc.AgentControlStub(channel)
+        call: Call = stub.ControlStream()
+        link = StreamLink(call, calls)
+        try:
+            async with asyncio.TaskGroup() as group:
+                listener = group.create_task(link.listen(group))
+                try:
+                    yield link
+                finally:
+                    listener.cancel()
+        except BaseExceptionGroup as group_error:
+            raise _first(group_error) from None
+        finally:
+            call.cancel()
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """A loss is told as itself, so that whoever joins again need not know of groups."""
+    lost = group.subgroup(SchedulerLostError)
+    first = (lost or group).exceptions[0]
+    return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -1,0 +1,87 @@
+"""The control stream: all that an agent and the scheduler say to each other, on one connection that the agent
+opened. Registration and heartbeats are taken as if they were calls; calls to the agent go back the same way.
+
+A stream whose agent says something wrong ends with a status, and the agent joins again.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from persys.errors import InvalidError, PersysError
+from persys.model import feature
+from persys.model.ids import node_id
+from persys.scheduler.api.nodes import NodesApi
+from persys.scheduler.api.service import Context, need
+from persys.scheduler.streams import Streams, Tunnel
+from persys.wire.gen.control.v1 import control_pb2
+
+Messages = AsyncIterator[control_pb2.ControlMessage]
+
+
+class StreamApi:
+    def __init__(self, nodes: NodesApi, streams: Streams) -> None:
+        self._nodes = nodes
+        self._streams = streams
+
+    async def ControlStream(self, messages: Messages, context: Context) -> None:
+        first = await anext(messages, None)
+        if first is None:
+            return
+        if first.WhichOneof("message") != "register":
+            raise InvalidError("register", "is missing; a stream begins with it")
+        need(first.register.node_id, "register.node_id")
+        tunnel = Tunnel(
+            node_id(first.register.node_id),
+            takes_calls=feature.CONTROL_STREAM in first.register.features,
+        )
+        answer = await self._nodes.register(first.register, streamed=True)
+        await context.write(control_pb2.ControlMessage(registered=answer))
+        if not answer.accepted:
+            return
+        self._streams.add(tunnel)
+        try:
+            async with asyncio.TaskGroup() as group:
+                reader = group.create_task(self._read(tunnel, messages, context))
+                reader.add_done_callback(lambda _: tunnel.close("the stream has ended"))
+                await _write(tunnel, context)
+                reader.cancel()
+        finally:
+            self._streams.drop(tunnel, "the stream has ended")
+        if not reader.cancelled() and (refusal := reader.result()) is not None:
+            raise refusal
+
+    async def _read(
+        self, tunnel: Tunnel, messages: Messages, context: Context
+    ) -> PersysError | None:
+        """Until the agent has no more to say, or says something wrong: that is returned."""
+        try:
+            async for message in messages:
+                await self._take(tunnel, message, context)
+        except PersysError as err:
+            return err
+        return None
+
+    async def _take(
+        self, tunnel: Tunnel, message: control_pb2.ControlMessage, context: Context
+    ) -> None:
+        match message.WhichOneof("message"):
+            case "heartbeat":
+                if not tunnel.takes_calls:
+                    # It cannot be asked for what its heartbeats leave out, so they are all it has.
+                    message.heartbeat.complete = True
+                answer = await self._nodes.Heartbeat(message.heartbeat, context)
+                await tunnel.outgoing.put(
+                    control_pb2.ControlMessage(heartbeat_answer=answer, number=message.number)
+                )
+            case "reply":
+                tunnel.take(message.reply)
+            case "register":
+                registered = await self._nodes.register(message.register, streamed=True)
+                await tunnel.outgoing.put(control_pb2.ControlMessage(registered=registered))
+            case other:
+                raise InvalidError("message", f"{other or 'nothing'} is not for a scheduler")
+
+
+async def _write(tunnel: Tunnel, context: Context) -> None:
+    while (message := await tunnel.outgoing.get()) is not None:
+        await context.write(message)
