@@ -2,37 +2,15 @@
 
 import signal
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 
 from e2e.cluster import Cluster
-from e2e.process import Process, free_port, listens_on
+from e2e.etcd import Etcd
 from e2e.waiting import eventually
 from persys.client import RequestRefusedError
 from persys.errors import PersysError, UnavailableError
 from persys.wire.gen.control.v1 import control_pb2 as pb
-
-
-class Etcd(Process):
-    def __init__(self, directory: Path) -> None:
-        port, peer_port = free_port(), free_port()
-        client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
-        self.endpoint = f"127.0.0.1:{port}"
-        super().__init__(
-            [
-                "etcd",
-                f"--data-dir={directory / 'data'}",
-                f"--listen-client-urls={client}",
-                f"--advertise-client-urls={client}",
-                f"--listen-peer-urls={peer}",
-                f"--initial-advertise-peer-urls={peer}",
-                f"--initial-cluster=default={peer}",
-            ],
-            {},
-            log=directory / "etcd.log",
-            ready=lambda: listens_on(port),
-        )
 
 
 @pytest.fixture(scope="module")

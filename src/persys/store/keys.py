@@ -19,7 +19,7 @@ HISTORIES = "/reconciliations/"
 SUGGESTIONS = "/suggestions/"
 CLUSTER = "/cluster"
 LEADER = "/leader"
-# Where CoreDNS looks. No records of the cluster: they may be in the same etcd, and are never read with it.
+# Where CoreDNS looks.
 NAMES = "/skydns/"
 
 _LEASE = "/lease"
@@ -88,6 +88,11 @@ def drift_key(node_id: NodeId, workload_id: WorkloadId, drift_type: str) -> str:
 def name_key(name: str) -> str:
     """The labels of a name in DNS, the last one first."""
     return NAMES + "/".join(reversed(name.split(".")))
+
+
+def is_name(key: str) -> bool:
+    """Names in DNS may live in the etcd of the store, and are none of its records."""
+    return key.startswith(NAMES)
 
 
 def name_of(key: str) -> str:

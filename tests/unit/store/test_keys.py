@@ -58,3 +58,12 @@ def test_event_keys_sort_by_time_and_then_by_sequence(
     in_key_order = keys.event_key(one_at, one) < keys.event_key(other_at, other)
 
     assert in_key_order == ((one_at, one) < (other_at, other))
+
+
+def test_a_name_in_dns_is_found_where_coredns_looks_and_is_no_record() -> None:
+    key = keys.name_key("n1.default.agents.persys.cloud")
+
+    assert key == "/skydns/cloud/persys/agents/default/n1"
+    assert keys.name_of(key) == "n1.default.agents.persys.cloud"
+    assert keys.is_name(key)
+    assert not keys.is_name(keys.node_key(NodeId("skydns")))
