@@ -19,6 +19,10 @@ class SchedulerLostError(UnavailableError):
     """The scheduler gave no answer, or does not know this node: join again."""
 
 
+class NoStreamError(SchedulerLostError):
+    """It answers, but not on streams: speak to it by plain calls."""
+
+
 class Link(Protocol):
     """Raises SchedulerLostError when there was no answer in time."""
 

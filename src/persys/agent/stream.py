@@ -13,16 +13,19 @@ from typing import Any
 import grpc
 
 from persys.agent.calls import StreamedCalls
-from persys.agent.link import CALL_DEADLINE_SECONDS, Connect, Link, SchedulerLostError, over_grpc
+from persys.agent.link import (
+    CALL_DEADLINE_SECONDS,
+    Connect,
+    Link,
+    NoStreamError,
+    SchedulerLostError,
+    over_grpc,
+)
 from persys.infra.rpc import new_channel
 from persys.model import feature
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
 Call = grpc.aio.StreamStreamCall[control_pb2.ControlMessage, control_pb2.ControlMessage]
-
-
-class NoStreamError(SchedulerLostError):
-    """This scheduler does not speak on streams."""
 
 
 class StreamLink:

@@ -6,6 +6,7 @@ the loop joins again, at the next address if there are several, and only the edg
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
 from random import Random
@@ -17,7 +18,13 @@ from persys.agent import host
 from persys.agent.collector import Collector
 from persys.agent.intake import Intake
 from persys.agent.journal import Burial
-from persys.agent.link import CALL_DEADLINE_SECONDS, Connect, Link, SchedulerLostError
+from persys.agent.link import (
+    CALL_DEADLINE_SECONDS,
+    Connect,
+    Link,
+    NoStreamError,
+    SchedulerLostError,
+)
 from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.reports import observation_of
@@ -85,13 +92,19 @@ class Uplink:
     async def run(self) -> None:
         for address in cycle(self._addresses):
             try:
-                async with self._connect(address) as link:
-                    interval = await self._join(link, address)
-                    await self._keep_in_touch(link, address, interval)
+                await self._stay_with(address)
             except SchedulerLostError as err:
                 self._lost(address, str(err))
             await asyncio.sleep(self._pause * self._random.uniform(0.5, 1.0))
             self._pause = min(2 * self._pause, PAUSE_MAX_SECONDS)
+
+    async def _stay_with(self, address: str) -> None:
+        """Raises SchedulerLostError, sooner or later."""
+        for _ in range(2):
+            with suppress(NoStreamError):  # the second time it is spoken to by plain calls
+                async with self._connect(address) as link:
+                    interval = await self._join(link, address)
+                    await self._keep_in_touch(link, address, interval)
 
     async def _join(self, link: Link, address: str) -> float:
         """The seconds between heartbeats."""
