@@ -5,10 +5,14 @@ same figures also stand in columns for the search through all of them. Reservati
 node, so that taking or giving back the same one twice changes nothing.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from persys.core.placement.codes import Codes
+from persys.core.placement.eligible import Eligible
 from persys.core.placement.figures import Figures
 from persys.core.placement.groups import Groups
 from persys.core.placement.order import Order
@@ -42,10 +46,16 @@ class Columns:
         self.taints: Codes[frozenset[str]] = Codes(SIZE_AT_FIRST)
         self.tainted: set[NodeId] = set()
         self.port_holders: dict[HostPort, dict[NodeId, Row]] = {}
+        self.eligible: dict[Hashable, Eligible] = {}  # kept by `search` until a node changes
+        self.refused: tuple[int, dict[Hashable, object]] = (
+            0,
+            {},
+        )  # kept by `select`, for a version
         self._labels: dict[str, Codes[str | None]] = {}
         self._by_position: list[Row | None] = []
         self._holds: dict[NodeId, dict[WorkloadId, Hold]] = {}
         self._vacant: list[int] = []
+        self._ids: NDArray[np.int64] | None = None
 
     def put_node(
         self,
@@ -87,6 +97,7 @@ class Columns:
         self._by_position[row.position] = None
         self.figures.remove(row.position)
         self._vacant.append(row.position)
+        self.eligible.clear()
         self.version += 1
 
     def close(self, node_id: NodeId, why: str) -> None:
@@ -94,6 +105,7 @@ class Columns:
         row = self.rows[node_id]
         self.order.discard(row)
         row.closed = why
+        self.eligible.clear()
         self._rank(row)
 
     def hold(
@@ -139,6 +151,14 @@ class Columns:
         row = self._by_position[position]
         assert row is not None
         return row
+
+    def order_of_ids(self) -> NDArray[np.int64]:
+        """By position, where the node would stand if ids alone counted. Kept until a node comes."""
+        if self._ids is None:
+            self._ids = np.zeros(len(self.figures.open), dtype=np.int64)
+            for place, node_id in enumerate(sorted(self.rows)):
+                self._ids[self.rows[node_id].position] = place
+        return self._ids
 
     def labelled(self, key: str) -> Codes[str | None]:
         """The values of one label. Kept up to date from the first time that it is asked for."""
@@ -203,12 +223,14 @@ class Columns:
         self.version += 1
 
     def _code(self, row: Row) -> None:
+        self.eligible.clear()
         self.traits.put(row.position, row.traits)
         self.taints.put(row.position, row.taints)
         for key, codes in self._labels.items():
             codes.put(row.position, row.labels.get(key))
 
     def _take_position(self) -> int:
+        self._ids = None
         if self._vacant:
             return self._vacant.pop()
         position = len(self._by_position)

@@ -3,10 +3,15 @@
 from collections.abc import Mapping
 from typing import TypeVar
 
+import numpy as np
+from numpy.typing import NDArray
+
 from persys.core.placement.row import Row
 from persys.model.ids import NodeId
 
 KeyT = TypeVar("KeyT")
+
+LARGE = 64  # nodes
 
 Tally = dict[
     str | None, int
@@ -18,6 +23,8 @@ class Groups:
         self._rows: dict[str, dict[NodeId, Row]] = {}
         # A label is counted from the first time that it is asked for until the group is gone.
         self._tallies: dict[str, dict[str, Tally]] = {}
+        self._apart: dict[str, int] = {}
+        self._columns: dict[str, NDArray[np.int64]] = {}
 
     def copy(self, rows: Mapping[NodeId, Row]) -> "Groups":
         """The same counts over copied rows."""
@@ -30,11 +37,28 @@ class Groups:
             group: {key: tally.copy() for key, tally in tallies.items()}
             for group, tallies in self._tallies.items()
         }
+        twin._apart = self._apart.copy()
         return twin
 
     def rows_of(self, group: str) -> Mapping[NodeId, Row]:
         """The nodes that hold at least one of the group."""
         return self._rows.get(group, {})
+
+    def has_apart(self, group: str) -> bool:
+        """Whether one of the group will have no other on its node."""
+        return group in self._apart
+
+    def by_position(self, group: str, size: int) -> NDArray[np.int64]:
+        """How many of the group each node holds. Kept up to date for groups that are on many nodes."""
+        column = self._columns.get(group)
+        if column is None or len(column) < size:
+            rows = self.rows_of(group).values()
+            column = np.zeros(size, dtype=np.int64)
+            for row in rows:
+                column[row.position] = row.members[group]
+            if len(rows) >= LARGE:
+                self._columns[group] = column
+        return column
 
     def tally(self, group: str, key: str) -> Tally:
         if group not in self._rows:
@@ -51,8 +75,12 @@ class Groups:
         _add(row.members, group, sign)
         if apart:
             _add(row.apart, group, sign)
+            _add(self._apart, group, sign)
         for key, tally in self._tallies.get(group, {}).items():
             _add(tally, row.labels.get(key), sign)
+        column = self._columns.get(group)
+        if column is not None:
+            column[row.position] += sign
         if group in row.members:
             self._rows.setdefault(group, {})[row.node_id] = row
             return
@@ -60,6 +88,7 @@ class Groups:
         if not self._rows[group]:
             del self._rows[group]
             self._tallies.pop(group, None)
+            self._columns.pop(group, None)
 
     def relabel(self, row: Row, labels: Mapping[str, str]) -> None:
         for group, members in row.members.items():

@@ -22,18 +22,29 @@ class Part:
     detail: str
 
 
+class Company:
+    """How many of the group are near a node: in its domain of each label to spread over, and on it."""
+
+    __slots__ = ("_group", "_tallies")
+
+    def __init__(self, needs: Needs, columns: Columns) -> None:
+        rules = needs.rules
+        self._group = rules.group
+        self._tallies = [(key, columns.groups.tally(rules.group, key)) for key in rules.spread_over]
+
+    def of(self, row: Row) -> tuple[int, ...]:
+        if not self._group:
+            return ()
+        labels = row.labels
+        near = [tally.get(labels.get(key), 0) for key, tally in self._tallies]
+        near.append(row.members.get(self._group, 0))
+        return tuple(near)
+
+
 def score(row: Row, needs: Needs, columns: Columns) -> Score:
     """The parts as one value to compare; the id is the last."""
-    return company(row, needs, columns), fill(row, needs, columns), row.count, row.node_id
-
-
-def company(row: Row, needs: Needs, columns: Columns) -> tuple[int, ...]:
-    """How many of the group are near: for each label to spread over in its domain, then on the node."""
-    rules = needs.rules
-    if not rules.group:
-        return ()
-    near = (columns.members_in(rules.group, key, row.labels.get(key)) for key in rules.spread_over)
-    return (*near, row.members.get(rules.group, 0))
+    near = Company(needs, columns).of(row)
+    return near, fill(row, needs, columns), row.count, row.node_id
 
 
 def fill(row: Row, needs: Needs, columns: Columns) -> float:
@@ -48,7 +59,7 @@ def strategy_of(needs: Needs, columns: Columns) -> Strategy:
 def score_parts(row: Row, needs: Needs, columns: Columns) -> list[Part]:
     """The same parts, named, for people. The id that breaks the last tie is not among them."""
     rules = needs.rules
-    near = company(row, needs, columns)
+    near = Company(needs, columns).of(row)
     parts = []
     for key, count in zip(rules.spread_over, near, strict=False):
         value = row.labels.get(key)

@@ -7,17 +7,21 @@ from numpy.typing import NDArray
 
 from persys.core.placement.columns import Columns
 from persys.core.placement.constraints import holds_for
+from persys.core.placement.eligible import Eligible
 from persys.core.placement.filters import repels
 from persys.core.placement.needs import Needs
 from persys.core.placement.row import Row
 from persys.core.placement.score import strategy_of
 from persys.model.rules import Strategy
 
+KEPT_MAX = 64
+
 Positions = NDArray[np.int64]
 
 
 def search(needs: Needs, columns: Columns) -> Row | None:
-    left = np.flatnonzero(fitting(needs, columns))
+    fits = fitting(needs, columns)
+    left = np.flatnonzero(fits)
     if not left.size:
         return None
     if needs.rules.group:
@@ -26,26 +30,46 @@ def search(needs: Needs, columns: Columns) -> Row | None:
     packs = strategy_of(needs, columns) is Strategy.BINPACK
     left = _lowest(left, 1 - full if packs else full)
     left = _lowest(left, columns.figures.count[left])
-    return min((columns.at(int(position)) for position in left), key=lambda row: row.node_id)
+    if left.size > 1:
+        left = _lowest(left, columns.order_of_ids()[left])
+    return columns.at(int(left[0]))
 
 
 def fitting(needs: Needs, columns: Columns) -> NDArray[np.bool_]:
     """By position, whether `reject` has nothing against the node."""
-    rules = needs.rules
+    group = needs.rules.group
     fits = columns.figures.enough_for(needs.resources)
-    fits &= columns.traits.where(needs.traits, needs.traits.issubset)
-    if columns.tainted:
-        fits &= columns.taints.where(rules.tolerations, lambda taints: not repels(taints, rules))
-    for constraint in rules.constraints:
-        said = columns.labelled(constraint.key)
-        fits &= said.where(constraint, partial(holds_for, constraint))
-    for row in columns.groups.rows_of(rules.group).values():
-        if rules.apart or rules.group in row.apart:
-            fits[row.position] = False
+    fits &= eligible(needs, columns).mask
+    if group and needs.rules.apart:
+        fits &= columns.groups.by_position(group, len(fits)) == 0
+    elif group and columns.groups.has_apart(group):
+        for row in columns.groups.rows_of(group).values():
+            if group in row.apart:
+                fits[row.position] = False
     for port in needs.host_ports:
         for row in columns.port_holders.get(port, {}).values():
             fits[row.position] = False
     return fits
+
+
+def eligible(needs: Needs, columns: Columns) -> Eligible:
+    """By position, whether `unfit` has nothing against the node. Kept until a node changes."""
+    rules = needs.rules
+    key = (needs.traits, rules.constraints, rules.tolerations)
+    found = columns.eligible.get(key)
+    if found is None:
+        mask = columns.figures.open & columns.traits.where(needs.traits, needs.traits.issubset)
+        if columns.tainted:
+            mask &= columns.taints.where(
+                rules.tolerations, lambda taints: not repels(taints, rules)
+            )
+        for constraint in rules.constraints:
+            said = columns.labelled(constraint.key)
+            mask &= said.where(constraint, partial(holds_for, constraint))
+        if len(columns.eligible) >= KEPT_MAX:
+            columns.eligible.clear()
+        found = columns.eligible[key] = Eligible(mask, mask.tobytes())
+    return found
 
 
 def _with_least_company(left: Positions, needs: Needs, columns: Columns) -> Positions:
@@ -53,10 +77,7 @@ def _with_least_company(left: Positions, needs: Needs, columns: Columns) -> Posi
     for key in needs.rules.spread_over:
         levels = columns.labelled(key).levels(groups.tally(group, key))
         left = _lowest(left, levels[left])
-    members = np.zeros(len(columns.figures.open), dtype=np.int64)
-    for row in groups.rows_of(group).values():
-        members[row.position] = row.members[group]
-    return _lowest(left, members[left])
+    return _lowest(left, groups.by_position(group, len(columns.figures.open))[left])
 
 
 def _lowest(left: Positions, values: NDArray[np.int64] | NDArray[np.float64]) -> Positions:

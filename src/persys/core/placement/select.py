@@ -12,7 +12,7 @@ from persys.core.placement.columns import Columns
 from persys.core.placement.filters import Filter, Rejection, reject
 from persys.core.placement.needs import Needs
 from persys.core.placement.row import Row
-from persys.core.placement.score import score, score_parts, strategy_of
+from persys.core.placement.score import score, strategy_of
 from persys.core.placement.search import search
 from persys.core.placement.walk import walk
 from persys.model.ids import NodeId
@@ -72,14 +72,24 @@ def place(needs: Needs, columns: Columns) -> Placed | Unplaceable:
     best = choose(needs, columns)
     if best is not None:
         return _placed(best, needs, columns)
-    return Unplaceable(
-        {
+    return _nowhere(needs, columns)
+
+
+def _nowhere(needs: Needs, columns: Columns) -> Unplaceable:
+    """Said once for all who need the same, as long as nothing changes."""
+    version, told = columns.refused
+    if version != columns.version:
+        columns.refused = (columns.version, told := {})
+    found = told.get(needs)
+    if found is None:
+        rejections = {
             row.node_id: rejection
             for row in columns.rows.values()
             if (rejection := reject(row, needs))
-        },
-        needs,
-    )
+        }
+        found = told[needs] = Unplaceable(rejections, needs)
+    assert isinstance(found, Unplaceable)
+    return found
 
 
 def choose(needs: Needs, columns: Columns) -> Row | None:
@@ -106,7 +116,6 @@ def _pinned(needs: Needs, columns: Columns) -> list[Row] | None:
 
 
 def _placed(row: Row, needs: Needs, columns: Columns) -> Placed:
-    """The parts of its score, as far as they say something."""
     if len(columns.rows) == 1:
         among = "the only node"
     elif strategy_of(needs, columns) is Strategy.BINPACK:
@@ -114,9 +123,6 @@ def _placed(row: Row, needs: Needs, columns: Columns) -> Placed:
     else:
         among = f"emptiest of {len(columns.rows)} nodes"
     why = f"{among}: {row.rank[0]:.0%} reserved, workloads: {row.count}"
-    if not needs.rules.group:
-        return Placed(row.node_id, why)
-    company = [
-        part.detail for part in score_parts(row, needs, columns) if part.name.startswith("group")
-    ]
-    return Placed(row.node_id, f"{'; '.join(company)}; of such nodes the {why}")
+    if needs.rules.group:
+        why = f"where the fewest of group {needs.rules.group} are, the {why}"
+    return Placed(row.node_id, why)

@@ -1,81 +1,107 @@
-"""The first few nodes in order, and of the domains where the group is rarest: enough for nearly every choice.
+"""The first few nodes in order, or those of the domains where the group is rarest: mostly that is enough.
 
 Nodes stand in order of fullness, so the first that fits and has no more company than is possible is the
 best. A walk that ends without such a node knows nothing, unless it has seen all there are.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 
 from persys.core.placement.columns import Columns
-from persys.core.placement.filters import reject
+from persys.core.placement.filters import crowded
+from persys.core.placement.groups import Tally
 from persys.core.placement.needs import Needs
 from persys.core.placement.order import Domains
 from persys.core.placement.row import Rank, Row
-from persys.core.placement.score import company, score
+from persys.core.placement.score import Company
+from persys.core.placement.search import eligible
 
-STEPS_MAX = 16
-DOMAINS_WALKED_MAX = 8
+STEPS_MAX = 16  # nodes that are judged
+LOOKS_MAX = 128  # nodes that are passed, most because they could not take it if they were empty
+DOMAINS_WALKED_MAX = 4
 DOMAINS_COUNTED_MAX = 256
 
 
 def walk(needs: Needs, columns: Columns) -> Row | None:
     """The best node; None: a walk cannot tell."""
+    if not needs.rules.group:
+        return _first(needs, columns)
+    least, rarest = _bounds(needs, columns)
+    walker = _Walker(needs, columns, least)
+    if rarest is None:
+        return walker.best_of([columns.order.ranks])
+    return walker.best_of(rarest)
+
+
+def _first(needs: Needs, columns: Columns) -> Row | None:
+    rows, could = columns.rows, eligible(needs, columns).each
+    steps = 0
+    for _, _, node_id in islice(columns.order.ranks, LOOKS_MAX):
+        row = rows[node_id]
+        if could[row.position]:
+            if crowded(row, needs) is None:
+                return row
+            steps += 1
+            if steps == STEPS_MAX:
+                break
+    return None
+
+
+def _bounds(needs: Needs, columns: Columns) -> tuple[tuple[int, ...], list[list[Rank]] | None]:
+    """The least company that any node can have, and the few domains that have it (None: they are many)."""
     rules = needs.rules
-    if not rules.group:
-        return _along(columns.order.ranks, needs, columns, ()).row
-    domains = [columns.order.domains(key, columns.rows.values()) for key in rules.spread_over]
-    least = (*map(partial(_least, needs, columns), rules.spread_over, domains), 0)
-    found = _along(columns.order.ranks, needs, columns, least)
-    if found.is_best:
-        return found.row
-    if not domains:
-        return None
-    return _in_rarest(domains[0], needs, columns, least)
+    least, rarest = [], None
+    for key in rules.spread_over:
+        domains = columns.order.domains(key, columns.rows.values())
+        tally = columns.groups.tally(rules.group, key)
+        least.append(_least(tally, domains))
+        if len(least) == 1:
+            rarest = _rarest(tally, domains, least[0])
+    return (*least, 0), rarest
 
 
-@dataclass(frozen=True, slots=True)
-class _Found:
-    row: Row | None
-    is_best: bool  # no other of those that were asked about is better
-
-
-def _along(ranks: Sequence[Rank], needs: Needs, columns: Columns, least: tuple[int, ...]) -> _Found:
-    """The best of the first few; `least` is the least company that any node can have."""
-    best: Row | None = None
-    best_near: tuple[int, ...] = ()
-    for _, _, node_id in islice(ranks, STEPS_MAX):
-        row = columns.rows[node_id]
-        near = company(row, needs, columns) if least else ()
-        # Those later in the order are better only with less company.
-        if (best is None or near < best_near) and reject(row, needs) is None:
-            best, best_near = row, near
-            if near == least:
-                return _Found(row, is_best=True)
-    return _Found(best, is_best=len(ranks) <= STEPS_MAX)
-
-
-def _least(needs: Needs, columns: Columns, key: str, domains: Domains) -> int:
-    """No domain of this label has fewer of the group."""
-    if len(domains) > DOMAINS_COUNTED_MAX:
-        return 0
-    tally = columns.groups.tally(needs.rules.group, key)
-    if not tally:
+def _least(tally: Tally, domains: Domains) -> int:
+    """No domain has fewer of the group."""
+    if len(tally) < len(domains) or len(domains) > DOMAINS_COUNTED_MAX:
         return 0
     return min((tally.get(value, 0) for value in domains), default=0)
 
 
-def _in_rarest(
-    domains: Domains, needs: Needs, columns: Columns, least: tuple[int, ...]
-) -> Row | None:
-    tally = columns.groups.tally(needs.rules.group, needs.rules.spread_over[0])
-    rarest = [ranks for value, ranks in domains.items() if tally.get(value, 0) == least[0]]
-    if len(rarest) > DOMAINS_WALKED_MAX:
+def _rarest(tally: Tally, domains: Domains, least: int) -> list[list[Rank]] | None:
+    # Where few have any of the group, many have none.
+    if len(domains) > DOMAINS_COUNTED_MAX or len(domains) - len(tally) > DOMAINS_WALKED_MAX:
         return None
-    walked = [_along(ranks, needs, columns, least) for ranks in rarest]
-    rows = [found.row for found in walked if found.row is not None]
-    if not rows or not all(found.is_best for found in walked):
-        return None
-    return min(rows, key=lambda row: score(row, needs, columns))
+    rarest = [ranks for value, ranks in domains.items() if tally.get(value, 0) == least]
+    return rarest if 0 < len(rarest) <= DOMAINS_WALKED_MAX else None
+
+
+@dataclass(slots=True)
+class _Walker:
+    needs: Needs
+    columns: Columns
+    least: tuple[int, ...]  # the least company that any node can have
+
+    def best_of(self, parts: list[list[Rank]]) -> Row | None:
+        rows, could = self.columns.rows, eligible(self.needs, self.columns).each
+        near_to = Company(self.needs, self.columns).of
+        best: Row | None = None
+        best_near: tuple[int, ...] = ()
+        for ranks in parts:
+            steps = 0
+            for rank in islice(ranks, LOOKS_MAX):
+                row = rows[rank[2]]
+                if not could[row.position]:
+                    continue
+                near = near_to(row)
+                better = best is None or (near, rank) < (best_near, best.rank)
+                if better and crowded(row, self.needs) is None:
+                    best, best_near = row, near
+                if best is not None and best_near == self.least and best.rank <= rank:
+                    break  # the rest of this part is fuller and has no less company
+                steps += 1
+                if steps == STEPS_MAX:
+                    return None
+            else:
+                if len(ranks) > LOOKS_MAX:
+                    return None
+        return best
