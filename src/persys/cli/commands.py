@@ -79,6 +79,7 @@ _FILE = Argument(
     {"metavar": "FILE", "required": True, "help": "YAML or JSON; - for standard input"},
     "file",
 )
+_SNAPSHOT = Argument(("file",), {"metavar": "FILE", "help": "the snapshot file"}, "file")
 _AGENT = Argument(
     ("--agent",),
     {"metavar": "HOST:PORT", "help": "address of the agent (default: 127.0.0.1:50051)"},
@@ -200,6 +201,39 @@ GROUPS = (
                 "remove an orphan from its node, with its data unless that is retained",
                 "drifts:delete",
                 (_WHERE, _WORKLOAD),
+            ),
+        ),
+    ),
+    Group(
+        "snapshot",
+        "keep the whole state as a file, and go back to it",
+        (
+            Command("save", "write all that is on record to a file", "snapshot:save", (_SNAPSHOT,)),
+            Command(
+                "inspect", "check a file and show what is in it", "snapshot:inspect", (_SNAPSHOT,)
+            ),
+            Command(
+                "restore",
+                "in recovery mode or into an empty cluster: go back to a file",
+                "snapshot:restore",
+                (_SNAPSHOT,),
+            ),
+        ),
+    ),
+    Group(
+        "recovery",
+        "look at the mode, and end a recovery",
+        (
+            Command("status", "the mode, why, and what to do next", "recovery:status"),
+            Command(
+                "rebuild-from-agents",
+                "bring back what the scheduler remembers and what agents keep",
+                "recovery:rebuild",
+            ),
+            Command(
+                "accept-empty",
+                "go on with what the store has; what agents have become orphans",
+                "recovery:accept_empty",
             ),
         ),
     ),

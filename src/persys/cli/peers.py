@@ -1,9 +1,11 @@
 """Connections for one command, and what to tell a user when nobody answers."""
 
 import os
+import sys
 from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from persys.cli.settings import load
@@ -17,11 +19,15 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 
 
 @contextmanager
-def scheduler(options: Namespace) -> Iterator["SchedulerClient"]:
+def scheduler(options: Namespace, *, quiet: bool = False) -> Iterator["SchedulerClient"]:
+    """Unless `quiet`, a line on standard error says when answers come from memory."""
     from persys.client.scheduler import SchedulerClient
 
     settings = load(options)
-    with SchedulerClient(settings.scheduler, timeout=settings.request_timeout) as client:
+    told_mode = None if quiet else _Notice().tell
+    with SchedulerClient(
+        settings.scheduler, timeout=settings.request_timeout, told_mode=told_mode
+    ) as client:
         try:
             yield client
         except UnavailableError as err:
@@ -45,3 +51,19 @@ def agent(options: Namespace) -> Iterator["AgentClient"]:
                 f"cannot reach the agent at {client.target}: {err}\n"
                 "Start one with `persys up`, or name another with --agent HOST:PORT."
             ) from err
+
+
+class _Notice:
+    """Said once per command, however often it asks."""
+
+    def __init__(self) -> None:
+        self._said = False
+
+    def tell(self, mode: str, data_age: timedelta) -> None:
+        if not self._said:
+            self._said = True
+            print(
+                f"note: the scheduler is in {mode} mode; it answers from memory, "
+                f"{data_age.total_seconds():.0f}s old (persysctl recovery status)",
+                file=sys.stderr,
+            )

@@ -7,10 +7,13 @@ from persys.client.drifts import DriftCalls
 from persys.client.events import EventCalls
 from persys.client.nodes import NodeCalls
 from persys.client.outlook import OutlookCalls
+from persys.client.recovery import RecoveryCalls
 from persys.client.workloads import WorkloadCalls
 
 
-class SchedulerClient(NodeCalls, WorkloadCalls, OutlookCalls, EventCalls, DriftCalls):
+class SchedulerClient(
+    NodeCalls, WorkloadCalls, OutlookCalls, EventCalls, DriftCalls, RecoveryCalls
+):
     """Safe for use by several threads. UnavailableError means that nothing is known, not even a refusal."""
 
     def __enter__(self) -> Self:

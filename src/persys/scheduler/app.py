@@ -5,6 +5,7 @@ import os
 import secrets
 import socket
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
@@ -15,24 +16,32 @@ from persys.core.situation import Policy
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.http import SideServer
 from persys.infra.rpc import new_server, start_server
+from persys.model.event import Numbered
 from persys.model.ids import NodeId, WorkloadId
+from persys.scheduler import whereabouts
 from persys.scheduler.adoption import Adoption
 from persys.scheduler.agents import Connect, GrpcAgents, over_grpc
 from persys.scheduler.api.automation import AutomationApi
 from persys.scheduler.api.drifts import DriftsApi
 from persys.scheduler.api.events import EventsApi
 from persys.scheduler.api.nodes import NodesApi
-from persys.scheduler.api.service import ControlApi
+from persys.scheduler.api.outlook import OutlookApi
+from persys.scheduler.api.recovery import RecoveryApi
+from persys.scheduler.api.service import SERVICE, ControlApi
 from persys.scheduler.api.stream import StreamApi
 from persys.scheduler.api.workloads import WorkloadsApi
 from persys.scheduler.burials import Burials
+from persys.scheduler.census import Census
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer, EventLimits
+from persys.scheduler.discovery import Discovery
 from persys.scheduler.event_log import EventLog
+from persys.scheduler.gauges import ClusterCollector, Sources
+from persys.scheduler.histories import Histories
 from persys.scheduler.intake import Intake
 from persys.scheduler.loading import load
 from persys.scheduler.membership import Membership
-from persys.scheduler.metrics import ClusterCollector, Metrics
+from persys.scheduler.metrics import Metrics
 from persys.scheduler.modes import Modes
 from persys.scheduler.observations import Observations
 from persys.scheduler.orphans import Orphans
@@ -40,17 +49,17 @@ from persys.scheduler.passes import Passes
 from persys.scheduler.performer import Performer
 from persys.scheduler.queries import Queries
 from persys.scheduler.reconciler import Reconciler
+from persys.scheduler.recovery import Recovery
 from persys.scheduler.settings import SchedulerSettings
+from persys.scheduler.snapshots import Snapshots
 from persys.scheduler.streams import Streams
 from persys.scheduler.suggestions import Suggestions
-from persys.store.etcd import EtcdOptions
-from persys.store.open import open_store
+from persys.store.etcd import EtcdOptions, EtcdStore
+from persys.store.open import file_bytes, open_store
 from persys.store.port import Snapshot, Store
 from persys.wire.gen.control.v1 import control_pb2_grpc
 
 log = structlog.get_logger()
-
-SERVICE = "persys.control.v1.AgentControl"
 
 
 class Scheduler:
@@ -62,12 +71,18 @@ class Scheduler:
         *,
         connect: Connect = over_grpc,
         random: Random | None = None,
+        names: Store | None = None,
     ) -> None:
-        """A simulation reaches its agents by its own `connect`, and throws its own dice."""
+        """A simulation reaches its agents by its own `connect`, and throws its own dice.
+
+        `names` is where CoreDNS looks, a connection that becomes this scheduler's own.
+        """
         self._settings = settings
         self._store = store
         self._clock = clock
         self.cluster = Cluster()
+        self.metrics = Metrics()
+        self.census = Census(self.cluster, clock)
         limits = EventLimits(settings.events_max, settings.events_max_age)
         self.modes = Modes(clock)
         self.modes.on_normal = self._all_is_well
@@ -78,9 +93,10 @@ class Scheduler:
             events=limits,
             modes=self.modes,
             new_uid=lambda: f"{dice.getrandbits(128):032x}",
+            metrics=self.metrics,
         )
         self.events = EventLog(limits)
-        self.committer.on_events = self.events.take
+        self.committer.on_events = self._told
         self.reconciler = Reconciler(
             self.cluster,
             self.committer,
@@ -88,6 +104,7 @@ class Scheduler:
             policy=policy_of(settings),
             node_grace=settings.node_unavailable_grace.total_seconds(),
             random=dice,
+            metrics=self.metrics,
         )
         self.suggestions = Suggestions(self.reconciler, self.committer, clock)
         self.burials = Burials(
@@ -108,7 +125,11 @@ class Scheduler:
         )
         self.streams = Streams()
         self.agents = GrpcAgents(
-            clock, self.streams, deadline=settings.agent_rpc_timeout, connect=connect
+            clock,
+            self.streams,
+            self.metrics,
+            deadline=settings.agent_rpc_timeout,
+            connect=connect,
         )
         self.performer = Performer(
             self.cluster,
@@ -120,6 +141,8 @@ class Scheduler:
         )
         self.reconciler.use(self.performer, ask_to_bury=self.burials.ask_for)
         self.burials.use(self.performer)
+        histories = Histories(self.cluster, self.committer, self.reconciler, clock)
+        self.performer.use(histories.note)
         self.orphans.use(self.agents)
         self.membership = Membership(
             self.cluster,
@@ -140,22 +163,18 @@ class Scheduler:
             wake=self.reconciler.wake,
             bury=self.burials.pass_over,
         )
-        self.metrics = Metrics()
-        self.metrics.registry.register(
-            ClusterCollector(
-                self.cluster,
-                transactions=lambda: store.transactions,
-                depths=lambda: {
-                    "dirty": self.reconciler.depth(),
-                    "node_lanes": self.performer.depth(),
-                },
-            )
-        )
+        self.discovery = self._discovery(names) if names is not None else None
+        self.metrics.registry.register(self._gauges())
 
     async def run(self, stop: asyncio.Event) -> None:
         """Take over the store, serve until told to stop. The first part to fail ends all."""
         await self.take_over(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}")
-        side = SideServer(registry=self.metrics.registry, health=self._health)
+        side = SideServer(
+            registry=self.metrics.registry,
+            health=self._health,
+            count=self.census.take,
+            trouble_code=200,
+        )
         server = new_server()
         control_pb2_grpc.add_AgentControlServicer_to_server(self.api(), server)
         settings = self._settings
@@ -197,6 +216,7 @@ class Scheduler:
             self.orphans.run(),
             self.passes.reconcile(settings.reconcile_interval),
             self.passes.survey(settings.drift_detect_interval),
+            *((self.discovery.run(),) if self.discovery is not None else ()),
         )
 
     def api(self) -> ControlApi:
@@ -217,10 +237,72 @@ class Scheduler:
             WorkloadsApi(Intake(self.reconciler, self._clock), queries),
             DriftsApi(self.cluster, self._adoption()),
             EventsApi(self.events),
+            OutlookApi(
+                self.cluster,
+                self._clock,
+                situated=self.reconciler.situated,
+                policy=policy_of(settings),
+            ),
             AutomationApi(self.suggestions),
+            self._recovery_api(),
             metrics=self.metrics,
             clock=self._clock,
+            modes=self.modes,
         )
+
+    def _discovery(self, names: Store) -> Discovery:
+        settings = self._settings
+        # Elsewhere the leader's key is not there to be checked.
+        same_etcd = not settings.discovery_etcd_endpoints
+        discovery = Discovery(
+            self.cluster,
+            names,
+            self._clock,
+            zone=whereabouts.zone_of(settings),
+            address=lambda: whereabouts.address_of(settings),
+            port=whereabouts.port_of(settings),
+            fence=lambda: self.committer.lead.fence if same_etcd else None,
+        )
+        self.cluster.node_changed = discovery.node_changed
+        return discovery
+
+    def _recovery_api(self) -> RecoveryApi:
+        applicants = self.membership.applicants
+        return RecoveryApi(
+            Recovery(self.cluster, self.committer, self.agents, applicants, self._clock),
+            Snapshots(self._store, self.cluster, self.committer, self._clock),
+            self.committer,
+            self.cluster,
+            applicants,
+            store=self._settings.store,
+        )
+
+    def _gauges(self) -> ClusterCollector:
+        settings = self._settings
+        return ClusterCollector(
+            self.cluster,
+            self.census,
+            self._clock,
+            Sources(
+                transactions=lambda: self._store.transactions,
+                depths=lambda: {
+                    "dirty": self.reconciler.depth(),
+                    "node_lanes": self.performer.depth(),
+                    "commits": self.committer.depth(),
+                    "waiting_for_room": len(self.cluster.waiting),
+                },
+                mode=lambda: self.modes.state.mode,
+                unanswered=self.agents.unanswered,
+                records=self.committer.record_count,
+                file_bytes=file_bytes(settings.store),
+            ),
+            lease=settings.node_lease.total_seconds(),
+            grace=settings.node_unavailable_grace.total_seconds(),
+        )
+
+    def _told(self, events: list[Numbered]) -> None:
+        self.metrics.told(events)
+        self.events.take(events)
 
     def _adoption(self) -> Adoption:
         return Adoption(
@@ -276,19 +358,26 @@ def policy_of(settings: SchedulerSettings) -> Policy:
 
 async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
     clock = SystemClock()
-    store = await open_store(
-        settings.store,
-        etcd=EtcdOptions(
-            endpoints=settings.etcd_endpoints,
-            ca=_path(settings.etcd_ca),
-            cert=_path(settings.etcd_cert),
-            key=_path(settings.etcd_key),
-            user=settings.etcd_user,
-            password=settings.etcd_password,
-        ),
-        monotonic=clock.monotonic,
+    whereabouts.check(settings)
+    etcd = EtcdOptions(
+        endpoints=settings.etcd_endpoints,
+        ca=_path(settings.etcd_ca),
+        cert=_path(settings.etcd_cert),
+        key=_path(settings.etcd_key),
+        user=settings.etcd_user,
+        password=settings.etcd_password,
     )
-    await Scheduler(settings, store, clock).run(stop)
+    store = await open_store(settings.store, etcd=etcd, monotonic=clock.monotonic)
+    names = _open_names(etcd, whereabouts.etcd_of_names(settings))
+    await Scheduler(settings, store, clock, names=names).run(stop)
+
+
+def _open_names(etcd: EtcdOptions, endpoints: tuple[str, ...]) -> Store | None:
+    """Connects when it is used: nothing waits for DNS."""
+    if endpoints:
+        return EtcdStore(replace(etcd, endpoints=endpoints))
+    log.warning("discovery.off", reason="the store is not etcd, and no etcd of CoreDNS is named")
+    return None
 
 
 def _path(text: str) -> Path | None:

@@ -56,6 +56,11 @@ class TroubledStore:
     async def compact(self, revision: int) -> None:
         await self.store.compact(revision)
 
+    async def wipe(self) -> None:
+        """What happens to a store whose disk is lost: it answers, and has nothing."""
+        stored = await self.store.read("/")
+        await self.store.commit([Unit(deletes=[record.key]) for record in stored.records])
+
     async def close(self) -> None:
         """The store is the test's own."""
 

@@ -1,8 +1,10 @@
-"""The AgentControl service, put together from its parts: each call is counted, timed, and refused by code.
+"""The AgentControl service, put together from its parts: each call is counted, timed, traced,
+and refused by code.
 
 A part is any object whose methods have the names of the contract. What no part has is UNIMPLEMENTED.
 """
 
+import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, TypeVar
@@ -10,8 +12,11 @@ from typing import Any, TypeVar
 import grpc
 
 from persys.errors import InvalidError, PersysError
+from persys.infra import tracing
 from persys.infra.clock import Clock
+from persys.scheduler.api.freezing import heeding, heeding_stream
 from persys.scheduler.metrics import Metrics
+from persys.scheduler.modes import Modes
 from persys.wire import status
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
@@ -20,14 +25,16 @@ Answer = TypeVar("Answer")
 
 Context = grpc.aio.ServicerContext[Any, Any]
 
+SERVICE = "persys.control.v1.AgentControl"
+
 
 class ControlApi(control_pb2_grpc.AgentControlServicer):
-    def __init__(self, *parts: object, metrics: Metrics, clock: Clock) -> None:
+    def __init__(self, *parts: object, metrics: Metrics, clock: Clock, modes: Modes) -> None:
         service = control_pb2.DESCRIPTOR.services_by_name["AgentControl"]
         for name in (method.name for method in service.methods):
             for part in parts:
                 if (method := getattr(part, name, None)) is not None:
-                    setattr(self, name, _measured(name, method, metrics, clock))
+                    setattr(self, name, _measured(name, method, metrics, clock, modes))
 
 
 def need(value: str, field: str) -> None:
@@ -36,10 +43,11 @@ def need(value: str, field: str) -> None:
 
 
 def _measured(
-    name: str, method: Callable[..., Any], metrics: Metrics, clock: Clock
+    name: str, method: Callable[..., Any], metrics: Metrics, clock: Clock, modes: Modes
 ) -> Callable[..., Any]:
-    measure = _measured_stream if inspect.isasyncgenfunction(method) else _measured_call
-    return measure(name, method, metrics, clock)
+    if inspect.isasyncgenfunction(method):
+        return _measured_stream(name, heeding_stream(method, modes), metrics)
+    return _measured_call(name, heeding(name, method, modes), metrics, clock)
 
 
 def _measured_call(
@@ -48,18 +56,26 @@ def _measured_call(
     metrics: Metrics,
     clock: Clock,
 ) -> Callable[[Request, Context], Awaitable[Answer]]:
-    """Count and time a method, and turn what it raises into a status."""
-    answered = metrics.requests.labels(name, "OK")
-    seconds = metrics.seconds.labels(name)
+    """Count, time and trace a method, and turn what it raises into a status."""
+    metrics.expect(name)
+    full_name = f"{SERVICE}/{name}"
 
     async def measured(request: Request, context: Context) -> Answer:
         began = clock.monotonic()
-        try:
-            answer = await method(request, context)
-        except PersysError as err:
-            await _refuse(name, err, metrics, context)
-        answered.inc()
-        seconds.observe(clock.monotonic() - began)
+        code = grpc.StatusCode.UNKNOWN
+        with tracing.serving(full_name, context.invocation_metadata) as span:
+            try:
+                answer = await method(request, context)
+                code = grpc.StatusCode.OK
+            except PersysError as err:
+                code = status.grpc_code(err)
+                await context.abort(code, str(err))
+            except asyncio.CancelledError:
+                code = grpc.StatusCode.CANCELLED
+                raise
+            finally:
+                metrics.answered(name, code.name, clock.monotonic() - began)
+                span.answered(code.name)
         return answer
 
     return measured
@@ -69,23 +85,18 @@ def _measured_stream(
     name: str,
     method: Callable[[Request, Context], AsyncIterator[Answer]],
     metrics: Metrics,
-    _clock: Clock,
 ) -> Callable[[Request, Context], AsyncIterator[Answer]]:
-    """The same for a stream, but for the time: how long it lasts is the client's choice."""
-    answered = metrics.requests.labels(name, "OK")
+    """The same for a stream, but for time and trace: how long it lasts is the client's choice."""
+    metrics.expect(name)
 
     async def measured(request: Request, context: Context) -> AsyncIterator[Answer]:
         try:
             async for answer in method(request, context):
                 yield answer
         except PersysError as err:
-            await _refuse(name, err, metrics, context)
-        answered.inc()
+            code = status.grpc_code(err)
+            metrics.streamed(name, code.name)
+            await context.abort(code, str(err))
+        metrics.streamed(name, grpc.StatusCode.OK.name)
 
     return measured
-
-
-async def _refuse(name: str, err: PersysError, metrics: Metrics, context: Context) -> None:
-    code = status.grpc_code(err)
-    metrics.requests.labels(name, code.name).inc()
-    await context.abort(code, str(err))

@@ -1,0 +1,66 @@
+"""The mode of the control plane, and the ways out of recovery."""
+
+from argparse import Namespace
+from datetime import datetime
+
+from persys.cli.exits import Exit
+from persys.cli.output import described, render_one
+from persys.cli.peers import scheduler
+from persys.cli.spans import age
+from persys.core.duration import format_duration
+from persys.wire.gen.control.v1.control_pb2 import ModeView, RecoveryAnswer
+
+
+def status(options: Namespace) -> Exit:
+    with scheduler(options, quiet=True) as client:
+        view = client.get_mode()
+    print(render_one(view, options, describe=_describe, name=lambda view: view.mode))
+    return Exit.OK
+
+
+def rebuild(options: Namespace) -> Exit:
+    with scheduler(options, quiet=True) as client:
+        answer = client.rebuild_from_agents()
+    return tell(answer, "rebuilt from the agents")
+
+
+def accept_empty(options: Namespace) -> Exit:
+    with scheduler(options, quiet=True) as client:
+        answer = client.accept_empty()
+    return tell(answer, "accepted as it is")
+
+
+def tell(answer: RecoveryAnswer, what: str) -> Exit:
+    """What is back and what is not; leaving something out is no failure of the command."""
+    print(f"{what}: {answer.nodes} nodes, {answer.workloads} workloads; the mode is normal")
+    if answer.left_out:
+        print("not brought back, or to be looked at:")
+        for line in answer.left_out:
+            print(f"  {line}")
+    return Exit.OK
+
+
+def _describe(view: ModeView, now: datetime, wide: bool) -> str:
+    facts = described(
+        (
+            ("Mode", view.mode),
+            ("Reason", view.reason),
+            ("Since", f"{age(view, 'since', now=now)} ago"),
+            ("Data age", _age(view)),
+            ("Store", view.store),
+            ("Leader", view.leader),
+            ("Cluster", view.cluster_uid),
+            ("Nodes", str(view.nodes)),
+            ("Workloads", str(view.workloads)),
+            ("On agents", str(view.workloads_on_agents) if view.mode == "recovery" else ""),
+        )
+    )
+    steps = "".join(f"\n  {step}" for step in view.next_steps)
+    return f"{facts}\nNext:{steps}" if steps else facts
+
+
+def _age(view: ModeView) -> str:
+    from datetime import timedelta
+
+    seconds = timedelta(seconds=view.data_age_ms // 1000)
+    return format_duration(seconds) if view.mode != "normal" else ""

@@ -1,0 +1,56 @@
+"""Calls about the mode, snapshots and recovery. What moves the whole state has its own, long, deadline."""
+
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from typing import cast
+
+import grpc
+
+from persys.client.call import RequestRefusedError, call
+from persys.client.calls import SchedulerCalls
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+LONG_TIMEOUT = timedelta(minutes=10)
+
+
+class RecoveryCalls(SchedulerCalls):
+    def get_mode(self) -> pb.ModeView:
+        request = pb.GetModeRequest()
+        response: pb.ModeView = call(self._stub.GetMode, request, timeout=self._timeout)
+        return response
+
+    def save_snapshot(self) -> Iterator[bytes]:
+        """The chunks of the file, in order."""
+        stream = self._stub.SaveSnapshot(
+            pb.SaveSnapshotRequest(), timeout=self._long().total_seconds()
+        )
+        try:
+            for chunk in stream:
+                yield chunk.data
+        except grpc.RpcError as err:
+            from persys.wire.status import error_from  # only failures pay for it
+
+            # Every RpcError that a call raises is also a Call, which the stubs do not say.
+            answer = cast("grpc.Call", err)
+            raise error_from(answer.code(), answer.details()) from err
+
+    def restore_snapshot(self, chunks: Iterable[bytes]) -> pb.RecoveryAnswer:
+        messages = (pb.SnapshotChunk(data=chunk) for chunk in chunks)
+        return self._recover(self._stub.RestoreSnapshot, messages)
+
+    def rebuild_from_agents(self) -> pb.RecoveryAnswer:
+        return self._recover(self._stub.RebuildFromAgents, pb.RebuildFromAgentsRequest())
+
+    def accept_empty(self) -> pb.RecoveryAnswer:
+        return self._recover(self._stub.AcceptEmpty, pb.AcceptEmptyRequest())
+
+    def _recover(
+        self, method: Callable[..., pb.RecoveryAnswer], request: object
+    ) -> pb.RecoveryAnswer:
+        response = call(method, request, timeout=self._long())
+        if not response.accepted:
+            raise RequestRefusedError(response.reason)
+        return response
+
+    def _long(self) -> timedelta:
+        return max(self._timeout, LONG_TIMEOUT)

@@ -1,0 +1,216 @@
+"""What a cluster becomes when records are brought back: from a snapshot, from memory, and from its nodes.
+
+The copy with the highest epoch is the truth: the workload is bound there with the next epoch, which its
+agent takes without a restart. A lower copy is buried only if the workload is known and holds no data; any
+other stays where it is, for the operator. Nothing is started twice: what holds data and may run on a node
+that did not answer is left out.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from persys.core.placement.needs import holds_data, needs_of
+from persys.core.situation import COMPLETED
+from persys.model.assignment import Assignment, Tombstone
+from persys.model.belief import Belief
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.intent import KeptIntent
+from persys.model.node import Node
+from persys.model.observation import Actual, Observation
+from persys.model.workload import Desired, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What is still on record somewhere."""
+
+    nodes: Mapping[NodeId, Node] = field(default_factory=dict)
+    workloads: Mapping[WorkloadId, Workload] = field(default_factory=dict)
+    assignments: Mapping[WorkloadId, Assignment] = field(default_factory=dict)
+    tombstones: tuple[Tombstone, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What a node says it has. `problem`: it did not answer."""
+
+    node: Node
+    copies: Sequence[Observation] = ()
+    intents: Sequence[KeptIntent] = ()
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    nodes: dict[NodeId, Node]
+    workloads: dict[WorkloadId, Workload]
+    assignments: dict[WorkloadId, Assignment]
+    tombstones: list[Tombstone]
+    left_out: list[str]
+    answered: frozenset[NodeId]
+
+    def still_holds(self, belief: Belief) -> bool:
+        """What was believed before is no news of a node that has just been asked, but work that is done
+        is done."""
+        bound = self.assignments.get(belief.workload_id)
+        return bound is None or bound.node_id not in self.answered or belief.code == COMPLETED
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    node_id: NodeId
+    epoch: int
+    seen: Observation
+
+
+def merge(recorded: Recorded, reports: Sequence[NodeReport], *, now: datetime) -> Merged:
+    silent = {report.node.id: report.problem for report in reports if report.problem}
+    answered = {report.node.id for report in reports if not report.problem}
+    intents = _newest_intents(reports)
+    copies = _copies(reports)
+    merged = Merged(
+        {**recorded.nodes, **{report.node.id: report.node for report in reports}},
+        {},
+        {},
+        list(recorded.tombstones),
+        [f"node {node_id} gave no answer: {why}" for node_id, why in sorted(silent.items())],
+        frozenset(answered),
+    )
+    for workload_id in sorted({*recorded.workloads, *intents}):
+        workload = _newest(recorded.workloads.get(workload_id), intents.get(workload_id))
+        bound = recorded.assignments.get(workload_id)
+        found = _ranked(copies.pop(workload_id, []), bound)
+        _settle(merged, workload, bound, found, answered, silent, now)
+    for workload_id, unknown in sorted(copies.items()):
+        for copy in unknown:
+            merged.left_out.append(
+                f"{workload_id} on {copy.node_id}: its agent keeps no intent; it stays there as an orphan"
+            )
+    return merged
+
+
+def _settle(
+    merged: Merged,
+    workload: Workload,
+    bound: Assignment | None,
+    found: list[_Copy],
+    answered: Collection[NodeId],
+    silent: Mapping[NodeId, str],
+    now: datetime,
+) -> None:
+    """`found` has the copy that counts first."""
+    if bound is not None and _trusts_record(bound, found, answered):
+        may_run_elsewhere = bound.node_id in answered and silent
+        if may_run_elsewhere and holds_data(workload) and workload.desired is Desired.RUNNING:
+            merged.left_out.append(
+                f"{workload.id}: not on {bound.node_id} where the record has it, and it holds data; it may "
+                f"run on {', '.join(sorted(silent))}, which gave no answer"
+            )
+            return
+        merged.assignments[workload.id] = bound
+        left_behind, truth = found, None
+    elif found:
+        truth, *left_behind = found
+        epoch = max(truth.epoch, bound.epoch if bound else 0) + 1
+        merged.assignments[workload.id] = _assignment(workload, truth.node_id, epoch, now)
+        _drop_tombstone(merged, workload.id, truth.node_id)
+        if bound is not None and bound.node_id not in answered and not holds_data(workload):
+            merged.tombstones.append(Tombstone(bound, now))  # for when its node speaks again
+        if truth.seen.revision not in ("", workload.revision):
+            merged.left_out.append(
+                f"{workload.id}: {truth.node_id} has revision {truth.seen.revision}, which nobody kept; "
+                f"it becomes {workload.revision} again"
+            )
+    else:
+        left_behind, truth = [], None
+    merged.workloads[workload.id] = workload
+    for copy in left_behind:
+        if truth is not None and not holds_data(workload):
+            old = _assignment(workload, copy.node_id, copy.epoch, now)
+            _drop_tombstone(merged, workload.id, copy.node_id)
+            merged.tombstones.append(Tombstone(old, now))
+        else:
+            merged.left_out.append(
+                f"{workload.id}: an older copy on {copy.node_id} stays there as an orphan"
+            )
+
+
+def _trusts_record(bound: Assignment, found: list[_Copy], answered: Collection[NodeId]) -> bool:
+    """Nobody has a copy, or the only ones are older than the record's, whose node cannot be asked."""
+    return not found or (bound.node_id not in answered and found[0].epoch < bound.epoch)
+
+
+def _assignment(workload: Workload, node_id: NodeId, epoch: int, now: datetime) -> Assignment:
+    needs = needs_of(workload)
+    return Assignment(
+        workload.id,
+        node_id,
+        epoch,
+        now,
+        reserved=needs.resources,
+        host_ports=needs.host_ports,
+        why="it was found there in a recovery",
+        rules=workload.rules,
+    )
+
+
+def _drop_tombstone(merged: Merged, workload_id: WorkloadId, node_id: NodeId) -> None:
+    merged.tombstones[:] = [
+        one
+        for one in merged.tombstones
+        if (one.assignment.workload_id, one.assignment.node_id) != (workload_id, node_id)
+    ]
+
+
+def _copies(reports: Iterable[NodeReport]) -> dict[WorkloadId, list[_Copy]]:
+    copies: dict[WorkloadId, list[_Copy]] = {}
+    for report in reports:
+        kept = {intent.workload.id: intent.epoch for intent in report.intents}
+        for seen in report.copies:
+            if seen.actual is not Actual.ABSENT:
+                epoch = max(seen.epoch, kept.get(seen.workload_id, 0))
+                copy = _Copy(report.node.id, epoch, seen)
+                copies.setdefault(seen.workload_id, []).append(copy)
+    return copies
+
+
+def _ranked(copies: list[_Copy], bound: Assignment | None) -> list[_Copy]:
+    """An agent that knows no epochs, on the node of the record, has the record's."""
+    if bound is not None:
+        copies = [
+            _Copy(copy.node_id, bound.epoch, copy.seen)
+            if copy.epoch == 0 and copy.node_id == bound.node_id
+            else copy
+            for copy in copies
+        ]
+
+    def rank(copy: _Copy) -> tuple[int, bool, bool, NodeId]:
+        on_record = bound is not None and copy.node_id == bound.node_id
+        return -copy.epoch, not on_record, copy.seen.actual is not Actual.RUNNING, copy.node_id
+
+    return sorted(copies, key=rank)
+
+
+def _newest_intents(reports: Iterable[NodeReport]) -> dict[WorkloadId, KeptIntent]:
+    newest: dict[WorkloadId, KeptIntent] = {}
+    for intent in (intent for report in reports for intent in report.intents):
+        known = newest.get(intent.workload.id)
+        if known is None or _age_rank(intent) > _age_rank(known):
+            newest[intent.workload.id] = intent
+    return newest
+
+
+def _age_rank(intent: KeptIntent) -> tuple[int, datetime]:
+    return intent.epoch, intent.workload.updated_at
+
+
+def _newest(recorded: Workload | None, kept: KeptIntent | None) -> Workload:
+    if recorded is None:
+        assert kept is not None
+        return kept.workload
+    if kept is None or recorded.updated_at >= kept.workload.updated_at:
+        return recorded
+    return replace(kept.workload, created_at=recorded.created_at)

@@ -1,0 +1,130 @@
+"""The mode, snapshots, and the ways out of recovery. Refused with OK and a reason, as other words are."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+
+from persys.core.modes import Standing
+from persys.errors import InvalidError, PersysError
+from persys.model.mode import Mode
+from persys.scheduler.api.service import Context
+from persys.scheduler.applicants import Applicants
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.committer import Committer
+from persys.scheduler.recovery import Recovered, Recovery
+from persys.scheduler.snapshots import Snapshots
+from persys.wire import control, snapshot
+from persys.wire.gen.control.v1 import control_pb2
+
+SNAPSHOT_BYTES_MAX = 1024 * 1024 * 1024
+LEFT_OUT_SHOWN_MAX = 1000
+
+_NEXT_STEPS = {
+    Mode.NORMAL: (),
+    Mode.DEGRADED: (
+        "nothing runs worse for it: workloads go on, changes are refused",
+        "persysctl snapshot save FILE    keep what the scheduler still has in memory, before it restarts",
+        "bring the store back with its data: the control plane goes on by itself",
+    ),
+    Mode.RECOVERY: (
+        "nothing runs worse for it: workloads go on, changes are refused, nothing is deleted",
+        "persysctl snapshot save FILE    keep what the scheduler still has in memory, before anything else",
+        "bring the store's data back, if it can be had: the control plane goes on by itself",
+        "persysctl snapshot restore FILE    go back to a snapshot; what agents have counts where it is newer",
+        "persysctl recovery rebuild-from-agents    take what the scheduler remembers and what agents keep",
+        "persysctl recovery accept-empty    go on with what the store has; what agents have become orphans",
+    ),
+}
+
+
+class RecoveryApi:
+    def __init__(
+        self,
+        recovery: Recovery,
+        snapshots: Snapshots,
+        committer: Committer,
+        cluster: Cluster,
+        applicants: Applicants,
+        *,
+        store: str,
+    ) -> None:
+        self._recovery = recovery
+        self._snapshots = snapshots
+        self._committer = committer
+        self._cluster = cluster
+        self._applicants = applicants
+        self._store = store
+
+    async def GetMode(
+        self, request: control_pb2.GetModeRequest, context: Context
+    ) -> control_pb2.ModeView:
+        modes, lead = self._committer.modes, self._committer.lead
+        state = modes.state
+        view = control_pb2.ModeView(
+            mode=state.mode,
+            reason=state.reason,
+            since=control.timestamp(state.since),
+            store=self._store,
+            leader=lead.name,
+            data_age_ms=round(modes.data_age().total_seconds() * 1000),
+            cluster_uid=_uid(modes.standing, lead.marker.uid if lead.marker else ""),
+            nodes=len(self._cluster.members),
+            workloads=len(self._cluster.entries),
+            next_steps=_NEXT_STEPS[state.mode],
+        )
+        if modes.in_recovery:
+            view.workloads_on_agents = self._on_agents()
+        return view
+
+    async def SaveSnapshot(
+        self, request: control_pb2.SaveSnapshotRequest, context: Context
+    ) -> AsyncIterator[control_pb2.SnapshotChunk]:
+        chunks = await self._snapshots.take()
+        while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+            yield control_pb2.SnapshotChunk(data=chunk)
+
+    async def RestoreSnapshot(
+        self, request: AsyncIterator[control_pb2.SnapshotChunk], context: Context
+    ) -> control_pb2.RecoveryAnswer:
+        chunks: list[bytes] = []
+        size = 0
+        async for chunk in request:
+            size += len(chunk.data)
+            if size > SNAPSHOT_BYTES_MAX:
+                raise InvalidError("snapshot", f"is over {SNAPSHOT_BYTES_MAX} bytes")
+            chunks.append(chunk.data)
+        contents = await asyncio.to_thread(snapshot.read, chunks)
+        return await _answer(self._recovery.restore(contents))
+
+    async def RebuildFromAgents(
+        self, request: control_pb2.RebuildFromAgentsRequest, context: Context
+    ) -> control_pb2.RecoveryAnswer:
+        return await _answer(self._recovery.rebuild())
+
+    async def AcceptEmpty(
+        self, request: control_pb2.AcceptEmptyRequest, context: Context
+    ) -> control_pb2.RecoveryAnswer:
+        return await _answer(self._recovery.accept())
+
+    def _on_agents(self) -> int:
+        """As they said when they wanted to join; of the others, what is bound to them."""
+        said = {one.node.id: one.workload_count for one in self._applicants.all()}
+        bound = {node_id: len(there) for node_id, there in self._cluster.on_node.items()}
+        return sum({**bound, **said}.values())
+
+
+def _uid(standing: Standing, known: str) -> str:
+    """The cluster that is waited for, if one is."""
+    return standing.awaits or known
+
+
+async def _answer(work: Awaitable[Recovered]) -> control_pb2.RecoveryAnswer:
+    try:
+        done = await work
+    except PersysError as err:
+        return control_pb2.RecoveryAnswer(accepted=False, reason=str(err))
+    shown = list(done.left_out[:LEFT_OUT_SHOWN_MAX])
+    if len(done.left_out) > len(shown):
+        shown.append(f"and {len(done.left_out) - len(shown)} more")
+    return control_pb2.RecoveryAnswer(
+        accepted=True, nodes=done.nodes, workloads=done.workloads, left_out=shown
+    )

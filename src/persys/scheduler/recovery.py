@@ -1,0 +1,253 @@
+"""The three ways out of recovery: restore a snapshot, rebuild from what nodes have, accept what is left.
+
+Each replaces what the store holds, with the marker last: whoever dies in the middle is in recovery again.
+What nodes say is heard first, so that nothing is started twice and nothing that runs is started again.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+import structlog
+from msgspec import Struct
+from msgspec.structs import replace
+
+from persys.core.modes import Lost
+from persys.core.recovery import Merged, NodeReport, Recorded, merge
+from persys.errors import AgentUnreachableError, RefusedError
+from persys.infra.clock import Clock
+from persys.model.mode import ClusterMarker
+from persys.model.node import Node
+from persys.scheduler.applicants import Applicants
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.committer import Committer, Rewrite
+from persys.scheduler.lead import Lead
+from persys.scheduler.loading import load
+from persys.scheduler.ports import Agents
+from persys.scheduler.snapshots import is_kept
+from persys.store import keys
+from persys.store.port import Record, Snapshot, Store, Unit
+from persys.wire import records
+from persys.wire.snapshot import Contents
+
+log = structlog.get_logger()
+
+NODES_ASKED_AT_ONCE = 32
+UNITS_PER_COMMIT = 2000
+# What a merge decides; whatever else a snapshot has, such as events, is taken as it is.
+_MERGED = (
+    keys.NODES,
+    keys.WORKLOADS,
+    keys.ASSIGNMENTS,
+    keys.TOMBSTONES,
+    keys.BELIEFS,
+    keys.RETRIES,
+    keys.DRIFTS,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    nodes: int
+    workloads: int
+    left_out: Sequence[str] = ()
+
+
+class Recovery:
+    def __init__(
+        self,
+        cluster: Cluster,
+        committer: Committer,
+        agents: Agents,
+        applicants: Applicants,
+        clock: Clock,
+    ) -> None:
+        self._cluster = cluster
+        self._committer = committer
+        self._agents = agents
+        self._applicants = applicants
+        self._clock = clock
+        self._busy = False
+
+    async def restore(self, contents: Contents) -> Recovered:
+        self._check_may_restore()
+        header = contents.header
+        kept = [(key, value) for key, value in contents.records if is_kept(key)]
+        base = Cluster()
+        load(base, _snapshot(kept), lease_until=0.0)
+        others = {key: value for key, value in kept if not key.startswith(_MERGED)}
+        merged = await self._merge(base)
+        why = f"a snapshot of {header.taken_at:%Y-%m-%d %H:%M:%S} UTC was restored"
+        if not self._committer.modes.in_recovery:
+            self._check_may_restore()
+            self._committer.modes.take(Lost("a snapshot is being restored", header.cluster_uid))
+        marker = self._marker(header.cluster_uid)
+        return await self._replace({**others, **_encoded(merged, base)}, merged, marker, why)
+
+    async def rebuild(self) -> Recovered:
+        """From the records in memory, if there are any, and from what every node says and keeps."""
+        self._check_in_recovery()
+        merged = await self._merge(self._cluster)
+        if not merged.nodes:
+            raise RefusedError(
+                "no node is known yet: agents try to join every few seconds; look at "
+                "`persysctl recovery status` and try again"
+            )
+        standing, known = self._committer.modes.standing, self._committer.lead.marker
+        marker = self._marker(standing.awaits or (known.uid if known else ""))
+        encoded = _encoded(merged, self._cluster)
+        return await self._replace(encoded, merged, marker, "it was rebuilt from the agents")
+
+    async def accept(self) -> Recovered:
+        """Go on with what the store holds now. What nodes have beside it become orphans."""
+        self._check_in_recovery()
+
+        async def write(store: Store, lead: Lead) -> str:
+            stored = await lead.stored_marker()
+            marker = self._marker(stored.uid if stored else "")
+            await _put(store, lead, {keys.CLUSTER: records.encode(marker)})
+            lead.marker = marker
+            return "what the store holds was accepted"
+
+        await self._alone(write)
+        return Recovered(len(self._cluster.members), len(self._cluster.entries))
+
+    def _check_in_recovery(self) -> None:
+        modes = self._committer.modes
+        if not modes.in_recovery:
+            raise RefusedError(
+                f"the control plane is in {modes.state.mode} mode; this is for recovery mode"
+            )
+
+    def _check_may_restore(self) -> None:
+        modes, entries = self._committer.modes, self._cluster.entries
+        if modes.in_recovery:
+            return
+        if modes.is_frozen:
+            raise modes.refusal()
+        if entries:
+            raise RefusedError(
+                f"the cluster is in normal mode and has {len(entries)} workloads, such as {min(entries)}; "
+                "a restore would replace them: delete them first, or restore into an empty cluster"
+            )
+
+    def _marker(self, uid: str) -> ClusterMarker:
+        """With every other cluster that somebody said it was: their loss is now known."""
+        committer = self._committer
+        marker = committer.lead.new_marker()
+        marker = replace(marker, uid=uid or marker.uid)
+        known = committer.lead.marker
+        others = self._applicants.uids() | {committer.modes.standing.awaits}
+        if known is not None:
+            others |= {known.uid, *known.accepted}
+        return replace(marker, accepted=tuple(sorted(others - {"", marker.uid})))
+
+    async def _merge(self, base: Cluster) -> Merged:
+        nodes = {node_id: member.node for node_id, member in base.members.items()}
+        for node_id, member in self._cluster.members.items():
+            nodes[node_id] = _told_by_operator(nodes.get(node_id), member.node)
+        for applicant in self._applicants.all():
+            node = applicant.node
+            nodes[node.id] = _told_by_operator(nodes.get(node.id), node)
+        reports = await self._ask(nodes.values())
+        return merge(_recorded(base), reports, now=self._clock.now())
+
+    async def _ask(self, nodes: Iterable[Node]) -> list[NodeReport]:
+        slots = asyncio.Semaphore(NODES_ASKED_AT_ONCE)
+
+        async def ask(node: Node) -> NodeReport:
+            async with slots:
+                try:
+                    return NodeReport(
+                        node,
+                        await self._agents.survey(node.id, node.endpoint),
+                        await self._agents.intents(node.id, node.endpoint),
+                    )
+                except AgentUnreachableError as err:
+                    return NodeReport(node, problem=str(err))
+
+        async with asyncio.TaskGroup() as group:
+            asked = [group.create_task(ask(node)) for node in nodes]
+        return [one.result() for one in asked]
+
+    async def _replace(
+        self, kept: Mapping[str, bytes], merged: Merged, marker: ClusterMarker, why: str
+    ) -> Recovered:
+        async def write(store: Store, lead: Lead) -> str:
+            found = await store.read("/")
+            stale = [record.key for record in found.records if is_kept(record.key)]
+            await _remove(store, lead, [keys.CLUSTER])
+            await _remove(store, lead, [key for key in stale if key not in kept])
+            await _put(store, lead, kept)
+            await _put(store, lead, {keys.CLUSTER: records.encode(marker)})
+            lead.marker = marker
+            return why
+
+        await self._alone(write)
+        log.info("cluster.recovered", nodes=len(merged.nodes), workloads=len(merged.workloads))
+        return Recovered(len(merged.nodes), len(merged.workloads), merged.left_out)
+
+    async def _alone(self, write: Rewrite) -> None:
+        if self._busy:
+            raise RefusedError("another recovery is under way")
+        self._busy = True
+        try:
+            await self._committer.rewrite(write)
+        finally:
+            self._busy = False
+
+
+def _recorded(base: Cluster) -> Recorded:
+    return Recorded(
+        {node_id: member.node for node_id, member in base.members.items()},
+        {workload_id: entry.workload for workload_id, entry in base.entries.items()},
+        {
+            workload_id: entry.assignment
+            for workload_id, entry in base.entries.items()
+            if entry.assignment is not None
+        },
+        tuple(one for buried in base.tombstones.values() for one in buried.values()),
+    )
+
+
+def _encoded(merged: Merged, base: Cluster) -> dict[str, bytes]:
+    found: dict[str, Struct] = {keys.node_key(node.id): node for node in merged.nodes.values()}
+    for workload_id, workload in merged.workloads.items():
+        found[keys.workload_key(workload_id)] = workload
+        if bound := merged.assignments.get(workload_id):
+            found[keys.assignment_key(workload_id)] = bound
+        if entry := base.entries.get(workload_id):
+            if entry.belief is not None and merged.still_holds(entry.belief):
+                found[keys.belief_key(workload_id)] = entry.belief
+            if entry.retry is not None:
+                found[keys.retry_key(workload_id)] = entry.retry
+    for buried in merged.tombstones:
+        where = buried.assignment
+        found[keys.tombstone_key(where.node_id, where.workload_id)] = buried
+    return {key: records.encode(record) for key, record in found.items()}
+
+
+def _told_by_operator(old: Node | None, new: Node) -> Node:
+    """The newest the node said of itself, with what an operator said of it."""
+    if old is None:
+        return new
+    return replace(new, cordoned=old.cordoned, drain=old.drain, taints=old.taints)
+
+
+def _snapshot(kept: Iterable[tuple[str, bytes]]) -> Snapshot:
+    return Snapshot(0, tuple(Record(key, value, 0) for key, value in sorted(kept)))
+
+
+async def _put(store: Store, lead: Lead, values: Mapping[str, bytes]) -> None:
+    await _commit(store, lead, (Unit(puts={key: value}) for key, value in values.items()))
+
+
+async def _remove(store: Store, lead: Lead, gone: Sequence[str]) -> None:
+    await _commit(store, lead, (Unit(deletes=[key]) for key in gone))
+
+
+async def _commit(store: Store, lead: Lead, units: Iterable[Unit]) -> None:
+    waiting = iter(units)
+    while together := list(islice(waiting, UNITS_PER_COMMIT)):
+        await store.commit(together, fence=lead.fence)

@@ -1,0 +1,101 @@
+"""Which mode follows from what the store does."""
+
+import pytest
+
+from builders import NOON
+from persys.core.modes import (
+    Lost,
+    New,
+    Same,
+    Silent,
+    Standing,
+    Whole,
+    after,
+    is_awaited,
+    judge,
+    judge_newcomer,
+)
+from persys.model.mode import ClusterMarker, Mode
+
+OURS = ClusterMarker("ours", NOON)
+OTHERS = ClusterMarker("others", NOON)
+NORMAL, DEGRADED, RECOVERY = (
+    Standing(),
+    Standing(Mode.DEGRADED, "no answer"),
+    Standing(Mode.RECOVERY, "gone", "ours"),
+)
+
+
+@pytest.mark.parametrize(
+    ("before", "outcome", "mode"),
+    [
+        (NORMAL, Whole(), Mode.NORMAL),
+        (NORMAL, Silent("no answer"), Mode.DEGRADED),
+        (NORMAL, Lost("gone"), Mode.RECOVERY),
+        (DEGRADED, Whole(), Mode.NORMAL),
+        (DEGRADED, Silent("still none"), Mode.DEGRADED),
+        (DEGRADED, Lost("gone"), Mode.RECOVERY),
+        (RECOVERY, Whole(), Mode.NORMAL),
+        (RECOVERY, Silent("no answer"), Mode.RECOVERY),
+        (RECOVERY, Lost("gone"), Mode.RECOVERY),
+    ],
+)
+def test_each_mode_and_each_outcome_has_one_successor(
+    before: Standing, outcome: Silent | Lost | Whole, mode: Mode
+) -> None:
+    assert after(before, outcome).mode is mode
+
+
+def test_the_newest_reason_is_told() -> None:
+    assert after(DEGRADED, Silent("disk is full")).reason == "disk is full"
+    assert after(RECOVERY, Silent("disk is full")).reason == "gone"
+    assert after(DEGRADED, Whole()).reason == ""
+
+
+def test_an_empty_store_is_a_new_cluster_only_for_who_remembers_nothing() -> None:
+    new = judge(None, holds_records=False, known_uid="", remembers=False)
+    lost = judge(None, holds_records=False, known_uid="ours", remembers=True)
+
+    assert new == New()
+    assert isinstance(lost, Lost)
+    assert lost.awaits == "ours"
+
+
+def test_records_without_a_marker_are_a_damaged_store() -> None:
+    verdict = judge(None, holds_records=True, known_uid="", remembers=False)
+
+    assert isinstance(verdict, Lost)
+    assert "damaged" in verdict.reason
+
+
+def test_a_store_of_another_cluster_is_not_ours() -> None:
+    assert judge(OURS, holds_records=True, known_uid="", remembers=False) == Same(OURS)
+    assert judge(OURS, holds_records=True, known_uid="ours", remembers=True) == Same(OURS)
+    assert isinstance(judge(OTHERS, holds_records=True, known_uid="ours", remembers=True), Lost)
+
+
+def test_recovery_ends_by_itself_only_with_the_marker_that_was_lost() -> None:
+    assert is_awaited(RECOVERY, OURS)
+    assert not is_awaited(RECOVERY, OTHERS)
+    assert is_awaited(Standing(Mode.RECOVERY, "damaged"), OTHERS)
+    assert not is_awaited(NORMAL, OURS)
+
+
+@pytest.mark.parametrize(
+    ("said_uid", "count", "holds", "lost"),
+    [
+        ("others", 3, False, True),
+        ("others", 0, False, False),  # nothing is lost with it
+        ("others", 3, True, False),  # this cluster has begun to live: its copies are orphans
+        ("ours", 3, False, False),
+        ("", 3, False, False),  # in the field they do not say
+        ("buried", 3, False, False),  # an operator has accepted that loss
+    ],
+)
+def test_a_node_of_another_cluster_shows_that_an_empty_store_is_not_new(
+    said_uid: str, count: int, holds: bool, lost: bool
+) -> None:
+    marker = ClusterMarker("ours", NOON, accepted=("buried",))
+    verdict = judge_newcomer(marker, said_uid=said_uid, workload_count=count, holds_workloads=holds)
+
+    assert (verdict is not None) is lost

@@ -1,0 +1,185 @@
+"""What is brought back after a loss, and what is not."""
+
+from builders import N1, N2, NOON, WEB, a_belief, a_workload, after, an_assignment
+from persys.core.recovery import Merged, NodeReport, Recorded, merge
+from persys.model.assignment import Assignment
+from persys.model.belief import Status
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.intent import KeptIntent
+from persys.model.node import Capabilities, Node
+from persys.model.observation import Actual, Observation
+from persys.model.spec import ContainerSpec, ManagedVolume
+from persys.model.workload import Workload
+
+DATABASE = ContainerSpec("postgres", managed_volumes=(ManagedVolume("data", "/data"),))
+
+
+def a_node(node_id: NodeId) -> Node:
+    return Node(node_id, Capabilities(4000, 8192), f"{node_id}:50051", NOON)
+
+
+def a_report(
+    node_id: NodeId, *epochs: int, intent: Workload | None = None, problem: str = ""
+) -> NodeReport:
+    """A node with one copy of web for each epoch."""
+    return NodeReport(
+        a_node(node_id),
+        [
+            Observation(WEB, node_id, Actual.RUNNING, NOON, Revision("r1"), epoch)
+            for epoch in epochs
+        ],
+        [KeptIntent(node_id, intent, epoch) for epoch in epochs if intent is not None],
+        problem,
+    )
+
+
+def recorded(workload: Workload, *assignments: Assignment) -> Recorded:
+    return Recorded(
+        {N1: a_node(N1), N2: a_node(N2)},
+        {workload.id: workload},
+        {one.workload_id: one for one in assignments},
+    )
+
+
+def binding(merged: Merged) -> tuple[NodeId, int]:
+    bound = merged.assignments[WEB]
+    return bound.node_id, bound.epoch
+
+
+def test_what_agents_keep_is_bound_where_it_runs_with_the_next_epoch() -> None:
+    merged = merge(Recorded(), [a_report(N1, 3, intent=a_workload())], now=NOON)
+
+    assert merged.workloads == {WEB: a_workload()}
+    assert binding(merged) == (N1, 4)
+    assert merged.assignments[WEB].reserved == a_workload().resources
+    assert merged.nodes.keys() == {N1}
+    assert merged.left_out == []
+
+
+def test_the_copy_with_the_highest_epoch_wins_over_an_older_record() -> None:
+    merged = merge(
+        recorded(a_workload(), an_assignment("n1", epoch=3)),
+        [a_report(N1), a_report(N2, 5)],
+        now=NOON,
+    )
+
+    assert binding(merged) == (N2, 6)
+
+
+def test_a_lower_copy_that_holds_no_data_is_buried() -> None:
+    merged = merge(
+        Recorded(),
+        [a_report(N1, 3, intent=a_workload()), a_report(N2, 2, intent=a_workload())],
+        now=NOON,
+    )
+
+    assert binding(merged) == (N1, 4)
+    (buried,) = merged.tombstones
+    assert (buried.assignment.node_id, buried.assignment.epoch) == (N2, 2)
+
+
+def test_a_lower_copy_that_holds_data_stays_for_the_operator() -> None:
+    workload = a_workload(spec=DATABASE)
+    merged = merge(
+        Recorded(), [a_report(N1, 3, intent=workload), a_report(N2, 2, intent=workload)], now=NOON
+    )
+
+    assert merged.tombstones == []
+    assert merged.left_out == ["web: an older copy on n2 stays there as an orphan"]
+
+
+def test_what_nobody_kept_is_left_out_and_named() -> None:
+    merged = merge(Recorded(), [a_report(N1, 0)], now=NOON)
+
+    assert merged.workloads == {}
+    assert merged.left_out == ["web on n1: its agent keeps no intent; it stays there as an orphan"]
+
+
+def test_an_agent_without_epochs_on_the_node_of_the_record_keeps_its_workload() -> None:
+    merged = merge(
+        recorded(a_workload(), an_assignment("n1", epoch=3)),
+        [a_report(N1, 0), a_report(N2, 0)],
+        now=NOON,
+    )
+
+    assert binding(merged) == (N1, 4)
+    assert [one.assignment.node_id for one in merged.tombstones] == [N2]
+
+
+def test_the_record_stands_while_its_node_cannot_be_asked() -> None:
+    merged = merge(
+        recorded(a_workload(), an_assignment("n1", epoch=3)),
+        [a_report(N1, problem="no route"), a_report(N2, 2)],
+        now=NOON,
+    )
+
+    assert binding(merged) == (N1, 3)
+    assert merged.tombstones == []
+    assert "node n1 gave no answer: no route" in merged.left_out
+
+
+def test_a_newer_copy_elsewhere_wins_and_the_silent_node_is_told_when_it_speaks() -> None:
+    merged = merge(
+        recorded(a_workload(), an_assignment("n1", epoch=3)),
+        [a_report(N1, problem="no route"), a_report(N2, 5)],
+        now=NOON,
+    )
+
+    assert binding(merged) == (N2, 6)
+    assert [one.assignment.node_id for one in merged.tombstones] == [N1]
+
+
+def test_what_holds_data_is_not_started_while_it_may_run_on_a_silent_node() -> None:
+    merged = merge(
+        recorded(a_workload(spec=DATABASE), an_assignment("n1", epoch=3)),
+        [a_report(N1), a_report(N2, problem="no route")],
+        now=NOON,
+    )
+
+    assert merged.workloads == {}
+    assert "it may run on n2, which gave no answer" in merged.left_out[-1]
+
+
+def test_the_newer_wish_of_record_and_node_counts() -> None:
+    newer = a_workload(revision="r2")
+    newer = Workload(
+        newer.id, newer.spec, newer.revision, created_at=after(50), updated_at=after(60)
+    )
+    merged = merge(
+        recorded(a_workload(), an_assignment()), [a_report(N1, 1, intent=newer)], now=NOON
+    )
+
+    assert merged.workloads[WEB].revision == "r2"
+    assert merged.workloads[WEB].created_at == NOON
+
+
+def test_a_revision_that_nobody_kept_is_named() -> None:
+    merged = merge(
+        recorded(a_workload(revision="r0"), an_assignment()), [a_report(N1, 1)], now=NOON
+    )
+
+    assert merged.left_out == ["web: n1 has revision r1, which nobody kept; it becomes r0 again"]
+
+
+def test_workloads_without_a_node_come_back_without_one() -> None:
+    merged = merge(recorded(a_workload()), [a_report(N1), a_report(N2)], now=NOON)
+
+    assert merged.workloads.keys() == {WorkloadId("web")}
+    assert merged.assignments == {}
+
+
+def test_what_was_believed_of_an_answering_node_is_forgotten_unless_the_work_is_done() -> None:
+    merged = merge(
+        recorded(a_workload(), an_assignment()),
+        [a_report(N1), a_report(N2, problem="no route")],
+        now=NOON,
+    )
+    on_silent = merge(
+        recorded(a_workload(), an_assignment("n2")),
+        [a_report(N1), a_report(N2, problem="no route")],
+        now=NOON,
+    )
+
+    assert not merged.still_holds(a_belief(Status.RUNNING))
+    assert merged.still_holds(a_belief(Status.STOPPED, code="Completed"))
+    assert on_silent.still_holds(a_belief(Status.RUNNING))
