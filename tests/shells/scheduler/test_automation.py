@@ -187,10 +187,12 @@ async def test_nothing_is_decided_while_the_store_takes_nothing(cluster: Cluster
     await a_running_workload(cluster)
     cluster.store.down = True
 
-    for action in (DELETE, SCALE):
-        with pytest.raises(grpc.aio.AioRpcError) as failed:
-            await suggest(cluster, "s1", action)
-        assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
+    with pytest.raises(grpc.aio.AioRpcError) as failed:
+        await suggest(cluster, "s1", DELETE)
+    assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
+    frozen = await suggest(cluster, "s1", DELETE)
+    assert not frozen.accepted
+    assert not frozen.HasField("decided_at")  # refused for now, and not for ever
     cluster.store.down = False
 
     async def decided() -> bool:
