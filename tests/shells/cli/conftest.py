@@ -47,6 +47,11 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     capacity: control_pb2.GetCapacityResponse | None = None
     drifts: list[control_pb2.DriftView] = field(default_factory=list)
     orphans_unrecorded: int = 0
+    events: list[control_pb2.EventView] = field(default_factory=list)
+    events_asked: list[control_pb2.ListEventsRequest] = field(default_factory=list)
+    watches: list[control_pb2.WatchEventsRequest] = field(default_factory=list)
+    # What happens after each look of a watch: more events, then the status it ends with.
+    turns: list[tuple[list[control_pb2.EventView], grpc.StatusCode]] = field(default_factory=list)
 
     def add_node(self, node_id: str, **fields: object) -> control_pb2.NodeView:
         self.nodes[node_id] = control_pb2.NodeView(node_id=node_id, status="Ready", **fields)  # type: ignore[arg-type]  # the stubs want each by name
@@ -195,6 +200,20 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         return control_pb2.OrphanAnswer(accepted=known, reason=reason)
 
     DeleteOrphan = AdoptOrphan
+
+    def ListEvents(self, request, context):  # type: ignore[no-untyped-def]
+        self._maybe_abort(context)
+        self.events_asked.append(request)
+        found = [e for e in self.events if request.workload_id in ("", e.workload_id)]
+        return control_pb2.ListEventsResponse(
+            events=found[-request.limit :], last_sequence=len(self.events), first_sequence=1
+        )
+
+    def WatchEvents(self, request, context):  # type: ignore[no-untyped-def]
+        self.watches.append(request)
+        events, end = self.turns.pop(0)
+        yield from events
+        context.abort(end, "the oldest that is kept is 9")
 
     def HealthCheck(self, request, context):  # type: ignore[no-untyped-def]
         return self.health

@@ -1,0 +1,74 @@
+"""persysctl events --watch while the scheduler is killed and started again."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from e2e.cluster import BIN, Cluster
+from e2e.waiting import DEADLINE_SECONDS, eventually
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+
+class Watch:
+    def __init__(self, target: str, directory: Path) -> None:
+        self._file = directory / "events"
+        with self._file.open("wb") as out:
+            self._process = subprocess.Popen(
+                [BIN / "persysctl", "--scheduler", target, "events", "--watch", "-o", "json"],
+                env={"PATH": os.environ["PATH"], "HOME": str(directory)},
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=subprocess.DEVNULL,
+            )
+
+    def events(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self._file.read_text().splitlines()]
+
+    def tells(self, kind: str, workload_id: str) -> bool:
+        assert self._process.poll() is None, "the watch has ended"
+        return (kind, workload_id) in [(e["kind"], e["workload_id"]) for e in self.events()]
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait(timeout=DEADLINE_SECONDS)
+
+
+@pytest.fixture
+def watch(cluster: Cluster, tmp_path: Path) -> Iterator[Watch]:
+    made = Watch(cluster.target, tmp_path)
+    yield made
+    made.close()
+
+
+def test_a_watch_misses_and_repeats_nothing_across_kill_9_of_the_scheduler(
+    cluster: Cluster, watch: Watch, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    early, late = names(4), names(4)
+
+    # Nothing tells when the watch has begun but its first event.
+    def begun() -> bool:
+        cluster.client.cordon(cluster.node_id)
+        cluster.client.uncordon(cluster.node_id)
+        return bool(watch.events())
+
+    eventually(begun, "the watch shows something")
+    cluster.apply_all(early, sleeper)
+    cluster.scheduler.kill()
+    cluster.scheduler.start()
+    cluster.apply_all(late, sleeper)
+    cluster.wait_for_all([*early, *late], "Running")
+
+    for name in [*early, *late]:
+        eventually(partial(watch.tells, "WorkloadRunning", name), f"{name} is told")
+    seen = [int(event["sequence"]) for event in watch.events()]
+    kept = cluster.client.list_events(after=seen[0] - 1)
+    assert seen == [event.sequence for event in kept.events if event.sequence <= seen[-1]]
+    assert seen == list(range(seen[0], seen[-1] + 1))
+    cluster.delete_all([*early, *late])
+    cluster.wait_until_gone([*early, *late])

@@ -1,0 +1,161 @@
+"""persysctl events: listed in every form, and followed however often the scheduler goes away."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from persys.wire.gen.control.v1.control_pb2 import EventView
+
+if TYPE_CHECKING:
+    from shells.cli.conftest import Cluster, Run
+
+BREAK, END = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.OUT_OF_RANGE
+
+
+def an_event(sequence: int, kind: str = "WorkloadRunning", *, workload: str = "web") -> EventView:
+    event = EventView(sequence=sequence, kind=kind, workload_id=workload, node_id="n1", epoch=3)
+    event.at.FromSeconds(1_700_000_000)
+    return event
+
+
+@pytest.fixture
+def told(cluster: Cluster) -> Cluster:
+    cluster.events = [
+        an_event(1, "WorkloadPlaced"),
+        an_event(2, "WorkloadFailed", workload="db"),
+        an_event(3),
+    ]
+    cluster.events[1].message = "image\nnot found"
+    return cluster
+
+
+def test_events_are_listed_oldest_first_with_their_time(told: Cluster, ctl: Run) -> None:
+    header, *lines = ctl("events").out.splitlines()
+
+    assert header.split() == ["TIME", "KIND", "WORKLOAD", "NODE", "MESSAGE"]
+    assert [line.split()[1] for line in lines] == [
+        "WorkloadPlaced",
+        "WorkloadFailed",
+        "WorkloadRunning",
+    ]
+    assert lines[0].startswith("2023-11-14T22:13:20Z")
+    assert lines[1].endswith("image not found")
+
+
+def test_wide_shows_the_sequence_and_the_epoch(told: Cluster, ctl: Run) -> None:
+    header, first, *_ = ctl("events", "-o", "wide").out.splitlines()
+
+    assert "SEQUENCE" in header
+    assert first.split()[4:7] == ["1", "-", "3"]
+
+
+def test_a_list_as_json_is_one_array(told: Cluster, ctl: Run) -> None:
+    found = json.loads(ctl("events", "-o", "json").out)
+
+    assert [event["sequence"] for event in found] == ["1", "2", "3"]
+
+
+def test_every_filter_reaches_the_scheduler(told: Cluster, ctl: Run) -> None:
+    ended = ctl(
+        *("events", "--workload", "web", "--node", "n1", "--kind", "WorkloadFailed"),
+        *("--kind", "NodeReady", "--since", "10m", "--limit", "5", "--after", "1"),
+    )
+
+    (asked,) = told.events_asked
+    assert ended.code == 0
+    assert (asked.workload_id, asked.node_id) == ("web", "n1")
+    assert list(asked.kinds) == ["WorkloadFailed", "NodeReady"]
+    assert (asked.limit, asked.after_sequence) == (5, 1)
+    assert asked.since.seconds > 1_700_000_000
+
+
+def test_no_events_are_said_to_be_none(cluster: Cluster, ctl: Run) -> None:
+    assert ctl("events").out == "no events\n"
+
+
+def test_a_watch_shows_only_what_happens_from_now_on(told: Cluster, ctl: Run) -> None:
+    told.turns = [([an_event(4)], END)]
+
+    ended = ctl("events", "--watch", "-o", "name")
+
+    assert ended.out == "4\n"
+    assert told.watches[0].after_sequence == 3
+
+
+def test_a_watch_goes_on_where_the_connection_broke(told: Cluster, ctl: Run) -> None:
+    told.turns = [([an_event(4), an_event(5)], BREAK), ([], BREAK), ([an_event(6)], END)]
+
+    ended = ctl("events", "--watch", "-o", "json")
+
+    assert [json.loads(line)["sequence"] for line in ended.out.splitlines()] == ["4", "5", "6"]
+    assert [watch.after_sequence for watch in told.watches] == [3, 5, 5]
+    assert ended.err.count("no answer, still trying") == 1
+
+
+def test_a_bookmark_is_not_shown_and_moves_the_place(told: Cluster, ctl: Run) -> None:
+    told.turns = [([EventView(sequence=700)], BREAK), ([], END)]
+
+    ended = ctl("events", "--watch", "--workload", "web")
+
+    assert ended.out == ""
+    assert [watch.after_sequence for watch in told.watches] == [3, 700]
+
+
+def test_a_watch_can_begin_with_what_was(told: Cluster, ctl: Run) -> None:
+    told.turns = [([an_event(4)], END)]
+
+    assert ctl("events", "--watch", "--limit", "2", "-o", "name").out == "2\n3\n4\n"
+
+
+def test_a_watch_can_begin_after_a_sequence(told: Cluster, ctl: Run) -> None:
+    told.turns = [([an_event(2)], END)]
+
+    ended = ctl("events", "--watch", "--after", "1")
+
+    assert told.watches[0].after_sequence == 1
+    assert "WorkloadRunning" in ended.out
+
+
+def test_what_is_no_longer_kept_ends_a_watch_with_the_reason(told: Cluster, ctl: Run) -> None:
+    told.turns = [([], END)]
+
+    ended = ctl("events", "--watch", "--after", "0")
+
+    assert ended.code == 1
+    assert "oldest that is kept is 9" in ended.err
+
+
+def test_two_beginnings_are_refused(told: Cluster, ctl: Run) -> None:
+    assert ctl("events", "--watch", "--after", "1", "--since", "5m").code == 2
+
+
+def test_a_scheduler_without_events_is_told_plainly(told: Cluster, ctl: Run) -> None:
+    told.abort = (grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
+
+    ended = ctl("events")
+
+    assert ended.code == 1
+    assert "error:" in ended.err
+
+
+def test_a_workload_shows_what_its_node_was_doing(cluster: Cluster, ctl: Run) -> None:
+    view = cluster.add_workload("web", "Failed")
+    action = view.history.add(
+        task_id="apply-web-1",
+        node_id="n1",
+        action_type="apply_workload",
+        status="running",
+        error="pull is stuck",
+    )
+    action.created_at.FromSeconds(1_700_000_000)
+
+    out = ctl("workload", "get", "web").out
+
+    assert "Timed out:" in out
+    row = next(line for line in out.splitlines() if "apply-web-1" in line)
+    assert row.split()[:4] == ["apply-web-1", "n1", "apply_workload", "running"]
+    assert row.endswith("pull is stuck")
