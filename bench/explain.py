@@ -1,0 +1,85 @@
+"""What an explanation costs over the placement that it explains, at 10,000 nodes.
+
+python -m bench.explain
+"""
+
+from collections.abc import Callable
+from random import Random
+from time import perf_counter
+
+from bench.verdict import Verdict, report
+from persys.core.placement.columns import Columns
+from persys.core.placement.explain import explain
+from persys.core.placement.needs import Needs
+from persys.core.placement.select import Placed, place
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.resources import Resources
+
+NODES = 10_000
+LIMIT = 20  # how many nodes an explanation tells about, if nobody says otherwise
+TRAITS = frozenset({"type:container"})
+LARGE = Needs(Resources(6000, 1024, 1), TRAITS)
+TOO_LARGE = Needs(Resources(64000, 1024, 1), TRAITS)
+
+
+def main() -> None:
+    """The cluster is in use: only the last nodes in the order have room for what is large."""
+    columns = _cluster()
+    assert isinstance(place(LARGE, columns), Placed)
+    placing = _seconds(lambda: _placed(columns))
+    placed = _seconds(lambda: explain(LARGE, columns, limit=LIMIT))
+    waiting = _seconds(lambda: explain(TOO_LARGE, columns, limit=LIMIT))
+    waits = _seconds(lambda: place(TOO_LARGE, columns))
+    report(
+        Verdict(
+            "explain: a placed workload over one placement, 10,000 nodes",
+            placed / placing,
+            at_most=20,
+        ),
+        Verdict(
+            "explain: a waiting workload over one placement, 10,000 nodes",
+            waiting / placing,
+            at_most=20,
+        ),
+        Verdict(
+            "explain: a waiting workload over its own failed placement", waiting / waits, at_most=20
+        ),
+    )
+    print(placing, placed, waiting, waits)
+
+
+def _cluster() -> Columns:
+    random = Random(7)
+    columns = Columns()
+    for number in range(NODES):
+        node_id = NodeId(f"node-{number:05d}")
+        # Large nodes stand last: they are the fullest, but what is left of them is more.
+        cpu = 64000 if number % 100 == 0 else 8000
+        columns.put_node(node_id, allocatable=Resources(cpu, 262144, 500), traits=TRAITS)
+        used = 0.88 if cpu == 64000 else random.uniform(0.3, 0.8)
+        resources = Resources(int(cpu * used), 1024, 1)
+        columns.hold(WorkloadId(f"w{number}"), node_id, resources, frozenset())
+    return columns
+
+
+def _placed(columns: Columns) -> None:
+    found = place(LARGE, columns)
+    assert isinstance(found, Placed)
+    columns.hold(WorkloadId("new"), found.node_id, LARGE.resources, LARGE.host_ports)
+    columns.give_back(WorkloadId("new"), found.node_id)
+
+
+def _seconds(run: Callable[[], object]) -> float:
+    """The best of three runs, per call."""
+    return min(_run(run) for _ in range(3))
+
+
+def _run(run: Callable[[], object]) -> float:
+    began = perf_counter()
+    for _ in range(20):
+        run()
+    return (perf_counter() - began) / 20
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,139 @@
+"""How many more of a need would fit, node by node, and who would find no place if a node were lost.
+
+Both are asked of the one judge of placement, on a copy of the room: nothing that is held there is real.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from persys.core.placement.columns import Columns
+from persys.core.placement.filters import Filter, crowded, reject
+from persys.core.placement.needs import Needs
+from persys.core.placement.row import Row
+from persys.core.placement.select import choose
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.resources import Resources
+
+_ONCE_PER_NODE = frozenset({Filter.ANTI_AFFINITY, Filter.HOST_PORT})
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    node_id: NodeId
+    fits: int | None  # None: any number, for it needs nothing of which there is only so much
+    limited_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """What follows if a node is lost."""
+
+    node_id: NodeId
+    moved: int
+    stranded: tuple[WorkloadId, ...]
+
+
+def room_on(row: Row, needs: Needs) -> Room:
+    first = reject(row, needs)
+    if first is not None:
+        return Room(row.node_id, 0, first.detail)
+    second = crowded(_with(row, needs, 1), needs)
+    if second is not None and second.filter in _ONCE_PER_NODE:
+        return Room(row.node_id, 1, second.detail)
+    fits = _times(row.free, needs.resources)
+    if fits is None:
+        return Room(row.node_id, None, "")
+    last = crowded(_with(row, needs, fits), needs)
+    assert last is not None
+    return Room(row.node_id, fits, last.detail)
+
+
+def total_of(rooms: Iterable[Room]) -> int | None:
+    """None: any number."""
+    total = 0
+    for room in rooms:
+        if room.fits is None:
+            return None
+        total += room.fits
+    return total
+
+
+def lose(node_id: NodeId, movable: Mapping[WorkloadId, Needs], room: Columns) -> Loss:
+    """Look for another place for each, the largest first. The room is afterwards as it was before."""
+    lost = room.rows[node_id]
+    closed_before = lost.closed
+    room.close(node_id, "lost")
+    taken: list[tuple[WorkloadId, NodeId]] = []
+    stranded: list[WorkloadId] = []
+    hopeless: set[Needs] = set()
+    by_size = sorted(movable, key=lambda found: (-_share(movable[found], lost), found))
+    for workload_id in by_size:
+        needs = movable[workload_id]
+        found = choose(needs, room) if needs not in hopeless else None
+        if found is None:
+            hopeless.add(needs)  # room only shrinks here
+            stranded.append(workload_id)
+        else:
+            stand_in = _stand_in(workload_id)
+            _hold(stand_in, found.node_id, needs, room)
+            taken.append((stand_in, found.node_id))
+    for stand_in, elsewhere in taken:
+        room.give_back(stand_in, elsewhere)
+    room.close(node_id, closed_before)
+    return Loss(node_id, len(taken), tuple(sorted(stranded)))
+
+
+def _hold(workload_id: WorkloadId, node_id: NodeId, needs: Needs, room: Columns) -> None:
+    room.hold(
+        workload_id,
+        node_id,
+        needs.resources,
+        needs.host_ports,
+        group=needs.rules.group,
+        apart=needs.rules.apart,
+    )
+
+
+def _stand_in(workload_id: WorkloadId) -> WorkloadId:
+    """Under its own id an old copy may still hold room there, and would be given back with it."""
+    return WorkloadId(f"moved {workload_id}")
+
+
+def _with(row: Row, needs: Needs, times: int) -> Row:
+    """The node as it would be with so many of them."""
+    need, free, group = needs.resources, row.free, needs.rules.group
+    return replace(
+        row,
+        free=Resources(
+            free.cpu_millicores - times * need.cpu_millicores,
+            free.memory_mb - times * need.memory_mb,
+            free.disk_gb - times * need.disk_gb,
+        ),
+        ports=row.ports | dict.fromkeys(needs.host_ports, 1) if needs.host_ports else row.ports,
+        members=row.members | {group: 1} if group else row.members,
+        apart=row.apart | {group: 1} if group and needs.rules.apart else row.apart,
+    )
+
+
+def _times(free: Resources, need: Resources) -> int | None:
+    """How often the need goes into what is free; None when it needs nothing."""
+    shares = [
+        have // want
+        for have, want in (
+            (free.cpu_millicores, need.cpu_millicores),
+            (free.memory_mb, need.memory_mb),
+            (free.disk_gb, need.disk_gb),
+        )
+        if want > 0
+    ]
+    return min(shares, default=None)
+
+
+def _share(needs: Needs, row: Row) -> float:
+    """How much of the node's scarcest resource it takes."""
+    need, total = needs.resources, row.allocatable
+    return max(
+        need.cpu_millicores / max(1, total.cpu_millicores),
+        need.memory_mb / max(1, total.memory_mb),
+        need.disk_gb / max(1, total.disk_gb),
+    )

@@ -1,0 +1,200 @@
+"""Every node's answer to one need: the best or nearest ones in detail, all of them counted by reason.
+
+Ten thousand nodes are too many to judge one by one for every curious look. So the columns find out which
+nodes fit, which filter refuses the others first and which come nearest; only those that are told about, and
+one of each kind that is counted, are judged by `reject` itself.
+"""
+
+from bisect import bisect_left
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from heapq import nsmallest
+from itertools import islice
+
+import numpy as np
+from numpy.typing import NDArray
+
+from persys.core.placement.columns import Columns
+from persys.core.placement.constraints import holds_for
+from persys.core.placement.filters import Filter, Rejection, reject, repels
+from persys.core.placement.needs import Needs
+from persys.core.placement.remedy import COSTS, FREEING, opening_cost, remedy
+from persys.core.placement.row import Row
+from persys.core.placement.score import Part, score, score_parts, strategy_of
+from persys.model.ids import NodeId
+from persys.model.rules import Strategy
+
+Mask = NDArray[np.bool_]
+Reason = tuple[Filter, str]
+
+CHANGES_MAX = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    node_id: NodeId
+    rejection: Rejection | None
+    change: str  # "" when it fits
+    cost: float
+    score: tuple[Part, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    verdicts: tuple[Verdict, ...]  # those that fit, the best first; then the nearest misses
+    counts: dict[Reason, int]  # of all nodes that are refused
+    node_count: int
+
+    @property
+    def fit_count(self) -> int:
+        return self.node_count - sum(self.counts.values())
+
+    def changes(self) -> tuple[str, ...]:
+        """What would place it, the least first; the same change on the same terms is said once."""
+        by_cost = sorted(self.verdicts, key=lambda found: (found.cost, found.node_id))
+        return tuple(dict.fromkeys(v.change for v in by_cost if v.change))[:CHANGES_MAX]
+
+    def refusals(self) -> str:
+        """'2 nodes cordoned; 1 node short of cpu'."""
+        if not self.node_count:
+            return "there is no node"
+        return "; ".join(
+            f"{count} node{'s' if count > 1 else ''} {detail}"
+            for (_, detail), count in sorted(
+                self.counts.items(), key=lambda item: (-item[1], item[0])
+            )
+        )
+
+
+def explain(needs: Needs, columns: Columns, *, limit: int) -> Explanation:
+    """`limit`: how many nodes are told about in detail."""
+    if not columns.rows:
+        return Explanation((), {}, 0)
+    sieve = _Sieve(needs, columns)
+    fits = [
+        Verdict(row.node_id, None, "", 0.0, tuple(score_parts(row, needs, columns)))
+        for row in _best(sieve, limit)
+    ]
+    misses = [
+        Verdict(row.node_id, reject(row, needs), found.change, found.cost)
+        for row in sieve.nearest(limit - len(fits))
+        if (found := remedy(row, needs, columns))
+    ]
+    misses.sort(key=lambda found: (found.cost, found.node_id))
+    return Explanation((*fits, *misses), dict(sieve.counts), len(columns.rows))
+
+
+class _Sieve:
+    """All nodes at once, through one filter after the other in the order in which they judge."""
+
+    def __init__(self, needs: Needs, columns: Columns) -> None:
+        self.needs = needs
+        self.columns = columns
+        self.counts: Counter[Reason] = Counter()
+        self.fits: Mask = columns.figures.open.copy()
+        # Roughly how much would have to change; without end where there is no node.
+        self.distance: NDArray[np.float64] = np.where(self.fits, 0.0, np.inf)
+        self._refuse_closed()
+        self._refuse_unfit()
+        self._refuse_crowded()
+        self._refuse_short()
+
+    def nearest(self, limit: int) -> Iterator[Row]:
+        refused = np.flatnonzero(~self.fits & np.isfinite(self.distance))
+        if 0 < limit < len(refused):
+            refused = refused[np.argpartition(self.distance[refused], limit)[:limit]]
+        return (self.columns.at(int(position)) for position in refused[: max(0, limit)])
+
+    def _refuse_closed(self) -> None:
+        if np.count_nonzero(self.fits) == len(self.columns.rows):
+            return
+        for row in self.columns.rows.values():
+            if row.closed:
+                self.counts[Filter.CLOSED, row.closed] += 1
+                self.distance[row.position] = opening_cost(row)
+
+    def _refuse_unfit(self) -> None:
+        columns, wanted, rules = self.columns, self.needs.traits, self.needs.rules
+        able = columns.traits.where(wanted, wanted.issubset)
+        if not able.all():
+            self._refuse(~able, COSTS[Filter.TYPE], alike=columns.traits.codes)
+        if columns.tainted:
+            bears = columns.taints.where(rules.tolerations, lambda found: not repels(found, rules))
+            self._refuse(~bears, COSTS[Filter.TAINT], alike=columns.taints.codes)
+        for constraint in rules.constraints:
+            said = columns.labelled(constraint.key)
+            meets = said.where(constraint, partial(holds_for, constraint))
+            self._refuse(~meets, COSTS[Filter.CONSTRAINT])
+
+    def _refuse_crowded(self) -> None:
+        columns, rules = self.columns, self.needs.rules
+        company = columns.groups.rows_of(rules.group).values()
+        apart = (row for row in company if rules.apart or rules.group in row.apart)
+        if rules.group:
+            self._refuse(self._these(apart), COSTS[Filter.ANTI_AFFINITY])
+        for port in sorted(self.needs.host_ports):
+            taken = columns.port_holders.get(port, {}).values()
+            self._refuse(self._these(taken), COSTS[Filter.HOST_PORT])
+
+    def _refuse_short(self) -> None:
+        need, figures = self.needs.resources, self.columns.figures
+        for wanted, free in (
+            (need.cpu_millicores, figures.cpu),
+            (need.memory_mb, figures.memory),
+            (need.disk_gb, figures.disk),
+        ):
+            short = free < wanted
+            if short.any():
+                self._refuse(short, FREEING + (wanted - free[short]) / max(1, wanted))
+
+    def _refuse(
+        self,
+        refused: Mask,
+        cost: float | NDArray[np.float64],
+        *,
+        alike: NDArray[np.int32] | None = None,
+    ) -> None:
+        """`alike`: numbers that are equal where the reason is; None: it is the same for all."""
+        self.distance[refused] += cost
+        judged = np.flatnonzero(refused & self.fits)
+        self.fits &= ~refused
+        if not judged.size:
+            return
+        if alike is None:
+            self._count(judged[0], len(judged))
+            return
+        kinds = alike[judged]
+        for kind, count in enumerate(np.bincount(kinds)):
+            if count:
+                self._count(judged[np.argmax(kinds == kind)], count)
+
+    def _count(self, one: np.intp, count: int | np.intp) -> None:
+        """`count` nodes are refused for the same reason as this one."""
+        rejection = reject(self.columns.at(int(one)), self.needs)
+        assert rejection is not None
+        self.counts[rejection.filter, rejection.detail] += int(count)
+
+    def _these(self, rows: Iterable[Row]) -> Mask:
+        mask = np.zeros_like(self.fits)
+        mask[[row.position for row in rows]] = True
+        return mask
+
+
+def _best(sieve: _Sieve, limit: int) -> list[Row]:
+    """Those that fit, in the order in which placement would take them."""
+    needs, columns = sieve.needs, sieve.columns
+    fitting = np.flatnonzero(sieve.fits)
+    in_order = not needs.rules.group and strategy_of(needs, columns) is Strategy.SPREAD
+    if in_order and 0 < limit < len(fitting):
+        full = columns.figures.full[fitting]
+        fitting = fitting[full <= np.partition(full, limit - 1)[limit - 1]]
+        if len(fitting) > 4 * limit:
+            # Many are equally full, as on a new cluster: the list has them side by side and in order.
+            begin = bisect_left(columns.order.ranks, (full.min(),))
+            ranks = islice(columns.order.ranks, begin, None)
+            in_turn = (columns.rows[node_id] for _, _, node_id in ranks)
+            return list(islice((row for row in in_turn if sieve.fits[row.position]), limit))
+    rows = (columns.at(int(position)) for position in fitting)
+    return nsmallest(limit, rows, key=lambda row: score(row, needs, columns))

@@ -1,0 +1,111 @@
+"""What an apply would change: field by field, and in the cluster.
+
+Fields are compared in the shape in which users write them, as nested mappings of texts. A field that holds
+its default is not in the mapping, so what is added has no text before and what is taken away has none after.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from persys.core.placement.needs import holds_data
+from persys.core.situation import Decision
+from persys.model.assignment import Assignment
+from persys.model.spec import ComposeSpec, Spec
+from persys.model.workload import Desired, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class FieldChange:
+    field: str
+    before: str  # "": it was not said
+    after: str  # "": it is no longer said
+
+
+def changed_fields(
+    before: Mapping[str, object], after: Mapping[str, object]
+) -> tuple[FieldChange, ...]:
+    """Every leaf that differs, in the order of the path."""
+    old, new = dict(_leaves(before)), dict(_leaves(after))
+    return tuple(
+        FieldChange(path, old.get(path, ""), new.get(path, ""))
+        for path in sorted(old.keys() | new.keys())
+        if old.get(path, "") != new.get(path, "")
+    )
+
+
+def action_of(old: Workload | None, new: Workload) -> str:
+    """What the apply is to a user: the word of the contract."""
+    if old is None:
+        return "create"
+    if new.desired is Desired.DELETED:
+        return "none" if old.desired is Desired.DELETED else "delete"
+    if old.revision != new.revision or _content(old) != _content(new):
+        return "update"
+    if old.desired is not new.desired:
+        return "start" if new.desired is Desired.RUNNING else "stop"
+    return "none"
+
+
+def displaced(
+    old: Workload | None, held: Assignment | None, new: Workload, decision: Decision
+) -> tuple[str, ...]:
+    """What the change does to what runs now: the copy that is there, its node, its data."""
+    if old is None or held is None:
+        return ()
+    told: list[str] = []
+    node_id, after = held.node_id, decision.assignment
+    runs = old.desired is Desired.RUNNING
+    if new.desired is Desired.DELETED:
+        told.append(f"the copy on {node_id} is removed")
+    elif after is None or after.node_id != node_id:
+        goes = f"moves from {node_id} to {after.node_id}" if after else f"leaves {node_id}"
+        told.append(f"{goes}; the copy on {node_id} is removed")
+        if holds_data(old):
+            told.append(f"its data on {node_id} is left behind")
+    elif decision.waits_for_room:
+        told.append(f"the copy on {node_id} goes on as it is until there is room")
+    elif new.desired is Desired.STOPPED and runs:
+        told.append(f"the copy on {node_id} is stopped")
+    elif runs and old.revision != new.revision:
+        told.append(f"the copy on {node_id} is stopped and made anew there")
+    told += [
+        f"volume {name} is no longer mounted" for name in sorted(_volumes(old) - _volumes(new))
+    ]
+    return tuple(told)
+
+
+def _leaves(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    match value:
+        case Mapping():
+            for key, inner in value.items():
+                # A dot in a key would make two paths look alike.
+                step = f"[{key}]" if "." in key else f".{key}"
+                yield from _leaves(inner, f"{path}{step}" if path else str(key))
+        case [Mapping(), *_]:
+            for index, inner in enumerate(value):
+                yield from _leaves(inner, f"{path}[{index}]")
+        case list():
+            if value:
+                yield path, json.dumps(value, ensure_ascii=False)
+        case bool():
+            yield path, "true" if value else "false"
+        case _:
+            yield path, str(value)
+
+
+def _content(workload: Workload) -> tuple[object, ...]:
+    return (
+        workload.spec,
+        workload.resources,
+        workload.metadata,
+        workload.rules,
+        workload.stop_after_seconds,
+    )
+
+
+def _volumes(workload: Workload) -> set[str]:
+    spec: Spec = workload.spec
+    if isinstance(spec, ComposeSpec):
+        return set()
+    return {volume.name for volume in spec.managed_volumes}

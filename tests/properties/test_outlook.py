@@ -1,0 +1,152 @@
+"""What is explained, planned and counted is what placement then does."""
+
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from persys.core.placement.capacity import lose, room_on, total_of
+from persys.core.placement.columns import Columns
+from persys.core.placement.explain import explain
+from persys.core.placement.filters import reject
+from persys.core.placement.needs import Needs
+from persys.core.placement.remedy import remedy
+from persys.core.placement.row import Row
+from persys.core.placement.select import choose
+from persys.core.plan import changed_fields
+from persys.model.ids import NodeId, WorkloadId
+from properties.test_placement import clusters, wants
+
+MANY = 1_000
+
+texts = st.text(min_size=1, max_size=5)
+trees = st.dictionaries(
+    texts,
+    st.recursive(
+        texts | st.booleans() | st.lists(texts, max_size=3),
+        lambda inner: st.dictionaries(texts, inner, max_size=3),
+        max_leaves=8,
+    ),
+    max_size=4,
+)
+
+
+@given(trees)
+def test_nothing_differs_from_itself(tree: dict[str, object]) -> None:
+    assert changed_fields(tree, tree) == ()
+
+
+@given(trees, trees)
+def test_the_way_back_swaps_before_and_after(
+    one: dict[str, object], two: dict[str, object]
+) -> None:
+    there, back = changed_fields(one, two), changed_fields(two, one)
+
+    assert [(c.field, c.after, c.before) for c in back] == [
+        (c.field, c.before, c.after) for c in there
+    ]
+
+
+@settings(deadline=None)
+@given(clusters(), wants)
+def test_an_explanation_says_of_every_node_what_the_filter_says(
+    columns: Columns, needs: Needs
+) -> None:
+    found = explain(needs, columns, limit=MANY)
+
+    rejections = {row.node_id: reject(row, needs) for row in columns.rows.values()}
+    assert {verdict.node_id: verdict.rejection for verdict in found.verdicts} == rejections
+    refused = [rejection for rejection in rejections.values() if rejection is not None]
+    assert found.counts == Counter((refusal.filter, refusal.detail) for refusal in refused)
+    best = choose(needs, columns)
+    assert found.fit_count == len(rejections) - len(refused)
+    if best is not None:
+        assert found.verdicts[0].node_id == best.node_id
+
+
+@settings(deadline=None)
+@given(clusters(), wants, st.integers(1, 8))
+def test_the_few_that_are_told_about_begin_with_the_best(
+    columns: Columns, needs: Needs, limit: int
+) -> None:
+    few, all_of_them = explain(needs, columns, limit=limit), explain(needs, columns, limit=MANY)
+
+    assert len(few.verdicts) == min(limit, len(columns.rows))
+    assert few.counts == all_of_them.counts
+    fits = [verdict for verdict in few.verdicts if verdict.rejection is None]
+    assert fits == list(all_of_them.verdicts[: len(fits)])
+
+
+@settings(deadline=None)
+@given(clusters(), wants)
+def test_every_refusal_has_a_remedy_and_only_a_refusal_has_one(
+    columns: Columns, needs: Needs
+) -> None:
+    for row in columns.rows.values():
+        refused = reject(row, needs) is not None
+        found = remedy(row, needs, columns)
+        assert (bool(found.change), found.cost > 0) == (refused, refused)
+
+
+@settings(deadline=None)
+@given(clusters(), wants)
+def test_as_many_fit_as_can_be_placed_one_after_the_other(columns: Columns, needs: Needs) -> None:
+    fits = total_of([room_on(row, needs) for row in columns.rows.values()])
+
+    assert placed_until_full(needs, columns) == (MANY if fits is None else fits)
+
+
+@settings(deadline=None)
+@given(clusters(), st.lists(wants, max_size=6), st.data())
+def test_imagining_a_loss_leaves_the_room_as_it_was(
+    columns: Columns, lost: list[Needs], data: st.DataObject
+) -> None:
+    if not columns.rows:
+        return
+    node_id = data.draw(st.sampled_from(sorted(columns.rows)))
+    movable = {WorkloadId(f"m{number}"): needs for number, needs in enumerate(lost)}
+    before = snapshot(columns)
+
+    loss = lose(node_id, movable, columns)
+
+    assert snapshot(columns) == before
+    assert loss.moved + len(loss.stranded) == len(lost)
+
+
+@settings(deadline=None)
+@given(clusters(), wants)
+def test_what_is_held_in_a_copy_is_not_held_in_the_original(columns: Columns, needs: Needs) -> None:
+    twin, before = columns.copy(), snapshot(columns)
+    assert snapshot(twin) == before
+
+    placed_until_full(needs, twin)
+
+    assert snapshot(columns) == before
+
+
+def placed_until_full(needs: Needs, columns: Columns) -> int:
+    for number in range(MANY):
+        row = choose(needs, columns)
+        if row is None:
+            return number
+        hold(WorkloadId(f"new-{number}"), row.node_id, needs, columns)
+    return MANY
+
+
+def hold(workload_id: WorkloadId, node_id: NodeId, needs: Needs, columns: Columns) -> None:
+    rules = needs.rules
+    columns.hold(
+        workload_id,
+        node_id,
+        needs.resources,
+        needs.host_ports,
+        group=rules.group,
+        apart=rules.apart,
+    )
+
+
+def snapshot(columns: Columns) -> tuple[list[Row], list[NodeId]]:
+    return (
+        [row.copy() for row in columns.rows.values()],
+        [row.node_id for row in columns.in_order()],
+    )
