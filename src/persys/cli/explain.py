@@ -43,7 +43,9 @@ def _row(node: NodeVerdict, answer: ExplainWorkloadResponse) -> list[str]:
 
 
 def _refusal(node: NodeVerdict) -> str:
-    lacks = f" by {node.missing}{node.unit}" if node.missing else ""
+    # Millicores are written 500m, all else with a space.
+    unit = node.unit if node.unit == "m" else f" {node.unit}"
+    lacks = f" by {node.missing}{unit}" if node.missing else ""
     return f"{node.detail}{lacks}"
 
 

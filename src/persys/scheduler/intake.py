@@ -1,5 +1,8 @@
 """Users' words, taken in: checked, judged by core, committed, then answered."""
 
+from collections.abc import Callable
+from datetime import datetime
+
 from persys.core import intake
 from persys.core.intake import Accepted, Unchanged, Wish
 from persys.errors import InvalidError
@@ -12,6 +15,8 @@ from persys.wire.canonical import revision_of
 from persys.wire.control_spec import workload_rules, workload_spec
 from persys.wire.gen.control.v1 import control_pb2
 
+Judge = Callable[[Workload | None], Accepted | Unchanged]
+
 REVISION_LENGTH_MAX = 128
 
 
@@ -22,29 +27,30 @@ class Intake:
 
     async def apply(self, request: control_pb2.ApplyWorkloadRequest) -> Workload:
         wanted_id = workload_id(request.workload_id)
-        desired = control.desired(request.desired_state) if request.desired_state else None
-        if not request.HasField("spec"):
-            return await self._change_desired(wanted_id, desired)
-        wish = _wish(request, wanted_id, desired)
-        return await self._reconciler.submit(
-            wanted_id, lambda old: intake.apply(old, wish, now=self._clock.now())
-        )
+        return await self._reconciler.submit(wanted_id, judge_of(request, self._clock.now))
 
     async def delete(self, request: control_pb2.DeleteWorkloadRequest) -> None:
-        await self._change_desired(workload_id(request.workload_id), Desired.DELETED)
+        wanted_id, now = workload_id(request.workload_id), self._clock.now
+        await self._reconciler.submit(
+            wanted_id,
+            lambda old: intake.change_desired(old, wanted_id, Desired.DELETED, now=now()),
+        )
 
     async def retry(self, request: control_pb2.RetryWorkloadRequest) -> None:
         wanted_id = workload_id(request.workload_id)
         await self._reconciler.submit(wanted_id, lambda old: intake.retry(old, wanted_id))
 
-    async def _change_desired(self, wanted_id: WorkloadId, desired: Desired | None) -> Workload:
-        if desired is None:
-            raise InvalidError("spec", "is missing, and no desired_state says what to change")
 
-        def judge(old: Workload | None) -> Accepted | Unchanged:
-            return intake.change_desired(old, wanted_id, desired, now=self._clock.now())
-
-        return await self._reconciler.submit(wanted_id, judge)
+def judge_of(request: control_pb2.ApplyWorkloadRequest, now: Callable[[], datetime]) -> Judge:
+    """What makes of a workload as it is what the request asks for, or refuses."""
+    wanted_id = workload_id(request.workload_id)
+    desired = control.desired(request.desired_state) if request.desired_state else None
+    if request.HasField("spec"):
+        wish = _wish(request, wanted_id, desired)
+        return lambda old: intake.apply(old, wish, now=now())
+    if desired is None:
+        raise InvalidError("spec", "is missing, and no desired_state says what to change")
+    return lambda old: intake.change_desired(old, wanted_id, desired, now=now())
 
 
 def _wish(

@@ -1,0 +1,39 @@
+"""What would be: explanations, plans and room. Nothing here changes anything."""
+
+from persys.core.situation import Policy
+from persys.infra.clock import Clock
+from persys.scheduler.api.service import Context, need
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.outlook import Outlook
+from persys.scheduler.planning import Planning, Situated
+from persys.wire.gen.control.v1 import control_pb2
+
+
+class OutlookApi:
+    def __init__(
+        self, cluster: Cluster, clock: Clock, *, situated: Situated, policy: Policy
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._situated = situated
+        self._policy = policy
+        self._outlook = Outlook(cluster, situated, clock)
+
+    async def ExplainWorkload(
+        self, request: control_pb2.ExplainWorkloadRequest, context: Context
+    ) -> control_pb2.ExplainWorkloadResponse:
+        need(request.workload_id, "workload_id")
+        return self._outlook.explain(request.workload_id, limit=max(0, request.limit))
+
+    async def PlanWorkloads(
+        self, request: control_pb2.PlanWorkloadsRequest, context: Context
+    ) -> control_pb2.PlanWorkloadsResponse:
+        planning = Planning(self._cluster, self._situated, self._policy, now=self._clock.now())
+        return control_pb2.PlanWorkloadsResponse(
+            plans=[planning.judge(workload) for workload in request.workloads]
+        )
+
+    async def GetCapacity(
+        self, request: control_pb2.GetCapacityRequest, context: Context
+    ) -> control_pb2.GetCapacityResponse:
+        return await self._outlook.capacity(request.spec)

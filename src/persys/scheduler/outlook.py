@@ -1,0 +1,123 @@
+"""Why a workload is where it is, and what the cluster still has room for. Writes nothing.
+
+The search for what a loss would strand goes through every workload, so it is cut into slices: between two of
+them everything else gets its turn. It works on a copy of the room.
+"""
+
+import asyncio
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+
+from persys.core.leaving import must_leave, stays_because
+from persys.core.liveness import Phase
+from persys.core.placement.aside import set_aside
+from persys.core.placement.capacity import lose, room_on
+from persys.core.placement.columns import Columns
+from persys.core.placement.explain import Explanation, explain
+from persys.core.placement.needs import Needs, needs_of
+from persys.core.situation import Situation, is_finished
+from persys.errors import NotFoundError
+from persys.infra.clock import Clock
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.workload import Desired, Workload
+from persys.scheduler.cluster import Cluster, Entry
+from persys.scheduler.planning import Situated
+from persys.wire.control_spec import workload_rules, workload_spec
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.outlook import capacity_message, explanation_message, loss_message
+
+NODES_TOLD = 20
+SLICE_SECONDS = 0.005
+
+
+class Outlook:
+    def __init__(self, cluster: Cluster, situated: Situated, clock: Clock) -> None:
+        self._cluster = cluster
+        self._situated = situated
+        self._clock = clock
+
+    def explain(self, wanted: str, *, limit: int) -> control_pb2.ExplainWorkloadResponse:
+        entry = self._cluster.entries.get(WorkloadId(wanted))
+        if entry is None:
+            raise NotFoundError("workload", wanted)
+        workload, assignment = entry.workload, entry.assignment
+        columns = self._cluster.columns
+        aside: AbstractContextManager[None] = nullcontext()
+        if assignment is not None:
+            aside = set_aside(workload.id, assignment.node_id, columns)
+        with aside:
+            found = explain(needs_of(workload), columns, limit=limit or NODES_TOLD)
+        return explanation_message(
+            found,
+            workload_id=wanted,
+            node_id=assignment.node_id if assignment is not None else "",
+            summary=self._summary(entry, found),
+            changes=found.changes() if workload.id in self._cluster.waiting else (),
+        )
+
+    def _summary(self, entry: Entry, found: Explanation) -> str:
+        workload, assignment = entry.workload, entry.assignment
+        message = entry.belief.message if entry.belief is not None else ""
+        if assignment is None:
+            if workload.id not in self._cluster.waiting:
+                return f"has no node: {message}"
+            if found.fit_count:
+                return f"waits, although {found.fit_count} could take it: {message}"
+            return f"waits: {found.refusals()}"
+        where = self._situated(Situation(workload, assignment, entry.belief))
+        node_id = assignment.node_id
+        if workload.id in self._cluster.waiting:
+            return f"is bound to {node_id} and waits for room elsewhere: {message}"
+        if where.phase is Phase.LOST and not must_leave(where):
+            return f"stays bound to {node_id}, which is lost: {message}"
+        if where.draining and (because := stays_because(workload)):
+            return f"stays on {node_id}, although it is draining: {because}"
+        return f"is on {node_id}: {assignment.why}"
+
+    async def capacity(self, spec: control_pb2.WorkloadSpec) -> control_pb2.GetCapacityResponse:
+        needs = self._needs(spec)
+        room = self._cluster.columns.copy()
+        rooms = []
+        losses = []
+        slice_ends = self._clock.monotonic() + SLICE_SECONDS
+        for node_id, row in room.rows.items():
+            rooms.append(room_on(row, needs))
+            losses.append(self._loss(node_id, room))
+            if self._clock.monotonic() >= slice_ends:
+                await asyncio.sleep(0)
+                slice_ends = self._clock.monotonic() + SLICE_SECONDS
+        survives = len(losses) > 1 and not any(loss.stranded for loss in losses)
+        return capacity_message(rooms, losses, survives=survives)
+
+    def _needs(self, spec: control_pb2.WorkloadSpec) -> Needs:
+        content, resources, metadata = workload_spec(spec)
+        rules, _ = workload_rules(spec)
+        now = self._clock.now()
+        return needs_of(
+            Workload(
+                WorkloadId(""),
+                content,
+                Revision(""),
+                now,
+                now,
+                resources=resources,
+                metadata=metadata,
+                rules=rules,
+            )
+        )
+
+    def _loss(self, node_id: NodeId, room: Columns) -> control_pb2.LossView:
+        movable: dict[WorkloadId, Needs] = {}
+        bound: list[WorkloadId] = []
+        for entry in self._on(node_id):
+            lost = Situation(entry.workload, entry.assignment, entry.belief, phase=Phase.LOST)
+            if not must_leave(lost):
+                bound.append(entry.workload.id)
+            elif entry.workload.desired is Desired.RUNNING and not is_finished(lost):
+                movable[entry.workload.id] = needs_of(entry.workload)
+        return loss_message(lose(node_id, movable, room), bound)
+
+    def _on(self, node_id: NodeId) -> Iterator[Entry]:
+        here: Iterable[WorkloadId] = self._cluster.on_node.get(node_id, ())
+        entries = (self._cluster.entries[workload_id] for workload_id in here)
+        return (entry for entry in entries if entry.workload.desired is not Desired.DELETED)

@@ -1,0 +1,322 @@
+"""Explanations, plans and room, asked of a real scheduler. None of them changes anything."""
+
+import grpc
+import pytest
+
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.scheduler.harness import Cluster
+
+
+def a_request(
+    name: str, *, image: str = "nginx", cpu: int = 100, host_port: int = 0, data: bool = False
+) -> pb.ApplyWorkloadRequest:
+    container = pb.ContainerSpec(image=image)
+    if host_port:
+        container.ports.add(host_port=host_port, container_port=80)
+    if data:
+        container.volumes.add(host_path="/srv/data", container_path="/data")
+    spec = pb.WorkloadSpec(
+        type="container",
+        resources=pb.ResourceRequirements(cpu_millicores=cpu, memory_mb=64),
+        container=container,
+    )
+    return pb.ApplyWorkloadRequest(workload_id=name, spec=spec)
+
+
+async def explained(cluster: Cluster, name: str, limit: int = 0) -> pb.ExplainWorkloadResponse:
+    request = pb.ExplainWorkloadRequest(workload_id=name, limit=limit)
+    answer: pb.ExplainWorkloadResponse = await cluster.control.stub.ExplainWorkload(
+        request, timeout=10
+    )
+    return answer
+
+
+async def planned(cluster: Cluster, *requests: pb.ApplyWorkloadRequest) -> list[pb.WorkloadPlan]:
+    answer = await cluster.control.stub.PlanWorkloads(
+        pb.PlanWorkloadsRequest(workloads=requests), timeout=10
+    )
+    return list(answer.plans)
+
+
+async def room_for(cluster: Cluster, request: pb.ApplyWorkloadRequest) -> pb.GetCapacityResponse:
+    answer: pb.GetCapacityResponse = await cluster.control.stub.GetCapacity(
+        pb.GetCapacityRequest(spec=request.spec), timeout=10
+    )
+    return answer
+
+
+async def drain(cluster: Cluster, node_id: str) -> None:
+    await cluster.control.stub.DrainNode(pb.DrainNodeRequest(node_id=node_id), timeout=10)
+
+
+async def cordon(cluster: Cluster, node_id: str) -> None:
+    await cluster.control.stub.CordonNode(pb.NodeRequest(node_id=node_id), timeout=10)
+
+
+async def test_promise_7_every_workload_that_waits_says_why_node_by_node(cluster: Cluster) -> None:
+    await cluster.join("n1", cpu=1000)
+    await cluster.control.apply("web", cpu=600, host_port=8080)
+    await cluster.join("n2", cpu=1000, types=("compose",))
+    await cluster.join("n3", cpu=1000)
+    await cordon(cluster, "n3")
+    await cluster.control.apply("big", cpu=700)
+    await cluster.control.apply("port", cpu=100, host_port=8080)
+
+    big, port = await explained(cluster, "big"), await explained(cluster, "port")
+
+    assert big.summary.startswith("waits: 1 node cordoned; 1 node short of cpu; 1 node without")
+    assert [(node.node_id, node.filter, node.missing, node.unit) for node in big.nodes] == [
+        ("n3", "closed", 0, ""),
+        ("n1", "cpu", 300, "m"),
+        ("n2", "type", 0, ""),
+    ]
+    assert list(big.changes) == [
+        "uncordon n3",
+        "free 300m cpu on n1",
+        "a node with a runtime for container",
+    ]
+    assert port.changes[1] == "free host port 8080/tcp on n1, which workload web has"
+    assert sum(count.nodes for count in big.counts) == big.node_count == 3
+
+
+async def test_a_change_that_is_told_does_place_the_workload(cluster: Cluster) -> None:
+    await cluster.join("n1", cpu=1000)
+    await cluster.control.apply("first", cpu=800)
+    await cluster.control.apply("second", cpu=500)
+    found = await explained(cluster, "second")
+    assert list(found.changes) == ["free 300m cpu on n1"]
+
+    await cluster.control.apply("first", cpu=500)
+
+    view = await cluster.control.until("second", "Running")
+    assert view.assigned_node_id == "n1"
+
+
+async def test_a_placed_workload_shows_its_node_first_and_how_others_compare(
+    cluster: Cluster,
+) -> None:
+    await cluster.join("n1", cpu=4000)
+    await cluster.join("n2", cpu=4000)
+    await cluster.join("n3", cpu=100)
+    await cluster.control.apply("web", cpu=1000)
+    await cluster.control.until("web", "Running")
+
+    found = await explained(cluster, "web")
+
+    assert found.assigned_node_id == "n1"
+    assert [(node.node_id, node.fits) for node in found.nodes] == [
+        ("n1", True),
+        ("n2", True),
+        ("n3", False),
+    ]
+    own, other = found.nodes[0].score, found.nodes[1].score
+    assert [(part.name, part.value) for part in own] == [(part.name, part.value) for part in other]
+    assert list(found.changes) == []
+
+
+async def test_an_explanation_leaves_the_reservation_as_it_was(cluster: Cluster) -> None:
+    await cluster.join("n1", cpu=1000)
+    await cluster.control.apply("web", cpu=700)
+    await cluster.control.until("web", "Running")
+    before = await cluster.control.node("n1")
+
+    await explained(cluster, "web")
+
+    after = await cluster.control.node("n1")
+    assert after.available_cpu_cores == before.available_cpu_cores == pytest.approx(0.3)
+
+
+async def test_what_is_kept_by_its_data_on_a_draining_node_says_so(cluster: Cluster) -> None:
+    await cluster.join("n1")
+    await cluster.control.send(a_request("db", data=True))
+    await cluster.control.until("db", "Running")
+    await cluster.join("n2")
+    await drain(cluster, "n1")
+
+    found = await explained(cluster, "db")
+
+    assert found.summary == "stays on n1, although it is draining: its data is on this node"
+    assert [(node.node_id, node.detail) for node in found.nodes] == [("n1", "draining"), ("n2", "")]
+
+
+async def test_a_stopped_workload_without_a_node_says_why_it_has_none(cluster: Cluster) -> None:
+    await cluster.join("n1")
+    await cluster.control.apply("web", desired="stopped")
+
+    found = await explained(cluster, "web")
+
+    assert found.summary == "has no node: gets a node when started"
+    assert (found.fit_count, list(found.changes)) == (1, [])
+
+
+async def test_explaining_what_does_not_exist_is_not_found(cluster: Cluster) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await explained(cluster, "ghost")
+
+    assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+async def test_a_limit_tells_the_nearest_and_counts_all(cluster: Cluster) -> None:
+    for number, cpu in enumerate((100, 900, 500)):
+        await cluster.join(f"n{number}", cpu=cpu)
+    await cluster.control.apply("web", cpu=1000)
+
+    found = await explained(cluster, "web", limit=1)
+
+    assert [node.node_id for node in found.nodes] == ["n1"]
+    assert [(count.detail, count.nodes) for count in found.counts] == [("short of cpu", 3)]
+
+
+async def test_a_plan_judges_each_as_if_those_before_were_applied_and_writes_nothing(
+    cluster: Cluster,
+) -> None:
+    await cluster.join("n1", cpu=1000)
+    await cluster.join("n2", cpu=1000)
+    requests = [a_request(name, cpu=600) for name in ("a", "b", "c")]
+    written = cluster.store.transactions
+
+    plans = await planned(cluster, *requests)
+
+    assert [(plan.action, plan.node_id, plan.would_wait) for plan in plans] == [
+        ("create", "n1", False),
+        ("create", "n2", False),
+        ("create", "", True),
+    ]
+    assert "short of cpu" in plans[2].reason
+    assert (await cluster.control.summary()).total_workloads == 0
+    assert (await cluster.control.node("n1")).available_cpu_cores == 1
+    assert cluster.store.transactions == written
+
+
+async def test_a_plan_shows_what_would_change_and_what_would_be_made_anew(
+    cluster: Cluster,
+) -> None:
+    await cluster.join("n1")
+    await cluster.control.send(a_request("web"))
+    await cluster.control.until("web", "Running")
+
+    (same,) = await planned(cluster, a_request("web"))
+    (other,) = await planned(cluster, a_request("web", image="nginx:2", cpu=200))
+
+    assert (same.action, list(same.changes), same.node_id) == ("none", [], "n1")
+    assert [(change.field, change.before, change.after) for change in other.changes] == [
+        ("container.image", "nginx", "nginx:2"),
+        ("resources.cpu_millicores", "100", "200"),
+    ]
+    assert (other.action, other.current_node_id, other.node_id) == ("update", "n1", "n1")
+    assert list(other.displaces) == ["the copy on n1 is stopped and made anew there"]
+
+
+async def test_a_plan_shows_a_move_to_where_the_apply_then_lands(cluster: Cluster) -> None:
+    await cluster.join("n1", cpu=1000)
+    await cluster.control.send(a_request("web", cpu=500))
+    await cluster.control.until("web", "Running")
+    await cluster.join("n2", cpu=4000)
+    larger = a_request("web", cpu=2000)
+
+    (plan,) = await planned(cluster, larger)
+    await cluster.control.send(larger)
+
+    assert (plan.current_node_id, plan.node_id) == ("n1", "n2")
+    assert list(plan.displaces) == ["moves from n1 to n2; the copy on n1 is removed"]
+    assert (await cluster.control.until("web", "Running")).assigned_node_id == "n2"
+
+
+async def test_a_plan_tells_who_gets_the_room_that_becomes_free(cluster: Cluster) -> None:
+    await cluster.join("n1", cpu=1000)
+    await cluster.control.send(a_request("large", cpu=900))
+    await cluster.control.send(a_request("waits", cpu=500))
+    await cluster.control.until("waits", "Pending")
+
+    shrunk, late = await planned(cluster, a_request("large", cpu=400), a_request("late", cpu=200))
+
+    assert list(shrunk.displaces)[-1] == "waits no longer waits: it gets room on n1"
+    assert late.would_wait
+
+
+async def test_a_plan_refuses_what_an_apply_would_refuse(cluster: Cluster) -> None:
+    bad = pb.ApplyWorkloadRequest(workload_id="bad", desired_state="sideways")
+    unknown = pb.ApplyWorkloadRequest(workload_id="ghost", desired_state="stopped")
+
+    plans = await planned(cluster, bad, unknown, pb.ApplyWorkloadRequest())
+
+    assert [plan.action for plan in plans] == ["refused"] * 3
+    assert plans[1].reason == "workload not found: ghost"
+
+
+async def test_a_plan_of_a_stop_names_the_copy_that_stops(cluster: Cluster) -> None:
+    await cluster.join("n1")
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+
+    request = pb.ApplyWorkloadRequest(workload_id="web", desired_state="stopped")
+    (plan,) = await planned(cluster, request)
+
+    assert (plan.action, list(plan.displaces)) == ("stop", ["the copy on n1 is stopped"])
+
+
+async def test_room_is_counted_per_node_with_what_ends_it(cluster: Cluster) -> None:
+    await cluster.join("n1", cpu=1000)
+    await cluster.join("n2", cpu=350)
+    await cluster.join("n3", cpu=4000)
+    await cordon(cluster, "n3")
+
+    found = await room_for(cluster, a_request("web", cpu=100))
+    with_port = await room_for(cluster, a_request("web", cpu=100, host_port=80))
+
+    assert found.fits == 13
+    assert [(node.node_id, node.fits, node.limited_by) for node in found.nodes] == [
+        ("n1", 10, "short of cpu"),
+        ("n2", 3, "short of cpu"),
+        ("n3", 0, "cordoned"),
+    ]
+    assert with_port.fits == 2
+    assert with_port.nodes[0].limited_by == "with host port 80/tcp taken"
+
+
+async def test_a_loss_that_leaves_no_room_is_named_with_whom_it_strands(cluster: Cluster) -> None:
+    await cluster.join("n1", cpu=1000)
+    await cluster.control.send(a_request("large", cpu=900))
+    await cluster.control.until("large", "Running")
+    await cluster.join("n2", cpu=500)
+    await cluster.control.send(a_request("db", cpu=100, data=True))
+    await cluster.control.until("db", "Running")
+    before = await cluster.control.node("n2")
+
+    found = await room_for(cluster, a_request("web"))
+
+    assert not found.survives_any_loss
+    assert [(loss.node_id, list(loss.stranded), list(loss.bound)) for loss in found.losses] == [
+        ("n1", ["large"], []),
+        ("n2", [], ["db"]),
+    ]
+    assert (await cluster.control.node("n2")).available_cpu_cores == before.available_cpu_cores
+
+
+async def test_enough_room_elsewhere_survives_any_loss(cluster: Cluster) -> None:
+    await cluster.join("n1", cpu=1000)
+    await cluster.join("n2", cpu=1000)
+    for name in ("a", "b", "c"):
+        await cluster.control.send(a_request(name, cpu=300))
+        await cluster.control.until(name, "Running")
+
+    found = await room_for(cluster, a_request("web"))
+
+    assert found.survives_any_loss
+    assert sum(loss.moved for loss in found.losses) == 3
+
+
+async def test_a_single_node_survives_no_loss_even_when_it_is_empty(cluster: Cluster) -> None:
+    await cluster.join("n1")
+
+    found = await room_for(cluster, a_request("web"))
+
+    assert not found.survives_any_loss
+    assert [loss.node_id for loss in found.losses] == ["n1"]
+
+
+async def test_room_for_a_wrong_spec_is_refused(cluster: Cluster) -> None:
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await room_for(cluster, pb.ApplyWorkloadRequest())
+
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
