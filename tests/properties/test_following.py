@@ -1,0 +1,135 @@
+"""Following what another scheduler writes comes to the same as reading everything again."""
+
+from typing import TYPE_CHECKING
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from builders import NOON, a_belief, a_workload, an_assignment
+from persys.model.assignment import Tombstone
+from persys.model.belief import Retry
+from persys.model.drift import Drift, DriftType
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.node import Capabilities, Node
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.following import follow
+from persys.scheduler.loading import load
+from persys.store import keys
+from persys.store.port import Change, Record, Snapshot
+from persys.wire import records
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+NODES = ("n1", "n2", "n3")
+NAMES = ("web", "db", "job")
+nodes, names = st.sampled_from(NODES), st.sampled_from(NAMES)
+
+
+def a_node(node_id: str, *, cpu: int, cordoned: bool) -> Node:
+    return Node(NodeId(node_id), Capabilities(cpu, 8000), "h:1", NOON, cordoned=cordoned)
+
+
+def belief_of(name: str) -> Struct:
+    belief = a_belief()
+    return type(belief)(WorkloadId(name), belief.status, NOON)
+
+
+placements = st.builds(
+    lambda name, node, epoch: {
+        keys.workload_key(WorkloadId(name)): a_workload(name),
+        keys.assignment_key(WorkloadId(name)): an_assignment(node, name=name, epoch=epoch),
+        keys.belief_key(WorkloadId(name)): belief_of(name),
+    },
+    names,
+    nodes,
+    st.integers(1, 9),
+)
+registrations = st.builds(
+    lambda node, cpu, cordoned: {
+        keys.node_key(NodeId(node)): a_node(node, cpu=cpu, cordoned=cordoned)
+    },
+    nodes,
+    st.integers(1000, 9000),
+    st.booleans(),
+)
+burials = st.builds(
+    lambda name, node: {
+        keys.tombstone_key(NodeId(node), WorkloadId(name)): Tombstone(
+            an_assignment(node, name=name), NOON
+        )
+    },
+    names,
+    nodes,
+)
+retries = st.builds(
+    lambda name: {
+        keys.workload_key(WorkloadId(name)): a_workload(name),
+        keys.retry_key(WorkloadId(name)): Retry(WorkloadId(name), Revision("r1"), 1, None),
+    },
+    names,
+)
+drifts = st.builds(
+    lambda name, node, kind: {
+        keys.drift_key(NodeId(node), WorkloadId(name), kind): Drift(
+            NodeId(node), WorkloadId(name), kind, NOON
+        )
+    },
+    names,
+    nodes,
+    st.sampled_from([DriftType.STATE, DriftType.MISSING]),
+)
+writes = st.one_of(placements, registrations, burials, retries, drifts)
+
+
+def gone_with(name: str, stored: "Mapping[str, bytes]") -> list[str]:
+    workload_id = WorkloadId(name)
+    all_of_it = (
+        keys.workload_key(workload_id),
+        keys.assignment_key(workload_id),
+        keys.belief_key(workload_id),
+        keys.retry_key(workload_id),
+    )
+    return [key for key in all_of_it if key in stored]
+
+
+def shown(cluster: Cluster) -> object:
+    return (
+        {
+            name: (entry.workload, entry.assignment, entry.belief, entry.retry)
+            for name, entry in cluster.entries.items()
+        },
+        {node_id: member.node for node_id, member in cluster.members.items()},
+        {node_id: held for node_id, held in cluster.tombstones.items() if held},
+        {node_id: held for node_id, held in cluster.on_node.items() if held},
+        list(cluster.drifts),
+        {
+            node_id: (row.free, row.count, row.closed, dict(row.ports))
+            for node_id, row in cluster.columns.rows.items()
+        },
+    )
+
+
+@given(st.lists(st.one_of(writes, names), max_size=25))
+def test_following_comes_to_the_same_as_reading_again(
+    history: list[dict[str, Struct] | str],
+) -> None:
+    stored: dict[str, bytes] = {}
+    followed, read = Cluster(), Cluster()
+
+    for revision, step in enumerate(history, 1):
+        if isinstance(step, str):
+            changes = [Change(key, None, revision) for key in gone_with(step, stored)]
+        else:
+            changes = [Change(k, records.encode(v), revision) for k, v in step.items()]
+        for change in changes:
+            if change.value is None:
+                stored.pop(change.key)
+            else:
+                stored[change.key] = change.value
+        follow(followed, changes, lease_until=1.0)
+    snapshot = Snapshot(len(history), tuple(Record(k, v, 1) for k, v in sorted(stored.items())))
+    load(read, snapshot, lease_until=1.0)
+
+    assert shown(followed) == shown(read)
