@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-BENCHMARKS = ("placement", "apply_rate", "startup", "containers", "idle")
+BENCHMARKS = ("placement", "explain", "apply_rate", "startup", "containers", "idle")
 
 
 def main() -> int:

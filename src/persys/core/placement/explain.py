@@ -78,7 +78,7 @@ def explain(needs: Needs, columns: Columns, *, limit: int) -> Explanation:
         for row in _best(sieve, limit)
     ]
     misses = [
-        Verdict(row.node_id, reject(row, needs), found.change, found.cost)
+        Verdict(row.node_id, found.rejection, found.change, found.cost)
         for row in sieve.nearest(limit - len(fits))
         if (found := remedy(row, needs, columns))
     ]
