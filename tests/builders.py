@@ -184,7 +184,7 @@ def rooms_of(columns: Columns) -> Rooms:
     def fits_on(_workload_id: WorkloadId, node_id: NodeId, needs: Needs) -> Rejection | None:
         return reject(columns.rows[node_id], needs)
 
-    return Rooms(lambda needs: place(needs, columns), fits_on)
+    return Rooms(lambda needs, _leaving: place(needs, columns), fits_on)
 
 
 def a_situation(

@@ -1,6 +1,6 @@
 """Give a workload a node: at first, again when its node cannot run it, and when it needs another amount."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 from persys.core.effects import Apply
@@ -23,6 +23,8 @@ from persys.model.ids import NodeId
 from persys.model.observation import Actual
 from persys.model.workload import Desired
 
+MISPLACED = "Misplaced"
+
 
 def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
     workload = situation.workload
@@ -37,7 +39,7 @@ def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
         )
         return Decision(None, belief, None)
     needs = needs_of(workload)
-    match rooms.place(needs):
+    match rooms.place(needs, situation.assignment):
         case Placed(node_id=node_id, why=why):
             return _bind(situation, node_id, needs, why, now)
         case Unplaceable() as nowhere:
@@ -117,6 +119,7 @@ def _assignment(
         reserved=needs.resources,
         host_ports=needs.host_ports,
         why=why,
+        rules=needs.rules,
     )
 
 
@@ -131,15 +134,26 @@ def refused_by_runtime(situation: Situation) -> bool:
 
 
 def reservation_differs(assignment: Assignment, needs: Needs) -> bool:
+    return _amount_differs(assignment, needs) or assignment.rules != needs.rules
+
+
+def _amount_differs(assignment: Assignment, needs: Needs) -> bool:
     return assignment.reserved != needs.resources or assignment.host_ports != needs.host_ports
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """It goes on where it is although its new rules forbid that, for it cannot go elsewhere."""
+
+    why: str
 
 
 def resize(
     situation: Situation, needs: Needs, rooms: Rooms, *, now: datetime
-) -> Assignment | Decision:
-    """A new revision needs another amount: here if it fits, elsewhere if it may move.
+) -> Assignment | Decision | Misplaced:
+    """It needs another amount or has other rules: here if that fits, elsewhere if it may move.
 
-    Returns the assignment as it goes on with the new amount, or the decision to go elsewhere or to wait.
+    Returns the assignment as it goes on, or the decision to go elsewhere or to wait.
     """
     assignment = situation.assignment
     assert assignment is not None
@@ -148,10 +162,14 @@ def resize(
     rejection = rooms.fits_on(assignment.workload_id, assignment.node_id, needs)
     if rejection is None:
         return _resized(assignment, needs)
+    elsewhere = "its data is there"
     if not holds_data(situation.workload):
         moved = assign(situation, rooms, now)
         if moved.assignment is not None:
-            return replace(moved, tombstone=Tombstone(assignment, now))
+            return replace(moved, tombstone=Tombstone(assignment, now, keeps_data=True))
+        elsewhere = f"elsewhere: {moved.belief.message}" if moved.belief is not None else ""
+    if not _amount_differs(assignment, needs):
+        return Misplaced(f"on {assignment.node_id}, {rejection.detail}; {elsewhere}")
     message = f"node {assignment.node_id} {rejection.detail} for this revision"
     belief = believe(
         situation,
@@ -164,6 +182,24 @@ def resize(
     return Decision(assignment, belief, situation.retry, waits_for_room=True)
 
 
+def misplaced(situation: Situation, here: Decision, why: str, now: datetime) -> Decision:
+    """What is decided for it where it is, and besides that it should be elsewhere."""
+    found = here.belief
+    if found is None or found.code not in ("", MISPLACED):
+        return replace(here, waits_for_room=True)
+    belief = believe(
+        situation,
+        found.status,
+        now,
+        code=MISPLACED,
+        message=why,
+        failure=found.failure,
+        revision=found.revision,
+        metadata=found.metadata,
+    )
+    return replace(here, belief=belief, waits_for_room=True)
+
+
 def _resized(assignment: Assignment, needs: Needs) -> Assignment:
     return Assignment(
         assignment.workload_id,
@@ -173,4 +209,5 @@ def _resized(assignment: Assignment, needs: Needs) -> Assignment:
         reserved=needs.resources,
         host_ports=needs.host_ports,
         why=assignment.why,
+        rules=needs.rules,
     )

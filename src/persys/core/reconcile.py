@@ -14,11 +14,18 @@ believe and show, and when to look again. Calling it twice with the same situati
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from persys.core.assigning import assign, refused_by_runtime, reservation_differs, resize
+from persys.core.assigning import (
+    Misplaced,
+    assign,
+    misplaced,
+    refused_by_runtime,
+    reservation_differs,
+    resize,
+)
 from persys.core.dispatch import Goal
 from persys.core.effects import Apply, Inquire, Remove
 from persys.core.failing import after_failed, before_retry, count_failure, removal_counted
-from persys.core.leaving import leave, must_leave, stranded
+from persys.core.leaving import leave, must_leave, stopped_alone_at, stranded
 from persys.core.liveness import Phase
 from persys.core.placement.needs import needs_of
 from persys.core.sending import send_or_wait
@@ -56,13 +63,16 @@ def decide(
         return assign(situation, rooms, now)
     if refused_by_runtime(situation):
         return assign(situation, rooms, now)
-    if must_leave(situation):
+    if must_leave(situation, now):
         return _leave(situation, rooms, policy, now=now, roll=roll)
     needs = needs_of(situation.workload)
     if reservation_differs(situation.assignment, needs):
         resized = resize(situation, needs, rooms, now=now)
         if isinstance(resized, Decision):
             return resized
+        if isinstance(resized, Misplaced):
+            here = _converge(situation, policy, now=now, roll=roll)
+            return misplaced(situation, here, resized.why, now)
         situation = replace(situation, assignment=resized)
     return _converge(situation, policy, now=now, roll=roll)
 
@@ -133,14 +143,7 @@ def _converge(situation: Situation, policy: Policy, *, now: datetime, roll: floa
     workload, assignment = situation.workload, situation.assignment
     assert assignment is not None
     if situation.phase is not Phase.ALIVE:
-        message = f"node {assignment.node_id} gives no sign"
-        if situation.phase is Phase.LOST:
-            message = (
-                f"node {assignment.node_id} is lost and holds the workload's data; "
-                "it stays until the node returns or is confirmed dead"
-            )
-        belief = believe(situation, Status.UNKNOWN, now, code="NodeNotReady", message=message)
-        return Decision(assignment, belief, situation.retry)
+        return _out_of_sight(situation, now)
     seen = situation.observation
     if seen is not None and _matches(seen, workload, assignment):
         return _settled(situation, seen, policy, now)
@@ -150,6 +153,25 @@ def _converge(situation: Situation, policy: Policy, *, now: datetime, roll: floa
     if seen is None and was_settled(situation):
         return Decision(assignment, situation.belief, situation.retry)
     return _pursue(situation, policy, now=now, roll=roll)
+
+
+def _out_of_sight(situation: Situation, now: datetime) -> Decision:
+    assignment, wake_at = situation.assignment, None
+    assert assignment is not None
+    message = f"node {assignment.node_id} gives no sign"
+    if situation.phase is Phase.LOST:
+        wake_at = stopped_alone_at(situation, now)
+        message = f"node {assignment.node_id} is lost and holds the workload's data"
+        if wake_at is not None:
+            seconds = situation.workload.stop_after_seconds
+            message = (
+                f"node {assignment.node_id} is lost and stops the workload by itself after "
+                f"{seconds}s without the scheduler; after that it starts elsewhere, without its data"
+            )
+        else:
+            message += "; it stays until the node returns or is confirmed dead"
+    belief = believe(situation, Status.UNKNOWN, now, code="NodeNotReady", message=message)
+    return Decision(assignment, belief, situation.retry, wake_at=wake_at)
 
 
 def _matches(seen: Observation, workload: Workload, assignment: Assignment) -> bool:

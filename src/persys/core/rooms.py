@@ -2,17 +2,27 @@
 
 from persys.core.placement.aside import set_aside
 from persys.core.placement.columns import Columns
-from persys.core.placement.filters import Rejection, reject
+from persys.core.placement.filters import Rejection, reject, reject_resident
 from persys.core.placement.needs import Needs
-from persys.core.placement.select import place
+from persys.core.placement.select import Placed, Unplaceable, place
 from persys.core.situation import Rooms
+from persys.model.assignment import Assignment
 from persys.model.ids import NodeId, WorkloadId
 
 
 def rooms_over(columns: Columns) -> Rooms:
+    def place_one(needs: Needs, leaving: Assignment | None) -> Placed | Unplaceable:
+        if leaving is None or not needs.rules.group:
+            return place(needs, columns)
+        # It keeps no distance from itself. The node that it leaves refuses it in any case.
+        with set_aside(leaving.workload_id, leaving.node_id, columns):
+            return place(needs, columns)
+
     def fits_on(workload_id: WorkloadId, node_id: NodeId, needs: Needs) -> Rejection | None:
         """Whether a workload that may already have room on the node could have this much instead."""
+        is_there = columns.held(workload_id, node_id) is not None
         with set_aside(workload_id, node_id, columns):
-            return reject(columns.rows[node_id], needs)
+            row = columns.rows[node_id]
+            return reject_resident(row, needs) if is_there else reject(row, needs)
 
-    return Rooms(lambda needs: place(needs, columns), fits_on)
+    return Rooms(place_one, fits_on)

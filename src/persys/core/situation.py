@@ -61,6 +61,9 @@ class Situation:
     draining: bool = False  # the assigned node shall become empty
     confirmed_dead: bool = False  # the operator vouches that the assigned node runs nothing
     copies: tuple[Copy, ...] = ()  # on other nodes than the assigned one
+    stops_alone: bool = False  # the assigned node stops what has been too long without us
+    silent: timedelta = timedelta()  # since the assigned node was last heard
+    neighbours: int = 0  # workloads on the assigned node, this one included
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +82,14 @@ class Decision:
 
 
 class Rooms:
-    """Placement as `decide` needs it: where a need fits, and whether one node could take it."""
+    """Placement as `decide` needs it: where a need fits, and whether one node could take it.
+
+    `place` is also told which assignment is given up for it, if any.
+    """
 
     def __init__(
         self,
-        place: Callable[[Needs], Placed | Unplaceable],
+        place: Callable[[Needs, Assignment | None], Placed | Unplaceable],
         fits_on: Callable[[WorkloadId, NodeId, Needs], Rejection | None],
     ) -> None:
         self.place = place

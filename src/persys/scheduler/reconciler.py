@@ -8,7 +8,7 @@ while a transaction is under way see each other.
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from random import Random
 from typing import TypeVar
@@ -64,6 +64,7 @@ class Reconciler:
         clock: Clock,
         *,
         policy: Policy,
+        node_lease: timedelta,
         node_grace: float,
         random: Random,
         metrics: Metrics,
@@ -72,6 +73,7 @@ class Reconciler:
         self._committer = committer
         self._clock = clock
         self._policy = policy
+        self._lease = node_lease
         self._node_grace = node_grace
         self._random = random
         self._metrics = metrics
@@ -230,7 +232,8 @@ class Reconciler:
             change, self._cluster, situation, decision, self._policy, told=bool(told), now=now
         )
         beside(change)
-        self._reserve(workload.id, decision)
+        if decision.assignment is not None:
+            self._cluster.hold(decision.assignment)
         try:
             await self._committer.commit(change)
         except PersysError as err:
@@ -271,6 +274,9 @@ class Reconciler:
             reports=feature.PUSHES_STATUS in member.node.capabilities.features,
             draining=member.node.drain is not None,
             confirmed_dead=member.node.confirmed_dead,
+            stops_alone=feature.STOP_AFTER in member.node.capabilities.features,
+            silent=timedelta(seconds=self._clock.monotonic() - member.lease_until) + self._lease,
+            neighbours=len(self._cluster.on_node.get(member.node.id, ())),
         )
 
     def _with_copies(self, situation: Situation) -> Situation:
@@ -285,18 +291,6 @@ class Reconciler:
                 for tombstone in self._cluster.being_buried(workload.id)
             ]
         return replace(situation, copies=tuple(copies)) if copies else situation
-
-    def _reserve(self, workload_id: WorkloadId, decision: Decision) -> None:
-        if decision.assignment is not None:
-            assignment = decision.assignment
-            held = self._cluster.columns.held(workload_id, assignment.node_id)
-            if held is None or (held.resources, held.host_ports) != (
-                assignment.reserved,
-                assignment.host_ports,
-            ):
-                self._cluster.columns.hold(
-                    workload_id, assignment.node_id, assignment.reserved, assignment.host_ports
-                )
 
     def _after(
         self, workload: Workload, decision: Decision, *, fresh_intent: bool, now: datetime

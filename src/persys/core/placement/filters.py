@@ -45,18 +45,19 @@ def reject(row: Row, needs: Needs) -> Rejection | None:
     return unfit(row, needs) or crowded(row, needs)
 
 
+def reject_resident(row: Row, needs: Needs) -> Rejection | None:
+    """Why it may not go on where it is. A cordon and a taint keep new work away; they drive none out."""
+    return _lacking(row, needs) or _unmet(row, needs) or crowded(row, needs)
+
+
 def unfit(row: Row, needs: Needs) -> Rejection | None:
     if row.closed:
         return Rejection(Filter.CLOSED, row.closed)
-    if not needs.traits <= row.traits:
-        return _without(needs.traits - row.traits)
-    rules = needs.rules
-    if row.taints and (repelling := repels(row.taints, rules)):
+    if lacking := _lacking(row, needs):
+        return lacking
+    if row.taints and (repelling := repels(row.taints, needs.rules)):
         return Rejection(Filter.TAINT, f"with taint {repelling}")
-    for constraint in rules.constraints:
-        if not holds(constraint, row.labels):
-            return Rejection(Filter.CONSTRAINT, f"not meeting {written(constraint)!r}")
-    return None
+    return _unmet(row, needs)
 
 
 def crowded(row: Row, needs: Needs) -> Rejection | None:
@@ -94,8 +95,18 @@ def described(trait: str) -> str:
     }.get(kind, f"feature {name}")
 
 
-def _without(lacking: frozenset[str]) -> Rejection:
+def _lacking(row: Row, needs: Needs) -> Rejection | None:
+    if needs.traits <= row.traits:
+        return None
+    lacking = needs.traits - row.traits
     for kind in _TRAITS:
         if mine := [trait for trait in lacking if trait.startswith(f"{kind}:")]:
             return Rejection(kind, f"without {described(min(mine))}")
     return Rejection(Filter.FEATURE, f"without {described(min(lacking))}")
+
+
+def _unmet(row: Row, needs: Needs) -> Rejection | None:
+    for constraint in needs.rules.constraints:
+        if not holds(constraint, row.labels):
+            return Rejection(Filter.CONSTRAINT, f"not meeting {written(constraint)!r}")
+    return None
