@@ -105,7 +105,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self, request: agent_pb2.DeleteWorkloadRequest, _context: Context
     ) -> agent_pb2.DeleteWorkloadResponse:
         named = workload_id(request.id, field="id")
-        message = await self._intake.delete(named, request.epoch)
+        message = await self._intake.delete(named, request.epoch, keeps_data=request.keep_data)
         return agent_pb2.DeleteWorkloadResponse(success=True, message=message)
 
     @_translated

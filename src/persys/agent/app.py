@@ -14,9 +14,10 @@ from persys.agent import host
 from persys.agent.agent_api import SERVICE, AgentApi
 from persys.agent.calls import StreamedCalls
 from persys.agent.collector import Collector
+from persys.agent.contact import Contact
 from persys.agent.intake import Intake
 from persys.agent.ledger import Ledger
-from persys.agent.link import Connect
+from persys.agent.link import CALL_DEADLINE_SECONDS, Connect
 from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.policy import NodePolicy
@@ -32,7 +33,7 @@ from persys.agent.stream import over_stream
 from persys.agent.uplink import Membership, Uplink
 from persys.agent.volumes.local import DRIVER, LocalVolumes
 from persys.agent.worker import Worker
-from persys.infra.clock import Clock, SystemClock
+from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.http import SideServer
 from persys.infra.process import serve
 from persys.infra.rpc import new_server, start_server
@@ -72,7 +73,7 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         runtimes=_new_runtimes(settings, node_id, engine),
         volumes=LocalVolumes(settings.storage_local_root),
         machine=host,
-        clock=SystemClock(),
+        clock=SystemClock(monotonic=since_boot),  # leases run on while the machine sleeps
         connect=None,
         random=SystemRandom(),
     )
@@ -100,6 +101,9 @@ class Agent:
         )
         steps = Steps(self._runtimes, around.volumes)
         self._worker = Worker(state, turns, steps, ledger, self._clock)
+        self._contact = Contact(state, self._clock, wake=self._worker.wake)
+        if not settings.standalone:
+            self._worker.is_alone = self._contact.is_lost_for
         self._intake = Intake(
             state,
             turns,
@@ -165,6 +169,7 @@ class Agent:
         if not settings.standalone:
             self._uplink = self._new_uplink(port)
             parts["uplink"] = self._uplink.run
+            parts["contact"] = self._contact.run
         return parts
 
     def _new_uplink(self, port: int) -> Uplink:
@@ -194,11 +199,19 @@ class Agent:
             collector=self._collector,
             clock=self._clock,
             metrics=self._metrics,
+            contact=self._contact,
+            find_service=self._find_service,
         )
+
+    def _find_service(self, name: str) -> list[str]:
+        from persys.infra.srv import find_service  # most have plain addresses
+
+        server = self._settings.dns_server
+        return find_service(name, server=server, deadline_seconds=CALL_DEADLINE_SECONDS)
 
     def _capabilities(self) -> Capabilities:
         settings = self._settings
-        features = {feature.PUSHES_STATUS, feature.CONTAINER_LIMITS}
+        features = {feature.PUSHES_STATUS, feature.CONTAINER_LIMITS, feature.STOP_AFTER}
         if settings.allow_privileged:
             features.add(feature.PRIVILEGED)
         machine = self._around.machine

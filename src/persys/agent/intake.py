@@ -98,13 +98,15 @@ class Intake:
                 case unreachable:
                     assert_never(unreachable)
 
-    async def delete(self, workload_id: WorkloadId, epoch: int) -> str:
+    async def delete(self, workload_id: WorkloadId, epoch: int, *, keeps_data: bool = False) -> str:
         """What to tell who asked. Raises StaleEpochError."""
         async with self._turns.of(workload_id):
             known = self._state.entries.get(workload_id)
             if known is None:
                 return f"workload not found: {workload_id}"
-            order = replace(known.order, desired=Desired.DELETED, epoch=epoch)
+            order = replace(
+                known.order, desired=Desired.DELETED, epoch=epoch, keeps_data=keeps_data
+            )
             match self._receive(order, known):
                 case Taken(order=order):
                     await self._take(order, known, ActionKind.DELETE)
@@ -124,7 +126,7 @@ class Intake:
         return receive(
             order,
             known.order if known is not None else None,
-            failed=known is not None and known.standing.actual is Actual.FAILED,
+            failed=known is not None and _needs_an_order(known),
             buried_epoch=fenced_by,
             draining=self.draining,
         )
@@ -172,3 +174,8 @@ class Intake:
         await self._state.commit(Change(entry=entry))
         self._tell(order.workload_id)
         return entry
+
+
+def _needs_an_order(known: Entry) -> bool:
+    """The same order once more is new work: it failed, or it was stopped while nobody spoke."""
+    return known.standing.actual is Actual.FAILED or known.progress.halted

@@ -15,12 +15,14 @@ from persys.agent.metrics import Metrics
 from persys.agent.state import Change, State
 from persys.core.convergence import (
     Artefact,
+    Do,
     Settled,
     Step,
     after_settling,
     after_step,
     launching,
 )
+from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.failure import Failure
@@ -64,9 +66,9 @@ class Ledger:
             return []
         return [self._ended(action, entry, "superseded by a newer order")]
 
-    async def begin(self, entry: Entry, step: Step, artefact: Artefact | None) -> Entry:
+    async def begin(self, entry: Entry, todo: Do, artefact: Artefact | None) -> Entry:
         """Before a step. Work that nobody ordered just now is an action of its own."""
-        now = self._clock.now()
+        now, step = self._clock.now(), todo.step
         action = self._state.open_action(entry)
         if action is None:
             action = self.new_action(entry.order.workload_id, ActionKind.RECONCILE)
@@ -79,6 +81,14 @@ class Ledger:
         if step is Step.START:
             entry = replace(entry, progress=launching(entry.progress, artefact))
             await self._state.commit(Change(entry=entry, actions=[action]))
+        elif todo.halts:
+            entry = replace(entry, progress=replace(entry.progress, halted=True))
+            try:
+                await self._state.commit(Change(entry=entry, actions=[action]))
+            except StoreUnavailableError as err:
+                # It must stop even so; after a crash the silence itself still keeps it from running.
+                log.warning("halt.not_kept", reason=str(err))
+                self._state.note(entry, action)
         return entry
 
     def keep(self, entry: Entry, step: Step, failure: Failure | None) -> None:

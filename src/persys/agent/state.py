@@ -9,6 +9,7 @@ import sqlite3
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import datetime
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -25,6 +26,7 @@ BURIALS_MAX = 5_000
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS identity (cluster_id TEXT NOT NULL, node_id TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS allegiance (cluster_uid TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS contact (heard_at TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS entries (id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS actions
     (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record BLOB NOT NULL);
@@ -43,6 +45,7 @@ class Change:
     burials: Sequence[Burial] = ()
     unburied: WorkloadId | None = None
     cluster_uid: str = ""  # the cluster that took this node in
+    heard_at: datetime | None = None  # a leading scheduler acknowledged what was sent then
 
 
 class _Waiting(NamedTuple):
@@ -69,6 +72,7 @@ class State:
         self.actions: dict[ActionId, Action] = {}
         self.burials: dict[WorkloadId, Burial] = {}
         self.cluster_uid = ""  # of the cluster this node last belonged to
+        self.heard_at: datetime | None = None
         self.connection = (
             connection or self._thread.submit(_open, path, cluster_id, node_id).result()
         )
@@ -130,6 +134,7 @@ class State:
         if change.unburied is not None:
             self.burials.pop(change.unburied, None)
         self.cluster_uid = change.cluster_uid or self.cluster_uid
+        self.heard_at = change.heard_at or self.heard_at
         for action in change.actions:
             self.actions[action.id] = action
         for burial in change.burials:
@@ -165,6 +170,8 @@ class State:
             self.burials[burial.workload_id] = burial
         for (uid,) in self.connection.execute("SELECT cluster_uid FROM allegiance"):
             self.cluster_uid = uid
+        for (text,) in self.connection.execute("SELECT heard_at FROM contact"):
+            self.heard_at = datetime.fromisoformat(text)
 
 
 def _put(cursor: sqlite3.Cursor, change: Change) -> None:
@@ -180,6 +187,9 @@ def _put(cursor: sqlite3.Cursor, change: Change) -> None:
     if change.cluster_uid:
         cursor.execute("DELETE FROM allegiance")
         cursor.execute("INSERT INTO allegiance VALUES (?)", (change.cluster_uid,))
+    if change.heard_at is not None:
+        cursor.execute("DELETE FROM contact")
+        cursor.execute("INSERT INTO contact VALUES (?)", (change.heard_at.isoformat(),))
     upsert = "ON CONFLICT (id) DO UPDATE SET record = excluded.record"
     cursor.executemany(
         f"INSERT INTO actions (id, record) VALUES (?, ?) {upsert}",  # noqa: S608

@@ -72,7 +72,11 @@ class Steps:
                 }
                 return await runtime.create(order, paths)
             case Step.REMOVE_VOLUMES:
-                doomed = frozenset(name for name, retain in entry.volumes.items() if not retain)
+                doomed = frozenset(
+                    name
+                    for name, retain in entry.volumes.items()
+                    if not retain and not order.keeps_data
+                )
                 return await self._volumes.remove(order.workload_id, doomed)
             case Step.STOP | Step.REMOVE | Step.START:
                 assert artefact is not None, "these are decided only about something that is there"

@@ -5,7 +5,7 @@ the loop joins again, at the next address if there are several, and only the edg
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import cycle
@@ -14,8 +14,8 @@ from random import Random
 import structlog
 from msgspec.structs import replace
 
-from persys.agent import host
 from persys.agent.collector import Collector
+from persys.agent.contact import Contact
 from persys.agent.intake import Intake
 from persys.agent.journal import Burial
 from persys.agent.link import (
@@ -29,7 +29,8 @@ from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.reports import observation_of
 from persys.agent.state import Change, State
-from persys.errors import StoreUnavailableError
+from persys.errors import StoreUnavailableError, UnavailableError
+from persys.infra.address import address_towards, is_service
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
@@ -73,7 +74,10 @@ class Uplink:
         collector: Collector,
         clock: Clock,
         metrics: Metrics,
+        contact: Contact,
+        find_service: Callable[[str], Sequence[str]],
     ) -> None:
+        """`find_service` asks DNS, and blocks; it is only used for names of services."""
         self._membership = membership
         self._addresses = addresses
         self._capabilities = capabilities
@@ -85,18 +89,40 @@ class Uplink:
         self._collector = collector
         self._clock = clock
         self._metrics = metrics
+        self._contact = contact
+        self._find_service = find_service
         self._pause = PAUSE_MIN_SECONDS
         self.connected_to = ""
         self._loss_logged = False
 
     async def run(self) -> None:
-        for address in cycle(self._addresses):
+        for named in cycle(self._addresses):
             try:
-                await self._stay_with(address)
+                addresses = await self._find(named)
             except SchedulerLostError as err:
-                self._lost(address, str(err))
-            await asyncio.sleep(self._pause * self._random.uniform(0.5, 1.0))
-            self._pause = min(2 * self._pause, PAUSE_MAX_SECONDS)
+                self._lost(named, str(err))
+                await self._rest()
+                continue
+            for address in addresses:
+                try:
+                    await self._stay_with(address)
+                except SchedulerLostError as err:
+                    self._lost(address, str(err))
+                await self._rest()
+
+    async def _find(self, named: str) -> Sequence[str]:
+        """The address itself, or those behind the name of a service. Never none."""
+        if not is_service(named):
+            return (named,)
+        try:
+            async with asyncio.timeout(CALL_DEADLINE_SECONDS):
+                return await asyncio.to_thread(self._find_service, named)
+        except (UnavailableError, TimeoutError) as err:
+            raise SchedulerLostError(str(err) or f"DNS gave no answer about {named}") from err
+
+    async def _rest(self) -> None:
+        await asyncio.sleep(self._pause * self._random.uniform(0.5, 1.0))
+        self._pause = min(2 * self._pause, PAUSE_MAX_SECONDS)
 
     async def _stay_with(self, address: str) -> None:
         """Raises SchedulerLostError, sooner or later."""
@@ -142,7 +168,7 @@ class Uplink:
     async def _endpoint(self, address: str) -> str:
         try:
             async with asyncio.timeout(CALL_DEADLINE_SECONDS):
-                own = await asyncio.to_thread(host.address_towards, address)
+                own = await asyncio.to_thread(address_towards, address)
         except (OSError, ValueError, TimeoutError) as err:
             raise SchedulerLostError(f"{address} cannot be resolved: {err}") from err
         return f"{own}:{self._membership.port}"
@@ -181,9 +207,12 @@ class Uplink:
             complete=complete,
             removed_workload_ids=[burial.workload_id for burial in gone],
         )
+        sent, sent_at = self._clock.monotonic(), self._clock.now()
         answer = await link.heartbeat(request)
         if not answer.acknowledged:
             raise SchedulerLostError("a heartbeat was not acknowledged")
+        if answer.leads:
+            await self._contact.heard(sent=sent, sent_at=sent_at)
         self._drain(answer.drain_node)
         # A workload that came back meanwhile is not buried any more, or was buried anew.
         told = [

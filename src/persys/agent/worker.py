@@ -5,6 +5,7 @@ runtime gives no answer the workload's state is unknown, nothing is undone, and 
 """
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 
 from persys.agent import failpoints
@@ -12,7 +13,7 @@ from persys.agent.journal import Entry
 from persys.agent.ledger import Ledger
 from persys.agent.state import State
 from persys.agent.steps import Steps
-from persys.core.convergence import Artefact, Do, Settled, Step, next_step
+from persys.core.convergence import STOPPED_ALONE, Artefact, Do, Settled, Step, next_step
 from persys.core.report import describe
 from persys.errors import ConflictError, UnavailableError
 from persys.infra.clock import Clock
@@ -21,6 +22,7 @@ from persys.infra.lanes import Lanes
 from persys.infra.turns import Turns
 from persys.model.ids import WorkloadId
 from persys.model.observation import Actual
+from persys.model.order import Order
 from persys.model.workload import Desired
 
 # A container that needs more than this at one go is fighting with somebody: give way for a while.
@@ -44,6 +46,8 @@ class Worker:
         self._queued: dict[WorkloadId, None] = {}
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
         self._patience: dict[WorkloadId, float] = {}
+        # Whether the scheduler has been silent for longer than an order allows.
+        self.is_alone: Callable[[Order], bool] = lambda _order: False
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -100,20 +104,26 @@ class Worker:
             entry = self._state.entries.get(workload_id)  # an order may have come meanwhile
             if entry is None:
                 return False
-            outcome = next_step(entry.order, artefact, entry.progress, now=self._clock.now())
+            outcome = next_step(
+                entry.order,
+                artefact,
+                entry.progress,
+                now=self._clock.now(),
+                alone=self.is_alone(entry.order),
+            )
             if not isinstance(outcome, Do):
                 return not await self._settle(outcome, entry, artefact)
-            await self._do(outcome.step, entry, artefact)
+            await self._do(outcome, entry, artefact)
             if outcome.step not in PREPARATIONS:
                 return True
 
-    async def _do(self, step: Step, seen: Entry, artefact: Artefact | None) -> None:
-        workload_id = seen.order.workload_id
+    async def _do(self, todo: Do, seen: Entry, artefact: Artefact | None) -> None:
+        workload_id, step = seen.order.workload_id, todo.step
         async with self._turns.of(workload_id):
             entry = self._state.entries.get(workload_id)
             if entry is None or entry.generation != seen.generation:
                 return
-            entry = await self._ledger.begin(entry, step, artefact)
+            entry = await self._ledger.begin(entry, todo, artefact)
         if step is Step.START:
             passing(failpoints.LAUNCHING)
         try:
@@ -139,7 +149,7 @@ class Worker:
             if settled.actual is Actual.ABSENT:
                 await self._ledger.forget(entry)
                 passing(failpoints.FORGOTTEN)
-            elif await self._ledger.settle(entry, settled, describe(artefact, log_tail=log_tail)):
+            elif await self._ledger.settle(entry, settled, _words(settled, artefact, log_tail)):
                 passing(failpoints.SETTLED)
         self._patience.pop(workload_id, None)
         if settled.look_again_at is not None:
@@ -170,3 +180,11 @@ class Worker:
     def _cancel_timer(self, workload_id: WorkloadId) -> None:
         if (timer := self._timers.pop(workload_id, None)) is not None:
             timer.cancel()
+
+
+def _words(settled: Settled, artefact: Artefact | None, log_tail: str) -> dict[str, str]:
+    words = describe(artefact, log_tail=log_tail)
+    if settled.code == STOPPED_ALONE:
+        # It did not end by itself: with an exit code of 0 it would look like finished work.
+        words.pop("container.exit_code", None)
+    return words

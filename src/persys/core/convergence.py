@@ -25,9 +25,12 @@ CRASH_LOOP = "CrashLoop"
 OOM_KILLED = "OOMKilled"
 RESTARTING = "Restarting"
 EXITED = "Exited"
+STOPPED_ALONE = "StoppedAlone"
 
 LOOP_RESTARTS_MIN = 3
 STABLE_AFTER = timedelta(seconds=10)
+RESTART_FIRST_AFTER = timedelta(seconds=0.2)
+RESTART_LONGEST_AFTER = timedelta(seconds=60)
 
 
 class Step(StrEnum):
@@ -86,6 +89,7 @@ class Settled(Struct, frozen=True):
 
 class Do(Struct, frozen=True):
     step: Step
+    halts: bool = False  # it is stopped only because nobody has spoken for too long
 
 
 class Progress(Struct, frozen=True):
@@ -97,14 +101,26 @@ class Progress(Struct, frozen=True):
     failure: Failure | None = None
     verdict: Settled | None = None
     looping: bool = False
+    restarts: int = (
+        0  # in a row, each after a brief run; counted where the runtime restarts nothing
+    )
+    halted: bool = False  # stopped because nobody spoke; only a new order lets it run again
 
     def has_launched(self, artefact: Artefact) -> bool:
         return self.launching and artefact.started_at != self.launched_from
 
 
 def next_step(
-    order: Order, artefact: Artefact | None, progress: Progress, *, now: datetime
+    order: Order,
+    artefact: Artefact | None,
+    progress: Progress,
+    *,
+    now: datetime,
+    alone: bool = False,
 ) -> Do | Settled:
+    """`alone`: the scheduler has been silent for longer than the order allows."""
+    if order.desired is Desired.RUNNING and (alone or progress.halted):
+        return _towards_halted(order, artefact, progress, now)
     match order.desired:
         case Desired.RUNNING:
             outcome = _towards_running(order, artefact, progress, now)
@@ -122,7 +138,9 @@ def next_step(
 def launching(progress: Progress, artefact: Artefact | None) -> Progress:
     """What to keep before a start, so that a crash after it does not run finished work twice."""
     started_at = artefact.started_at if artefact is not None else None
-    return replace(progress, launching=True, launched_from=started_at)
+    again = artefact is not None and progress.has_launched(artefact) and _was_brief(artefact)
+    restarts = progress.restarts + 1 if again else 0
+    return replace(progress, launching=True, launched_from=started_at, restarts=restarts)
 
 
 def after_step(progress: Progress, step: Step, failure: Failure | None) -> Progress:
@@ -139,6 +157,7 @@ def after_settling(progress: Progress, settled: Settled) -> Progress:
         failure=progress.failure if settled.failure == progress.failure else None,
         verdict=settled if settled.final else None,
         looping=settled.code == CRASH_LOOP,
+        halted=settled.code == STOPPED_ALONE,
     )
 
 
@@ -160,6 +179,20 @@ def _towards_stopped(order: Order, artefact: Artefact | None) -> Do | Settled:
     return Settled(Actual.STOPPED)
 
 
+def _towards_halted(
+    order: Order, artefact: Artefact | None, progress: Progress, now: datetime
+) -> Do | Settled:
+    """Whatever came before, even a failure: it must not run. What had ended already stays as it ended."""
+    if artefact is not None and artefact.condition.active:
+        return Do(Step.STOP, halts=True)
+    if not progress.halted:
+        outcome = _towards_running(order, artefact, progress, now)
+        if isinstance(outcome, Settled) and outcome.look_again_at is None:
+            return outcome
+    message = f"no scheduler for {order.stop_after_seconds}s"
+    return Settled(Actual.STOPPED, code=STOPPED_ALONE, message=message)
+
+
 def _towards_running(
     order: Order, artefact: Artefact | None, progress: Progress, now: datetime
 ) -> Do | Settled:
@@ -173,9 +206,9 @@ def _towards_running(
         case Condition.RUNNING:
             return _while_running(artefact, progress, now)
         case Condition.RESTARTING:
-            return _while_restarting(artefact)
+            return _while_restarting(artefact, progress)
         case Condition.EXITED if progress.has_launched(artefact):
-            return _after_exit(artefact, _restart_policy(order.spec))
+            return _after_exit(order, artefact, progress, now)
         case _:
             return Do(Step.START)
 
@@ -203,12 +236,12 @@ def _while_running(artefact: Artefact, progress: Progress, now: datetime) -> Set
     stable_at = artefact.started_at + STABLE_AFTER
     if now >= stable_at:
         return Settled(Actual.RUNNING)
-    return replace(_crash_loop(artefact), look_again_at=stable_at)
+    return replace(_crash_loop(artefact, progress), look_again_at=stable_at)
 
 
-def _while_restarting(artefact: Artefact) -> Settled:
-    if artefact.restart_count >= LOOP_RESTARTS_MIN and _was_brief(artefact):
-        return _crash_loop(artefact)
+def _while_restarting(artefact: Artefact, progress: Progress) -> Settled:
+    if _restarts(artefact, progress) >= LOOP_RESTARTS_MIN and _was_brief(artefact):
+        return _crash_loop(artefact, progress)
     return Settled(Actual.PENDING, code=RESTARTING, message=f"{_ending(artefact)}; restarting")
 
 
@@ -218,20 +251,40 @@ def _was_brief(artefact: Artefact) -> bool:
     return artefact.finished_at - artefact.started_at < STABLE_AFTER
 
 
-def _after_exit(artefact: Artefact, policy: RestartPolicy) -> Do | Settled:
+def _after_exit(
+    order: Order, artefact: Artefact, progress: Progress, now: datetime
+) -> Do | Settled:
+    policy = _restart_policy(order.spec)
     if not policy.runs_to_completion:
-        return Do(
-            Step.START
-        )  # the runtime restarts these itself, unless somebody stopped it by hand
+        return _again(order, artefact, progress, now)
     if artefact.exit_code == 0 and not artefact.oom_killed:
         return Settled(Actual.STOPPED, code=COMPLETED, message=_ending(artefact), final=True)
-    if policy.name == "on-failure" and not _is_exhausted(artefact, policy):
-        return Do(Step.START)
+    if policy.name == "on-failure" and not _is_exhausted(artefact, progress, policy):
+        return _again(order, artefact, progress, now)
     return _ended_badly(artefact)
 
 
-def _is_exhausted(artefact: Artefact, policy: RestartPolicy) -> bool:
-    return 0 < policy.retries_max <= artefact.restart_count
+def _again(order: Order, artefact: Artefact, progress: Progress, now: datetime) -> Do | Settled:
+    """The runtime restarts by itself, unless somebody stopped it by hand.
+
+    But what must not run without the scheduler is restarted only here: a runtime that comes back after a
+    long while would start it before anybody could stop it.
+    """
+    if not order.stop_after_seconds or artefact.finished_at is None:
+        return Do(Step.START)
+    growth = 2 ** min(progress.restarts, 16)
+    start_at = artefact.finished_at + min(RESTART_FIRST_AFTER * growth, RESTART_LONGEST_AFTER)
+    if now >= start_at:
+        return Do(Step.START)
+    return replace(_while_restarting(artefact, progress), look_again_at=start_at)
+
+
+def _is_exhausted(artefact: Artefact, progress: Progress, policy: RestartPolicy) -> bool:
+    return 0 < policy.retries_max <= _restarts(artefact, progress)
+
+
+def _restarts(artefact: Artefact, progress: Progress) -> int:
+    return max(artefact.restart_count, progress.restarts)
 
 
 def _ended_badly(artefact: Artefact) -> Settled:
@@ -244,8 +297,8 @@ def _ended_badly(artefact: Artefact) -> Settled:
     return replace(_failed(failure), final=True)
 
 
-def _crash_loop(artefact: Artefact) -> Settled:
-    message = f"crash loop: restarted {artefact.restart_count} times"
+def _crash_loop(artefact: Artefact, progress: Progress) -> Settled:
+    message = f"crash loop: restarted {_restarts(artefact, progress)} times"
     if artefact.condition is not Condition.RUNNING:
         message = f"{message}; {_ending(artefact)}"
     return _failed(Failure(FailureReason.RUNTIME_ERROR, message, retryable=False, code=CRASH_LOOP))

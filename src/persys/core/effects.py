@@ -22,6 +22,7 @@ class Remove:
     node_id: NodeId
     workload_id: WorkloadId
     epoch: int
+    keeps_data: bool = False  # what it wrote stays on the node
 
 
 @dataclass(frozen=True, slots=True)

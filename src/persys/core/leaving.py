@@ -1,13 +1,15 @@
 """When a workload leaves its node: the node is lost, or shall become empty.
 
-What holds data stays bound to a lost node, because a second copy might run beside the first: only an
-operator who confirms the node dead sets it free. It stays on a draining node too: its data would not come.
+What holds data stays bound to a lost node, because a second copy might run beside the first: an operator who
+confirms the node dead sets it free, or its own choice of `stop_after`, once its agent has surely stopped it.
+It stays on a draining node too: its data would not come. What it wrote stays on the node that it leaves.
 """
 
 from dataclasses import replace
 from datetime import datetime
 
 from persys.core.assigning import assign
+from persys.core.fencing import stopped_after
 from persys.core.liveness import Phase
 from persys.core.placement.needs import holds_data
 from persys.core.situation import Decision, Rooms, Situation, believe, is_finished
@@ -16,10 +18,43 @@ from persys.model.belief import Status
 from persys.model.workload import Desired, Workload
 
 
-def must_leave(situation: Situation) -> bool:
+def must_leave(situation: Situation, now: datetime) -> bool:
     if situation.phase is Phase.LOST:
-        return situation.confirmed_dead or not holds_data(situation.workload)
+        if situation.confirmed_dead:
+            return True
+        if situation.workload.stop_after_seconds:
+            free_at = stopped_alone_at(situation, now)
+            return free_at is not None and now >= free_at
+        return not holds_data(situation.workload)
     return situation.draining and stays_because(situation.workload) == ""
+
+
+def stopped_alone_at(situation: Situation, now: datetime) -> datetime | None:
+    """When its lost node has surely stopped it by itself. None: nobody can tell that it will."""
+    workload = situation.workload
+    heard_at = now - situation.silent
+    if (
+        not workload.stop_after_seconds
+        or not situation.stops_alone
+        or not _knows_its_order(situation)
+        # What was wanted after the last word of the node has not reached it.
+        or workload.updated_at > heard_at
+    ):
+        return None
+    return heard_at + stopped_after(workload, neighbours=situation.neighbours)
+
+
+def _knows_its_order(situation: Situation) -> bool:
+    """The node has said that it has this very revision, by this assignment."""
+    workload, assignment, seen = situation.workload, situation.assignment, situation.observation
+    assert assignment is not None
+    if seen is not None:
+        return (seen.revision, seen.epoch) == (workload.revision, assignment.epoch)
+    belief = situation.belief
+    return belief is not None and (belief.revision, belief.epoch) == (
+        workload.revision,
+        assignment.epoch,
+    )
 
 
 def stays_because(workload: Workload) -> str:
@@ -31,7 +66,7 @@ def leave(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
     """Go elsewhere, with a tombstone for the copy that is left behind. None: it fits nowhere else."""
     assignment = situation.assignment
     assert assignment is not None
-    tombstone = Tombstone(assignment, now)
+    tombstone = Tombstone(assignment, now, keeps_data=True)
     if is_finished(situation):
         return Decision(None, situation.belief, None, tombstone=tombstone)
     moved = assign(situation, rooms, now)

@@ -47,6 +47,7 @@ from persys.core.situation import (
 from persys.model.assignment import Assignment, Tombstone
 from persys.model.belief import Belief, Status
 from persys.model.failure import Failure, FailureReason
+from persys.model.ids import NodeId
 from persys.model.observation import Actual, Observation
 from persys.model.spec import ContainerSpec, VMSpec
 from persys.model.workload import Desired, Workload
@@ -103,7 +104,7 @@ def _delete(situation: Situation, policy: Policy, now: datetime) -> Decision:
     if late:
         # Counted and told, never given up: it is sent again below.
         situation = replace(situation, retry=removal_counted(situation, now))
-    code, message = _removal_progress(situation, policy)
+    code, message = _removal_progress(situation, goal, policy)
     belief = believe(situation, Status.DELETING, now, code=code, message=message)
     effects, wake_at = send_or_wait(
         situation,
@@ -118,12 +119,15 @@ def _delete(situation: Situation, policy: Policy, now: datetime) -> Decision:
     return Decision(assignment, belief, situation.retry, effects=effects, wake_at=wake_at)
 
 
-def _removal_progress(situation: Situation, policy: Policy) -> tuple[str, str]:
+def _removal_progress(situation: Situation, goal: Goal, policy: Policy) -> tuple[str, str]:
     """The code and the text that tell how far a removal is."""
     assert situation.assignment is not None
     if situation.phase is Phase.SUSPECT:
         node_id = situation.assignment.node_id
         return "Deleting", f"node {node_id} gives no sign; deleted when it returns or is lost"
+    dispatch = situation.dispatch
+    if dispatch is not None and dispatch.goal == goal and dispatch.problem:
+        return _unreachable(situation.assignment.node_id, dispatch.problem)
     failed = current(situation, Actual.FAILED)
     if failed is not None and failed.message:
         return "Deleting", failed.message
@@ -268,15 +272,15 @@ def _progress(situation: Situation, goal: Goal) -> tuple[Status, str, str]:
         situation.observation,
     )
     if dispatch is not None and dispatch.goal == goal and dispatch.problem:
-        return (
-            Status.PENDING,
-            "NodeUnreachable",
-            f"node {node_id} gives no answer: {dispatch.problem}",
-        )
+        return Status.PENDING, *_unreachable(node_id, dispatch.problem)
     if seen is not None and seen.actual is Actual.UNKNOWN:
         return Status.UNKNOWN, "Unknown", seen.message or f"node {node_id} cannot tell"
     verb = "starting" if goal.desired is Desired.RUNNING else "stopping"
     return Status.PENDING, verb.capitalize(), f"{verb} on {node_id}"
+
+
+def _unreachable(node_id: NodeId, problem: str) -> tuple[str, str]:
+    return "NodeUnreachable", f"node {node_id} gives no answer: {problem}"
 
 
 def _apply_deadline(workload: Workload, policy: Policy) -> timedelta:

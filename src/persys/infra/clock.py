@@ -14,6 +14,11 @@ class Clock(Protocol):
         """Seconds that only ever rise, for leases and deadlines."""
 
 
+def since_boot() -> float:
+    """A monotonic clock that also counts the time the machine was asleep."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 def _wall() -> datetime:
     return datetime.now(UTC)
 

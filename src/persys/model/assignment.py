@@ -36,3 +36,4 @@ class Tombstone(Struct, frozen=True):
 
     assignment: Assignment
     deleted_at: datetime
+    keeps_data: bool = False  # it lives elsewhere: nobody asked to delete what it wrote here

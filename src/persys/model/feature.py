@@ -4,4 +4,5 @@ PUSHES_STATUS = "push-status"  # changes are sent at once, so nobody has to poll
 PRIVILEGED = "privileged"  # this node's policy allows privileged containers
 CONTAINER_LIMITS = "container-limits"  # cpu and pids ceilings, pull policy, stop grace, init
 COMPOSE_GIT = "compose-git"  # fetches Compose files from git by itself
+STOP_AFTER = "stop-after"  # stops by itself what has been too long without the scheduler
 CONTROL_STREAM = "control-stream"  # takes calls through the stream that it has opened

@@ -14,3 +14,5 @@ class Order(Struct, frozen=True):
     epoch: int  # 0: the scheduler knows no epochs
     desired: Desired
     spec: Spec
+    stop_after_seconds: int = 0  # without the scheduler; 0: never
+    keeps_data: bool = False  # of a delete: its volumes stay

@@ -6,11 +6,13 @@ Channels are kept open, and each call has a deadline.
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import TypeVar
+from typing import Any
 
 import grpc
 import structlog
+from google.protobuf.message import Message
 
+from persys.core.effects import Remove
 from persys.core.situation import RUNTIME_NOT_AVAILABLE
 from persys.errors import (
     AgentUnreachableError,
@@ -29,15 +31,14 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.intent import KeptIntent
 from persys.model.observation import Actual, Observation
 from persys.model.workload import Workload
+from persys.scheduler.metrics import Metrics
+from persys.scheduler.outgoing import Outgoing
 from persys.scheduler.streams import Streams, Tunnel
-from persys.wire import agent, control_message, foreign, status
+from persys.wire import agent, control_message, foreign
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2
 
 log = structlog.get_logger()
-
-Answer = TypeVar("Answer")
-
 
 Stub = agent_pb2_grpc.AgentServiceStub
 Close = Callable[[], Awaitable[None]]
@@ -54,6 +55,7 @@ class GrpcAgents:
         self,
         clock: Clock,
         streams: Streams,
+        metrics: Metrics,
         *,
         deadline: timedelta,
         connect: Connect = over_grpc,
@@ -63,6 +65,8 @@ class GrpcAgents:
         self._deadline = deadline.total_seconds()
         self._connect = connect
         self._pool: dict[str, tuple[Stub, Close]] = {}
+        self._outgoing = Outgoing(metrics, clock)
+        self.unanswered = self._outgoing.unanswered
 
     async def apply(
         self, node_id: NodeId, endpoint: str, workload: Workload, epoch: int
@@ -72,9 +76,7 @@ class GrpcAgents:
         request = agent.apply_message(workload, epoch)
         sent_at = self._clock.now()
         try:
-            answer = await self._call(
-                self._stub(node_id, endpoint).ApplyWorkload(request, timeout=self._deadline)
-            )
+            answer = await self._call(node_id, endpoint, "ApplyWorkload", request)
         except PersysError as err:
             if isinstance(err, UnavailableError):
                 raise
@@ -89,20 +91,19 @@ class GrpcAgents:
             )
         return self._applied(answer, node_id, workload, epoch)
 
-    async def remove(
-        self, node_id: NodeId, endpoint: str, workload_id: WorkloadId, epoch: int
-    ) -> None:
+    async def remove(self, removal: Remove, endpoint: str) -> None:
+        node_id, workload_id = removal.node_id, removal.workload_id
         if (plain := self._plain_stream(node_id, endpoint)) is not None:
             gone = control_pb2.DeleteWorkloadRequest(workload_id=workload_id)
-            await self._call(
-                plain.tell(control_pb2.ControlMessage(delete=gone), timeout=self._deadline)
-            )
+            with self._outgoing.call(node_id, "DeleteWorkload"):
+                message = control_pb2.ControlMessage(delete=gone)
+                await plain.tell(message, timeout=self._deadline)
             return
-        request = agent_pb2.DeleteWorkloadRequest(id=workload_id, epoch=epoch)
+        request = agent_pb2.DeleteWorkloadRequest(
+            id=workload_id, epoch=removal.epoch, keep_data=removal.keeps_data
+        )
         try:
-            answer = await self._call(
-                self._stub(node_id, endpoint).DeleteWorkload(request, timeout=self._deadline)
-            )
+            answer = await self._call(node_id, endpoint, "DeleteWorkload", request)
         except NotFoundError:
             return
         if not answer.success and not foreign.says_not_found(answer.message):
@@ -111,9 +112,7 @@ class GrpcAgents:
     async def ask(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
         request = agent_pb2.GetWorkloadStatusRequest(id=workload_id)
         try:
-            answer = await self._call(
-                self._stub(node_id, endpoint).GetWorkloadStatus(request, timeout=self._deadline)
-            )
+            answer = await self._call(node_id, endpoint, "GetWorkloadStatus", request)
         except NotFoundError:
             return Observation(workload_id, node_id, Actual.ABSENT, self._clock.now())
         return agent.observation(answer.status, node_id, self._clock.now())
@@ -126,9 +125,7 @@ class GrpcAgents:
         request = agent_pb2.ListActionsRequest(
             workload_id=workload_id, limit=ACTIONS_MAX, newest_first=True
         )
-        answer = await self._call(
-            self._stub(node_id, endpoint).ListActions(request, timeout=self._deadline)
-        )
+        answer = await self._call(node_id, endpoint, "ListActions", request)
         found: list[Action] = []
         for message in answer.actions:
             with suppress(InvalidError):  # an action of a kind that only a newer agent knows
@@ -139,27 +136,26 @@ class GrpcAgents:
 
     async def survey(self, node_id: NodeId, endpoint: str) -> list[Observation]:
         request = agent_pb2.ListWorkloadsRequest()
-        answer = await self._call(
-            self._stub(node_id, endpoint).ListWorkloads(request, timeout=self._deadline)
-        )
+        answer = await self._call(node_id, endpoint, "ListWorkloads", request)
         now = self._clock.now()
         return [agent.observation(found, node_id, now) for found in answer.workloads]
 
     async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
         kept = []
-        stream = self._stub(node_id, endpoint).ListIntents(
-            agent_pb2.ListIntentsRequest(), timeout=self._deadline
-        )
-        try:
-            async for message in stream:
-                try:
-                    kept.append(agent.intent(message, node_id))
-                except RefusedError as err:
-                    log.warning("intent.unreadable", node_id=node_id, reason=str(err))
-        except grpc.aio.AioRpcError as err:
-            if err.code() is grpc.StatusCode.UNIMPLEMENTED:
-                return []
-            raise AgentUnreachableError(f"{err.code().name}: {err.details()}") from err
+        with self._outgoing.call(node_id, "ListIntents") as headers:
+            stream = self._stub(node_id, endpoint).ListIntents(
+                agent_pb2.ListIntentsRequest(), timeout=self._deadline, metadata=headers
+            )
+            try:
+                async for message in stream:
+                    try:
+                        kept.append(agent.intent(message, node_id))
+                    except RefusedError as err:
+                        log.warning("intent.unreadable", node_id=node_id, reason=str(err))
+            except grpc.aio.AioRpcError as err:
+                if err.code() is grpc.StatusCode.UNIMPLEMENTED:
+                    return []
+                raise AgentUnreachableError(f"{err.code().name}: {err.details()}") from err
         return kept
 
     async def forget(self, endpoint: str) -> None:
@@ -179,9 +175,9 @@ class GrpcAgents:
     async def _tell_apply(self, stream: Tunnel, workload: Workload, epoch: int) -> Observation:
         """What has come of it is in the agent's heartbeats."""
         order = control_message.apply_message(workload)
-        await self._call(
-            stream.tell(control_pb2.ControlMessage(apply=order), timeout=self._deadline)
-        )
+        with self._outgoing.call(stream.node_id, "ApplyWorkload"):
+            message = control_pb2.ControlMessage(apply=order)
+            await stream.tell(message, timeout=self._deadline)
         return Observation(
             workload.id,
             stream.node_id,
@@ -202,14 +198,10 @@ class GrpcAgents:
             pooled = self._pool[endpoint] = self._connect(endpoint)
         return pooled[0]
 
-    async def _call(self, call: Awaitable[Answer]) -> Answer:
-        try:
-            return await call
-        except grpc.aio.AioRpcError as err:
-            error = status.error_from(err.code(), err.details())
-            if isinstance(error, UnavailableError):
-                raise AgentUnreachableError(f"{err.code().name}: {err.details()}") from err
-            raise error from err
+    async def _call(self, node_id: NodeId, endpoint: str, method: str, request: Message) -> Any:
+        with self._outgoing.call(node_id, method) as headers:
+            call = getattr(self._stub(node_id, endpoint), method)
+            return await call(request, timeout=self._deadline, metadata=headers)
 
     def _applied(
         self,

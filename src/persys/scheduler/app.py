@@ -30,6 +30,7 @@ from persys.scheduler.api.recovery import RecoveryApi
 from persys.scheduler.api.service import SERVICE, ControlApi
 from persys.scheduler.api.stream import StreamApi
 from persys.scheduler.api.workloads import WorkloadsApi
+from persys.scheduler.authority import Authority
 from persys.scheduler.burials import Burials
 from persys.scheduler.census import Census
 from persys.scheduler.cluster import Cluster
@@ -102,10 +103,12 @@ class Scheduler:
             self.committer,
             clock,
             policy=policy_of(settings),
+            node_lease=settings.node_lease,
             node_grace=settings.node_unavailable_grace.total_seconds(),
             random=dice,
             metrics=self.metrics,
         )
+        self.authority = Authority(self.committer.lead, clock)
         self.suggestions = Suggestions(self.reconciler, self.committer, clock)
         self.burials = Burials(
             self.cluster, self.committer, clock, room_appeared=self.reconciler.wake_waiting
@@ -214,6 +217,7 @@ class Scheduler:
             self.reconciler.run(),
             self.membership.run(),
             self.orphans.run(),
+            self.authority.run(),
             self.passes.reconcile(settings.reconcile_interval),
             self.passes.survey(settings.drift_detect_interval),
             *((self.discovery.run(),) if self.discovery is not None else ()),
@@ -230,11 +234,12 @@ class Scheduler:
             self._clock,
             heartbeat_seconds=max(1, round(settings.heartbeat_interval.total_seconds())),
             modes=self.modes,
+            authority=self.authority,
         )
         return ControlApi(
             nodes,
             StreamApi(nodes, self.streams),
-            WorkloadsApi(Intake(self.reconciler, self._clock), queries),
+            WorkloadsApi(Intake(self.reconciler, self._clock, lease=settings.node_lease), queries),
             DriftsApi(self.cluster, self._adoption()),
             EventsApi(self.events),
             OutlookApi(
@@ -251,17 +256,18 @@ class Scheduler:
         )
 
     def _discovery(self, names: Store) -> Discovery:
-        settings = self._settings
+        settings, lead = self._settings, self.committer.lead
+        zone = whereabouts.zone_of(settings)
         # Elsewhere the leader's key is not there to be checked.
         same_etcd = not settings.discovery_etcd_endpoints
         discovery = Discovery(
             self.cluster,
             names,
             self._clock,
-            zone=whereabouts.zone_of(settings),
+            zone=lambda: zone._replace(cluster_uid=lead.marker.uid if lead.marker else ""),
             address=lambda: whereabouts.address_of(settings),
             port=whereabouts.port_of(settings),
-            fence=lambda: self.committer.lead.fence if same_etcd else None,
+            fence=lambda: lead.fence if same_etcd else None,
         )
         self.cluster.node_changed = discovery.node_changed
         return discovery

@@ -42,7 +42,9 @@ class Burials:
         assert self._performer is not None
         for tombstone in self._cluster.tombstones.get(node_id, {}).values():
             buried = tombstone.assignment
-            self._performer.hand(Remove(node_id, buried.workload_id, buried.epoch))
+            self._performer.hand(
+                Remove(node_id, buried.workload_id, buried.epoch, tombstone.keeps_data)
+            )
 
     def removed(self, node_id: NodeId, workload_id: WorkloadId) -> None:
         """The node says that it has no such copy."""

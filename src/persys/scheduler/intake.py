@@ -1,7 +1,8 @@
 """Users' words, taken in: checked, judged by core, committed, then answered."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
+from math import ceil
 
 from persys.core import intake
 from persys.core.intake import Accepted, Unchanged, Wish
@@ -21,13 +22,24 @@ REVISION_LENGTH_MAX = 128
 
 
 class Intake:
-    def __init__(self, reconciler: Reconciler, clock: Clock) -> None:
+    def __init__(self, reconciler: Reconciler, clock: Clock, *, lease: timedelta) -> None:
         self._reconciler = reconciler
         self._clock = clock
+        self._lease = lease
 
     async def apply(self, request: control_pb2.ApplyWorkloadRequest) -> Workload:
         wanted_id = workload_id(request.workload_id)
+        self._check_stop_after(request.spec.stop_after_seconds)
         return await self._reconciler.submit(wanted_id, judge_of(request, self._clock.now))
+
+    def _check_stop_after(self, seconds: int) -> None:
+        least = ceil(self._lease.total_seconds())
+        if 0 < seconds < least:
+            raise InvalidError(
+                "spec.stop_after_seconds",
+                f"is {seconds}; use 0 for never, or at least {least}: "
+                "a node may be silent for so long and still be ready",
+            )
 
     async def delete(self, request: control_pb2.DeleteWorkloadRequest) -> None:
         wanted_id, now = workload_id(request.workload_id), self._clock.now

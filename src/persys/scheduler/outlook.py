@@ -68,7 +68,7 @@ class Outlook:
         node_id = assignment.node_id
         if workload.id in self._cluster.waiting:
             return f"is bound to {node_id} and waits for room elsewhere: {message}"
-        if where.phase is Phase.LOST and not must_leave(where):
+        if where.phase is Phase.LOST and not must_leave(where, self._clock.now()):
             return f"stays bound to {node_id}, which is lost: {message}"
         if where.draining and (because := stays_because(workload)):
             return f"stays on {node_id}, although it is draining: {because}"
@@ -111,7 +111,8 @@ class Outlook:
         bound: list[WorkloadId] = []
         for entry in self._on(node_id):
             lost = Situation(entry.workload, entry.assignment, entry.belief, phase=Phase.LOST)
-            if not must_leave(lost):
+            # With stop_after it moves in the end, when its agent has stopped it.
+            if not entry.workload.stop_after_seconds and not must_leave(lost, self._clock.now()):
                 bound.append(entry.workload.id)
             elif entry.workload.desired is Desired.RUNNING and not is_finished(lost):
                 movable[entry.workload.id] = needs_of(entry.workload)

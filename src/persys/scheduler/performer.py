@@ -148,7 +148,7 @@ class Performer:
         ):
             entry.dispatch = sent = replace(entry.dispatch, sent_at=requested_at)
         try:
-            await self._agents.remove(effect.node_id, endpoint, effect.workload_id, effect.epoch)
+            await self._agents.remove(effect, endpoint)
             if entry is not None and sent is not None and entry.dispatch is sent:
                 entry.dispatch = answered(sent, now=self._clock.now())
             seen = await self._agents.ask(effect.node_id, endpoint, effect.workload_id)

@@ -2,6 +2,7 @@
 
 from typing import Protocol
 
+from persys.core.effects import Remove
 from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.intent import KeptIntent
@@ -17,9 +18,7 @@ class Agents(Protocol):
     ) -> Observation:
         """Give the order. Returns what the agent says now, often only that it has begun."""
 
-    async def remove(
-        self, node_id: NodeId, endpoint: str, workload_id: WorkloadId, epoch: int
-    ) -> None:
+    async def remove(self, removal: Remove, endpoint: str) -> None:
         """Give the order to remove. Returns when it was taken, not when it is done."""
 
     async def ask(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:

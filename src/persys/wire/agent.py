@@ -64,6 +64,7 @@ def apply_message(workload: Workload, epoch: int) -> agent_pb2.ApplyWorkloadRequ
         spec=agent_spec.spec_message(agent_form.settled(workload)),
         epoch=epoch,
         intent=records.encode(workload),
+        stop_after_seconds=workload.stop_after_seconds,
     )
 
 
@@ -88,6 +89,9 @@ def apply(message: agent_pb2.ApplyWorkloadRequest) -> Order:
         epoch=checks.number(message.epoch, "epoch", most=2**63 - 1),
         desired=desired,
         spec=spec,
+        stop_after_seconds=checks.number(
+            message.stop_after_seconds, "stop_after_seconds", most=checks.STOP_AFTER_SECONDS_MAX
+        ),
     )
 
 

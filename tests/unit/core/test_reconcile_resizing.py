@@ -58,7 +58,7 @@ def test_what_fits_only_elsewhere_moves_and_its_old_copy_is_buried() -> None:
     assert decision.assignment is not None
     assert (decision.assignment.node_id, decision.assignment.epoch) == (N2, 2)
     assert decision.effects == (Apply(N2, workload, 2),)
-    assert decision.tombstone == Tombstone(ON_N1, NOON)
+    assert decision.tombstone == Tombstone(ON_N1, NOON, keeps_data=True)
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from persys.agent.runtimes.docker_form import (
 )
 from persys.agent.runtimes.host_ports import is_taken
 from persys.core.convergence import Artefact, Condition
+from persys.core.fencing import stop_grace_seconds
 from persys.errors import ConflictError, RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
@@ -113,6 +114,8 @@ class DockerRuntime:
 
     async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
         grace = container_spec(order).stop_grace_seconds or self._stop_grace_seconds
+        if order.stop_after_seconds:
+            grace = stop_grace_seconds(order.spec)
         try:
             await self._engine.call(
                 "POST",

@@ -65,7 +65,7 @@ def create_body(
         "Env": [f"{name}={value}" for name, value in spec.env.items()],
         "Labels": labels,
         "ExposedPorts": {_port_name(port): {} for port in spec.ports},
-        "HostConfig": _host_config(spec, volumes, pids_max),
+        "HostConfig": _host_config(spec, volumes, pids_max) | {"RestartPolicy": _restart(order)},
     }
     command = [*spec.command, *spec.args]
     if command:
@@ -98,9 +98,6 @@ def artefact(found: Mapping[str, Any]) -> Artefact:
 
 
 def _host_config(spec: ContainerSpec, volumes: Mapping[str, Path], pids_max: int) -> dict[str, Any]:
-    restart: dict[str, Any] = {"Name": spec.restart.name}
-    if spec.restart.name == "on-failure":
-        restart["MaximumRetryCount"] = spec.restart.retries_max
     return {
         "NanoCpus": spec.cpu_millicores * 1_000_000,
         "CpuShares": spec.cpu_shares,
@@ -108,12 +105,21 @@ def _host_config(spec: ContainerSpec, volumes: Mapping[str, Path], pids_max: int
         # Docker's own default would allow as much swap again.
         "MemorySwap": spec.memory_swap_bytes or spec.memory_bytes,
         "PidsLimit": spec.pids_max or pids_max,
-        "RestartPolicy": restart,
         "PortBindings": _bindings(spec.ports),
         "Mounts": _mounts(spec, volumes),
         "Privileged": spec.privileged,
         "Init": spec.init or None,  # None: as the engine is set up
     }
+
+
+def _restart(order: Order) -> dict[str, Any]:
+    if order.stop_after_seconds:
+        # Docker would start it after a reboot before the agent could count the silence: the agent does it.
+        return {"Name": "no"}
+    policy = container_spec(order).restart
+    if policy.name == "on-failure":
+        return {"Name": policy.name, "MaximumRetryCount": policy.retries_max}
+    return {"Name": policy.name}
 
 
 def _bindings(ports: tuple[Port, ...]) -> dict[str, list[dict[str, str]]]:

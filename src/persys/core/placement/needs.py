@@ -44,6 +44,8 @@ def needs_of(workload: Workload) -> Needs:
     if not isinstance(spec, ComposeSpec):
         traits |= {f"driver:{volume.driver}" for volume in spec.managed_volumes}
         volumes_gb += sum(volume.size_gb for volume in spec.managed_volumes)
+    if workload.stop_after_seconds:
+        traits.add(f"feature:{feature.STOP_AFTER}")
     # A stated disk size covers the volumes; they count only beyond it.
     extra_gb = max(0, volumes_gb - workload.resources.disk_gb)
     return Needs(

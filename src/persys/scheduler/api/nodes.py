@@ -13,6 +13,7 @@ from persys.model.event import EventKind
 from persys.model.ids import WorkloadId, node_id
 from persys.model.node import Capabilities, Node
 from persys.scheduler.api.service import Context, need
+from persys.scheduler.authority import Authority
 from persys.scheduler.membership import Membership, Report
 from persys.scheduler.modes import Modes
 from persys.scheduler.queries import Queries
@@ -31,12 +32,14 @@ class NodesApi:
         *,
         heartbeat_seconds: int,
         modes: Modes,
+        authority: Authority,
     ) -> None:
         self._membership = membership
         self._queries = queries
         self._clock = clock
         self._heartbeat_seconds = heartbeat_seconds
         self._modes = modes
+        self._authority = authority
 
     async def RegisterNode(
         self, request: control_pb2.RegisterNodeRequest, context: Context
@@ -85,6 +88,7 @@ class NodesApi:
             # While nothing can be written no node gets new work; what runs goes on.
             drain_node=self._modes.is_frozen or self._membership.is_draining(sender),
             lease_expires_at=control.timestamp(self._membership.lease_ends_at()),
+            leads=self._authority.is_certain,
         )
 
     async def ListNodes(

@@ -75,12 +75,14 @@ class ApplyWorkloadResponse(_message.Message):
     def __init__(self, applied: _Optional[bool] = ..., skipped: _Optional[bool] = ..., message: _Optional[str] = ..., status: _Optional[_Union[WorkloadStatus, _Mapping]] = ...) -> None: ...
 
 class DeleteWorkloadRequest(_message.Message):
-    __slots__ = ("id", "epoch")
+    __slots__ = ("id", "epoch", "keep_data")
     ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    KEEP_DATA_FIELD_NUMBER: _ClassVar[int]
     id: str
     epoch: int
-    def __init__(self, id: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+    keep_data: bool
+    def __init__(self, id: _Optional[str] = ..., epoch: _Optional[int] = ..., keep_data: _Optional[bool] = ...) -> None: ...
 
 class DeleteWorkloadResponse(_message.Message):
     __slots__ = ("success", "message")

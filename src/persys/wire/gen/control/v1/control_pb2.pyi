@@ -152,14 +152,16 @@ class NodeUsage(_message.Message):
     def __init__(self, cpu_allocated_millicores: _Optional[int] = ..., cpu_used_millicores: _Optional[int] = ..., memory_allocated_mb: _Optional[int] = ..., memory_used_mb: _Optional[int] = ..., disk_allocated_gb: _Optional[int] = ..., disk_used_gb: _Optional[int] = ...) -> None: ...
 
 class HeartbeatResponse(_message.Message):
-    __slots__ = ("acknowledged", "drain_node", "lease_expires_at")
+    __slots__ = ("acknowledged", "drain_node", "lease_expires_at", "leads")
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     DRAIN_NODE_FIELD_NUMBER: _ClassVar[int]
     LEASE_EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    LEADS_FIELD_NUMBER: _ClassVar[int]
     acknowledged: bool
     drain_node: bool
     lease_expires_at: _timestamp_pb2.Timestamp
-    def __init__(self, acknowledged: _Optional[bool] = ..., drain_node: _Optional[bool] = ..., lease_expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+    leads: bool
+    def __init__(self, acknowledged: _Optional[bool] = ..., drain_node: _Optional[bool] = ..., lease_expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., leads: _Optional[bool] = ...) -> None: ...
 
 class ApplyWorkloadRequest(_message.Message):
     __slots__ = ("workload_id", "spec", "revision_id", "desired_state")

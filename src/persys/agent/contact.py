@@ -1,0 +1,84 @@
+"""How long the scheduler has been silent, and what must not run because of it.
+
+Silence counts from the sending of the last heartbeat that a leading scheduler acknowledged. That moment is
+also written down, so that an agent that starts again goes on counting, through a reboot too.
+"""
+
+import asyncio
+from collections.abc import Callable
+from datetime import datetime, timedelta
+
+import structlog
+
+from persys.agent.state import Change, State
+from persys.core.convergence import STOPPED_ALONE
+from persys.errors import StoreUnavailableError
+from persys.infra.clock import Clock
+from persys.model.ids import WorkloadId
+from persys.model.order import Order
+from persys.model.workload import Desired
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 1.0
+WRITE_SECONDS = 5.0
+# A clock that was set back by more than this cannot say how long it has been.
+STEP_BACK_MAX = timedelta(seconds=1)
+
+
+class Contact:
+    def __init__(self, state: State, clock: Clock, *, wake: Callable[[WorkloadId], None]) -> None:
+        self._state = state
+        self._clock = clock
+        self._wake = wake
+        self._heard = _on_monotonic(state.heard_at, clock)
+        self._written = self._heard
+
+    def is_lost_for(self, order: Order) -> bool:
+        """Whether this order allows no more silence."""
+        return 0 < order.stop_after_seconds <= self._clock.monotonic() - self._heard
+
+    async def heard(self, *, sent: float, sent_at: datetime) -> None:
+        """A leading scheduler has acknowledged what was sent then."""
+        self._heard = max(self._heard, sent)
+        shortest = min(self._spans(), default=0)
+        if not shortest or sent < self._written + min(WRITE_SECONDS, shortest / 10):
+            return
+        try:
+            await self._state.commit(Change(heard_at=sent_at))
+        except StoreUnavailableError as err:
+            log.warning("contact.not_kept", reason=str(err))  # said again with the next heartbeat
+            return
+        self._written = sent
+
+    async def run(self) -> None:
+        """Have what allows no more silence looked at, until it is stopped."""
+        while True:
+            now = self._clock.monotonic()
+            ends = [self._heard + span for span in self._spans()]
+            for workload_id, entry in self._state.entries.items():
+                if (
+                    entry.order.desired is Desired.RUNNING
+                    and entry.standing.code != STOPPED_ALONE
+                    and self.is_lost_for(entry.order)
+                ):
+                    self._wake(workload_id)
+            next_end = min((end for end in ends if end > now), default=now + LOOK_SECONDS)
+            await asyncio.sleep(min(next_end - now, LOOK_SECONDS))
+
+    def _spans(self) -> list[int]:
+        return [
+            entry.order.stop_after_seconds
+            for entry in self._state.entries.values()
+            if entry.order.stop_after_seconds
+        ]
+
+
+def _on_monotonic(heard_at: datetime | None, clock: Clock) -> float:
+    """A moment that was written down, on the clock that counts. If nobody can tell: long ago."""
+    if heard_at is None:
+        return float("-inf")
+    silent = clock.now() - heard_at
+    if silent < -STEP_BACK_MAX:
+        return float("-inf")
+    return clock.monotonic() - max(silent, timedelta()).total_seconds()

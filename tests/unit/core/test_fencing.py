@@ -1,0 +1,130 @@
+"""The scheduler's side of stop_after: when a workload of a lost node may run elsewhere."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from msgspec import structs
+
+from builders import (
+    a_belief,
+    a_situation,
+    a_workload,
+    add_node,
+    after,
+    an_assignment,
+    an_observation,
+    rooms_of,
+)
+from persys.core.fencing import MARGIN, stopped_after
+from persys.core.liveness import Phase
+from persys.core.placement.columns import Columns
+from persys.core.reconcile import decide
+from persys.core.situation import Decision, Policy, Situation
+from persys.model.spec import ContainerSpec, VolumeMount
+
+DATA = structs.replace(
+    a_workload(spec=ContainerSpec("db", volumes=(VolumeMount("/srv", "/data"),))),
+    stop_after_seconds=60,
+)
+SPAN = timedelta(seconds=70) * 1.05 + MARGIN  # 60 s, and 10 s to end
+NOW = after(3600)
+
+
+def lost(*, silent: timedelta, **changes: object) -> Situation:
+    known = replace(
+        a_situation(
+            DATA,
+            assignment=an_assignment("n1"),
+            belief=a_belief(),
+            observation=an_observation(),
+            phase=Phase.LOST,
+        ),
+        stops_alone=True,
+        silent=silent,
+        neighbours=1,
+    )
+    return replace(known, **changes)  # type: ignore[arg-type]  # fields of a situation
+
+
+def decided(situation: Situation) -> Decision:
+    columns = Columns()
+    add_node(columns, "n2", traits={"type:container", "feature:stop-after"})
+    return decide(situation, rooms_of(columns), Policy(), now=NOW, roll=0.5)
+
+
+def node_of(decision: Decision) -> str:
+    assert decision.assignment is not None
+    return decision.assignment.node_id
+
+
+def test_before_its_agent_has_surely_stopped_it_nothing_moves_and_the_time_is_known() -> None:
+    decision = decided(lost(silent=SPAN - timedelta(seconds=5)))
+
+    assert node_of(decision) == "n1"
+    assert decision.wake_at == NOW + timedelta(seconds=5)
+    assert decision.belief is not None
+    assert "stops the workload by itself after 60s" in decision.belief.message
+
+
+def test_after_that_it_starts_elsewhere_and_what_it_wrote_stays() -> None:
+    decision = decided(lost(silent=SPAN))
+
+    assert node_of(decision) == "n2"
+    assert decision.tombstone is not None
+    assert decision.tombstone.keeps_data
+
+
+def test_without_data_it_waits_too_because_it_chose_so() -> None:
+    stateless = structs.replace(a_workload(), stop_after_seconds=60)
+
+    assert node_of(decided(lost(silent=timedelta(seconds=60), workload=stateless))) == "n1"
+    assert node_of(decided(lost(silent=SPAN, workload=stateless))) == "n2"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"stops_alone": False},
+        {"observation": an_observation(revision="r0")},
+        {"observation": an_observation(epoch=7)},
+        {"observation": None, "belief": a_belief(revision="r0")},
+        {"observation": None, "belief": None},
+        {"workload": structs.replace(DATA, updated_at=NOW - timedelta(seconds=1))},
+        {"workload": structs.replace(DATA, stop_after_seconds=0)},
+    ],
+    ids=[
+        "its agent cannot",
+        "its agent has another revision",
+        "its agent has another assignment",
+        "last known with another revision",
+        "never seen",
+        "wanted after the last word",
+        "not chosen",
+    ],
+)
+def test_it_stays_bound_if_its_agent_may_not_know_to_stop_it(changes: dict[str, object]) -> None:
+    decision = decided(lost(silent=timedelta(days=1), **changes))
+
+    assert node_of(decision) == "n1"
+    assert decision.wake_at is None
+    assert decision.belief is not None
+    assert "confirmed dead" in decision.belief.message
+
+
+def test_a_suspect_node_is_not_left_however_long_it_is_silent() -> None:
+    assert node_of(decided(lost(silent=timedelta(days=1), phase=Phase.SUSPECT))) == "n1"
+
+
+def test_a_crowd_takes_longer_to_stop() -> None:
+    alone, crowd = (stopped_after(DATA, neighbours=count) for count in (16, 17))
+
+    assert crowd - alone == timedelta(seconds=10) * 1.05
+
+
+def test_its_own_grace_counts() -> None:
+    slow = structs.replace(DATA, spec=ContainerSpec("db", stop_grace_seconds=100))
+
+    assert stopped_after(slow, neighbours=1) - stopped_after(DATA, neighbours=1) == timedelta(
+        seconds=94.5
+    )

@@ -1,0 +1,170 @@
+"""The agent's side of stop_after: what it stops by itself, and what lets it run again."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persys.core.convergence import (
+    CRASH_LOOP,
+    RESTARTING,
+    STOPPED_ALONE,
+    Artefact,
+    Condition,
+    Do,
+    Progress,
+    Settled,
+    Step,
+    after_settling,
+    launching,
+    next_step,
+)
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import Revision, WorkloadId
+from persys.model.observation import Actual
+from persys.model.order import Order
+from persys.model.spec import ContainerSpec, RestartPolicy, WorkloadType
+from persys.model.workload import Desired
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+JOB, SERVICE = RestartPolicy("no"), RestartPolicy("always")
+LAUNCHED = Progress(launching=True)
+HALTED = Progress(launching=True, halted=True)
+
+
+def an_order(restart: RestartPolicy = SERVICE, *, desired: Desired = Desired.RUNNING) -> Order:
+    return Order(
+        WorkloadId("db"),
+        WorkloadType.CONTAINER,
+        Revision("r1"),
+        1,
+        desired,
+        ContainerSpec("db", restart=restart),
+        stop_after_seconds=60,
+    )
+
+
+def a_container(
+    condition: Condition = Condition.EXITED, *, exit_code: int = 137, ran_seconds: float = 60
+) -> Artefact:
+    return Artefact(
+        "c1",
+        "db",
+        condition,
+        Revision("r1"),
+        exit_code=exit_code,
+        started_at=NOW - timedelta(seconds=ran_seconds),
+        finished_at=NOW,
+    )
+
+
+def next_alone(
+    artefact: Artefact | None, progress: Progress = LAUNCHED, restart: RestartPolicy = SERVICE
+) -> Do | Settled:
+    return next_step(an_order(restart), artefact, progress, now=NOW, alone=True)
+
+
+def test_alone_for_too_long_what_runs_is_stopped() -> None:
+    assert next_alone(a_container(Condition.RUNNING)) == Do(Step.STOP, halts=True)
+
+
+def test_a_failure_before_does_not_keep_it_running() -> None:
+    failed = Progress(failure=Failure(FailureReason.RUNTIME_ERROR, "no"))
+
+    assert next_alone(a_container(Condition.RUNNING), failed) == Do(Step.STOP, halts=True)
+
+
+@pytest.mark.parametrize("restart", [JOB, SERVICE], ids=["job", "service"])
+@pytest.mark.parametrize("exit_code", [0, 137])
+def test_what_was_stopped_alone_says_so_and_is_neither_finished_nor_failed(
+    restart: RestartPolicy, exit_code: int
+) -> None:
+    settled = next_alone(a_container(exit_code=exit_code), HALTED, restart)
+
+    assert isinstance(settled, Settled)
+    assert (settled.actual, settled.code) == (Actual.STOPPED, STOPPED_ALONE)
+    assert settled.message == "no scheduler for 60s"
+    assert not settled.final
+
+
+def test_work_that_had_finished_before_stays_finished() -> None:
+    settled = next_alone(a_container(exit_code=0), LAUNCHED, JOB)
+
+    assert isinstance(settled, Settled)
+    assert settled.code == "Completed"
+
+
+def test_nothing_is_begun_alone() -> None:
+    for artefact in (None, a_container(Condition.CREATED), a_container()):
+        settled = next_alone(artefact)
+
+        assert isinstance(settled, Settled)
+        assert settled.code == STOPPED_ALONE
+
+
+def test_it_stays_stopped_when_the_scheduler_is_back_until_an_order_comes() -> None:
+    progress = after_settling(HALTED, Settled(Actual.STOPPED, code=STOPPED_ALONE))
+    kept = next_step(an_order(), a_container(), progress, now=NOW)
+    again = next_step(an_order(), a_container(), Progress(), now=NOW)  # a new order's progress
+
+    assert isinstance(kept, Settled)
+    assert kept.code == STOPPED_ALONE
+    assert again == Do(Step.START)
+
+
+def test_what_somebody_starts_behind_its_back_is_stopped_again() -> None:
+    step = next_step(an_order(), a_container(Condition.RUNNING), HALTED, now=NOW)
+
+    assert step == Do(Step.STOP, halts=True)
+
+
+def test_a_stop_or_a_delete_goes_on_alone() -> None:
+    stop = an_order(desired=Desired.STOPPED)
+    delete = an_order(desired=Desired.DELETED)
+    running = a_container(Condition.RUNNING)
+
+    assert next_step(stop, running, LAUNCHED, now=NOW, alone=True) == Do(Step.STOP)
+    assert next_step(delete, running, LAUNCHED, now=NOW, alone=True) == Do(Step.STOP)
+
+
+def test_the_agent_restarts_it_with_growing_pauses_because_docker_must_not() -> None:
+    brief = a_container(ran_seconds=1, exit_code=1)
+    waits, codes = [], []
+    progress = LAUNCHED
+    for _ in range(5):
+        settled = next_step(an_order(), brief, progress, now=NOW)
+        assert isinstance(settled, Settled)
+        assert settled.look_again_at is not None
+        waits.append((settled.look_again_at - NOW).total_seconds())
+        codes.append(settled.code)
+        later = next_step(an_order(), brief, progress, now=settled.look_again_at)
+        assert later == Do(Step.START)
+        progress = launching(progress, brief)
+        progress = Progress(launching=True, restarts=progress.restarts)
+
+    assert waits == sorted(set(waits))
+    assert codes == [RESTARTING] * 3 + [CRASH_LOOP] * 2
+
+
+def test_a_first_exit_is_a_restart_and_no_loop() -> None:
+    settled = next_step(an_order(), a_container(), LAUNCHED, now=NOW)
+
+    assert isinstance(settled, Settled)
+    assert settled.code == RESTARTING
+    assert launching(Progress(launching=True, restarts=9), a_container()).restarts == 0
+
+
+@given(
+    st.sampled_from(Condition),
+    st.sampled_from([JOB, SERVICE, RestartPolicy("on-failure", 3)]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_alone_no_step_ever_starts_or_makes_anything(
+    condition: Condition, restart: RestartPolicy, launched: bool, halted: bool
+) -> None:
+    progress = Progress(launching=launched, halted=halted)
+    outcome = next_alone(a_container(condition), progress, restart)
+
+    assert isinstance(outcome, Settled) or outcome == Do(Step.STOP, halts=True)
