@@ -12,7 +12,7 @@ from persys.model.failure import FailureReason
 from persys.model.workload import Desired
 from persys.scheduler.cluster import Cluster, Entry
 
-SLICE = 2_000
+SLICE = 500
 FRESH_SECONDS = 1.0
 
 

@@ -24,7 +24,7 @@ from persys.scheduler.cluster import Cluster, Member
 Word = TypeVar("Word", bound=str)
 
 # Series per node are for those that were silent longest, if there are more nodes than this.
-NODES_SHOWN_MAX = 2_000
+NODES_SHOWN_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +95,9 @@ class ClusterCollector(Collector):
         now = self._clock.monotonic()
         phases = Tally(self._phase(member, now) for member in members)
         yield _by("nodes_phase", "Nodes by what their leases say", Phase, phases, "phase")
-        standing = GaugeMetricFamily(
-            "persys_scheduler_node_standing",
-            "1 per node, with its status and what its lease says",
+        out_of_service = GaugeMetricFamily(
+            "persys_scheduler_node_out_of_service",
+            "1 per node that is not Ready or whose lease is over",
             labels=["node_id", "status", "phase"],
         )
         silence = GaugeMetricFamily(
@@ -107,15 +107,20 @@ class ClusterCollector(Collector):
         )
         unanswered = GaugeMetricFamily(
             "persys_scheduler_node_unanswered_calls",
-            "Calls to the node's agent since the last one that it answered",
+            "Calls to the node's agent since the last that it answered; absent if it answers",
             labels=["node_id"],
         )
-        for member in nsmallest(NODES_SHOWN_MAX, members, key=_lease_until):
+        # Before its first lease a node is about to be heard of: it is neither silent nor lost.
+        leased = (member for member in members if member.lease_until)
+        for member in nsmallest(NODES_SHOWN_MAX, leased, key=_lease_until):
             node_id = member.node.id
-            standing.add_metric([node_id, member.node.status, self._phase(member, now)], 1)
+            status, phase = member.node.status, self._phase(member, now)
             silence.add_metric([node_id], max(0.0, now - (member.lease_until - self._lease)))
-            unanswered.add_metric([node_id], self._sources.unanswered(node_id))
-        yield from (standing, silence, unanswered)
+            if status is not NodeStatus.READY or phase is not Phase.ALIVE:
+                out_of_service.add_metric([node_id, status, phase], 1)
+            if count := self._sources.unanswered(node_id):
+                unanswered.add_metric([node_id], count)
+        yield from (out_of_service, silence, unanswered)
 
     def _phase(self, member: Member, now: float) -> Phase:
         if member.node.confirmed_dead:

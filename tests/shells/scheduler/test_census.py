@@ -1,0 +1,85 @@
+"""Counting very many workloads and nodes: nobody waits for it, and the page stays small."""
+
+import asyncio
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from builders import a_belief, a_workload
+from persys.infra.clock import SystemClock
+from persys.model.belief import Status
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.mode import Mode
+from persys.model.node import Capabilities, Node
+from persys.model.workload import Desired
+from persys.scheduler.census import SLICE, Census
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.gauges import NODES_SHOWN_MAX, ClusterCollector, Sources
+
+SLICES = 4
+
+
+def a_full_cluster() -> Cluster:
+    cluster = Cluster()
+    workload = a_workload()
+    for number in range(SLICES * SLICE):
+        named = replace(workload, id=WorkloadId(f"w{number}"))
+        cluster.put_workload(named).belief = a_belief(Status.RUNNING)
+    return cluster
+
+
+async def test_others_get_their_turn_while_the_workloads_are_counted() -> None:
+    census = Census(a_full_cluster(), SystemClock())
+    turns = 0
+
+    async def another() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with asyncio.TaskGroup() as group:
+        other = group.create_task(another())
+        await census.take()
+        other.cancel()
+
+    assert turns >= SLICES
+    assert census.latest.statuses[Status.RUNNING] == SLICES * SLICE
+    assert census.latest.desired[Desired.RUNNING] == SLICES * SLICE
+
+
+async def test_what_was_counted_a_moment_ago_is_not_counted_again() -> None:
+    cluster = a_full_cluster()
+    census = Census(cluster, SystemClock())
+    await census.take()
+    cluster.drop_workload(WorkloadId("w0"))
+
+    await census.take()
+
+    assert census.latest.statuses[Status.RUNNING] == SLICES * SLICE
+
+
+def test_of_very_many_nodes_those_that_were_silent_longest_are_shown() -> None:
+    clock = SystemClock()
+    cluster = Cluster()
+    for number in range(NODES_SHOWN_MAX + 1):
+        node = Node(NodeId(f"n{number}"), Capabilities(1000, 1024), "", datetime.now(UTC))
+        cluster.put_node(node, lease_until=clock.monotonic() + 1000 - number / 1000)
+    sources = Sources(
+        transactions=lambda: 0,
+        depths=dict,
+        mode=lambda: Mode.NORMAL,
+        unanswered=lambda _node_id: 0,
+        records=lambda: 0,
+        file_bytes=None,
+    )
+    collector = ClusterCollector(
+        cluster, Census(cluster, clock), clock, sources, lease=30, grace=60
+    )
+
+    families = {family.name: family for family in collector.collect()}
+
+    silence = families["persys_scheduler_node_heartbeat_age_seconds"].samples
+    shown = {sample.labels["node_id"] for sample in silence}
+    assert len(shown) == NODES_SHOWN_MAX
+    assert "n0" not in shown
