@@ -1,12 +1,13 @@
 """Names in DNS: a real CoreDNS on a real etcd tells where schedulers and agents are."""
 
 import signal
+import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from e2e.cluster import Cluster
+from e2e.cluster import BIN, Cluster
 from e2e.dns import CoreDns
 from e2e.etcd import Etcd
 from e2e.waiting import eventually
@@ -154,3 +155,67 @@ def test_an_etcd_for_dns_that_is_away_is_one_warning_and_delays_nothing(
         etcd.close()
 
     assert cluster.scheduler.log.count("discovery.unavailable") == 1
+
+
+def test_an_agent_finds_the_scheduler_by_its_service(
+    cluster: Cluster, dns: CoreDns, etcd: Etcd
+) -> None:
+    eventually(lambda: dns.ask("SRV", SCHEDULER_SRV) != [], "the scheduler is announced")
+
+    node_id = cluster.add_node(PERSYS_SCHEDULER_ADDR=SCHEDULER_SRV, PERSYS_DNS_SERVER=dns.server)
+
+    cluster.scheduler.kill()
+    cluster.scheduler.start()
+    cluster.wait_until_node_is("Ready", node_id=node_id)
+
+
+def test_an_agent_waits_for_a_service_that_is_not_there_yet(
+    new_cluster: Callable[..., Cluster], dns: CoreDns, etcd: Etcd
+) -> None:
+    cluster = new_cluster(
+        scheduler={
+            "DISCOVERY_ETCD_ENDPOINTS": etcd.endpoint,
+            "DOMAIN": "late.persys.local",
+            "SCHEDULER_SHARD_KEY": "late",
+        },
+        agent={
+            "PERSYS_SCHEDULER_ADDR": "_persys-scheduler._tcp.late.persys.local",
+            "PERSYS_DNS_SERVER": dns.server,
+        },
+    )
+    cluster.agent.start()
+    eventually(lambda: "scheduler.lost" in cluster.agent.log, "the agent says what is missing")
+
+    cluster.scheduler.start()
+
+    cluster.wait_until_node_is("Ready")
+    assert cluster.agent.log.count("scheduler.lost") == 1
+
+
+def test_persysctl_finds_the_scheduler_by_its_service(cluster: Cluster, dns: CoreDns) -> None:
+    done = persysctl("--scheduler", SCHEDULER_SRV, "node", "list", PERSYS_DNS_SERVER=dns.server)
+
+    assert done.returncode == 0, done.stderr
+    assert cluster.node_id in done.stdout
+
+
+def test_persysctl_says_so_when_dns_does_not_know_the_service(
+    cluster: Cluster, dns: CoreDns
+) -> None:
+    name = "_other._tcp.persys.local"
+    done = persysctl("--scheduler", name, "node", "list", PERSYS_DNS_SERVER=dns.server)
+
+    assert done.returncode != 0
+    assert f"DNS does not say where {name} is" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def persysctl(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [BIN / "persysctl", *words],
+        env={"PATH": "/usr/bin:/bin", **variables},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )

@@ -26,6 +26,7 @@ CLIENT_DOORS = {
     "aiodocker": {"agent/runtimes/docker_engine.py"},
     "sqlite3": {"store/sqlite.py", "agent/state.py"},
     "persys.store.gen": {"store/etcd.py"},
+    "dns": {"infra/srv.py"},
 }
 OUTERMOST_FRAME = "infra/process.py"
 LINES_MAX = 500

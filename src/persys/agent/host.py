@@ -80,14 +80,3 @@ def own_node_id(configured: str) -> NodeId:
     if not machine_id:
         raise SettingsError(f"PERSYS_NODE_ID is not set and {_MACHINE_ID} is empty")
     return node_id(f"{socket.gethostname()}-{machine_id[:_MACHINE_ID_DIGITS]}")
-
-
-def address_towards(target: str) -> str:
-    """The address of this machine from which it reaches `target` (host:port). Sends nothing."""
-    host, _, port = target.rpartition(":")
-    host = host.strip("[]")
-    family, kind, _, _, address = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)[0]
-    with socket.socket(family, kind) as trial:
-        trial.connect(address)
-        own = str(trial.getsockname()[0])
-    return f"[{own}]" if ":" in own else own

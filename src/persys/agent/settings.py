@@ -6,6 +6,7 @@ from pathlib import Path
 
 from persys import __version__
 from persys.errors import SettingsError
+from persys.infra.address import split_server
 from persys.infra.settings import setting
 
 
@@ -47,7 +48,12 @@ class AgentSettings:
     version: str = setting(__version__, "PERSYS_VERSION", help="version to report")
     cluster_id: str = setting("default", "PERSYS_CLUSTER_ID", help="cluster to join")
     scheduler_addr: tuple[str, ...] = setting(
-        ("127.0.0.1:8085",), "PERSYS_SCHEDULER_ADDR", help="host:port of the schedulers"
+        ("127.0.0.1:8085",),
+        "PERSYS_SCHEDULER_ADDR",
+        help="host:port of the schedulers, or the name of an SRV record, which begins with _",
+    )
+    dns_server: str = setting(
+        "", "PERSYS_DNS_SERVER", help="address[:port] to ask for SRV records; else the machine's"
     )
     scheduler_insecure: bool = setting(
         False, "PERSYS_SCHEDULER_INSECURE", help="reach the scheduler without TLS"
@@ -100,3 +106,5 @@ class AgentSettings:
             raise SettingsError("PERSYS_PIDS_MAX: expected 1 or more")
         if not self.standalone and not self.scheduler_addr:
             raise SettingsError("PERSYS_SCHEDULER_ADDR: expected host:port")
+        if self.dns_server:
+            split_server(self.dns_server)

@@ -42,7 +42,8 @@ GLOBAL = (
         ("--scheduler",),
         {
             "metavar": "HOST:PORT",
-            "help": "[PERSYS_GRPC_ENDPOINT, then grpc_endpoint of ~/.persys/config.yaml] "
+            "help": "or several, or the name of an SRV record "
+            "[PERSYS_GRPC_ENDPOINT, then grpc_endpoint of ~/.persys/config.yaml] "
             "(default: 127.0.0.1:8085)",
         },
     ),

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from persys.cli.finding import find_scheduler
 from persys.cli.settings import load
 from persys.errors import UnavailableError
 
@@ -25,9 +26,8 @@ def scheduler(options: Namespace, *, quiet: bool = False) -> Iterator["Scheduler
 
     settings = load(options)
     told_mode = None if quiet else _Notice().tell
-    with SchedulerClient(
-        settings.scheduler, timeout=settings.request_timeout, told_mode=told_mode
-    ) as client:
+    target = find_scheduler(settings.scheduler, timeout=settings.request_timeout)
+    with SchedulerClient(target, timeout=settings.request_timeout, told_mode=told_mode) as client:
         try:
             yield client
         except UnavailableError as err:

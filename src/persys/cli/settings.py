@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from persys.core.duration import parse_duration
 from persys.errors import SettingsError
+from persys.infra.address import is_service
 
 SCHEDULER = "127.0.0.1:8085"
 AGENT = "127.0.0.1:50051"
@@ -40,7 +41,7 @@ def load(options: Namespace, environ: Mapping[str, str] | None = None) -> Settin
     timeout = None if options.timeout is None else duration(options.timeout, "--timeout")
     waiting = duration(options.wait, "--wait") if options.wait else timeout
     return Settings(
-        scheduler=_endpoint(scheduler or from_file.get("scheduler", SCHEDULER)),
+        scheduler=_endpoints(scheduler or from_file.get("scheduler", SCHEDULER)),
         agent=_endpoint(getattr(options, "agent", None) or from_file.get("agent", AGENT)),
         request_timeout=timeout or _file_timeout(file) or REQUEST_TIMEOUT,
         wait_timeout=WAIT_TIMEOUT if waiting is None else waiting,
@@ -93,6 +94,12 @@ def _read_file() -> Mapping[str, object]:
 def _file_timeout(file: Mapping[str, object]) -> timedelta | None:
     seconds = file.get("rpc_timeout_seconds")
     return None if seconds is None else duration(str(seconds), "rpc_timeout_seconds")
+
+
+def _endpoints(text: str) -> str:
+    """Several, with commas between; one that begins with an underscore is a name that DNS knows."""
+    words = [word for part in text.split(",") if (word := part.strip())]
+    return ",".join(word if is_service(word) else _endpoint(word) for word in words or [text])
 
 
 def _endpoint(text: str) -> str:

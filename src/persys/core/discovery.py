@@ -30,20 +30,25 @@ _ENDPOINT = re.compile(r"(\[(?P<six>[^\]]+)\]|(?P<host>[^:\[\]]+)):(?P<port>[0-9
 
 
 class Announcement(Struct, frozen=True):
-    """One record with the fields that CoreDNS reads, and for people whose it is: a label may not show it."""
+    """One record with the fields that CoreDNS reads, and whose it is.
+
+    That has fields of its own: as `text`, which CoreDNS knows, it would turn a host's name into TXT.
+    """
 
     host: str  # an address, or the name of a host
     port: int
-    node_id: str = ""  # as `text` it would turn a record with a host name into TXT
+    cluster_uid: str = ""
+    node_id: str = ""  # a label may not show it
     ttl: int = TTL_SECONDS
 
 
 class Zone(NamedTuple):
-    """Where the names are."""
+    """Where the names are, and of which cluster."""
 
     domain: str  # of the schedulers
     agents_domain: str
     shard: str
+    cluster_uid: str = ""
 
     @property
     def of_shard(self) -> str:
@@ -83,13 +88,13 @@ def announce_agents(nodes: Iterable[Node], zone: Zone) -> dict[str, Announcement
     """The names of all that hold their lease, also of those that take no new work: they are there."""
     announced: dict[str, Announcement] = {}
     for node in nodes:
-        said = announce_agent(node)
+        said = announce_agent(node, zone)
         if said is not None:
             announced[agent_name(node.id, zone)] = said
     return announced
 
 
-def announce_agent(node: Node) -> Announcement | None:
+def announce_agent(node: Node, zone: Zone) -> Announcement | None:
     """None for a node that gives no sign, or that has no address where others could reach it."""
     if node.status is NodeStatus.NOT_READY:
         return None
@@ -99,7 +104,7 @@ def announce_agent(node: Node) -> Announcement | None:
     host, port = _host(found["six"] or found["host"]), int(found["port"])
     if not host or not 0 < port <= PORT_MAX:
         return None
-    return Announcement(host, port, node_id=node.id)
+    return Announcement(host, port, zone.cluster_uid, node.id)
 
 
 def announce_scheduler(address: str, port: int, zone: Zone) -> dict[str, Announcement]:
@@ -110,21 +115,25 @@ def announce_scheduler(address: str, port: int, zone: Zone) -> dict[str, Announc
     label = f"{address.replace(':', '-').replace('.', '-').strip('-')}-{port}"
     own_name = f"{label}.{SCHEDULER}.{zone.domain}"
     # The target of an SRV record shall be a name of a host, which has no underscore.
-    service = Announcement(own_name, port)
+    service = Announcement(own_name, port, zone.cluster_uid)
     return {
-        own_name: Announcement(address, port),
+        own_name: Announcement(address, port, zone.cluster_uid),
         f"{label}._{SCHEDULER}.{zone.domain}": service,
         f"{label}._{SCHEDULER}._tcp.{zone.domain}": service,
     }
 
 
 def compare(
-    wanted: Mapping[str, Announcement], found: Mapping[str, Announcement | None]
+    wanted: Mapping[str, Announcement],
+    found: Mapping[str, Announcement | None],
+    *,
+    cluster_uid: str,
 ) -> Difference:
-    """What to write. Found as None is what someone else made: it stays, unless its name is needed."""
+    """What to write. What others made, found as None or of another cluster, stays unless it is in the way."""
+    ours = (name for name, said in found.items() if said and said.cluster_uid == cluster_uid)
     return Difference(
         puts={name: said for name, said in wanted.items() if found.get(name) != said},
-        withdrawn=[name for name, said in found.items() if said and name not in wanted],
+        withdrawn=[name for name in ours if name not in wanted],
     )
 
 

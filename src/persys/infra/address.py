@@ -1,9 +1,41 @@
-"""Which address of this machine others can use."""
+"""Addresses as people write them, and which one of this machine others can use."""
 
 import socket
+from ipaddress import ip_address
+
+from persys.errors import SettingsError
 
 # Reserved for documents: there is no such machine, but the way there is the way out.
 _ELSEWHERE = "192.0.2.1:9"
+_DNS_PORT = 53
+_PORT_MAX = 65535
+
+
+def is_service(address: str) -> bool:
+    """Whether it names a service, which DNS knows the hosts of. No name of a host begins like that."""
+    return address.startswith("_")
+
+
+def split_server(server: str) -> tuple[str, int]:
+    """Address and port of a DNS server, which may be written without the port.
+
+    Raises SettingsError also for a name: it would have to be asked for first.
+    """
+    host, port = server, str(_DNS_PORT)
+    if server.startswith("["):
+        host, _, rest = server[1:].partition("]")
+        port = rest.removeprefix(":") or port
+    elif server.count(":") == 1:  # an IPv6 address alone has more
+        host, _, port = server.partition(":")
+    try:
+        ip_address(host)
+        if not 0 < int(port) <= _PORT_MAX:
+            raise ValueError
+    except ValueError:
+        raise SettingsError(
+            f"DNS server {server!r}: expected an address, or address:port"
+        ) from None
+    return host, int(port)
 
 
 def address_towards(target: str) -> str:

@@ -6,13 +6,14 @@ A scheduler's own names end with its lease; those of agents outlive it, as the a
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 
 import structlog
 
 from persys.core.discovery import (
     Announcement,
+    Difference,
     Zone,
     agent_name,
     announce_agent,
@@ -23,9 +24,10 @@ from persys.core.discovery import (
 from persys.errors import PersysError, RefusedError
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId
+from persys.model.node import Node
 from persys.scheduler.cluster import Cluster
 from persys.store import keys
-from persys.store.port import LeaseId, Store, Unit
+from persys.store.port import LeaseId, Record, Store, Unit
 from persys.wire import records
 
 log = structlog.get_logger()
@@ -43,7 +45,7 @@ class Discovery:
         store: Store,
         clock: Clock,
         *,
-        zone: Zone,
+        zone: Callable[[], Zone],
         address: Callable[[], str],
         port: int,
         fence: Callable[[], tuple[str, int] | None],
@@ -101,22 +103,24 @@ class Discovery:
                 await self._news.wait()
 
     async def _compare_all(self) -> None:
-        wanted = announce_agents((one.node for one in self._cluster.members.values()), self._zone)
-        snapshot = await self._store.read(f"{keys.name_key(self._zone.of_shard)}/")
-        found = {keys.name_of(one.key): _ours(one.value) for one in snapshot.records}
-        puts, withdrawn = compare(wanted, found)
-        await self._write(puts, withdrawn)
+        zone = self._zone()
+        snapshot = await self._store.read(f"{keys.name_key(zone.of_shard)}/")
+        nodes = [member.node for member in self._cluster.members.values()]
+        # In a thread, because thousands take a while. A node that changes meanwhile is told of afterwards.
+        difference = await asyncio.to_thread(_difference, nodes, snapshot.records, zone)
+        await self._write(difference.puts, difference.withdrawn)
 
     async def _tell_of(self, node_ids: set[NodeId]) -> None:
+        zone = self._zone()
         puts: dict[str, Announcement] = {}
         withdrawn: list[str] = []
         for node_id in node_ids:
             member = self._cluster.members.get(node_id)
-            said = announce_agent(member.node) if member is not None else None
+            said = announce_agent(member.node, zone) if member is not None else None
             if said is None:
-                withdrawn.append(agent_name(node_id, self._zone))
+                withdrawn.append(agent_name(node_id, zone))
             else:
-                puts[agent_name(node_id, self._zone)] = said
+                puts[agent_name(node_id, zone)] = said
         await self._write(puts, withdrawn)
 
     async def _write(self, puts: Mapping[str, Announcement], withdrawn: list[str]) -> None:
@@ -127,7 +131,7 @@ class Discovery:
             log.debug("discovery.written", announced=len(puts), withdrawn=len(withdrawn))
 
     async def _announce_self(self) -> None:
-        said = announce_scheduler(self._address(), self._port, self._zone)
+        said = announce_scheduler(self._address(), self._port, self._zone())
         lease, self._lease = self._lease, None
         if lease is None or not await self._store.keep_lease(lease):
             lease = await self._store.grant_lease(LEASE_SECONDS)
@@ -160,12 +164,17 @@ class Discovery:
         self._trouble = False
 
 
+def _difference(nodes: Iterable[Node], stored: Iterable[Record], zone: Zone) -> Difference:
+    found = {keys.name_of(one.key): _read(one.value) for one in stored}
+    return compare(announce_agents(nodes, zone), found, cluster_uid=zone.cluster_uid)
+
+
 def _stored(name: str, said: Announcement) -> dict[str, bytes]:
     return {keys.name_key(name): records.encode(said)}
 
 
-def _ours(value: bytes) -> Announcement | None:
-    """None: someone else made it, for what we store says its schema."""
+def _read(value: bytes) -> Announcement | None:
+    """None: no scheduler wrote it."""
     try:
         return records.decode(value, Announcement)
     except RefusedError:

@@ -96,3 +96,16 @@ def test_the_transport_may_be_said(cluster: Cluster, run: Run) -> None:
     ended = run("node", "list", PERSYS_TRANSPORT="grpc", PERSYS_GRPC_ENDPOINT=cluster.address)
 
     assert ended.code == 0
+
+
+def test_of_several_schedulers_the_first_that_can_be_reached_is_asked(
+    cluster: Cluster, run: Run
+) -> None:
+    assert run("node", "list", "--scheduler", f"127.0.0.1:1, {cluster.address}").code == 0
+
+
+def test_when_none_of_several_can_be_reached_the_first_is_named(run: Run) -> None:
+    done = run("node", "list", "--scheduler", "127.0.0.1:1,127.0.0.1:2")
+
+    assert done.code != 0
+    assert "127.0.0.1:1" in done.err

@@ -24,10 +24,12 @@ from persys.model.ids import NodeId, node_id
 from persys.model.node import Capabilities, Node, NodeStatus
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
-ZONE = Zone("persys.local", "agents.persys.cloud", "default")
+ZONE = Zone("persys.local", "agents.persys.cloud", "default", "uid")
 
 ids = st.from_regex(r"[A-Za-z0-9][-A-Za-z0-9._]{0,252}", fullmatch=True).map(node_id)
-said = st.builds(Announcement, st.sampled_from(["10.0.0.1", "a.b"]), st.integers(1, 3))
+said = st.builds(
+    Announcement, st.sampled_from(["10.0.0.1", "a.b"]), st.integers(1, 3), st.just("uid")
+)
 names = st.sampled_from(["a", "b", "c", "d"])
 
 
@@ -41,7 +43,7 @@ def test_a_ready_node_has_a_name_in_its_shard() -> None:
     announced = announce_agents([a_node()], ZONE)
 
     assert announced == {
-        "n1.default.agents.persys.cloud": Announcement("10.0.0.1", 50051, node_id="n1")
+        "n1.default.agents.persys.cloud": Announcement("10.0.0.1", 50051, "uid", "n1")
     }
 
 
@@ -66,7 +68,7 @@ def test_a_node_that_takes_no_new_work_keeps_its_name() -> None:
     ],
 )
 def test_an_endpoint_may_be_an_address_or_a_name(endpoint: str, host: str) -> None:
-    assert announce_agent(a_node(endpoint=endpoint)) == Announcement(host, 50051, node_id="n1")
+    assert announce_agent(a_node(endpoint=endpoint), ZONE) == Announcement(host, 50051, "uid", "n1")
 
 
 @pytest.mark.parametrize(
@@ -74,11 +76,11 @@ def test_an_endpoint_may_be_an_address_or_a_name(endpoint: str, host: str) -> No
     ["", "n1", "n1:", ":50051", "10.0.0.1:0", "10.0.0.1:65536", "0.0.0.0:1", "[::]:1", "a b:1"],
 )
 def test_a_node_that_others_cannot_reach_has_no_name(endpoint: str) -> None:
-    assert announce_agent(a_node(endpoint=endpoint)) is None
+    assert announce_agent(a_node(endpoint=endpoint), ZONE) is None
 
 
 def test_an_address_that_holds_on_one_machine_only_is_not_announced() -> None:
-    assert announce_agent(a_node(endpoint="[fe80::1%eth0]:50051")) is None
+    assert announce_agent(a_node(endpoint="[fe80::1%eth0]:50051"), ZONE) is None
 
 
 @pytest.mark.parametrize("name", ["n1", "host-0123456789ab", "node_7", "1"])
@@ -103,9 +105,9 @@ def test_a_scheduler_has_two_services_and_an_address() -> None:
 
     own_name = "10-0-0-9-8085.persys-scheduler.persys.local"
     assert announced == {
-        own_name: Announcement("10.0.0.9", 8085),
-        "10-0-0-9-8085._persys-scheduler.persys.local": Announcement(own_name, 8085),
-        "10-0-0-9-8085._persys-scheduler._tcp.persys.local": Announcement(own_name, 8085),
+        own_name: Announcement("10.0.0.9", 8085, "uid"),
+        "10-0-0-9-8085._persys-scheduler.persys.local": Announcement(own_name, 8085, "uid"),
+        "10-0-0-9-8085._persys-scheduler._tcp.persys.local": Announcement(own_name, 8085, "uid"),
     }
 
 
@@ -126,17 +128,21 @@ def test_what_is_no_domain_is_refused_by_name(text: str) -> None:
 
 
 def test_what_others_made_stays_unless_its_name_is_needed() -> None:
-    mine = Announcement("10.0.0.1", 1)
+    mine, theirs = Announcement("10.0.0.1", 1, "uid"), Announcement("10.0.0.1", 1, "other")
+    found = {"n1": None, "n2": theirs, "by-hand": None, "theirs": theirs}
 
-    assert compare({"n1": mine}, {"n1": None, "theirs": None}) == ({"n1": mine}, [])
+    puts, withdrawn = compare({"n1": mine, "n2": mine}, found, cluster_uid="uid")
+
+    assert puts == {"n1": mine, "n2": mine}
+    assert withdrawn == []
 
 
 @given(st.dictionaries(names, said), st.dictionaries(names, said))
 def test_after_writing_the_difference_there_is_none(
     wanted: dict[str, Announcement], found: dict[str, Announcement]
 ) -> None:
-    puts, withdrawn = compare(wanted, found)
+    puts, withdrawn = compare(wanted, found, cluster_uid="uid")
 
     written = {name: one for name, one in found.items() if name not in withdrawn} | puts
     assert written == wanted
-    assert compare(wanted, written) == ({}, [])
+    assert compare(wanted, written, cluster_uid="uid") == ({}, [])

@@ -1,0 +1,37 @@
+"""Addresses as people write them, and which one of this machine others can use."""
+
+import pytest
+
+from persys.errors import SettingsError
+from persys.infra.address import address_towards, is_service, split_server
+
+
+def test_the_way_to_this_machine_is_its_own() -> None:
+    assert address_towards("127.0.0.1:1") == "127.0.0.1"
+
+
+def test_only_the_name_of_a_service_begins_with_an_underscore() -> None:
+    assert is_service("_persys-scheduler._tcp.persys.local")
+    assert not is_service("persys-scheduler.persys.local:8085")
+
+
+@pytest.mark.parametrize(
+    ("server", "told"),
+    [
+        ("10.0.0.5", ("10.0.0.5", 53)),
+        ("10.0.0.5:1053", ("10.0.0.5", 1053)),
+        ("2001:db8::1", ("2001:db8::1", 53)),
+        ("[2001:db8::1]", ("2001:db8::1", 53)),
+        ("[2001:db8::1]:1053", ("2001:db8::1", 1053)),
+    ],
+)
+def test_a_dns_server_is_an_address_with_or_without_a_port(
+    server: str, told: tuple[str, int]
+) -> None:
+    assert split_server(server) == told
+
+
+@pytest.mark.parametrize("server", ["dns.example.com", "10.0.0.5:", "10.0.0.5:0", "10.0.0.5:70000"])
+def test_what_cannot_be_asked_is_refused(server: str) -> None:
+    with pytest.raises(SettingsError, match="expected an address"):
+        split_server(server)
