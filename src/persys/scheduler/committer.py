@@ -28,11 +28,13 @@ from persys.errors import (
     SettingsError,
     StoreUnavailableError,
 )
+from persys.infra import tracing
 from persys.infra.clock import Clock
-from persys.model.event import Numbered
+from persys.model.event import Event, Numbered
 from persys.model.mode import ClusterMarker
 from persys.scheduler.changes import Change
 from persys.scheduler.lead import Lead
+from persys.scheduler.metrics import Metrics
 from persys.scheduler.modes import Modes
 from persys.store import keys
 from persys.store.limits import OPERATIONS_MAX, check
@@ -89,6 +91,7 @@ class Committer:
         events: EventLimits | None = None,
         modes: Modes | None = None,
         new_uid: Callable[[], str] = lambda: uuid.uuid4().hex,
+        metrics: Metrics | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -101,6 +104,7 @@ class Committer:
         self._doubtful = False
         self._crowded = False
         self._asked: list[_Asked] = []
+        self._metrics = metrics or Metrics()
         self.modes = modes or Modes(clock)
         self.lead = Lead(store, clock, new_uid=new_uid)
         self.remembers: Callable[[], bool] = lambda: False  # whether memory has records
@@ -138,7 +142,14 @@ class Committer:
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(Pending(change, values, stored))
         self._news.set()
-        await stored
+        with tracing.within("commit"):
+            await stored
+
+    def depth(self) -> int:
+        return len(self._queue)
+
+    def record_count(self) -> int:
+        return len(self._versions)
 
     async def rewrite(self, make: Rewrite) -> None:
         """Replace all that is stored, from within a mode in which nothing else is written."""
@@ -291,6 +302,7 @@ class Committer:
         return batch
 
     async def _commit(self, batch: list[Pending]) -> None:
+        began = self._clock.monotonic()
         try:
             oldest_kept = keys.event_key(self._clock.now() - self._limits.age_max, 0)
             told = [self._numbered(pending.change) for pending in batch]
@@ -300,13 +312,17 @@ class Committer:
             ]
             outcomes = await self._store.commit(units, fence=self.lead.fence)
         except StoreUnavailableError as err:
+            self._measure(began, failed=len(batch))
             self._note_trouble(err)
             for pending in batch:
                 _fail(pending.stored, self.modes.refusal())
             return
         except FencedError:
+            self._measure(began, failed=len(batch))
             await self._note_fence(batch)
             return
+        conflicts = sum(isinstance(outcome, Conflict) for outcome in outcomes)
+        self._measure(began, stored=len(batch) - conflicts, conflicts=conflicts)
         for pending, events, unit, outcome in zip(batch, told, units, outcomes, strict=True):
             match outcome:
                 case Committed(revision=revision):
@@ -324,12 +340,17 @@ class Committer:
                         pending.stored, ConflictError(f"{conflict.key} was changed by someone else")
                     )
 
+    def _measure(
+        self, began: float, *, stored: int = 0, conflicts: int = 0, failed: int = 0
+    ) -> None:
+        seconds = self._clock.monotonic() - began
+        self._metrics.committed(seconds=seconds, stored=stored, conflicts=conflicts, failed=failed)
+
     def _numbered(self, change: Change) -> list[Numbered]:
         first = self._event_number + 1
         self._event_number += len(change.events)
         return [
-            Numbered(number, replace(event, message=event.message[:EVENT_TEXT_LENGTH_MAX]))
-            for number, event in enumerate(change.events, first)
+            Numbered(number, _short(event)) for number, event in enumerate(change.events, first)
         ]
 
     def _unit(self, pending: Pending, events: list[Numbered], oldest_kept: str) -> Unit:
@@ -360,7 +381,9 @@ class Committer:
         return outdated
 
     async def _read_all(self) -> Snapshot:
-        snapshot = await self._store.read("/")
+        everything = await self._store.read("/")
+        ours = (one for one in everything.records if not keys.is_name(one.key))
+        snapshot = Snapshot(everything.revision, tuple(ours))
         self._versions = {record.key: record.version for record in snapshot.records}
         stored = (record.key for record in snapshot.records if record.key.startswith(keys.EVENTS))
         # By number and not by time: the clock of another machine may have been ahead.
@@ -383,6 +406,12 @@ class Committer:
     def _note_trouble(self, err: StoreUnavailableError) -> None:
         self.modes.take(Silent(str(err)))
         self._doubtful = True
+
+
+def _short(event: Event) -> Event:
+    if len(event.message) <= EVENT_TEXT_LENGTH_MAX:
+        return event
+    return replace(event, message=event.message[: EVENT_TEXT_LENGTH_MAX - 1] + "…")
 
 
 async def insist(attempt: Callable[[], Awaitable[T]]) -> T:

@@ -1,6 +1,8 @@
 """What an automation policy's suggestion makes of a workload."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from builders import NOON, a_workload, after
 from persys.core.automation import applied, judge
@@ -96,3 +98,22 @@ def test_the_words_around_a_deed_do_not_make_it_another() -> None:
 
     assert again.asks_the_same_as(first)
     assert not other.asks_the_same_as(first)
+
+
+@given(
+    st.none() | st.sampled_from(SuggestedAction),
+    st.none() | st.sampled_from(Desired),
+    st.sampled_from(Desired),
+)
+def test_a_suggestion_changes_at_most_what_is_desired(
+    action: SuggestedAction | None, desired: Desired | None, now_desired: Desired
+) -> None:
+    before = a_workload(desired=now_desired)
+    try:
+        outcome = judge(a_suggestion(action), desired, before, now=LATER)
+    except RefusedError:
+        return  # which changes nothing
+
+    assert (outcome.workload.id, outcome.workload.revision) == (before.id, before.revision)
+    assert outcome.workload.spec == before.spec
+    assert applied(a_suggestion(action), outcome)

@@ -116,6 +116,18 @@ def test_each_removal_that_is_overdue_is_counted_once() -> None:
     assert "2 times" in late.belief.message
 
 
+def test_a_removal_that_gets_no_answer_says_so() -> None:
+    unanswered = a_dispatch(desired=Desired.DELETED, again_at=after(9), problem="refused")
+
+    decision = decided(
+        a_situation(LEAVING, assignment=ON_N1, dispatch=unanswered, reports=True), now=after(1)
+    )
+
+    assert decision.belief is not None
+    assert (decision.belief.status, decision.belief.code) == (Status.DELETING, "NodeUnreachable")
+    assert decision.belief.message == "node n1 gives no answer: refused"
+
+
 def test_on_a_suspect_node_no_removal_is_overdue() -> None:
     decision = decided(
         a_situation(LEAVING, assignment=ON_N1, dispatch=SENT, phase=Phase.SUSPECT), now=after(90)
