@@ -79,6 +79,30 @@ def test_a_killed_etcd_is_found_again_when_it_is_back(
     assert cluster.scheduler.runs
 
 
+def test_promise_11_a_wiped_etcd_and_a_restarted_scheduler_lose_no_container(
+    cluster: Cluster, etcd: Etcd, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    some, late = names(3), names(1)
+    before = cluster.run_all(some, sleeper)
+
+    cluster.scheduler.kill()
+    etcd.wipe()
+    cluster.scheduler.start()
+
+    eventually(lambda: cluster.client.get_mode().mode == "recovery", "the agent shows the loss")
+    with pytest.raises(RequestRefusedError, match="recovery mode"):
+        cluster.apply(late[0], sleeper)
+    assert cluster.containers(some) == before
+
+    answer = cluster.client.rebuild_from_agents()
+    assert answer.nodes == 1
+    assert list(answer.left_out) == []
+    cluster.wait_until_node_is("Ready")
+    cluster.run_all(late, sleeper)
+    cluster.wait_for_all(some, "Running")
+    assert cluster.containers(some) == before
+
+
 def _applies(cluster: Cluster, workload_id: str, spec: pb.WorkloadSpec) -> bool:
     try:
         cluster.apply(workload_id, spec)

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from e2e.cluster import Cluster
+from e2e.waiting import eventually
 from persys.client import RequestRefusedError
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -54,6 +55,7 @@ def test_an_apply_that_the_full_disk_does_not_take_is_refused_and_leaves_nothing
     assert cluster.containers(some) == before
 
     (small_disk / "filler").unlink()
+    eventually(lambda: cluster.client.get_mode().mode == "normal", "all is well again")
     cluster.run_all([late := names(1)[0]], sleeper)
 
     cluster.scheduler.kill()

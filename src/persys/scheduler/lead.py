@@ -55,7 +55,7 @@ class Lead:
         found = {record.key: record for record in snapshot.records}
         return judge(
             _decoded(found.get(keys.CLUSTER)),
-            holds_records=any(key not in (keys.LEADER, keys.CLUSTER) for key in found),
+            holds_records=any(key.startswith(keys.RECORDS) for key in found),
             known_uid=self.marker.uid if self.marker else "",
             remembers=remembers,
         )

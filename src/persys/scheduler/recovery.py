@@ -176,7 +176,7 @@ class Recovery:
     ) -> Recovered:
         async def write(store: Store, lead: Lead) -> str:
             found = await store.read("/")
-            stale = [record.key for record in found.records if is_kept(record.key)]
+            stale = [one.key for one in found.records if one.key.startswith(keys.RECORDS)]
             await _remove(store, lead, [keys.CLUSTER])
             await _remove(store, lead, [key for key in stale if key not in kept])
             await _put(store, lead, kept)

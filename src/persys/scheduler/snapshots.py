@@ -43,8 +43,7 @@ class Snapshots:
 
 def is_kept(key: str) -> bool:
     """Who leads, until when nodes may be silent, what DNS says: of the moment and not of the cluster."""
-    of_the_moment = keys.is_node_lease(key) or keys.is_name(key)
-    return key not in (keys.LEADER, keys.CLUSTER) and not of_the_moment
+    return key.startswith(keys.RECORDS) and not keys.is_node_lease(key)
 
 
 def memory_records(cluster: Cluster) -> dict[str, bytes]:

@@ -22,6 +22,20 @@ LEADER = "/leader"
 # Where CoreDNS looks.
 NAMES = "/skydns/"
 
+# What a cluster has on record. A store may hold others' keys beside these; they are none of our business.
+RECORDS = (
+    NODES,
+    WORKLOADS,
+    ASSIGNMENTS,
+    RETRIES,
+    BELIEFS,
+    TOMBSTONES,
+    EVENTS,
+    DRIFTS,
+    HISTORIES,
+    SUGGESTIONS,
+)
+
 _LEASE = "/lease"
 
 

@@ -90,6 +90,7 @@ class _Database:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._connection = _open_database(path)
+        self._identity = _identity(path)
         with self._translated():
             row = self._connection.execute("SELECT revision FROM counter").fetchone()
         self.revision: int = row[0]
@@ -142,8 +143,10 @@ class _Database:
         return _Written([], changes)
 
     def close(self) -> None:
-        with self._translated():
+        try:
             self._connection.close()
+        except sqlite3.Error as err:
+            raise StoreUnavailableError(f"store {self._path}: {_reason(err)}") from err
 
     def _versions(self, keys: Iterable[str]) -> Mapping[str, int]:
         wanted = json.dumps(list(keys))
@@ -188,6 +191,12 @@ class _Database:
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
+        # SQLite would go on writing into a file that nobody will ever find again.
+        if _identity(self._path) != self._identity:
+            raise StoreUnavailableError(
+                f"store {self._path}: the file was moved, removed or replaced; put it back, "
+                "or restart the scheduler with the one that is to count"
+            )
         try:
             yield
         except sqlite3.Error as err:
@@ -387,6 +396,15 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """Which file has this name now."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _primary_code(err: sqlite3.Error) -> int:

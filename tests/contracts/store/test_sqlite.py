@@ -300,3 +300,26 @@ async def test_a_busy_event_loop_does_not_starve_commits(tmp_path: Path) -> None
     # Starved, ten commits took from four seconds to minutes.
     assert took < 2
     await store.close()
+
+
+async def test_a_file_moved_away_takes_no_writes_until_it_is_back(tmp_path: Path) -> None:
+    path, away = tmp_path / "store.db", tmp_path / "away.db"
+    store = await opened(path)
+    await store.commit([Unit(puts={"/a": b"1"})])
+
+    path.rename(away)
+    with pytest.raises(StoreUnavailableError, match="moved, removed or replaced"):
+        await store.commit([Unit(puts={"/a": b"2"})])
+    with pytest.raises(StoreUnavailableError, match="moved, removed or replaced"):
+        await store.read("/")
+
+    away.rename(path)
+    assert isinstance((await store.commit([Unit(puts={"/a": b"3"})]))[0], Committed)
+    await store.close()
+
+
+async def test_a_file_that_was_removed_can_still_be_closed(tmp_path: Path) -> None:
+    store = await opened(tmp_path / "store.db")
+    (tmp_path / "store.db").unlink()
+
+    await store.close()

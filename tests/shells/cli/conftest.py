@@ -53,6 +53,32 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     # What happens after each look of a watch: more events, then the status it ends with.
     turns: list[tuple[list[control_pb2.EventView], grpc.StatusCode]] = field(default_factory=list)
 
+    mode: control_pb2.ModeView = field(
+        default_factory=lambda: control_pb2.ModeView(mode="normal", store="sqlite:/x", nodes=1)
+    )
+    snapshot: list[bytes] = field(default_factory=list)
+    restored: bytes = b""
+    recovery: control_pb2.RecoveryAnswer = field(default_factory=control_pb2.RecoveryAnswer)
+
+    def GetMode(self, request, context):  # type: ignore[no-untyped-def]
+        return self.mode
+
+    def SaveSnapshot(self, request, context):  # type: ignore[no-untyped-def]
+        for chunk in self.snapshot:
+            yield control_pb2.SnapshotChunk(data=chunk)
+        self._maybe_abort(context)
+
+    def RestoreSnapshot(self, request_iterator, context):  # type: ignore[no-untyped-def]
+        self.restored = b"".join(chunk.data for chunk in request_iterator)
+        return self.recovery
+
+    def RebuildFromAgents(self, request, context):  # type: ignore[no-untyped-def]
+        self._maybe_abort(context)
+        return self.recovery
+
+    def AcceptEmpty(self, request, context):  # type: ignore[no-untyped-def]
+        return self.recovery
+
     def add_node(self, node_id: str, **fields: object) -> control_pb2.NodeView:
         self.nodes[node_id] = control_pb2.NodeView(node_id=node_id, status="Ready", **fields)  # type: ignore[arg-type]  # the stubs want each by name
         return self.nodes[node_id]
@@ -76,6 +102,10 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
 
     def ListNodes(self, request, context):  # type: ignore[no-untyped-def]
         self._maybe_abort(context)
+        if self.mode.mode != "normal":
+            context.set_trailing_metadata(
+                (("persys-mode", self.mode.mode), ("persys-data-age-ms", "12345"))
+            )
         return control_pb2.ListNodesResponse(
             nodes=[n for n in self.nodes.values() if request.status in ("", n.status)]
         )

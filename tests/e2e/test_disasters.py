@@ -1,0 +1,145 @@
+"""The night the store dies, with a real etcd: what runs goes on, and what is said is true."""
+
+import asyncio
+import json
+import signal
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.etcd import Etcd
+from persys.errors import StoreUnavailableError
+from persys.store.etcd import EtcdOptions, EtcdStore
+from persys.store.port import Store, Unit
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.scheduler.harness import Cluster, a_cluster, brisk
+from shells.scheduler.peer import Node
+from shells.scheduler.stores import TroubledStore
+from shells.scheduler.test_modes import health, mode, our_node, running, until_mode
+from shells.scheduler.test_recovery import rebuild
+
+MEGABYTE = 1 << 20
+
+
+@pytest.fixture
+def etcd(tmp_path: Path) -> Iterator[Etcd]:
+    server = Etcd(tmp_path, f"--quota-backend-bytes={16 * MEGABYTE}")
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+async def cluster(etcd: Etcd) -> AsyncIterator[Cluster]:
+    options = EtcdOptions(endpoints=(etcd.endpoint,), deadline_seconds=1.5)
+    store = await EtcdStore.open(options)
+    async with a_cluster(TroubledStore(store), brisk()) as cluster:
+        yield cluster
+    await store.close()
+
+
+@pytest.fixture
+async def node(cluster: Cluster) -> Node:
+    """It runs web and mail, as all must at the end."""
+    node = await our_node(cluster)
+    await running(cluster, "web", "mail")
+    return node
+
+
+async def untouched(cluster: Cluster, node: Node) -> None:
+    """Nothing was stopped, started or deleted, and the scheduler still tells what it knew."""
+    assert node.agent.running() >= {"web", "mail"}
+    assert node.agent.starts[:2] == ["web", "mail"]
+    assert node.agent.deletes == []
+    assert {"web", "mail"} <= set(await cluster.control.names(status="Running"))
+
+
+async def degraded(cluster: Cluster, node: Node) -> None:
+    refused = await cluster.control.apply("late")
+    assert not refused.success
+    assert "degraded mode" in refused.error_message
+    code, told = await health(cluster)
+    assert (code, told["status"], told["mode"]) == (200, "degraded", "degraded")
+    assert "etcd" in told["reason"]
+    assert (await node.heartbeat()).drain_node
+    await untouched(cluster, node)
+
+
+async def well_again(cluster: Cluster, node: Node) -> None:
+    await until_mode(cluster.control, "normal")
+    assert (await health(cluster))[1]["status"] == "ok"
+    await running(cluster, "late")
+    await untouched(cluster, node)
+    assert not (await node.heartbeat()).drain_node
+
+
+async def fill(store: Store) -> None:
+    """Somebody else writes into the same etcd, again and again, until it is full."""
+    for _ in range(64):
+        await store.commit([Unit(puts={"/not-ours": bytes(MEGABYTE - 1)})])
+
+
+async def test_promise_5_an_etcd_that_was_stopped_is_found_again(
+    cluster: Cluster, etcd: Etcd, node: Node
+) -> None:
+    await asyncio.to_thread(etcd.stop)
+    await degraded(cluster, node)
+
+    await asyncio.to_thread(etcd.start)
+    await well_again(cluster, node)
+
+
+async def test_an_etcd_that_stood_still_is_found_again(
+    cluster: Cluster, etcd: Etcd, node: Node
+) -> None:
+    etcd.signal(signal.SIGSTOP)
+    try:
+        await degraded(cluster, node)
+    finally:
+        etcd.signal(signal.SIGCONT)
+
+    await well_again(cluster, node)
+
+
+async def test_promise_11_an_etcd_that_was_wiped_is_rebuilt_from_memory_and_agents(
+    cluster: Cluster, etcd: Etcd, node: Node
+) -> None:
+    await asyncio.to_thread(etcd.wipe)
+    assert not (await cluster.control.apply("late")).success
+    view = await until_mode(cluster.control, "recovery")
+    assert "what it held is gone" in view.reason
+    assert (await health(cluster))[1]["status"] == "recovery"
+    await untouched(cluster, node)
+
+    answer = await rebuild(cluster)
+
+    assert (answer.accepted, answer.workloads) == (True, 2)
+    await well_again(cluster, node)
+
+
+async def test_an_etcd_out_of_space_is_degraded_until_an_operator_made_room(
+    cluster: Cluster, etcd: Etcd, node: Node
+) -> None:
+    with pytest.raises(StoreUnavailableError, match="out of space"):
+        await fill(cluster.store.store)
+    await degraded(cluster, node)
+    assert "out of space" in (await mode(cluster.control)).reason
+
+    revision = json.loads(etcd.tell("endpoint", "status", "-w", "json"))[0]["Status"]["header"]
+    etcd.tell("compact", str(revision["revision"]))
+    etcd.tell("defrag")
+    etcd.tell("alarm", "disarm")
+    await well_again(cluster, node)
+
+
+async def test_one_value_too_large_for_etcd_is_refused_alone(cluster: Cluster, node: Node) -> None:
+    spec = pb.WorkloadSpec(type="container", container=pb.ContainerSpec(image="nginx"))
+    spec.container.env["LARGE"] = "x" * 1_100_000
+
+    answer = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id="large", spec=spec))
+
+    assert not answer.success
+    assert (await mode(cluster.control)).mode == "normal"
+    await running(cluster, "late")
+    await untouched(cluster, node)

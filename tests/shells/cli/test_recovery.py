@@ -1,0 +1,148 @@
+"""The mode, snapshots as files, and the ways out of recovery, from the command line."""
+
+from __future__ import annotations
+
+import json
+import stat
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from builders import NOON, a_workload
+from persys.model.ids import NodeId
+from persys.model.node import Capabilities, Node
+from persys.store import keys
+from persys.wire import records, snapshot
+from persys.wire.gen.control.v1 import control_pb2
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from shells.cli.conftest import Cluster, Run
+
+
+def a_file(*, source: str = "store") -> bytes:
+    node = Node(NodeId("n1"), Capabilities(4000, 8192), "10.0.0.1:50051", NOON)
+    kept = {
+        keys.node_key(node.id): records.encode(node),
+        keys.workload_key(a_workload().id): records.encode(a_workload()),
+    }
+    header = snapshot.Header(1, "the-cluster", NOON, 42, source, snapshot.count(kept))
+    return b"".join(snapshot.write(header, kept.items()))
+
+
+def test_the_status_tells_the_mode_and_what_to_do(cluster: Cluster, ctl: Run) -> None:
+    cluster.mode = control_pb2.ModeView(
+        mode="recovery",
+        reason="what it held is gone",
+        store="etcd",
+        workloads=2,
+        workloads_on_agents=2,
+        data_age_ms=61_000,
+        next_steps=["persysctl recovery rebuild-from-agents    bring it back"],
+    )
+    ended = ctl("recovery", "status")
+
+    assert ended.code == 0
+    assert "what it held is gone" in ended.out
+    assert "61s" in ended.out
+    assert ended.out.rstrip().endswith("persysctl recovery rebuild-from-agents    bring it back")
+
+
+def test_answers_from_memory_are_noted_on_standard_error(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_node("n1")
+    assert ctl("node", "list").err == ""
+
+    cluster.mode = control_pb2.ModeView(mode="degraded")
+    ended = ctl("node", "list")
+
+    assert "n1" in ended.out
+    assert ended.err == (
+        "note: the scheduler is in degraded mode; it answers from memory, 12s old "
+        "(persysctl recovery status)\n"
+    )
+
+
+def test_a_snapshot_is_saved_whole_and_for_its_owner_only(
+    cluster: Cluster, ctl: Run, tmp_path: Path
+) -> None:
+    whole = a_file()
+    cluster.snapshot = [whole[:100], whole[100:]]
+    ended = ctl("snapshot", "save", str(tmp_path / "night.snapshot"))
+
+    assert (ended.code, ended.out) == (
+        0,
+        f"saved {tmp_path / 'night.snapshot'}: 1 nodes, 1 workloads\n",
+    )
+    assert (tmp_path / "night.snapshot").read_bytes() == whole
+    assert stat.S_IMODE((tmp_path / "night.snapshot").stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("ends", ["cut", "aborted"])
+def test_a_snapshot_that_did_not_come_whole_leaves_no_file(
+    ends: str, cluster: Cluster, ctl: Run, tmp_path: Path
+) -> None:
+    cluster.snapshot = [a_file()[:100]]
+    if ends == "aborted":
+        cluster.abort = (grpc.StatusCode.UNAVAILABLE, "gone")
+    ended = ctl("snapshot", "save", str(tmp_path / "night.snapshot"))
+
+    assert ended.code != 0
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_snapshot_is_inspected_without_a_scheduler(ctl: Run, tmp_path: Path) -> None:
+    (tmp_path / "s").write_bytes(a_file())
+    ended = ctl("snapshot", "inspect", str(tmp_path / "s"), "--scheduler", "127.0.0.1:1")
+
+    assert ended.code == 0
+    assert "the-cluster" in ended.out
+    assert "10.0.0.1:50051" in ended.out
+    assert "web" in ended.out
+    as_json = json.loads(ctl("snapshot", "inspect", str(tmp_path / "s"), "-o", "json").out)
+    assert (as_json["workloads"], as_json["revision"]) == (["web"], 42)
+
+
+@pytest.mark.parametrize("verb", ["inspect", "restore"])
+def test_a_cut_file_is_refused_before_anybody_is_asked(
+    verb: str, cluster: Cluster, ctl: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "s").write_bytes(a_file()[:-9])
+    ended = ctl("snapshot", verb, str(tmp_path / "s"))
+
+    assert ended.code == 1
+    assert "it is cut short" in ended.err
+    assert cluster.restored == b""
+
+
+def test_a_restore_tells_what_came_back_and_what_did_not(
+    cluster: Cluster, ctl: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "s").write_bytes(a_file())
+    cluster.recovery = control_pb2.RecoveryAnswer(
+        accepted=True, nodes=1, workloads=1, left_out=["db on n2: its agent keeps no intent"]
+    )
+    ended = ctl("snapshot", "restore", str(tmp_path / "s"))
+
+    assert ended.code == 0
+    assert "1 nodes, 1 workloads" in ended.out
+    assert "db on n2" in ended.out
+    assert cluster.restored == a_file()
+
+
+@pytest.mark.parametrize("verb", ["rebuild-from-agents", "accept-empty"])
+def test_a_refused_way_out_says_why(verb: str, cluster: Cluster, ctl: Run) -> None:
+    cluster.recovery = control_pb2.RecoveryAnswer(reason="this is for recovery mode")
+    ended = ctl("recovery", verb)
+
+    assert ended.code == 1
+    assert "this is for recovery mode" in ended.err
+
+
+def test_a_scheduler_that_knows_none_of_it_is_named(cluster: Cluster, ctl: Run) -> None:
+    cluster.abort = (grpc.StatusCode.UNIMPLEMENTED, "unknown method RebuildFromAgents")
+    ended = ctl("recovery", "rebuild-from-agents")
+
+    assert ended.code == 1
+    assert "does not know this request" in ended.err
