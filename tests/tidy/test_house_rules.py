@@ -27,6 +27,7 @@ CLIENT_DOORS = {
     "sqlite3": {"store/sqlite.py", "agent/state.py"},
     "persys.store.gen": {"store/etcd.py"},
     "dns": {"infra/srv.py"},
+    "opentelemetry": {"infra/otlp.py"},
 }
 OUTERMOST_FRAME = "infra/process.py"
 LINES_MAX = 500

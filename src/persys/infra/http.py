@@ -4,10 +4,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aiohttp import web
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    disable_created_metrics,
+    generate_latest,
+)
 
 from persys.errors import SettingsError
 from persys.infra import tracing
+
+# When a counter was made interests nobody, and would be one more series for each.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # its library has no types here
 
 
 class SideServer:

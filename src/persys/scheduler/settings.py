@@ -98,5 +98,14 @@ class SchedulerSettings:
     events_max_age: timedelta = setting(
         timedelta(days=7), "SCHEDULER_EVENTS_MAX_AGE", help="how long events are kept"
     )
+    otlp_endpoint: str = setting(
+        "",
+        "OTEL_EXPORTER_OTLP_ENDPOINT",
+        "JAEGER_ENDPOINT",
+        help="host:port of an OTLP receiver (gRPC) for traces; none: no traces",
+    )
+    otlp_insecure: bool = setting(
+        False, "OTEL_EXPORTER_OTLP_INSECURE", help="send traces without TLS"
+    )
     log_level: str = setting("info", "LOG_LEVEL", help="debug, info, warning or error")
     log_format: str = setting("", "LOG_FORMAT", help="json or console")
