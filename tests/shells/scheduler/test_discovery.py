@@ -1,0 +1,153 @@
+"""Names in DNS as they are written: what follows the nodes, what heals, what is left alone."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import UTC, datetime
+
+from structlog.testing import capture_logs
+
+from persys.core.discovery import Zone
+from persys.infra.clock import SystemClock
+from persys.model.ids import NodeId
+from persys.model.node import Capabilities, Node, NodeStatus
+from persys.scheduler.app import Scheduler
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.discovery import COMPARE_SECONDS, Discovery
+from persys.store import keys
+from persys.store.memory import MemoryStore
+from persys.store.port import Unit
+from shells.scheduler.harness import brisk, eventually
+from shells.scheduler.stores import TroubledStore
+
+ZONE = Zone("persys.local", "agents.persys.cloud", "default", "uid")
+N1 = keys.name_key("n1.default.agents.persys.cloud")
+BY_HAND = keys.name_key("by-hand.default.agents.persys.cloud")
+
+
+class FastClock(SystemClock):
+    """Its monotonic time can be set forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ahead = 0.0
+        true = self.monotonic
+        self.monotonic = lambda: true() + self.ahead
+
+
+class Announced:
+    """A running discovery, its cluster and what it wrote."""
+
+    def __init__(self, *, fence: tuple[str, int] | None = None) -> None:
+        self.store = TroubledStore(MemoryStore(SystemClock().monotonic))
+        self.clock = FastClock()
+        self.cluster = Cluster()
+        self.discovery = Discovery(
+            self.cluster,
+            self.store,
+            self.clock,
+            zone=lambda: ZONE,
+            address=lambda: "10.0.0.9",
+            port=8085,
+            fence=lambda: fence,
+        )
+        self.cluster.node_changed = self.discovery.node_changed
+
+    def put_node(self, status: NodeStatus = NodeStatus.READY) -> None:
+        endpoint, now = "10.0.0.1:50051", datetime.now(UTC)
+        node = Node(NodeId("n1"), Capabilities(1, 1), endpoint, now, status=status)
+        self.cluster.put_node(node, lease_until=0.0)
+
+    async def put(self, key: str) -> None:
+        await self.store.commit([Unit(puts={key: b'{"host":"10.0.0.2"}'})])
+
+    async def written(self) -> set[str]:
+        return {record.key for record in (await self.store.store.read(keys.NAMES)).records}
+
+    async def until(self, *, there: bool, key: str = N1) -> None:
+        async def so() -> bool:
+            return (key in await self.written()) is there
+
+        await eventually(so, lambda: f"{key} to be {'there' if there else 'gone'}")
+
+
+@asynccontextmanager
+async def running(announced: Announced) -> AsyncIterator[Announced]:
+    task = asyncio.get_running_loop().create_task(announced.discovery.run())
+    try:
+        yield announced
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def test_a_name_follows_its_node() -> None:
+    async with running(Announced()) as announced:
+        announced.put_node()
+        await announced.until(there=True)
+
+        announced.put_node(NodeStatus.NOT_READY)
+        await announced.until(there=False)
+
+        announced.put_node()
+        await announced.until(there=True)
+
+        announced.cluster.drop_node(NodeId("n1"))
+        await announced.until(there=False)
+
+
+async def test_a_name_that_someone_removed_comes_back_and_theirs_stays() -> None:
+    async with running(Announced()) as announced:
+        announced.put_node()
+        await announced.until(there=True)
+
+        await announced.store.commit([Unit(deletes=[N1])])
+        await announced.put(BY_HAND)
+        announced.clock.ahead += COMPARE_SECONDS
+        announced.discovery.node_changed(NodeId("other"))
+
+        await announced.until(there=True)
+        assert BY_HAND in await announced.written()
+
+
+async def test_a_scheduler_that_stops_takes_its_own_names_along_and_leaves_those_of_agents() -> (
+    None
+):
+    announced = Announced()
+    announced.put_node()
+    own = keys.name_key("10-0-0-9-8085.persys-scheduler.persys.local")
+
+    async with running(announced):
+        await announced.until(there=True, key=own)
+
+    assert await announced.written() == {N1}
+
+
+async def test_a_scheduler_that_leads_no_more_writes_no_names_of_agents() -> None:
+    announced = Announced(fence=(keys.LEADER, 7))
+    announced.put_node()
+
+    with capture_logs() as logs:
+        async with running(announced):
+
+            async def warned() -> bool:
+                return bool(logs)
+
+            await eventually(warned, lambda: "a warning")
+
+    assert [line["event"] for line in logs] == ["discovery.unavailable"]
+    assert await announced.written() == set()
+
+
+async def test_names_in_the_store_of_the_cluster_are_neither_counted_nor_removed() -> None:
+    announced, empty = Announced(), Announced()
+    await announced.put(BY_HAND)
+
+    schedulers = [Scheduler(brisk(), one.store, one.clock) for one in (announced, empty)]
+    for scheduler in schedulers:
+        await scheduler.take_over("me")
+
+    with_names, without = (one.committer.record_count() for one in schedulers)
+    assert with_names == without
+    assert await announced.written() == {BY_HAND}
