@@ -1,4 +1,4 @@
-"""A socket between an agent and Docker, by which tests take Docker away and give it back."""
+"""Between an agent and Docker, or an agent and a scheduler: tests take the other away and give it back."""
 
 import asyncio
 import threading
@@ -41,19 +41,32 @@ class Proxy:
         self._loop.close()
 
     async def _listen(self) -> None:
-        self._server = await asyncio.start_unix_server(self._serve, self.path)
+        self._server = await self._open_door()
 
     async def _hang_up(self) -> None:
         if self._server is not None:
             self._server.close()
-        self.path.unlink(missing_ok=True)
+        self._remove_door()
         while self._open:
             for writer in self._open:
                 writer.transport.abort()
             await asyncio.sleep(0.01)
 
+    async def _open_door(self) -> asyncio.Server:
+        return await asyncio.start_unix_server(self._serve, self.path)
+
+    def _remove_door(self) -> None:
+        self.path.unlink(missing_ok=True)
+
+    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_unix_connection(DOCKER_SOCKET)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        far_reader, far_writer = await asyncio.open_unix_connection(DOCKER_SOCKET)
+        try:
+            far_reader, far_writer = await self._reach()
+        except OSError:
+            writer.transport.abort()  # nobody is there
+            return
         self._open |= {writer, far_writer}
         async with asyncio.TaskGroup() as group:
             group.create_task(self._pump(reader, far_writer))
@@ -69,3 +82,21 @@ class Proxy:
         except OSError:
             pass  # the other side was cut
         writer.close()
+
+
+class PortProxy(Proxy):
+    """The same between two ports of this machine."""
+
+    def __init__(self, port: int, *, leads_to: int) -> None:
+        super().__init__(Path())
+        self._port = port
+        self._leads_to = leads_to
+
+    async def _open_door(self) -> asyncio.Server:
+        return await asyncio.start_server(self._serve, "127.0.0.1", self._port)
+
+    def _remove_door(self) -> None:
+        """A port goes with its server."""
+
+    async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        return await asyncio.open_connection("127.0.0.1", self._leads_to)

@@ -59,6 +59,10 @@ class Process:
     def log(self) -> str:
         return self._log.read_text(errors="replace")
 
+    def set(self, variable: str, value: str) -> None:
+        """From the next start on."""
+        self._environment[variable] = value
+
     def start(self) -> None:
         """Returns when it is ready."""
         self.launch()

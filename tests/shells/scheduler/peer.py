@@ -221,6 +221,7 @@ class Node:
         self.agent = Agent()
         self.cluster_uid = ""
         self.capabilities = capabilities
+        self.features: list[str] = []
         self._control = control
         self._voice: asyncio.Task[None] | None = None
 
@@ -232,7 +233,10 @@ class Node:
 
     async def register(self) -> control_pb2.RegisterNodeResponse:
         request = control_pb2.RegisterNodeRequest(
-            node_id=self.id, capabilities=self.capabilities, grpc_endpoint=self.agent.endpoint
+            node_id=self.id,
+            capabilities=self.capabilities,
+            grpc_endpoint=self.agent.endpoint,
+            features=self.features,
         )
         if self.agent.manner.is_ours:
             request.cluster_uid = self.cluster_uid

@@ -1,0 +1,99 @@
+"""A node that is cut off stops by itself what chose so, and only then another node takes it over."""
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from docker_proxy import PortProxy
+from e2e.cluster import Cluster
+from e2e.containers import container_ids, inspect
+from e2e.process import free_port
+from e2e.waiting import eventually
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+BRISK = {
+    "SCHEDULER_HEARTBEAT_INTERVAL": "1s",
+    "SCHEDULER_NODE_LEASE": "3s",
+    "SCHEDULER_NODE_UNAVAILABLE_GRACE": "1s",
+    "SCHEDULER_MISSING_GRACE_PERIOD": "1s",
+}
+
+
+@pytest.fixture
+def cluster(new_cluster: Callable[..., Cluster]) -> Cluster:
+    return new_cluster(scheduler=BRISK, agent={"PERSYS_RECONCILE_INTERVAL": "1s"})
+
+
+@pytest.fixture
+def line(cluster: Cluster) -> Iterator[PortProxy]:
+    """Between the first agent and the scheduler."""
+    port = free_port()
+    cluster.agent.set("PERSYS_SCHEDULER_ADDR", f"127.0.0.1:{port}")
+    proxy = PortProxy(port, leads_to=cluster.scheduler_port)
+    try:
+        proxy.mend()
+        yield proxy
+    finally:
+        proxy.close()
+
+
+@pytest.fixture
+def data_holder(sleeper: pb.WorkloadSpec) -> pb.WorkloadSpec:
+    spec = pb.WorkloadSpec()
+    spec.CopyFrom(sleeper)
+    spec.stop_after_seconds = 4
+    spec.container.stop_grace_seconds = 1
+    spec.container.managed_volumes.add(name="data", driver="local", mount_path="/data")
+    return spec
+
+
+def test_promise_4_a_data_holder_that_was_cut_off_stops_before_another_node_runs_it(
+    cluster: Cluster,
+    line: PortProxy,
+    names: Callable[[int], list[str]],
+    data_holder: pb.WorkloadSpec,
+) -> None:
+    (name,) = names(1)
+    cluster.start()
+    cluster.run_all([name], data_holder)
+    other = cluster.add_node(PERSYS_STORAGE_LOCAL_ROOT=str(cluster.directory / "other"))
+    data = next((cluster.volumes).rglob("data"))
+
+    line.cut()
+    eventually(lambda: not cluster.container(name).running, "it stops by itself", within=20)
+    assert container_ids(other) == []
+
+    def runs_elsewhere() -> bool:
+        assert not cluster.container(name).running
+        return any(one.running for one in inspect(container_ids(other)))
+
+    eventually(runs_elsewhere, "it runs on the other node")
+    assert cluster.wait_for(name, "Running").assigned_node_id == other
+    line.mend()
+    eventually(lambda: cluster.containers([name]) == [], "the old copy is gone")
+    assert data.is_dir()  # nobody asked to delete what it wrote
+    assert all(one.running for one in inspect(container_ids(other)))
+
+
+def test_an_agent_that_starts_without_its_scheduler_stops_what_is_due_and_an_order_resumes_it(
+    cluster: Cluster, names: Callable[[int], list[str]], data_holder: pb.WorkloadSpec
+) -> None:
+    (name,) = names(1)
+    cluster.start()
+    (before,) = cluster.run_all([name], data_holder)
+    with cluster.agent_client() as agent:
+        eventually(lambda: "StoppedAlone" not in str(agent.list_workloads()), "it is not alone")
+    cluster.agent.kill()
+    cluster.scheduler.kill()
+    assert cluster.container(name).running  # nobody is there to stop it
+
+    cluster.agent.start()
+    eventually(lambda: not cluster.container(name).running, "it is stopped", within=20)
+    with cluster.agent_client() as agent:
+        eventually(lambda: "StoppedAlone" in str(agent.list_workloads()), "it says why")
+    cluster.scheduler.start()
+
+    eventually(lambda: cluster.container(name).running, "it runs again")
+    after = cluster.container(name)
+    assert after.id == before.id
+    assert cluster.wait_for(name, "Running").epoch == 1
