@@ -12,7 +12,6 @@ from persys.model.event import EventKind, Numbered
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 CHANGES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
-OTHER = "other"
 
 
 class Result(StrEnum):
@@ -29,54 +28,54 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._requests = self._counter("grpc_requests", "Calls answered", "method", "code")
-        self._request_seconds = self._histogram(
-            "grpc_request_seconds", "Time to answer a call", "method", "code"
+        self._answered = Calls(
+            self._counter("grpc_requests", "Calls answered", "method", "code"),
+            self._histogram("grpc_request_seconds", "Time to answer a call", "method", "code"),
         )
-        self._agent_requests = self._counter(
-            "agent_requests", "Calls to agents that have ended", "method", "code"
+        self._sent = Calls(
+            self._counter("agent_requests", "Calls to agents that have ended", "method", "code"),
+            self._histogram(
+                "agent_request_seconds", "Time until a call to an agent ended", "method", "code"
+            ),
         )
-        self._agent_request_seconds = self._histogram(
-            "agent_request_seconds", "Time until a call to an agent ended", "method", "code"
-        )
-        self._reconciliations = self._counter(
+        reconciliations = self._counter(
             "reconciliations", "Looks at one workload, by how they ended", "result"
         )
+        self._reconciliations = {result: reconciliations.labels(result) for result in Result}
         self._reconciliation_seconds = self._histogram(
             "reconciliation_seconds", "Time to look at one workload, with its commit"
         )
         self._retries = self._counter("retries", "Attempts planned after a failure")
-        self._commits = self._counter("commits", "Changes handed to the store", "outcome")
+        commits = self._counter("commits", "Changes handed to the store", "outcome")
+        self._stored = commits.labels("stored")
+        self._conflicts = commits.labels("conflict")
+        self._failed = commits.labels("failed")
         self._commit_seconds = self._histogram(
             "commit_seconds", "Time the store took for a batch of changes"
         )
         self._commit_changes = self._histogram(
             "commit_changes", "Changes that shared a batch", buckets=CHANGES
         )
-        self._events = self._counter("events", "Events written", "kind")
-        for result in Result:
-            self._reconciliations.labels(result)
-        for outcome in ("stored", "conflict", "failed"):
-            self._commits.labels(outcome)
+        events = self._counter("events", "Events written", "kind")
+        self._events = {kind: events.labels(kind) for kind in EventKind}
+        self._other_events = events.labels("other")
 
     def expect(self, method: str) -> None:
         """Show a method before its first call, so that the first one counts as a rise."""
-        self._requests.labels(method, "OK")
+        self._answered.expect(method)
 
     def answered(self, method: str, code: str, seconds: float) -> None:
-        self._requests.labels(method, code).inc()
-        self._request_seconds.labels(method, code).observe(seconds)
+        self._answered.add(method, code, seconds)
 
     def streamed(self, method: str, code: str) -> None:
         """How long a stream lasts is the client's choice, so that is not measured."""
-        self._requests.labels(method, code).inc()
+        self._answered.count(method, code)
 
     def sent(self, method: str, code: str, seconds: float) -> None:
-        self._agent_requests.labels(method, code).inc()
-        self._agent_request_seconds.labels(method, code).observe(seconds)
+        self._sent.add(method, code, seconds)
 
     def reconciled(self, result: Result, seconds: float) -> None:
-        self._reconciliations.labels(result).inc()
+        self._reconciliations[result].inc()
         self._reconciliation_seconds.observe(seconds)
 
     def retry_planned(self) -> None:
@@ -87,13 +86,13 @@ class Metrics:
     ) -> None:
         self._commit_seconds.observe(seconds)
         self._commit_changes.observe(stored + conflicts + failed)
-        self._commits.labels("stored").inc(stored)
-        self._commits.labels("conflict").inc(conflicts)
-        self._commits.labels("failed").inc(failed)
+        self._stored.inc(stored)
+        self._conflicts.inc(conflicts)
+        self._failed.inc(failed)
 
     def told(self, events: Iterable[Numbered]) -> None:
         for _, event in events:
-            self._events.labels(event.kind if event.kind in KINDS else OTHER).inc()
+            self._events.get(event.kind, self._other_events).inc()
 
     def _counter(self, name: str, about: str, *labels: str) -> Counter:
         return Counter(f"persys_scheduler_{name}", about, labels, registry=self.registry)
@@ -106,4 +105,24 @@ class Metrics:
         )
 
 
-KINDS = frozenset(EventKind)
+class Calls:
+    """Calls by method and code. Each pair of series is looked up once: that costs more than counting."""
+
+    def __init__(self, total: Counter, seconds: Histogram) -> None:
+        self._total = total
+        self._seconds = seconds
+        self._known: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+
+    def expect(self, method: str) -> None:
+        self._total.labels(method, "OK")
+
+    def count(self, method: str, code: str) -> None:
+        self._total.labels(method, code).inc()
+
+    def add(self, method: str, code: str, seconds: float) -> None:
+        known = self._known.get((method, code))
+        if known is None:
+            labelled = (self._total.labels(method, code), self._seconds.labels(method, code))
+            known = self._known[(method, code)] = labelled
+        known[0].inc()
+        known[1].observe(seconds)
