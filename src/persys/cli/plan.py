@@ -19,15 +19,7 @@ from persys.wire.gen.control.v1.control_pb2 import FieldChange, WorkloadPlan
 UNCHANGED, CHANGED, IMPOSSIBLE = 0, 1, 2
 
 _SIGNS = {"create": "+", "delete": "-", "none": " ", "refused": "!"}
-_DONE = {
-    "create": "created",
-    "update": "updated",
-    "start": "started",
-    "stop": "stopped",
-    "delete": "deleted",
-    "none": "unchanged",
-    "refused": "refused",
-}
+_ACTIONS = ("create", "update", "start", "stop", "delete")
 
 
 def show(options: Namespace) -> int:
@@ -67,18 +59,16 @@ def _lines(plan: WorkloadPlan) -> Iterator[str]:
 
 
 def _headline(plan: WorkloadPlan) -> str:
-    done = _DONE.get(plan.action, plan.action)
-    if plan.action == "refused":
-        return f"refused: {plan.reason}"
+    action = "unchanged" if plan.action == "none" else plan.action
     if plan.would_wait:
-        return f"{done}, would wait: {plan.reason}"
+        return f"{action}, would wait: {plan.reason}"
     if not plan.node_id:
-        return f"{done}: {plan.reason}" if plan.reason else done
+        return f"{action}: {plan.reason}" if plan.reason else action
     if plan.current_node_id == plan.node_id:
-        return f"{done}, stays on {plan.node_id}"
+        return f"{action}, stays on {plan.node_id}"
     why = f" ({plan.reason})" if plan.reason else ""
-    from_where = f"moves from {plan.current_node_id} to" if plan.current_node_id else "on"
-    return f"{done}, {from_where} {plan.node_id}{why}"
+    where = f", from {plan.current_node_id} to" if plan.current_node_id else " on"
+    return f"{action}{where} {plan.node_id}{why}"
 
 
 def _change(change: FieldChange, width: int) -> Iterator[str]:
@@ -98,10 +88,13 @@ def _change(change: FieldChange, width: int) -> Iterator[str]:
 
 
 def _summary(plans: Sequence[WorkloadPlan]) -> str:
-    counts = Counter(_DONE.get(plan.action, plan.action) for plan in plans)
-    parts = [f"{counts[word]} {word}" for word in _DONE.values() if counts[word]]
-    waiting = sum(plan.would_wait for plan in plans)
-    if waiting:
-        parts.append(f"{waiting} would wait")
+    counts = Counter(plan.action for plan in plans)
+    parts = [
+        *((counts[action], f"to {action}") for action in _ACTIONS),
+        (counts["none"], "unchanged"),
+        (counts["refused"], "refused"),
+        (sum(plan.would_wait for plan in plans), "would wait"),
+    ]
     noun = "workload" if len(plans) == 1 else "workloads"
-    return f"{len(plans)} {noun}: {', '.join(parts)}. Nothing was written."
+    told = ", ".join(f"{count} {what}" for count, what in parts if count)
+    return f"{len(plans)} {noun}: {told}. Nothing was written."

@@ -69,7 +69,10 @@ class Outlook:
         if workload.id in self._cluster.waiting:
             return f"is bound to {node_id} and waits for room elsewhere: {message}"
         if where.phase is Phase.LOST and not must_leave(where, self._clock.now()):
-            return f"stays bound to {node_id}, which is lost: {message}"
+            return (
+                f"stays bound to {node_id}, which is lost: {stays_because(workload) or message}; "
+                "it moves if the node is confirmed dead"
+            )
         if where.draining and (because := stays_because(workload)):
             return f"stays on {node_id}, although it is draining: {because}"
         return f"is on {node_id}: {assignment.why}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from persys.core.intake import Accepted, Unchanged
-from persys.core.placement.needs import needs_of
+from persys.core.placement.needs import Needs, needs_of
 from persys.core.placement.select import choose
 from persys.core.plan import action_of, changed_fields, displaced
 from persys.core.reconcile import decide
@@ -49,6 +49,7 @@ class Planning:
         self._room = cluster.columns.copy()
         self._rooms = rooms_over(self._room)
         self._standing: dict[WorkloadId, Standing] = {}
+        self._lines = _lines_of(cluster)
 
     def judge(self, request: control_pb2.ApplyWorkloadRequest) -> control_pb2.WorkloadPlan:
         plan = control_pb2.WorkloadPlan(workload_id=request.workload_id)
@@ -79,12 +80,15 @@ class Planning:
         plan.changes.extend(
             change_messages(changed_fields(fields_of(old) if old else {}, fields_of(workload)))
         )
-        could_be_placed = list(self._waiting_that_fit(workload.id))
+        if before is not None and before.waits:
+            self._leave_line(before.workload)
+        placeable = self._placeable()
         decision = self._decide(workload, held, before.belief if before else None)
         _tell_place(plan, self._take(workload, held, decision))
         plan.displaces.extend(displaced(old, held, workload, decision))
-        plan.displaces.extend(self._keep_waiting(could_be_placed))
-        plan.displaces.extend(self._let_in(workload.id))
+        plan.displaces.extend(self._keep_waiting(placeable))
+        if held is not None:
+            plan.displaces.extend(self._let_in())
 
     def _of(self, wanted: WorkloadId) -> Standing | None:
         if wanted in self._standing:
@@ -117,32 +121,49 @@ class Planning:
             )
         after = Standing(workload, got, decision.belief, decision.waits_for_room)
         self._standing[workload.id] = after
+        self._leave_line(workload)
+        if after.waits:
+            self._lines.setdefault(needs_of(workload), {})[workload.id] = None
         return after
 
-    def _waiting(self, but: WorkloadId) -> Iterator[Standing]:
-        """Those that wait for room, in the order in which they would get it."""
-        found = [self._of(waiting) for waiting in self._cluster.waiting if waiting != but]
-        still = [standing for standing in found if standing is not None and standing.waits]
-        return iter(sorted(still, key=lambda standing: -standing.workload.rules.priority))
+    def _leave_line(self, workload: Workload) -> None:
+        needs = needs_of(workload)
+        line = self._lines.get(needs, {})
+        line.pop(workload.id, None)
+        if not line:
+            self._lines.pop(needs, None)
 
-    def _waiting_that_fit(self, but: WorkloadId) -> Iterator[Standing]:
-        for standing in self._waiting(but):
-            if choose(needs_of(standing.workload), self._room) is not None:
-                yield standing
+    def _placeable(self) -> list[Needs]:
+        """The lines of those that wait for which there would be room, the most urgent first."""
+        found = [needs for needs in self._lines if choose(needs, self._room) is not None]
+        return sorted(found, key=lambda needs: -needs.rules.priority)
 
-    def _keep_waiting(self, could_be_placed: list[Standing]) -> Iterator[str]:
-        for standing in could_be_placed:
-            workload = standing.workload
-            if choose(needs_of(workload), self._room) is None:
-                yield f"{workload.id} goes on waiting: it could have had this room"
+    def _keep_waiting(self, placeable: list[Needs]) -> Iterator[str]:
+        for needs in placeable:
+            if choose(needs, self._room) is None:
+                for waiting in self._lines.get(needs, ()):
+                    yield f"{waiting} goes on waiting: it could have had this room"
 
-    def _let_in(self, but: WorkloadId) -> Iterator[str]:
+    def _let_in(self) -> Iterator[str]:
         """Room that became free goes to those who wait for it."""
-        for standing in list(self._waiting_that_fit(but)):
-            workload, held = standing.workload, standing.assignment
-            after = self._take(workload, held, self._decide(workload, held, standing.belief))
-            if after.assignment is not None and not after.waits:
-                yield f"{workload.id} no longer waits: it gets room on {after.assignment.node_id}"
+        for needs in self._placeable():
+            for waiting in list(self._lines.get(needs, ())):
+                standing = self._of(waiting)
+                if standing is None or choose(needs, self._room) is None:
+                    break
+                workload, held = standing.workload, standing.assignment
+                after = self._take(workload, held, self._decide(workload, held, standing.belief))
+                if after.assignment is not None and not after.waits:
+                    yield f"{waiting} no longer waits: it gets room on {after.assignment.node_id}"
+
+
+def _lines_of(cluster: Cluster) -> dict[Needs, dict[WorkloadId, None]]:
+    """Those that wait, by what they need: thousands may wait for the same."""
+    lines: dict[Needs, dict[WorkloadId, None]] = {}
+    for waiting in cluster.waiting:
+        needs = needs_of(cluster.entries[waiting].workload)
+        lines.setdefault(needs, {})[waiting] = None
+    return lines
 
 
 def _tell_place(plan: control_pb2.WorkloadPlan, standing: Standing) -> None:

@@ -136,14 +136,14 @@ def test_plan_shows_a_diff_and_a_summary_and_ends_with_1(
     assert ended.code == 1
     assert cluster.planned == ["web"]
     assert ended.out.splitlines() == [
-        "~ web: updated, stays on n1",
+        "~ web: update, stays on n1",
         "    ~ container.image    nginx:1 -> nginx:2",
         "    + container.env.NEW  x",
         "    - container.env.OLD  y",
         "    ! the copy on n1 is stopped and made anew there",
-        "+ new: created, on n2 (emptiest)",
+        "+ new: create on n2 (emptiest)",
         "",
-        "2 workloads: 1 created, 1 updated. Nothing was written.",
+        "2 workloads: 1 to create, 1 to update. Nothing was written.",
     ]
 
 

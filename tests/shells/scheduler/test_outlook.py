@@ -1,10 +1,19 @@
 """Explanations, plans and room, asked of a real scheduler. None of them changes anything."""
 
+from datetime import timedelta
+from random import Random
+
 import grpc
 import pytest
 
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster
+from shells.scheduler.harness import Cluster, eventually
+
+SHORT = {
+    "node_lease": timedelta(seconds=1.5),
+    "node_unavailable_grace": timedelta(seconds=0.5),
+}
+short_grace = pytest.mark.parametrize("cluster", [SHORT], indirect=True, ids=[""])
 
 
 def a_request(
@@ -137,6 +146,45 @@ async def test_what_is_kept_by_its_data_on_a_draining_node_says_so(cluster: Clus
 
     assert found.summary == "stays on n1, although it is draining: its data is on this node"
     assert [(node.node_id, node.detail) for node in found.nodes] == [("n1", "draining"), ("n2", "")]
+
+
+@short_grace
+async def test_what_its_data_binds_to_a_lost_node_says_so(cluster: Cluster) -> None:
+    lost = await cluster.join("n1")
+    await cluster.control.send(a_request("db", data=True))
+    await cluster.control.until("db", "Running")
+    await cluster.join("n2")
+    await lost.die()
+
+    async def is_lost() -> bool:
+        return "which is lost" in (await explained(cluster, "db")).summary
+
+    await eventually(is_lost, lambda: "db to be known as lost")
+    found = await explained(cluster, "db")
+    assert found.summary == (
+        "stays bound to n1, which is lost: its data is on this node; "
+        "it moves if the node is confirmed dead"
+    )
+    assert [(node.node_id, node.fits) for node in found.nodes] == [("n1", False), ("n2", True)]
+
+
+@short_grace
+async def test_what_cannot_leave_a_lost_node_says_what_would_let_it(cluster: Cluster) -> None:
+    lost = await cluster.join("n1")
+    await cluster.control.apply("web", cpu=500)
+    await cluster.control.until("web", "Running")
+    await cluster.join("n2", cpu=1000)
+    await cluster.control.apply("other", cpu=700)
+    await cordon(cluster, "n2")
+    await lost.die()
+
+    async def is_stranded() -> bool:
+        return (await cluster.control.workload("web")).reason.code == "NodeLost"
+
+    await eventually(is_stranded, lambda: "web to be stranded")
+    found = await explained(cluster, "web")
+    assert found.summary.startswith("is bound to n1 and waits for room elsewhere: ")
+    assert found.changes[0].startswith("uncordon n2")
 
 
 async def test_a_stopped_workload_without_a_node_says_why_it_has_none(cluster: Cluster) -> None:
@@ -320,3 +368,34 @@ async def test_room_for_a_wrong_spec_is_refused(cluster: Cluster) -> None:
         await room_for(cluster, pb.ApplyWorkloadRequest())
 
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_a_plan_of_many_names_the_nodes_where_they_then_land(
+    cluster: Cluster, seed: int
+) -> None:
+    random = Random(seed)
+    for number in range(1, 5):
+        await cluster.join(f"n{number}", cpu=random.choice((1000, 2000, 3000)))
+    requests = [a_random_request(f"w{number:02}", random) for number in range(30)]
+
+    plans = await planned(cluster, *requests)
+
+    for plan, request in zip(plans, requests, strict=True):
+        await cluster.control.send(request)
+        view = await cluster.control.workload(request.workload_id)
+        assert (plan.node_id, plan.would_wait) == (view.assigned_node_id, not plan.node_id)
+    assert {plan.would_wait for plan in plans} == {True, False}
+
+
+def a_random_request(name: str, random: Random) -> pb.ApplyWorkloadRequest:
+    request = a_request(
+        name,
+        cpu=random.choice((100, 300, 700)),
+        host_port=random.choice((0, 0, 0, 80)),
+        data=random.random() < 0.2,
+    )
+    if random.random() < 0.4:
+        request.spec.placement.group = random.choice("ab")
+        request.spec.placement.anti_affinity = random.choice(("required", "preferred"))
+    return request

@@ -1,0 +1,136 @@
+"""What stands in a node's way, and the least that would have to change."""
+
+import pytest
+
+from builders import add_node, needs
+from persys.core.placement.aside import set_aside
+from persys.core.placement.columns import Columns
+from persys.core.placement.explain import explain
+from persys.core.placement.filters import Filter
+from persys.core.placement.needs import Needs
+from persys.core.placement.remedy import remedy
+from persys.model.assignment import HostPort
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.resources import Resources
+from persys.model.rules import Constraint, Operator, Rules
+
+N1 = NodeId("n1")
+WEB = WorkloadId("web")
+
+
+def a_change(columns: Columns, wanted: Needs) -> str:
+    return remedy(columns.rows[N1], wanted, columns).change
+
+
+@pytest.mark.parametrize(
+    ("closed", "change"),
+    [
+        ("cordoned", "uncordon n1"),
+        ("draining", "end the drain of n1 with uncordon"),
+        ("not ready", "bring n1 back"),
+        ("asleep", "open n1, which is asleep"),
+    ],
+)
+def test_a_closed_node_would_have_to_open(closed: str, change: str) -> None:
+    columns = Columns()
+    add_node(columns, "n1", closed=closed)
+
+    assert a_change(columns, needs()) == change
+
+
+def test_all_that_stands_in_the_way_is_told_and_not_only_the_first() -> None:
+    columns = Columns()
+    add_node(columns, "n1", cpu=1000, memory=512, closed="cordoned")
+
+    assert a_change(columns, needs(900, 500)) == "uncordon n1"
+    columns.hold(WEB, N1, Resources(400, 100), frozenset())
+    assert a_change(columns, needs(900, 500)) == (
+        "uncordon n1 and free 300m cpu on n1 and free 88 MB memory on n1"
+    )
+
+
+def test_who_holds_a_host_port_or_is_of_the_group_is_named() -> None:
+    columns = Columns()
+    add_node(columns, "n1")
+    columns.hold(WEB, N1, Resources(), frozenset({HostPort(80)}), group="shop")
+
+    port = needs(host_ports=[HostPort(80)])
+    apart = Needs(Resources(), rules=Rules(group="shop", apart=True))
+    assert a_change(columns, port) == "free host port 80/tcp on n1, which workload web has"
+    assert a_change(columns, apart) == "move web of group shop off n1"
+
+
+def test_what_no_change_on_the_node_can_give_is_asked_of_another() -> None:
+    columns = Columns()
+    add_node(columns, "n1", cpu=1000, closed="cordoned")
+
+    with_driver = needs(traits=("type:container", "driver:nfs"))
+    assert a_change(columns, with_driver) == "a node with storage driver nfs"
+    assert a_change(columns, needs(2000)) == "a node with 2000m cpu"
+
+
+def test_taints_and_constraints_are_for_the_workload_to_change() -> None:
+    columns = Columns()
+    columns.put_node(
+        N1,
+        allocatable=Resources(1000, 1000),
+        traits=frozenset(),
+        labels={"zone": "us"},
+        taints=frozenset({"gpu"}),
+    )
+    zone = Constraint("zone", Operator.EQUALS, ("eu",))
+
+    change = a_change(columns, Needs(Resources(), rules=Rules(constraints=(zone,))))
+
+    assert change == "tolerate taint gpu and relax constraint zone = eu"
+
+
+def test_changes_come_the_least_first_and_the_same_one_once() -> None:
+    columns = Columns()
+    add_node(columns, "n1", cpu=1000)
+    add_node(columns, "n2", cpu=1000, closed="cordoned")
+    add_node(columns, "n3", traits=())
+    add_node(columns, "n4", traits=())
+    columns.hold(WEB, N1, Resources(500), frozenset())
+
+    found = explain(needs(600), columns, limit=20)
+
+    assert found.changes() == (
+        "uncordon n2",
+        "free 100m cpu on n1",
+        "a node with a runtime for container",
+    )
+    assert found.refusals() == (
+        "2 nodes without a runtime for container; 1 node cordoned; 1 node short of cpu"
+    )
+
+
+def test_the_nearest_misses_are_told_and_all_are_counted() -> None:
+    columns = Columns()
+    for number in range(100):
+        add_node(columns, f"n{number:03}", cpu=1000 + number)
+
+    found = explain(needs(2000), columns, limit=3)
+
+    assert [verdict.node_id for verdict in found.verdicts] == ["n097", "n098", "n099"]
+    assert found.counts == {(Filter.CPU, "short of cpu"): 100}
+    assert (found.node_count, found.fit_count) == (100, 0)
+
+
+def test_without_any_node_there_is_nothing_to_say() -> None:
+    found = explain(needs(), Columns(), limit=20)
+
+    assert (found.verdicts, found.changes(), found.refusals()) == ((), (), "there is no node")
+
+
+def test_a_workload_set_aside_has_no_room_and_then_has_it_again() -> None:
+    columns = Columns()
+    add_node(columns, "n1", cpu=1000)
+    columns.hold(WEB, N1, Resources(600), frozenset({HostPort(80)}), group="shop", apart=True)
+    before = columns.rows[N1].copy()
+
+    with set_aside(WEB, N1, columns):
+        assert columns.rows[N1].free.cpu_millicores == 1000
+        assert columns.rows[N1].members == {}
+
+    assert columns.rows[N1] == before
