@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, dataclass
 from datetime import timedelta
+from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar, get_type_hints
 
@@ -135,6 +137,8 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 def _parse(value: Any, kind: Any, source: str) -> Any:
     parse = _PARSERS.get(kind, str)
+    if isinstance(kind, type) and issubclass(kind, StrEnum):
+        parse = partial(_one_of, kind)
     if isinstance(value, (list, dict)) and parse not in (_words, _pairs):
         raise SettingsError(f"{source}={value!r}: expected one value")
     try:
@@ -162,6 +166,13 @@ def _boolean(value: Any) -> bool:
     if word in _FALSE:
         return False
     raise ValueError("expected true, false, 1, 0, yes or no")
+
+
+def _one_of(kind: type[StrEnum], value: Any) -> StrEnum:
+    word = str(value).strip().lower()
+    if word not in list(kind):
+        raise ValueError(f"expected {' or '.join(kind)}")
+    return kind(word)
 
 
 def _words(value: Any) -> tuple[str, ...]:

@@ -81,7 +81,7 @@ class Scheduler:
         self._settings = settings
         self._store = store
         self._clock = clock
-        self.cluster = Cluster()
+        self.cluster = Cluster(settings.placement_strategy)
         self.metrics = Metrics()
         self.census = Census(self.cluster, clock)
         limits = EventLimits(settings.events_max, settings.events_max_age)
@@ -111,7 +111,7 @@ class Scheduler:
         self.authority = Authority(self.committer.lead, clock)
         self.suggestions = Suggestions(self.reconciler, self.committer, clock)
         self.burials = Burials(
-            self.cluster, self.committer, clock, room_appeared=self.reconciler.wake_waiting
+            self.cluster, self.committer, clock, room_appeared=self.reconciler.room_appeared
         )
         self.orphans = Orphans(
             self.cluster,
@@ -155,7 +155,7 @@ class Scheduler:
             lease=settings.node_lease,
             grace=settings.node_unavailable_grace,
             wake_many=self.reconciler.wake_many,
-            room_appeared=self.reconciler.wake_waiting,
+            room_appeared=self.reconciler.room_appeared,
             node_returned=self._node_returned,
         )
         self.passes = Passes(
@@ -364,7 +364,6 @@ def policy_of(settings: SchedulerSettings) -> Policy:
 
 async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
     clock = SystemClock()
-    whereabouts.check(settings)
     etcd = EtcdOptions(
         endpoints=settings.etcd_endpoints,
         ca=_path(settings.etcd_ca),

@@ -22,7 +22,7 @@ class Burials:
         committer: Committer,
         clock: Clock,
         *,
-        room_appeared: Callable[[], None],
+        room_appeared: Callable[[NodeId], None],
     ) -> None:
         self._cluster = cluster
         self._committer = committer
@@ -83,4 +83,4 @@ class Burials:
             await self._committer.commit(change)
         except (StoreUnavailableError, ConflictError):
             return  # still there at the next pass
-        self._room_appeared()
+        self._room_appeared(node_id)

@@ -12,12 +12,14 @@ from persys.core.dispatch import Dispatch
 from persys.core.placement.columns import Columns
 from persys.core.placement.needs import facts_of, traits_of
 from persys.core.upkeep import closed_because
+from persys.core.waiting import Waiting
 from persys.model.assignment import Assignment, Tombstone
 from persys.model.belief import Belief, Retry
 from persys.model.history import History
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node, NodeStatus
 from persys.model.observation import Observation
+from persys.model.rules import Strategy
 from persys.model.spec import WorkloadType
 from persys.model.usage import NodeUsage, WorkloadUsage
 from persys.model.workload import Workload
@@ -58,13 +60,13 @@ class Member:
 
 
 class Cluster:
-    def __init__(self) -> None:
+    def __init__(self, strategy: Strategy = Strategy.SPREAD) -> None:
         self.entries: dict[WorkloadId, Entry] = {}
         self.members: dict[NodeId, Member] = {}
         self.tombstones: dict[NodeId, dict[WorkloadId, Tombstone]] = {}
         self.on_node: dict[NodeId, set[WorkloadId]] = {}
-        self.waiting: dict[WorkloadId, None] = {}  # for room, in the order they came
-        self.columns = Columns()
+        self.waiting = Waiting()
+        self.columns = Columns(strategy)
         self.drifts = Drifts()
         self.strangers = Strangers()
         self.node_changed: Callable[[NodeId], None] = lambda _node_id: None
@@ -88,7 +90,7 @@ class Cluster:
     def drop_workload(self, workload_id: WorkloadId) -> None:
         self.put_assignment(workload_id, None)
         del self.entries[workload_id]
-        self.waiting.pop(workload_id, None)
+        self.waiting.discard(workload_id)
 
     def put_node(self, node: Node, *, lease_until: float | None = None) -> Member:
         member = self.members.get(node.id)

@@ -60,7 +60,7 @@ class Membership:
         lease: timedelta,
         grace: timedelta,
         wake_many: Callable[[Iterable[WorkloadId]], None],
-        room_appeared: Callable[[], None],
+        room_appeared: Callable[[NodeId], None],
         node_returned: Callable[[NodeId], None],
     ) -> None:
         self._cluster = cluster
@@ -281,12 +281,12 @@ class Membership:
     def _show(self, node: Node) -> None:
         self._cluster.put_node(node, lease_until=None if node.id in self._cluster.members else 0.0)
         self._wake_many(self._cluster.on_node.get(node.id, ()))
-        self._room_appeared()
+        self._room_appeared(node.id)
 
 
 def _renewed(old: Node, new: Node) -> Node:
     """The record of a node that registers again: equal to the old one when nothing changed."""
-    kept = replace(new, cordoned=old.cordoned, drain=old.drain)
+    kept = replace(new, cordoned=old.cordoned, drain=old.drain, taints=old.taints)
     if old.status is NodeStatus.NOT_READY:
         return replace(kept, status=standing(kept))
     return replace(

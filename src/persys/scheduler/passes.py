@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
 
+from persys.core.placement.select import choose
 from persys.core.situation import fulfils
 from persys.errors import PersysError
 from persys.infra.clock import Clock
@@ -13,6 +14,8 @@ from persys.model.node import NodeStatus
 from persys.scheduler.cluster import Cluster, Entry, Member
 from persys.scheduler.observations import Observations
 from persys.scheduler.ports import Agents
+
+WAITING_LOOKED_AT = 64
 
 
 class Passes:
@@ -41,7 +44,16 @@ class Passes:
                 # What waits for room is woken by room.
                 if workload_id not in self._cluster.waiting and not _looks_settled(entry):
                     self._wake(workload_id)
+            self._look_at_some_who_wait()
             await self._bury()
+
+    def _look_at_some_who_wait(self) -> None:
+        """The next few each time: thousands may wait, and hardly one of them was overlooked."""
+        waiting = self._cluster.waiting
+        for workload_id in waiting.some(WAITING_LOOKED_AT):
+            wait = waiting.wait_of(workload_id)
+            if wait.homes or choose(wait.needs, self._cluster.columns) is not None:
+                self._wake(workload_id)
 
     async def survey(self, every: timedelta) -> None:
         """Ask the nodes that do not report by themselves what they have, all at once."""

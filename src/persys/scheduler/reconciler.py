@@ -24,6 +24,7 @@ from persys.core.placement.needs import holds_data, needs_of
 from persys.core.reconcile import decide
 from persys.core.rooms import rooms_over
 from persys.core.situation import Copy, Decision, Policy, Situation
+from persys.core.waiting import wait_of
 from persys.errors import ConflictError, PersysError, StoreUnavailableError, UnavailableError
 from persys.infra import tracing
 from persys.infra.clock import Clock
@@ -100,10 +101,11 @@ class Reconciler:
         self._dirty.update(dict.fromkeys(workload_ids))
         self._news.set()
 
-    def wake_waiting(self) -> None:
-        """Room may have appeared."""
-        if self._cluster.waiting:
-            self.wake_many(self._cluster.waiting)
+    def room_appeared(self, node_id: NodeId) -> None:
+        """Something about the node has changed for the better: wake who waits and could use it."""
+        row = self._cluster.columns.rows.get(node_id)
+        if row is not None and self._cluster.waiting:
+            self.wake_many(self._cluster.waiting.offer(row))
 
     def depth(self) -> int:
         return len(self._dirty)
@@ -239,17 +241,21 @@ class Reconciler:
         except PersysError as err:
             self._metrics.reconciled(_result_of(err), self._clock.monotonic() - began)
             self._cluster.settle_room(workload.id, nodes)
+            for node_id in nodes:  # others may have been refused what was reserved in vain
+                self.room_appeared(node_id)
             raise
         written = Result.UNCHANGED if change.is_empty else Result.WRITTEN
         self._metrics.reconciled(written, self._clock.monotonic() - began)
         if _plans_retry(situation, decision):
             self._metrics.retry_planned()
         tell_end(situation, decision)
-        self._after(workload, decision, fresh_intent=bool(told), now=now)
+        self._after(situation, decision, fresh_intent=bool(told), now=now)
         if decision.tombstone is not None:
             self._ask_to_bury(decision.tombstone.assignment.node_id)
         if old is not None and _frees(old, decision):
-            self.wake_waiting()
+            self.room_appeared(old.node_id)
+        for node_id in self._cluster.waiting.answered(workload.id, self._cluster.columns.rows):
+            self.room_appeared(node_id)
 
     def situated(self, situation: Situation) -> Situation:
         """With what is known of the workload's node, and of copies elsewhere."""
@@ -293,8 +299,9 @@ class Reconciler:
         return replace(situation, copies=tuple(copies)) if copies else situation
 
     def _after(
-        self, workload: Workload, decision: Decision, *, fresh_intent: bool, now: datetime
+        self, situation: Situation, decision: Decision, *, fresh_intent: bool, now: datetime
     ) -> None:
+        workload = situation.workload
         entry = self._cluster.entries.get(workload.id)
         if timer := self._timers.pop(workload.id, None):
             timer.cancel()
@@ -305,11 +312,12 @@ class Reconciler:
         if decision.fulfilled:
             entry.dispatch = None
         if decision.waits_for_room:
-            self._cluster.waiting[workload.id] = None
+            self._cluster.waiting.add(workload.id, wait_of(situation, now))
         else:
-            self._cluster.waiting.pop(workload.id, None)
+            self._cluster.waiting.discard(workload.id)
         assert self._performer is not None
-        for effect in decision.effects:
+        renewal = _renewal(situation, decision) if fresh_intent else ()
+        for effect in decision.effects or renewal:
             if isinstance(effect, Apply | Remove):
                 entry.dispatch = _dispatch(entry, effect, now)
             self._performer.hand(effect)
@@ -322,6 +330,16 @@ class Reconciler:
         self._timers[workload_id] = asyncio.get_running_loop().call_later(
             max(0.0, seconds), self.wake, workload_id
         )
+
+
+def _renewal(situation: Situation, decision: Decision) -> tuple[Apply, ...]:
+    """A new wish that needs no work, such as other rules, still goes to the node that keeps it for us."""
+    bound, workload = decision.assignment, situation.workload
+    if bound is None or workload.desired is Desired.DELETED:
+        return ()
+    if not situation.reports or situation.phase is not Phase.ALIVE:
+        return ()
+    return (Apply(bound.node_id, workload, bound.epoch),)
 
 
 def _result_of(err: PersysError) -> Result:
@@ -356,10 +374,11 @@ def _fresh(entry: Entry | None, workload: Workload) -> Situation:
 def _frees(old: Assignment, decision: Decision) -> bool:
     """Whether others may find room now that a reservation went or shrank."""
     new = decision.assignment
-    return new is None or (new.node_id, new.reserved, new.host_ports) != (
+    return new is None or (new.node_id, new.reserved, new.host_ports, new.rules) != (
         old.node_id,
         old.reserved,
         old.host_ports,
+        old.rules,
     )
 
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from persys.infra.settings import setting
+from persys.model.rules import Strategy
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,11 @@ class SchedulerSettings:
         timedelta(seconds=5),
         "SCHEDULER_RECONCILE_INTERVAL",
         help="safety pass over what is unsettled",
+    )
+    placement_strategy: Strategy = setting(
+        Strategy.SPREAD,
+        "SCHEDULER_PLACEMENT_STRATEGY",
+        help="spread (the emptiest node first) or binpack (the fullest that fits)",
     )
     drift_detect_interval: timedelta = setting(
         timedelta(seconds=30),

@@ -1,0 +1,153 @@
+"""Who waits for room, in lines of those who need the same: room on a node wakes only who could use it.
+
+A line is judged once, however many stand in it, and the amounts of all lines stand in columns; so thousands
+that do not fit cost next to nothing when a little room appears. Who waits for one node alone, such as a
+machine that wants to grow, is found by that node.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from heapq import heapify, heappop, heappush
+from itertools import islice
+
+from persys.core.leaving import must_leave
+from persys.core.lines import Lines
+from persys.core.placement.filters import reject
+from persys.core.placement.needs import Needs, holds_data, needs_of
+from persys.core.placement.row import Row
+from persys.core.situation import Situation
+from persys.model.ids import NodeId, WorkloadId
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What one waits for: room anywhere, or news of certain nodes."""
+
+    needs: Needs
+    homes: frozenset[NodeId] = frozenset()
+    anywhere: bool = True
+
+
+def wait_of(situation: Situation, now: datetime) -> Wait:
+    """Its own node may always do after all; others only if no data keeps it where it is."""
+    homes = {copy.node_id for copy in situation.copies}
+    if situation.assignment is not None:
+        homes.add(situation.assignment.node_id)
+    kept = holds_data(situation.workload) and bool(homes) and not must_leave(situation, now)
+    return Wait(needs_of(situation.workload), frozenset(homes), anywhere=not kept)
+
+
+class Waiting:
+    def __init__(self) -> None:
+        self._waits: dict[WorkloadId, Wait] = {}
+        self._numbers: dict[WorkloadId, int] = {}
+        self._next_number = 0
+        self._lines = Lines()
+        self._at_home: dict[NodeId, dict[WorkloadId, None]] = {}
+        self._offered: dict[WorkloadId, set[NodeId]] = {}
+        self._looked_at = 0
+
+    def __contains__(self, workload_id: object) -> bool:
+        return workload_id in self._waits
+
+    def __len__(self) -> int:
+        return len(self._waits)
+
+    def __iter__(self) -> Iterator[WorkloadId]:
+        """In the order in which they came."""
+        return iter(self._waits)
+
+    def add(self, workload_id: WorkloadId, wait: Wait) -> None:
+        """Who waits already for the same keeps the place in line."""
+        if self._waits.get(workload_id) == wait:
+            return
+        self.discard(workload_id)
+        self._waits[workload_id] = wait
+        self._numbers[workload_id] = self._next_number
+        self._next_number += 1
+        if wait.anywhere:
+            self._lines.add(workload_id, wait.needs)
+        for node_id in wait.homes:
+            self._at_home.setdefault(node_id, {})[workload_id] = None
+
+    def discard(self, workload_id: WorkloadId) -> None:
+        wait = self._waits.pop(workload_id, None)
+        if wait is None:
+            return
+        del self._numbers[workload_id]
+        if wait.anywhere:
+            self._lines.discard(workload_id, wait.needs)
+        for node_id in wait.homes:
+            del self._at_home[node_id][workload_id]
+            if not self._at_home[node_id]:
+                del self._at_home[node_id]
+
+    def offer(self, row: Row) -> list[WorkloadId]:
+        """Who may be better off now that this node has room: as many as it could take, the first first.
+
+        Whoever is named shall decide anew, and `answered` then says whether the room is still to be had.
+        """
+        named = list(self._at_home.get(row.node_id, ()))
+        for workload_id in self._as_many_as_fit(row):
+            self._offered.setdefault(workload_id, set()).add(row.node_id)
+            named.append(workload_id)
+        return named
+
+    def answered(self, workload_id: WorkloadId, rows: dict[NodeId, Row]) -> list[NodeId]:
+        """The nodes to offer again, after a workload that was named has decided and was recorded."""
+        offered = self._offered.pop(workload_id, None)
+        if offered is None:
+            return []
+        wait = self._waits.get(workload_id)
+        if wait is None:
+            return sorted(offered)
+        # It still waits. Where it could go and did not, nobody would come any further by asking it again.
+        return sorted(
+            node_id
+            for node_id in offered
+            if node_id in rows and reject(rows[node_id], wait.needs) is not None
+        )
+
+    def some(self, most: int) -> list[WorkloadId]:
+        """A few of those who wait, each time the next ones."""
+        if self._looked_at >= len(self._waits):
+            self._looked_at = 0
+        chosen = list(islice(self._waits, self._looked_at, self._looked_at + most))
+        self._looked_at += most
+        return chosen
+
+    def wait_of(self, workload_id: WorkloadId) -> Wait:
+        return self._waits[workload_id]
+
+    def _as_many_as_fit(self, row: Row) -> Iterator[WorkloadId]:
+        if row.closed:
+            return
+        heads: list[tuple[int, int, WorkloadId, Iterator[WorkloadId], Needs]] = []
+        for needs, line in self._lines.that_may_fit(row.free):
+            if reject(row, needs) is None:
+                members = iter(line)
+                first = next(members)
+                heads.append((-needs.rules.priority, self._numbers[first], first, members, needs))
+        heapify(heads)
+        left = row.copy()
+        while heads:
+            rank, _, workload_id, members, needs = heappop(heads)
+            if reject(left, needs) is not None:
+                continue
+            yield workload_id
+            _take(left, needs)
+            following = next(members, None)
+            if following is not None:
+                number = self._numbers[following]
+                heappush(heads, (rank, number, following, members, needs))
+
+
+def _take(row: Row, needs: Needs) -> None:
+    row.free -= needs.resources
+    for port in needs.host_ports:
+        row.ports[port] = 1
+    if group := needs.rules.group:
+        row.members[group] = row.members.get(group, 0) + 1
+        if needs.rules.apart:
+            row.apart[group] = 1
