@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from msgspec import Struct
 
-from persys.errors import InvalidError
+from persys.errors import SettingsError
 from persys.model.ids import NodeId
 from persys.model.node import Node, NodeStatus
 
@@ -65,9 +65,9 @@ def checked_name(text: str, *, field: str) -> str:
     name = text.lower().removesuffix(".")
     # A label of a node stands before it.
     if len(name) + LABEL_LENGTH_MAX + 1 > NAME_LENGTH_MAX:
-        raise InvalidError(field, f"{text!r} is too long for a name in DNS")
+        raise SettingsError(f"{field}={text!r}: too long for a name in DNS")
     if not all(_LABEL.fullmatch(label) for label in name.split(".")):
-        raise InvalidError(field, f"{text!r} is no name in DNS")
+        raise SettingsError(f"{field}={text!r}: no name in DNS")
     return name
 
 

@@ -1,7 +1,7 @@
-"""Addresses as people write them, and which one of this machine others can use."""
+"""Addresses as people write them, and which one of this machine others can use.
 
-import socket
-from ipaddress import ip_address
+Modules are imported where they are used: the command line is here only to know a service from a host.
+"""
 
 from persys.errors import SettingsError
 
@@ -21,6 +21,8 @@ def split_server(server: str) -> tuple[str, int]:
 
     Raises SettingsError also for a name: it would have to be asked for first.
     """
+    from ipaddress import ip_address
+
     host, port = server, str(_DNS_PORT)
     if server.startswith("["):
         host, _, rest = server[1:].partition("]")
@@ -33,13 +35,15 @@ def split_server(server: str) -> tuple[str, int]:
             raise ValueError
     except ValueError:
         raise SettingsError(
-            f"DNS server {server!r}: expected an address, or address:port"
+            f"PERSYS_DNS_SERVER={server!r}: expected an address, or address:port"
         ) from None
     return host, int(port)
 
 
 def address_towards(target: str) -> str:
     """The address of this machine from which it reaches `target` (host:port). Sends nothing."""
+    import socket
+
     host, _, port = target.rpartition(":")
     host = host.strip("[]")
     family, kind, _, _, address = socket.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)[0]

@@ -9,6 +9,7 @@ from persys.infra.logs import configure_logs
 from persys.infra.process import run
 from persys.infra.settings import load
 from persys.scheduler.settings import SchedulerSettings
+from persys.scheduler.whereabouts import check_whereabouts
 
 
 def main() -> int:
@@ -24,6 +25,7 @@ def main() -> int:
                 "this version serves only without mTLS: start it with -insecure, "
                 "on a network that you trust"
             )
+        check_whereabouts(settings)
         tracing.start(
             "persys-scheduler", endpoint=settings.otlp_endpoint, insecure=settings.otlp_insecure
         )

@@ -38,8 +38,8 @@ def etcd_of_names(settings: SchedulerSettings) -> tuple[str, ...]:
     return settings.etcd_endpoints if settings.store == "etcd" else ()
 
 
-def check(settings: SchedulerSettings) -> None:
-    """Raises SettingsError or InvalidError, naming the variable."""
+def check_whereabouts(settings: SchedulerSettings) -> None:
+    """Raises SettingsError, naming the variable."""
     zone_of(settings)
     if settings.advertise_ip and not _is_one_address(settings.advertise_ip):
         raise SettingsError(

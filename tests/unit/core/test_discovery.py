@@ -19,7 +19,7 @@ from persys.core.discovery import (
     label_of,
 )
 from persys.core.upkeep import cordon, drain
-from persys.errors import InvalidError
+from persys.errors import SettingsError
 from persys.model.ids import NodeId, node_id
 from persys.model.node import Capabilities, Node, NodeStatus
 
@@ -123,7 +123,7 @@ def test_a_domain_is_taken_in_lower_case_and_without_the_last_dot() -> None:
 
 @pytest.mark.parametrize("text", ["", ".", "a..b", "-a", "a/b", "a b", "x" * 64, "x." * 100 + "y"])
 def test_what_is_no_domain_is_refused_by_name(text: str) -> None:
-    with pytest.raises(InvalidError, match="DOMAIN"):
+    with pytest.raises(SettingsError, match="DOMAIN"):
         checked_name(text, field="DOMAIN")
 
 

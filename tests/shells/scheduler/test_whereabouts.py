@@ -1,0 +1,77 @@
+"""Under which names and at which address a scheduler is found, from its settings."""
+
+from typing import Any
+
+import pytest
+
+from persys.errors import SettingsError
+from persys.scheduler.settings import SchedulerSettings
+from persys.scheduler.whereabouts import (
+    address_of,
+    check_whereabouts,
+    etcd_of_names,
+    port_of,
+    zone_of,
+)
+
+
+def test_the_names_are_those_of_the_contract_unless_said_otherwise() -> None:
+    zone = zone_of(SchedulerSettings())
+
+    assert (zone.domain, zone.of_shard) == ("persys.local", "default.agents.persys.cloud")
+
+
+@pytest.mark.parametrize(
+    ("settings", "address"),
+    [
+        ({"advertise_ip": "10.0.0.9", "grpc_addr": "10.0.0.1"}, "10.0.0.9"),
+        ({"advertise_ip": "[2001:db8::9]"}, "2001:db8::9"),
+        ({"grpc_addr": "10.0.0.1"}, "10.0.0.1"),
+    ],
+)
+def test_what_was_set_comes_first_then_where_it_listens(
+    settings: dict[str, Any], address: str
+) -> None:
+    assert address_of(SchedulerSettings(**settings)) == address
+
+
+def test_the_port_is_the_one_it_serves_unless_said_otherwise() -> None:
+    assert port_of(SchedulerSettings(grpc_port=1)) == 1
+    assert port_of(SchedulerSettings(grpc_port=1, advertise_port=2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "endpoints"),
+    [
+        ({}, ()),
+        ({"store": "etcd", "etcd_endpoints": ("a:1",)}, ("a:1",)),
+        ({"discovery_etcd_endpoints": ("b:2",)}, ("b:2",)),
+        ({"store": "etcd", "discovery_etcd_endpoints": ("b:2",)}, ("b:2",)),
+    ],
+)
+def test_names_go_to_the_etcd_of_the_store_or_to_the_one_named(
+    settings: dict[str, Any], endpoints: tuple[str, ...]
+) -> None:
+    assert etcd_of_names(SchedulerSettings(**settings)) == endpoints
+
+
+@pytest.mark.parametrize(
+    ("settings", "variable"),
+    [
+        ({"domain": "a b"}, "DOMAIN"),
+        ({"agents_discovery_domain": ".."}, "AGENTS_DISCOVERY_DOMAIN"),
+        ({"shard_key": "a/b"}, "SCHEDULER_SHARD_KEY"),
+        (
+            {"shard_key": "s" * 63 + "." + "t" * 63, "agents_discovery_domain": "d" * 63 + ".x"},
+            "SHARD",
+        ),
+        ({"advertise_ip": "host.example.com"}, "SCHEDULER_ADVERTISE_IP"),
+        ({"advertise_ip": "0.0.0.0"}, "SCHEDULER_ADVERTISE_IP"),
+        ({"advertise_port": 65536}, "SCHEDULER_ADVERTISE_PORT"),
+    ],
+)
+def test_what_cannot_be_announced_is_refused_by_name(
+    settings: dict[str, Any], variable: str
+) -> None:
+    with pytest.raises(SettingsError, match=variable):
+        check_whereabouts(SchedulerSettings(**settings))
