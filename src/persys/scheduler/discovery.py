@@ -135,9 +135,15 @@ class Discovery:
         lease, self._lease = self._lease, None
         if lease is None or not await self._store.keep_lease(lease):
             lease = await self._store.grant_lease(LEASE_SECONDS)
+        else:  # under this lease already, unless someone changed it
+            said = {name: one for name, one in said.items() if not await self._says(name, one)}
         units = [Unit(puts=_stored(name, one), lease=lease) for name, one in said.items()]
         await self._store.commit(units)
         self._lease = lease
+
+    async def _says(self, name: str, said: Announcement) -> bool:
+        stored = await self._store.get(keys.name_key(name))
+        return stored is not None and _read(stored.value) == said
 
     async def _keep_announced(self) -> None:
         if self._lease is None or not await self._store.keep_lease(self._lease):

@@ -22,6 +22,7 @@ from shells.scheduler.stores import TroubledStore
 
 ZONE = Zone("persys.local", "agents.persys.cloud", "default", "uid")
 N1 = keys.name_key("n1.default.agents.persys.cloud")
+OWN = keys.name_key("10-0-0-9-8085.persys-scheduler.persys.local")
 BY_HAND = keys.name_key("by-hand.default.agents.persys.cloud")
 
 
@@ -111,15 +112,31 @@ async def test_a_name_that_someone_removed_comes_back_and_theirs_stays() -> None
         assert BY_HAND in await announced.written()
 
 
+async def test_a_comparison_that_finds_all_as_it_should_be_writes_nothing() -> None:
+    async with running(Announced()) as announced:
+        announced.put_node()
+        await announced.until(there=True, key=OWN)
+        await announced.until(there=True)
+        commits, written = announced.store.commits, announced.store.transactions
+
+        announced.clock.ahead += COMPARE_SECONDS
+        announced.discovery.node_changed(NodeId("n1"))
+
+        async def compared() -> bool:
+            return announced.store.commits > commits
+
+        await eventually(compared, lambda: "a comparison")
+        assert announced.store.transactions == written
+
+
 async def test_a_scheduler_that_stops_takes_its_own_names_along_and_leaves_those_of_agents() -> (
     None
 ):
     announced = Announced()
     announced.put_node()
-    own = keys.name_key("10-0-0-9-8085.persys-scheduler.persys.local")
 
     async with running(announced):
-        await announced.until(there=True, key=own)
+        await announced.until(there=True, key=OWN)
 
     assert await announced.written() == {N1}
 
