@@ -67,6 +67,15 @@ _DEADLINE = Argument(
     {"metavar": "DURATION", "help": "when it counts as overdue if the node is not empty"},
 )
 _NODE = Argument(("id",), {"metavar": "NODE", "help": "id of the node"}, "node")
+_TAINT = (
+    _NODE,
+    Argument(
+        ("taints",), {"metavar": "KEY[=VALUE]", "nargs": "+", "help": "such as gpu or team=ml"}
+    ),
+)
+_TAINT_KEY = Argument(
+    ("key",), {"metavar": "KEY", "nargs": "?", "default": "", "help": "none: all of them"}
+)
 _WORKLOAD = Argument(("id",), {"metavar": "WORKLOAD", "help": "id of the workload"}, "workload")
 _WORKLOADS = Argument(
     ("ids",), {"metavar": "WORKLOAD", "nargs": "+", "help": "ids of workloads"}, "workload"
@@ -137,6 +146,12 @@ GROUPS = (
             Command("get", "one node", "nodes:get_node", (_NODE, _WATCH)),
             Command("cordon", "give a node no new work", "upkeep:cordon", (_NODE,)),
             Command("uncordon", "let a node take work again", "upkeep:uncordon", (_NODE,)),
+            Command(
+                "taint", "keep new work away but for what tolerates it", "upkeep:taint", _TAINT
+            ),
+            Command(
+                "untaint", "take one taint away, or all", "upkeep:untaint", (_NODE, _TAINT_KEY)
+            ),
             Command("drain", "move all work off a node", "upkeep:drain", (_NODE, _DEADLINE, _WAIT)),
             Command(
                 "confirm-dead",

@@ -73,6 +73,7 @@ def _describe(node: NodeView, now: datetime, wide: bool) -> str:
             ("Clock ahead", f"{node.clock_skew_ms} ms" if node.clock_skew_ms else ""),
             ("Types", ", ".join(node.supported_workload_types)),
             ("Labels", _labels(node)),
+            ("Taints", ", ".join(node.taints)),
         )
     )
 

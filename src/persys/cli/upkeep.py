@@ -1,6 +1,7 @@
 """What operators do to nodes: close them, empty them, give them up."""
 
 import gc
+import sys
 from argparse import Namespace
 from datetime import timedelta
 from time import sleep
@@ -33,6 +34,26 @@ def uncordon(options: Namespace) -> Exit:
     return Exit.OK
 
 
+def taint(options: Namespace) -> Exit:
+    """Add these; a key that the node has already gets the new value."""
+    with scheduler(options) as client:
+        has = {_key(old): old for old in client.get_node(options.id).taints}
+        node = client.taint(options.id, (has | {_key(new): new for new in options.taints}).values())
+    return _show_taints(node)
+
+
+def untaint(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        has = client.get_node(options.id).taints
+        if options.key and options.key not in map(_key, has):
+            print(f"node {options.id} has no taint {options.key}", file=sys.stderr)
+            return Exit.FAILED
+        node = client.taint(
+            options.id, [old for old in has if options.key and _key(old) != options.key]
+        )
+    return _show_taints(node)
+
+
 def drain(options: Namespace) -> Exit:
     deadline = duration(options.deadline, "--deadline") if options.deadline else None
     with scheduler(options) as client:
@@ -54,6 +75,19 @@ def remove(options: Namespace) -> Exit:
     with scheduler(options) as client:
         client.remove_node(options.id)
     print(f"node {options.id} is removed")
+    return Exit.OK
+
+
+def _key(taint: str) -> str:
+    return taint.partition("=")[0].strip()
+
+
+def _show_taints(node: NodeView) -> Exit:
+    if node.taints:
+        taints = ", ".join(node.taints)
+        print(f"node {node.node_id} takes only new work that tolerates {taints}; what it has stays")
+    else:
+        print(f"node {node.node_id} has no taints")
     return Exit.OK
 
 

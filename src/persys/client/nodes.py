@@ -1,6 +1,6 @@
 """Calls about nodes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 from persys.client.call import RequestRefusedError, call
@@ -25,6 +25,11 @@ class NodeCalls(SchedulerCalls):
     def uncordon(self, node_id: str) -> pb.NodeView:
         return self._change_node(self._stub.UncordonNode, pb.NodeRequest(node_id=node_id))
 
+    def taint(self, node_id: str, taints: Iterable[str]) -> pb.NodeView:
+        """From now on the node has these taints and no others."""
+        request = pb.TaintNodeRequest(node_id=node_id, taints=sorted(taints))
+        return self._change_node(self._stub.TaintNode, request)
+
     def drain(self, node_id: str, *, deadline: timedelta | None = None) -> pb.NodeView:
         """Returns when the wish is recorded; `drain.state` of the node tells how it goes."""
         seconds = round(deadline.total_seconds()) if deadline is not None else 0
@@ -40,7 +45,7 @@ class NodeCalls(SchedulerCalls):
     def _change_node(
         self,
         method: Callable[..., pb.NodeAnswer],
-        request: pb.NodeRequest | pb.DrainNodeRequest,
+        request: pb.NodeRequest | pb.DrainNodeRequest | pb.TaintNodeRequest,
     ) -> pb.NodeView:
         response = call(method, request, timeout=self._timeout)
         if not response.accepted:

@@ -22,6 +22,14 @@ def uncordon(node: Node, *, now: datetime) -> Node:
     return _told(opened, "takes work again", now, cordoned=False)
 
 
+def taint(node: Node, taints: frozenset[str], *, now: datetime) -> Node:
+    """From now on it has these taints and no others. They keep new work away; they evict nothing."""
+    if node.taints == taints:
+        return node
+    reason = f"tainted: {', '.join(sorted(taints))}" if taints else "no longer tainted"
+    return _told(replace(node, taints=taints), reason, now, cordoned=node.cordoned)
+
+
 def drain(node: Node, *, deadline: timedelta | None, now: datetime) -> Node:
     ordered = Drain(now, now + deadline if deadline else None)
     return _told(replace(node, drain=ordered), "draining: gives up what it has", now, cordoned=True)

@@ -37,6 +37,8 @@ class EventKind(StrEnum):
     NODE_NOT_READY = "NodeNotReady"
     NODE_CORDONED = "NodeCordoned"
     NODE_UNCORDONED = "NodeUncordoned"
+    NODE_TAINTED = "NodeTainted"
+    NODE_UNTAINTED = "NodeUntainted"
     NODE_DRAIN_ASKED = "NodeDrainAsked"
     NODE_CONFIRMED_DEAD = "NodeConfirmedDead"
     NODE_REMOVED = "NodeRemoved"

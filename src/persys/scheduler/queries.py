@@ -111,6 +111,7 @@ class Queries:
             agent_version=node.agent_version,
             cordoned=node.cordoned,
             confirmed_dead=node.confirmed_dead,
+            taints=sorted(node.taints),
             clock_skew_ms=round(member.clock_skew.total_seconds() * 1000),
         )
         if node.drain is not None:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from persys.core.placement.constraints import parse, written
+from persys.core.placement.filters import TOLERATES_ALL
 from persys.errors import InvalidError
 from persys.model.rules import PRIORITY_DEFAULT, PRIORITY_MAX, Rules, Strategy
 from persys.wire import checks
@@ -10,6 +11,7 @@ from persys.wire.gen.control.v1 import control_pb2
 
 CONSTRAINTS_MAX = 32
 TOLERATIONS_MAX = 32
+TAINTS_MAX = 32
 SPREAD_OVER_MAX = 4
 WORD_LENGTH_MAX = 253
 
@@ -37,7 +39,7 @@ def rules(message: control_pb2.PlacementRules, path: str = "spec.placement") -> 
             )
         ),
         tolerations=tuple(
-            taint(text, f"{path}.tolerations[{index}]")
+            _taint(text, f"{path}.tolerations[{index}]")
             for index, text in enumerate(
                 _few(message.tolerations, TOLERATIONS_MAX, f"{path}.tolerations")
             )
@@ -72,8 +74,23 @@ def rules_message(said: Rules) -> control_pb2.PlacementRules:
     )
 
 
-def taint(text: str, path: str) -> str:
-    """`key` or `key=value`, with no white space around either; for tolerations also `*`."""
+def node_taints(said: Sequence[str]) -> frozenset[str]:
+    """The taints that a node shall have, at most one for each key."""
+    found = {}
+    for index, text in enumerate(_few(said, TAINTS_MAX, "taints")):
+        path = f"taints[{index}]"
+        taint = _taint(text, path)
+        key = taint.partition("=")[0]
+        if key == TOLERATES_ALL:
+            raise InvalidError(path, "'*' tolerates all taints and can be none itself")
+        if key in found:
+            raise InvalidError(path, f"{key!r} is given twice")
+        found[key] = taint
+    return frozenset(found.values())
+
+
+def _taint(text: str, path: str) -> str:
+    """`key` or `key=value`; white space around either is forgiven."""
     key, sign, value = text.partition("=")
     plain = _word(key.strip(), path)
     return f"{plain}={_word(value.strip(), path)}" if sign else plain

@@ -19,6 +19,7 @@ from persys.scheduler.modes import Modes
 from persys.scheduler.queries import Queries
 from persys.wire import control
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.placement import node_taints
 
 DRAIN_SECONDS_MAX = 30 * 24 * 3600
 
@@ -118,6 +119,16 @@ class NodesApi:
             request.node_id,
             EventKind.NODE_UNCORDONED,
             lambda node: upkeep.uncordon(node, now=self._clock.now()),
+        )
+
+    async def TaintNode(
+        self, request: control_pb2.TaintNodeRequest, context: Context
+    ) -> control_pb2.NodeAnswer:
+        taints = node_taints(request.taints)
+        return await self._change_node(
+            request.node_id,
+            EventKind.NODE_TAINTED if taints else EventKind.NODE_UNTAINTED,
+            lambda node: upkeep.taint(node, taints, now=self._clock.now()),
         )
 
     async def DrainNode(
