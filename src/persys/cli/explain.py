@@ -7,6 +7,7 @@ from datetime import datetime
 from persys.cli.exits import Exit
 from persys.cli.output import aligned, render_one
 from persys.cli.peers import scheduler
+from persys.cli.spans import NOT_SAID
 from persys.wire.gen.control.v1.control_pb2 import ExplainWorkloadResponse, NodeVerdict
 
 _ROWS_MAX = 20
@@ -22,11 +23,13 @@ def show(options: Namespace) -> Exit:
     return Exit.OK
 
 
-def _describe(answer: ExplainWorkloadResponse, _now: datetime, _wide: bool) -> str:
+def _describe(answer: ExplainWorkloadResponse, _now: datetime, wide: bool) -> str:
     shown = list(answer.nodes[:_ROWS_MAX])
     parts = [f"{answer.workload_id} {answer.summary}"]
     if shown:
-        parts.append(aligned([["NODE", "VERDICT", "WHY"], *(_row(node, answer) for node in shown)]))
+        rows = [["NODE", "VERDICT", "WHY", "WHAT WOULD HELP"]]
+        rows += [_row(node, answer) for node in shown]
+        parts.append(aligned(rows if wide else [row[:3] for row in rows]))
     if rest := _rest(answer, shown):
         parts.append(rest)
     if answer.changes:
@@ -39,7 +42,8 @@ def _row(node: NodeVerdict, answer: ExplainWorkloadResponse) -> list[str]:
     verdict = "fits" if node.fits else "refused"
     if node.node_id == answer.assigned_node_id:
         verdict = "chosen"
-    return [node.node_id, verdict, _score(node) if node.fits else _refusal(node)]
+    why = _score(node) if node.fits else _refusal(node)
+    return [node.node_id, verdict, why, node.change or NOT_SAID]
 
 
 def _refusal(node: NodeVerdict) -> str:

@@ -57,6 +57,14 @@ def test_explain_lists_nodes_with_what_they_lack_and_what_would_help(
     assert "the least first:\n  free 500m cpu on n1\n  uncordon n2\n" in ended.out
 
 
+def test_explain_tells_wide_what_would_help_on_each_node(cluster: Cluster, ctl: Run) -> None:
+    cluster.explanation = a_waiting(1)
+    cluster.explanation.nodes[0].change = "free 500m cpu on n1"
+
+    assert "WHAT WOULD HELP" not in ctl("explain", "web").out
+    assert "by 500m   free 500m cpu on n1" in ctl("explain", "web", "-o", "wide").out
+
+
 def test_explain_shows_twenty_nodes_and_counts_the_rest_by_reason(
     cluster: Cluster, ctl: Run
 ) -> None:
