@@ -298,6 +298,7 @@ class Scheduler:
                     "waiting_for_room": len(self.cluster.waiting),
                 },
                 mode=lambda: self.modes.state.mode,
+                leads=lambda: self.committer.lead.fence is not None,
                 unanswered=self.agents.unanswered,
                 records=self.committer.record_count,
                 file_bytes=file_bytes(settings.store),

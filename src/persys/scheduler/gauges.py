@@ -34,6 +34,7 @@ class Sources:
     transactions: Callable[[], int]
     depths: Callable[[], Mapping[str, int]]
     mode: Callable[[], Mode]
+    leads: Callable[[], bool]
     unanswered: Callable[[NodeId], int]
     records: Callable[[], int]
     file_bytes: Callable[[], int] | None  # None: the store is not a file
@@ -58,13 +59,17 @@ class ClusterCollector(Collector):
         self._grace = grace
 
     def collect(self) -> Iterator[Metric]:
-        yield from self._workloads()
-        yield from self._nodes()
+        """About the cluster only the one who leads tells: others hear no heartbeats."""
+        leads = self._sources.leads()
+        yield _gauge("leading", "1 for the scheduler that writes", leads)
+        if leads:
+            yield from self._workloads()
+            yield from self._nodes()
+            drifts = Tally(drift.type for drift in self._cluster.drifts)
+            yield _by("drifts", "Differences between records and nodes", DriftType, drifts, "type")
         yield from self._store()
         mode = {self._sources.mode(): 1}
         yield _by("mode", "1 for the mode of the control plane", Mode, mode, "mode")
-        drifts = Tally(drift.type for drift in self._cluster.drifts)
-        yield _by("drifts", "Differences between records and nodes", DriftType, drifts, "type")
         depths = self._sources.depths()
         yield _by("queue_depth", "Work that waits", depths, depths, "queue")
 

@@ -4,6 +4,7 @@ import asyncio
 from datetime import UTC, datetime
 
 from msgspec.structs import replace
+from prometheus_client import Metric
 
 from builders import a_belief, a_workload
 from persys.infra.clock import SystemClock
@@ -60,15 +61,34 @@ async def test_what_was_counted_a_moment_ago_is_not_counted_again() -> None:
 
 
 def test_of_very_many_nodes_those_that_were_silent_longest_are_shown() -> None:
-    clock = SystemClock()
-    cluster = Cluster()
+    cluster, clock = Cluster(), SystemClock()
     for number in range(NODES_SHOWN_MAX + 1):
         node = Node(NodeId(f"n{number}"), Capabilities(1000, 1024), "", datetime.now(UTC))
         cluster.put_node(node, lease_until=clock.monotonic() + 1000 - number / 1000)
+
+    families = what_is_told(cluster, clock, leads=True)
+
+    silence = families["persys_scheduler_node_heartbeat_age_seconds"].samples
+    shown = {sample.labels["node_id"] for sample in silence}
+    assert len(shown) == NODES_SHOWN_MAX
+    assert "n0" not in shown
+
+
+def test_one_that_stands_by_tells_nothing_of_nodes_that_it_does_not_hear() -> None:
+    told = what_is_told(a_full_cluster(), SystemClock(), leads=False)
+
+    assert told["persys_scheduler_leading"].samples[0].value == 0
+    assert "persys_scheduler_store_records" in told
+    assert "persys_scheduler_nodes_phase" not in told
+    assert "persys_scheduler_workloads" not in told
+
+
+def what_is_told(cluster: Cluster, clock: SystemClock, *, leads: bool) -> dict[str, Metric]:
     sources = Sources(
         transactions=lambda: 0,
         depths=dict,
         mode=lambda: Mode.NORMAL,
+        leads=lambda: leads,
         unanswered=lambda _node_id: 0,
         records=lambda: 0,
         file_bytes=None,
@@ -76,10 +96,4 @@ def test_of_very_many_nodes_those_that_were_silent_longest_are_shown() -> None:
     collector = ClusterCollector(
         cluster, Census(cluster, clock), clock, sources, lease=30, grace=60
     )
-
-    families = {family.name: family for family in collector.collect()}
-
-    silence = families["persys_scheduler_node_heartbeat_age_seconds"].samples
-    shown = {sample.labels["node_id"] for sample in silence}
-    assert len(shown) == NODES_SHOWN_MAX
-    assert "n0" not in shown
+    return {family.name: family for family in collector.collect()}
