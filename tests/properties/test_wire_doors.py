@@ -9,10 +9,11 @@ from typing import TypeVar
 from hypothesis import event, given
 from hypothesis import strategies as st
 
+from persys.core.placement.constraints import holds
 from persys.errors import InvalidError
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.workload import Workload
-from persys.wire import agent, agent_form, canonical, control, records
+from persys.wire import agent, agent_form, canonical, control, placement, records
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -120,6 +121,43 @@ messages = st.one_of(
         for kind, spec in (("container", containers), ("compose", stacks), ("vm", machines))
     )
 )
+
+
+@given(
+    st.builds(
+        pb.PlacementRules,
+        constraints=st.lists(
+            st.one_of(
+                st.text(st.characters(codec="utf-8"), max_size=40),
+                st.builds(
+                    "{} {} {}".format,
+                    st.sampled_from(["zone", "node.id", "a b"]),
+                    st.sampled_from(["=", "!=", "in", "notin", ">", "<", "~", "version", "exists"]),
+                    st.text("ab(,)[]*+?{}|\\\\.19<>= ", max_size=20),
+                ),
+            ),
+            max_size=3,
+        ),
+        tolerations=st.lists(texts, max_size=2),
+        group=texts,
+        anti_affinity=st.sampled_from(["", "required", "Preferred", "x"]),
+        spread_over=st.lists(texts, max_size=2),
+        strategy=st.sampled_from(["", "spread", "BinPack", "x"]),
+        priority=st.none() | st.integers(-5, 105),
+    ),
+    st.dictionaries(st.sampled_from(["zone", "node.id"]), st.text(max_size=70)),
+)
+def test_rules_are_refused_by_name_or_can_be_judged_and_written(
+    message: pb.PlacementRules, labels: dict[str, str]
+) -> None:
+    try:
+        rules = placement.rules(message)
+    except InvalidError as refused:
+        event(f"refused: {refused.field.partition('[')[0]}")
+        return
+    assert placement.rules(placement.rules_message(rules)) == rules
+    for constraint in rules.constraints:
+        assert holds(constraint, labels) in (True, False)
 
 
 @given(messages)

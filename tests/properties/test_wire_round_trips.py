@@ -14,6 +14,7 @@ from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, StoragePool
 from persys.model.observation import Actual, Observation
 from persys.model.resources import Resources
+from persys.model.rules import Constraint, Operator, Rules, Strategy
 from persys.model.spec import (
     CloudInit,
     ComposeSpec,
@@ -216,6 +217,69 @@ usages = st.builds(
     amounts,
     texts,
 )
+
+
+values = st.text("abcxyz019.-_/ ", min_size=1, max_size=8).map(str.strip).filter(bool)
+constraints = st.one_of(
+    st.builds(Constraint, words, st.just(Operator.EXISTS)),
+    st.builds(
+        Constraint,
+        words,
+        st.sampled_from([Operator.EQUALS, Operator.DIFFERS]),
+        values.map(lambda value: (value,)),
+    ),
+    st.builds(
+        Constraint,
+        words,
+        st.sampled_from([Operator.IN, Operator.NOT_IN]),
+        st.lists(values, min_size=1, max_size=3).map(tuple),
+    ),
+    st.builds(
+        Constraint,
+        words,
+        st.sampled_from([Operator.ABOVE, Operator.BELOW]),
+        st.integers(-9, 9999).map(lambda number: (str(number),)),
+    ),
+    st.builds(
+        Constraint,
+        words,
+        st.just(Operator.MATCHES),
+        st.sampled_from([(".*",), ("r[0-9]+",), ("(a|b), (c|d)",)]),
+    ),
+    st.builds(
+        Constraint,
+        words,
+        st.just(Operator.VERSION),
+        st.lists(st.sampled_from([">=1.2", "<2", "=3", "!=2.1.0"]), min_size=1).map(tuple),
+    ),
+)
+
+
+@st.composite
+def rule_sets(draw: st.DrawFn) -> Rules:
+    group = draw(st.one_of(st.just(""), words))
+    return Rules(
+        constraints=tuple(draw(st.lists(constraints, max_size=3))),
+        tolerations=tuple(draw(st.lists(st.sampled_from(["*", "gpu", "team=ml"]), max_size=2))),
+        group=group,
+        apart=bool(group) and draw(st.booleans()),
+        spread_over=tuple(draw(st.lists(words, max_size=2))) if group else (),
+        strategy=draw(st.sampled_from([None, Strategy.SPREAD, Strategy.BINPACK])),
+        priority=draw(st.integers(0, 100)),
+    )
+
+
+@given(containers(), rule_sets(), st.integers(0, 86400))
+def test_rules_come_back_from_a_control_message_and_from_stored_bytes(
+    spec: ContainerSpec, rules: Rules, stop_after_seconds: int
+) -> None:
+    message = control.spec_message(
+        spec, Resources(), {}, rules=rules, stop_after_seconds=stop_after_seconds
+    )
+
+    assert control.workload_rules(message) == (rules, stop_after_seconds)
+    assert control.workload_spec(message) == (spec, Resources(), {})
+    assert records.decode(records.encode(rules), Rules) == rules
 
 
 @given(specs, resources, maps)

@@ -6,13 +6,14 @@ around or refers back, and a value longer than labels usually are matches none.
 
 import re
 from functools import lru_cache
+from warnings import catch_warnings, simplefilter
 
 from persys.errors import InvalidError
 
 PATTERN_LENGTH_MAX = 128
 MATCHED_LENGTH_MAX = 64
-# A pattern is tried at most 2^20 ways: each repeat has 2^6 lengths, each choice has two sides.
-_COST_MAX, _COST_OF_REPEAT = 20, 6
+# A pattern is tried at most 2^18 ways: each repeat has 2^6 lengths, each choice has two sides.
+_COST_MAX, _COST_OF_REPEAT = 18, 6
 # Escaped, a class, the opening of a group, a repeat, or any one character.
 _PIECE = re.compile(
     r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\((?:\?:)?|\{[0-9,]+\}\??|[*+?]\??|.", re.DOTALL
@@ -27,8 +28,11 @@ def check_pattern(pattern: str, field: str) -> None:
             f"the pattern has {len(pattern)} characters; at most {PATTERN_LENGTH_MAX} are allowed",
         )
     try:
-        compiled(pattern)
-    except (re.error, OverflowError) as err:
+        with catch_warnings():
+            # Python warns of patterns whose meaning it may change.
+            simplefilter("error")
+            compiled(pattern)
+    except (re.error, OverflowError, FutureWarning, DeprecationWarning) as err:
         raise InvalidError(field, f"{pattern!r} is no pattern: {err}") from err
     if (cost := _cost(pattern)) is None or cost > _COST_MAX:
         raise InvalidError(

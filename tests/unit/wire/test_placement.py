@@ -1,0 +1,136 @@
+"""Placement rules as users write them: read, refused by field, and written back."""
+
+from pathlib import Path
+
+import pytest
+
+from persys.errors import InvalidError
+from persys.model.resources import Resources
+from persys.model.rules import Constraint, Operator, Rules, Strategy
+from persys.model.spec import ContainerSpec
+from persys.wire.canonical import revision_of
+from persys.wire.control import spec_message, workload_rules
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.placement import node_taints, rules
+from persys.wire.specfile import read_spec_file
+from persys.wire.strict import SpecFileError
+
+EXAMPLE = Path(__file__).parents[3] / "examples" / "placement.yaml"
+WEB = "id: web\ncontainer: {image: nginx}\n"
+
+
+def of_file(text: str) -> tuple[Rules, int]:
+    (document,) = read_spec_file(text)
+    return workload_rules(document.request.spec)
+
+
+def refusal(text: str) -> SpecFileError:
+    with pytest.raises(SpecFileError) as caught:
+        read_spec_file(WEB + text)
+    return caught.value
+
+
+def test_the_example_says_what_its_comments_say() -> None:
+    first, second, report = (
+        workload_rules(document.request.spec) for document in read_spec_file(EXAMPLE.read_text())
+    )
+
+    assert first == second
+    assert first == (
+        Rules(
+            constraints=(
+                Constraint("disk", Operator.IN, ("ssd", "nvme")),
+                Constraint("node.memory_mb", Operator.ABOVE, ("512",)),
+            ),
+            tolerations=("team=shop",),
+            group="shop",
+            apart=True,
+            spread_over=("zone",),
+            priority=80,
+        ),
+        0,
+    )
+    assert report[0].strategy is Strategy.BINPACK
+    assert report[1] == 300
+
+
+def test_a_workload_that_says_nothing_has_no_rules() -> None:
+    assert of_file(WEB) == (Rules(), 0)
+
+
+def test_priority_nought_is_not_the_same_as_none() -> None:
+    assert of_file(WEB + "placement: {priority: 0}")[0].priority == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "field", "problem"),
+    [
+        ("placement: {constraints: [zone = eu, cpu > x]}", "placement.constraints[1]", "number"),
+        ("placement: {tolerations: ['a b']}", "placement.tolerations[0]", "white space"),
+        ("placement: {tolerations: ['=x']}", "placement.tolerations[0]", "is no word"),
+        ("placement: {anti_affinity: required}", "placement.anti_affinity", "which one in group"),
+        ("placement: {spread_over: [zone]}", "placement.spread_over", "which one in group"),
+        ("placement: {group: g, anti_affinity: x}", "placement.anti_affinity", "preferred or"),
+        ("placement: {group: 'a b'}", "placement.group", "white space"),
+        ("placement: {group: g, spread_over: ['']}", "placement.spread_over[0]", "is no word"),
+        ("placement: {strategy: pile}", "placement.strategy", "spread or binpack"),
+        ("placement: {priority: 101}", "placement.priority", "0 to 100"),
+        ("placement: {prio: 1}", "placement.prio", "did you mean priority"),
+        ("stop_after: soon", "stop_after", "expected a duration"),
+        ("stop_after: 1500ms", "stop_after", "whole seconds"),
+        ("stop_after: 5m\nstop_after_seconds: 5", "stop_after", "only one of them"),
+        ("stop_after: 400d", "stop_after_seconds", "expected 0 to"),
+        ("stop_after_seconds: -1", "stop_after_seconds", "expected 0 to"),
+    ],
+    ids=lambda text: text[:40],
+)
+def test_each_complaint_names_its_field(text: str, field: str, problem: str) -> None:
+    refused = refusal(text)
+
+    assert refused.field == field
+    assert problem in refused.problem
+
+
+def test_there_may_be_only_so_many_constraints() -> None:
+    with pytest.raises(InvalidError, match="at most 32") as refused:
+        rules(pb.PlacementRules(constraints=["a exists"] * 33))
+
+    assert refused.value.field == "spec.placement.constraints"
+
+
+def test_stop_after_may_be_plain_seconds_or_a_duration() -> None:
+    assert of_file(WEB + "stop_after: 90")[1] == 90
+    assert of_file(WEB + "stop_after: 1m30s")[1] == 90
+    assert of_file(WEB + "stop_after_seconds: 90")[1] == 90
+
+
+def test_rules_are_no_part_of_the_revision_but_stop_after_is() -> None:
+    spec = ContainerSpec("nginx")
+    plain = revision_of(spec, Resources(), {})
+
+    assert revision_of(spec, Resources(), {}, stop_after_seconds=5) != plain
+
+
+def test_what_says_nothing_is_written_without_rules() -> None:
+    message = spec_message(ContainerSpec("nginx"), Resources(), {})
+
+    assert not message.HasField("placement")
+
+
+def test_taints_are_words_with_or_without_a_value() -> None:
+    assert node_taints(["gpu", " team = ml "]) == {"gpu", "team=ml"}
+
+
+@pytest.mark.parametrize(
+    ("taints", "problem"),
+    [
+        (["gpu", "a b"], r"taints\[1\]: 'a b' is no word"),
+        (["gpu", "gpu=old"], r"taints\[1\]: 'gpu' is given twice"),
+        (["*"], r"taints\[0\]: '\*' tolerates all"),
+        (["x"] * 33, "taints: has 33 entries"),
+    ],
+    ids=["two words", "a key twice", "all", "too many"],
+)
+def test_what_is_no_taint_is_refused(taints: list[str], problem: str) -> None:
+    with pytest.raises(InvalidError, match=problem):
+        node_taints(taints)
