@@ -75,7 +75,7 @@ class Recovery:
         header = contents.header
         kept = [(key, value) for key, value in contents.records if is_kept(key)]
         base = Cluster()
-        load(base, _snapshot(kept), lease_until=0.0)
+        await asyncio.to_thread(load, base, _snapshot(kept), lease_until=0.0)
         others = {key: value for key, value in kept if not key.startswith(_MERGED)}
         merged = await self._merge(base)
         why = f"a snapshot of {header.taken_at:%Y-%m-%d %H:%M:%S} UTC was restored"
@@ -83,7 +83,8 @@ class Recovery:
             self._check_may_restore()
             self._committer.modes.take(Lost("a snapshot is being restored", header.cluster_uid))
         marker = self._marker(header.cluster_uid)
-        return await self._replace({**others, **_encoded(merged, base)}, merged, marker, why)
+        encoded = await asyncio.to_thread(_encoded, merged, base)
+        return await self._replace({**others, **encoded}, merged, marker, why)
 
     async def rebuild(self) -> Recovered:
         """From the records in memory, if there are any, and from what every node says and keeps."""
@@ -96,7 +97,7 @@ class Recovery:
             )
         standing, known = self._committer.modes.standing, self._committer.lead.marker
         marker = self._marker(standing.awaits or (known.uid if known else ""))
-        encoded = _encoded(merged, self._cluster)
+        encoded = await asyncio.to_thread(_encoded, merged, self._cluster)
         return await self._replace(encoded, merged, marker, "it was rebuilt from the agents")
 
     async def accept(self) -> Recovered:
@@ -151,7 +152,8 @@ class Recovery:
             node = applicant.node
             nodes[node.id] = _told_by_operator(nodes.get(node.id), node)
         reports = await self._ask(nodes.values())
-        return merge(_recorded(base), reports, now=self._clock.now())
+        # A hundred thousand workloads take seconds, in which heartbeats shall be answered.
+        return await asyncio.to_thread(merge, _recorded(base), reports, now=self._clock.now())
 
     async def _ask(self, nodes: Iterable[Node]) -> list[NodeReport]:
         slots = asyncio.Semaphore(NODES_ASKED_AT_ONCE)
