@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from datetime import timedelta
 
+from persys.errors import SettingsError
 from persys.infra.settings import setting
 from persys.model.rules import Strategy
 
@@ -46,6 +47,11 @@ class SchedulerSettings:
     )
     heartbeat_interval: timedelta = setting(
         timedelta(seconds=10), "SCHEDULER_HEARTBEAT_INTERVAL", help="how often nodes shall report"
+    )
+    leader_lease: timedelta = setting(
+        timedelta(seconds=10),
+        "SCHEDULER_LEADER_LEASE",
+        help="on etcd: silence after which another scheduler leads",
     )
     node_lease: timedelta = setting(
         timedelta(seconds=30),
@@ -115,3 +121,9 @@ class SchedulerSettings:
     )
     log_level: str = setting("info", "LOG_LEVEL", help="debug, info, warning or error")
     log_format: str = setting("", "LOG_FORMAT", help="json or console")
+
+    def __post_init__(self) -> None:
+        if self.events_max < 1:
+            raise SettingsError(f"SCHEDULER_EVENTS_MAX={self.events_max}: expected 1 or more")
+        if self.events_max_age <= timedelta():
+            raise SettingsError("SCHEDULER_EVENTS_MAX_AGE=0s: expected more than nothing")

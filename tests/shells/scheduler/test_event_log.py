@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from persys.scheduler.event_log import BOOKMARK_EVERY, Bookmark, EventLog, Filte
 from persys.store import keys
 from persys.store.port import Record, Snapshot
 from persys.wire import records
+from shells.scheduler.harness import brisk
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 ANY = Filter()
@@ -188,7 +190,7 @@ async def test_a_watch_ends_when_the_log_is_closed() -> None:
         await waiting
 
 
-@pytest.mark.parametrize(("count", "age"), [(0, timedelta(days=1)), (5, timedelta())])
-def test_to_keep_nothing_is_refused(count: int, age: timedelta) -> None:
-    with pytest.raises(SettingsError):
-        EventLimits(count, age)
+@pytest.mark.parametrize("changes", [{"events_max": 0}, {"events_max_age": timedelta()}], ids=str)
+def test_to_keep_nothing_is_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(SettingsError, match="SCHEDULER_EVENTS_MAX"):
+        brisk(**changes)
