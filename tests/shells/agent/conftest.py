@@ -105,6 +105,7 @@ class Agent:
         revision: str = "r1",
         desired: agent_pb2.DesiredState = agent_pb2.DESIRED_STATE_RUNNING,
         epoch: int = 0,
+        stop_after: int = 0,
     ) -> agent_pb2.ApplyWorkloadResponse:
         request = agent_pb2.ApplyWorkloadRequest(
             id=workload_id,
@@ -113,12 +114,15 @@ class Agent:
             desired_state=desired,
             spec=agent_pb2.WorkloadSpec(container=container),
             epoch=epoch,
+            stop_after_seconds=stop_after,
         )
         answer: agent_pb2.ApplyWorkloadResponse = self.stub.ApplyWorkload(request, timeout=10)
         return answer
 
-    def delete(self, workload_id: str, *, epoch: int = 0) -> agent_pb2.DeleteWorkloadResponse:
-        request = agent_pb2.DeleteWorkloadRequest(id=workload_id, epoch=epoch)
+    def delete(
+        self, workload_id: str, *, epoch: int = 0, keep_data: bool = False
+    ) -> agent_pb2.DeleteWorkloadResponse:
+        request = agent_pb2.DeleteWorkloadRequest(id=workload_id, epoch=epoch, keep_data=keep_data)
         answer: agent_pb2.DeleteWorkloadResponse = self.stub.DeleteWorkload(request, timeout=10)
         return answer
 
