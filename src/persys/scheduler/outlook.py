@@ -5,8 +5,8 @@ them everything else gets its turn. It works on a copy of the room.
 """
 
 import asyncio
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from persys.core.leaving import must_leave, stays_because
 from persys.core.liveness import Phase
@@ -18,6 +18,7 @@ from persys.core.placement.needs import Needs, needs_of
 from persys.core.situation import Situation, is_finished
 from persys.errors import NotFoundError
 from persys.infra.clock import Clock
+from persys.model.assignment import Assignment
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.workload import Desired, Workload
 from persys.scheduler.cluster import Cluster, Entry
@@ -27,6 +28,7 @@ from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.outlook import capacity_message, explanation_message, loss_message
 
 NODES_TOLD = 20
+TOLD_AT_ONCE = 200  # more are told from a thread, over a copy of the room
 SLICE_SECONDS = 0.005
 
 
@@ -36,20 +38,30 @@ class Outlook:
         self._situated = situated
         self._clock = clock
 
-    def explain(self, wanted: str, *, limit: int) -> control_pb2.ExplainWorkloadResponse:
+    async def explain(self, wanted: str, *, limit: int) -> control_pb2.ExplainWorkloadResponse:
         entry = self._cluster.entries.get(WorkloadId(wanted))
         if entry is None:
             raise NotFoundError("workload", wanted)
-        workload, assignment = entry.workload, entry.assignment
         columns = self._cluster.columns
-        aside: AbstractContextManager[None] = nullcontext()
-        if assignment is not None:
-            aside = set_aside(workload.id, assignment.node_id, columns)
-        with aside:
-            found = explain(needs_of(workload), columns, limit=limit or NODES_TOLD)
-        return explanation_message(
+        told = min(limit or NODES_TOLD, len(columns.rows))
+        if told <= TOLD_AT_ONCE:
+            return self._message(
+                entry, _explained(entry.workload, entry.assignment, columns, told)
+            )()
+        found = await asyncio.to_thread(
+            _explained, entry.workload, entry.assignment, columns.copy(), told
+        )
+        return await asyncio.to_thread(self._message(entry, found))
+
+    def _message(
+        self, entry: Entry, found: Explanation
+    ) -> Callable[[], control_pb2.ExplainWorkloadResponse]:
+        """What makes the answer, from all that must be read here."""
+        workload, assignment = entry.workload, entry.assignment
+        return partial(
+            explanation_message,
             found,
-            workload_id=wanted,
+            workload_id=workload.id,
             node_id=assignment.node_id if assignment is not None else "",
             summary=self._summary(entry, found),
             changes=found.changes() if workload.id in self._cluster.waiting else (),
@@ -125,3 +137,13 @@ class Outlook:
         here: Iterable[WorkloadId] = self._cluster.on_node.get(node_id, ())
         entries = (self._cluster.entries[workload_id] for workload_id in here)
         return (entry for entry in entries if entry.workload.desired is not Desired.DELETED)
+
+
+def _explained(
+    workload: Workload, assignment: Assignment | None, columns: Columns, told: int
+) -> Explanation:
+    """A placed one is explained as if it had no room yet."""
+    if assignment is None:
+        return explain(needs_of(workload), columns, limit=told)
+    with set_aside(workload.id, assignment.node_id, columns):
+        return explain(needs_of(workload), columns, limit=told)

@@ -23,7 +23,7 @@ class OutlookApi:
         self, request: control_pb2.ExplainWorkloadRequest, context: Context
     ) -> control_pb2.ExplainWorkloadResponse:
         need(request.workload_id, "workload_id")
-        return self._outlook.explain(request.workload_id, limit=max(0, request.limit))
+        return await self._outlook.explain(request.workload_id, limit=max(0, request.limit))
 
     async def PlanWorkloads(
         self, request: control_pb2.PlanWorkloadsRequest, context: Context
