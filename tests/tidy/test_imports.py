@@ -36,6 +36,7 @@ def test_the_tree_keeps_the_import_contracts(root: Path) -> None:
         ("core/planted.py", "import persys.wire", "Imports point down"),
         ("store/planted.py", "from persys import infra", "Imports point down"),
         ("agent/planted.py", "import persys.scheduler", "Imports point down"),
+        ("cli/planted.py", "import persys.scheduler", "The command line reaches"),
         ("planted.py", "", "Imports point down"),
     ],
 )

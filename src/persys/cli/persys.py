@@ -1,10 +1,12 @@
-"""The outermost frame of `persys`, the command of one machine: up, down, clean-demo."""
+"""The outermost frame of `persys`, the command of one machine: up, down, clean-demo, sim."""
 
 import argparse
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
+from persys.cli import simulation
 from persys.cli.exits import Exit, exit_of
 from persys.cli.settings import STATE_DIR
 from persys.errors import PersysError
@@ -28,11 +30,8 @@ _COMMANDS = (
 
 def main() -> int:
     options = _parser().parse_args()
-    from persys.cli import up  # after the command line was read: it is a heavy import
-
-    commands = {"up": up.up, "down": up.down, "clean-demo": up.clean_demo}
     try:
-        return commands[options.command](options)
+        return _command(options.command)(options)
     except PersysError as err:
         print(f"error: {err}", file=sys.stderr)
         return exit_of(err)
@@ -42,6 +41,14 @@ def main() -> int:
         # Nobody reads any more. Without this Python would complain of it once more at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return Exit.FAILED
+
+
+def _command(name: str) -> Callable[[argparse.Namespace], int]:
+    if name == "sim":
+        return simulation.simulate
+    from persys.cli import up  # after the command line was read: it is a heavy import
+
+    return {"up": up.up, "down": up.down, "clean-demo": up.clean_demo}[name]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -57,6 +64,10 @@ def _parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
         for option in options:
             _add(command, option)
+    text = "try the scheduler and its agents against seeded misfortune, in virtual time"
+    simulation.add_arguments(
+        commands.add_parser("sim", help=text, description=text, allow_abbrev=False)
+    )
     return parser
 
 

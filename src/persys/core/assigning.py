@@ -35,7 +35,12 @@ def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
         return beside
     if workload.desired is Desired.STOPPED:
         belief = believe(
-            situation, Status.STOPPED, now, code="NotPlaced", message="gets a node when started"
+            situation,
+            Status.STOPPED,
+            now,
+            code="NotPlaced",
+            message="gets a node when started",
+            revision=workload.revision,
         )
         return Decision(None, belief, None)
     needs = needs_of(workload)

@@ -150,10 +150,14 @@ def after_step(progress: Progress, step: Step, failure: Failure | None) -> Progr
 
 
 def after_settling(progress: Progress, settled: Settled) -> Progress:
-    """The steps are forgotten: when the container has to be made again, its image may be gone."""
+    """The steps are forgotten: when the container has to be made again, its image may be gone.
+
+    What is seen running has been launched, even if an order before this one did that: when it ends, it ends.
+    """
     return replace(
         progress,
         done=frozenset(),
+        launching=progress.launching or settled.actual is Actual.RUNNING,
         failure=progress.failure if settled.failure == progress.failure else None,
         verdict=settled if settled.final else None,
         looping=settled.code == CRASH_LOOP,

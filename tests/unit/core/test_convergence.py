@@ -130,6 +130,15 @@ def test_finished_work_stays_finished_when_its_container_is_gone() -> None:
     assert settled(order, None, after_settling(LAUNCHED, outcome)) == outcome
 
 
+def test_work_that_an_order_found_running_is_not_run_again_when_it_ends() -> None:
+    order = an_order(restart=RestartPolicy("no"))
+    found = settled(order, an_artefact(), Progress())
+
+    outcome = settled(order, an_artefact(Condition.EXITED), after_settling(Progress(), found))
+
+    assert (outcome.actual, outcome.code) == (Actual.STOPPED, "Completed")
+
+
 def test_an_exited_container_that_this_order_has_not_started_is_started() -> None:
     finished = an_artefact(Condition.EXITED)
 

@@ -25,7 +25,7 @@ from persys.core.effects import Apply, Ask
 from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
-from persys.core.situation import COMPLETED, Decision, Policy, Situation
+from persys.core.situation import COMPLETED, Decision, Policy, Situation, fulfils
 from persys.model.belief import Status
 from persys.model.observation import Actual, Observation
 from persys.model.resources import Resources
@@ -82,6 +82,14 @@ def test_a_workload_created_stopped_gets_no_node() -> None:
     assert not decision.waits_for_room
     assert decision.belief is not None
     assert (decision.belief.status, decision.belief.code) == (Status.STOPPED, "NotPlaced")
+
+
+def test_a_stopped_workload_without_a_node_is_as_it_is_wanted() -> None:
+    workload = a_workload(desired=Desired.STOPPED)
+    decision = decided(a_situation(workload))
+
+    assert decision.belief is not None
+    assert fulfils(decision.belief, workload)
 
 
 def test_each_new_assignment_has_a_higher_epoch_than_any_before() -> None:

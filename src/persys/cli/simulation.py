@@ -1,0 +1,133 @@
+"""`persys sim`: the scheduler and its agents against a world of seeded misfortune, in virtual time."""
+
+import argparse
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from persys.cli.exits import Exit, UsageError
+from persys.infra.clock import SystemClock
+
+if TYPE_CHECKING:
+    from persys.sim.run import Outcome
+    from persys.sim.trace import Line
+
+SEEDS_DEFAULT = "1..20"
+TRACE_SHOWN = 40
+# Sets of strings have the order of their hashes: only under a fixed one a seed is the same run again.
+HASH_SEED = "0"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--seed", type=int, metavar="N", help="one seed")
+    parser.add_argument(
+        "--seeds", type=_span, default=_span(SEEDS_DEFAULT), metavar="A..B",
+        help=f"all from A to B (default: {SEEDS_DEFAULT})",
+    )  # fmt: skip
+    parser.add_argument("--minutes", type=float, metavar="M", help="of trouble, in virtual time")
+    parser.add_argument("--nodes", type=_count, metavar="N", help="how many nodes")
+    parser.add_argument("--workloads", type=_count, metavar="M", help="how many workloads")
+    parser.add_argument("--trace", action="store_true", help="print all that happens")
+    parser.add_argument("--replay", type=Path, metavar="FILE", help="a plan that broke a promise")
+    parser.add_argument(
+        "--plan-out", type=Path, metavar="FILE", help="where to keep the plan of a failure"
+    )
+    parser.add_argument("--snapshot", type=Path, metavar="FILE", help="what if, of this cluster")
+    parser.add_argument("--lose", metavar="NODE", help="what if this node dies")
+    parser.add_argument("--add", metavar="SPEC", help="what if this workload comes")
+    parser.add_argument("--count", type=_count, default=1, metavar="N", help="so many of it")
+
+
+def simulate(options: Namespace) -> int:
+    if os.environ.get("PYTHONHASHSEED") != HASH_SEED:
+        command = [sys.executable, "-m", "persys.cli.persys", *sys.argv[1:]]
+        sys.stdout.flush()
+        os.execve(sys.executable, command, {**os.environ, "PYTHONHASHSEED": HASH_SEED})  # noqa: S606
+    if options.snapshot is not None:
+        from persys.cli.whatif import answer
+
+        return answer(options)
+    return _replay(options) if options.replay is not None else _try_seeds(options)
+
+
+def _replay(options: Namespace) -> int:
+    from persys.sim.happening import plan_from
+    from persys.sim.run import run
+
+    try:
+        data = options.replay.read_bytes()
+    except OSError as err:
+        raise UsageError(f"cannot read {options.replay}: {err.strerror}") from err
+    outcome = run(plan_from(data))
+    if options.trace:
+        _print_trace(outcome.lines)
+    print(f"seed {outcome.plan.seed}: {outcome.violation or 'all promises kept'}")
+    print(f"fingerprint {outcome.fingerprint}")
+    return Exit.FAILED if outcome.violation else Exit.OK
+
+
+def _try_seeds(options: Namespace) -> int:
+    from persys.sim.drawing import draw
+    from persys.sim.happening import Shape
+    from persys.sim.run import run
+
+    usual = Shape()
+    shape = Shape(
+        nodes=options.nodes or usual.nodes,
+        workloads=options.workloads or usual.workloads,
+        minutes=options.minutes or usual.minutes,
+    )
+    seeds = [options.seed] if options.seed is not None else options.seeds
+    clock = SystemClock()
+    began, virtual, failures = clock.monotonic(), 0.0, 0
+    for seed in seeds:
+        outcome = run(draw(seed, shape))
+        virtual += outcome.virtual_seconds
+        if options.trace:
+            _print_trace(outcome.lines)
+        if options.trace or len(seeds) == 1:
+            print(f"seed {seed}: fingerprint {outcome.fingerprint}, {outcome.steps} lines of trace")
+        if outcome.violation is not None:
+            failures += 1
+            _explain(outcome, options)
+    took = max(clock.monotonic() - began, 0.001)
+    print(
+        f"{len(seeds)} seeds, {failures} broke a promise; "
+        f"{virtual / 60:.0f} virtual minutes in {took:.0f} s ({virtual / took:.0f} times as fast)"
+    )
+    return Exit.FAILED if failures else Exit.OK
+
+
+def _explain(outcome: "Outcome", options: Namespace) -> None:
+    from persys.sim.shrink import shrink
+
+    print(f"seed {outcome.plan.seed}: {outcome.violation}")
+    short = shrink(outcome)
+    path = options.plan_out or Path(f"sim-{outcome.plan.seed}.json")
+    path.write_bytes(short.plan.to_json())
+    print(f"the shortest plan found has {len(short.plan.happenings)} steps:")
+    for happening in short.plan.happenings:
+        print(f"  {happening}")
+    print(f"and ends so: {short.violation}")
+    _print_trace(short.lines[-TRACE_SHOWN:])
+    print(f"again: persys sim --replay {path}")
+
+
+def _print_trace(lines: "tuple[Line, ...]") -> None:
+    for line in lines:
+        print(line)
+
+
+def _span(text: str) -> range:
+    first, dots, last = text.partition("..")
+    if not (first.isdecimal() and (last.isdecimal() or not dots)):
+        raise argparse.ArgumentTypeError(f"{text!r} is no span of seeds; expected such as 1..20")
+    return range(int(first), int(last or first) + 1)
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)

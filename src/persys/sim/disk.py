@@ -1,0 +1,72 @@
+"""The disk of a node: an agent's journal that outlives its agents, and the thread that writes to it.
+
+A write takes a moment. An agent that dies before that leaves no trace of it; one that dies after it was never
+told. A full disk refuses.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from pathlib import Path
+from random import Random
+from typing import ParamSpec, TypeVar
+
+from persys.agent.state import State
+from persys.model.ids import NodeId
+from persys.sim.life import Life
+from persys.sim.loop import later
+
+WRITE_SECONDS = (0.0005, 0.004)
+CLUSTER = "sim"
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Disk:
+    def __init__(self, node_id: NodeId, random: Random) -> None:
+        self.node_id = node_id
+        self.slow_seconds = 0.0
+        self._random = random
+        self._last: State | None = None
+
+    def journal(self, life: Life) -> State:
+        """As the last agent left it, for the next one."""
+        self._last = State(
+            Path(":memory:"),
+            cluster_id=CLUSTER,
+            node_id=self.node_id,
+            thread=_Writer(life, self),
+            connection=self._last.connection if self._last is not None else None,
+        )
+        return self._last
+
+    def wipe(self) -> None:
+        self._last = None
+
+    def delay(self) -> float:
+        return self._random.uniform(*WRITE_SECONDS) + self._random.uniform(0, self.slow_seconds)
+
+
+class _Writer(Executor):
+    """Runs at once while there is no loop, as at the start; later, when the disk has had its time."""
+
+    def __init__(self, life: Life, disk: Disk) -> None:
+        self._life = life
+        self._disk = disk
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        done: Future[T] = Future()
+        if not self._life.serves:  # still starting: the journal is being read
+            done.set_result(fn(*args, **kwargs))
+            return done
+        later(self._disk.delay(), lambda: self._write(done, lambda: fn(*args, **kwargs)))
+        return done
+
+    def _write(self, done: Future[T], work: Callable[[], T]) -> None:
+        self._life.passes("disk.write")
+        if not self._life.alive:
+            return
+        result = work()
+        self._life.passes("disk.written")
+        if self._life.alive and not done.cancelled():
+            done.set_result(result)

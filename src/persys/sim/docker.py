@@ -1,0 +1,231 @@
+"""A model of Docker on one node: containers that outlive agents and have lives of their own.
+
+What a container does is in the name of its image: `steady/1` runs until it is stopped, `job/30` ends well
+after 30 s, `faulty/10` ends badly after 10 s, `missing/1` cannot be fetched.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from random import Random
+from typing import Protocol
+
+from persys.core.convergence import Artefact, Condition
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.order import Order
+from persys.model.spec import ContainerSpec
+from persys.sim.loop import later
+from persys.sim.machine import WallClock
+
+RESTART_FIRST_SECONDS = 0.1
+RESTART_LONGEST_SECONDS = 60.0
+STEADY_SECONDS = 10.0
+KILLED = 137
+
+
+class Witness(Protocol):
+    """Who is told of every deed on containers and volumes, and may object."""
+
+    def container_starts(
+        self, node_id: NodeId, container: "Container", *, by_agent: bool
+    ) -> None: ...
+
+    def container_stops(self, node_id: NodeId, container: "Container", order: Order) -> None: ...
+
+    def container_made(self, node_id: NodeId, container: "Container") -> None: ...
+
+    def container_ended(self, node_id: NodeId, container: "Container") -> None: ...
+
+    def volumes_go(
+        self, node_id: NodeId, workload_id: WorkloadId, names: frozenset[str]
+    ) -> None: ...
+
+
+@dataclass(slots=True, eq=False)
+class Container:
+    id: str
+    workload_id: WorkloadId
+    revision: Revision
+    epoch: int
+    spec: ContainerSpec
+    condition: Condition = Condition.CREATED
+    exit_code: int = 0
+    oom_killed: bool = False
+    restart_count: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    stopped_by_hand: bool = False
+    incarnation: str = ""
+    timers: list[asyncio.TimerHandle] = field(default_factory=list)
+
+    @property
+    def holds_data(self) -> bool:
+        return bool(self.spec.managed_volumes)
+
+    @property
+    def is_restless(self) -> bool:
+        """It will end by itself."""
+        return not self.spec.image.startswith("steady/")
+
+    @property
+    def host_ports(self) -> frozenset[int]:
+        return frozenset(port.host_port for port in self.spec.ports if port.host_port)
+
+    def artefact(self) -> Artefact:
+        return Artefact(
+            id=self.id,
+            name=f"persys-{self.workload_id}",
+            condition=self.condition,
+            revision=self.revision,
+            image=self.spec.image,
+            exit_code=self.exit_code,
+            oom_killed=self.oom_killed,
+            restart_count=self.restart_count,
+            started_at=self.started_at,
+            finished_at=self.finished_at,
+        )
+
+
+class Docker:
+    def __init__(self, node_id: NodeId, clock: WallClock, random: Random, witness: Witness) -> None:
+        self.node_id = node_id
+        self._clock = clock
+        self._random = random
+        self._witness = witness
+        self.containers: dict[WorkloadId, Container] = {}
+        self.images: set[str] = set()
+        self.volumes: set[tuple[WorkloadId, str]] = set()
+        self.listeners: list[Callable[[WorkloadId | None], None]] = []
+        self._count = 0
+
+    def live(self) -> list[Container]:
+        return [each for each in self.containers.values() if each.condition.active]
+
+    def create(self, order: Order, spec: ContainerSpec) -> Container:
+        self._count += 1
+        container = Container(
+            f"{self.node_id}-{self._count}", order.workload_id, order.revision, order.epoch, spec
+        )
+        self.containers[order.workload_id] = container
+        self._witness.container_made(self.node_id, container)
+        self._tell(container)
+        return container
+
+    def port_taken(self, container: Container) -> int | None:
+        taken = {
+            port for other in self.live() if other is not container for port in other.host_ports
+        }
+        return min(taken & container.host_ports, default=None)
+
+    def start(self, container: Container, *, by_agent: bool = True) -> None:
+        self._witness.container_starts(self.node_id, container, by_agent=by_agent)
+        if by_agent:
+            container.restart_count = 0
+        self._calm(container)
+        container.condition = Condition.RUNNING
+        container.started_at = self._clock.now()
+        container.stopped_by_hand = False
+        kind, _, seconds = container.spec.image.partition("/")
+        if kind in ("job", "faulty"):
+            self._later(container, float(seconds), lambda: self._ends(container, kind == "faulty"))
+        self._tell(container)
+
+    def stop(self, container: Container, order: Order) -> None:
+        if not container.condition.active:
+            return
+        self._witness.container_stops(self.node_id, container, order)
+        container.stopped_by_hand = True
+        self._exit(container, KILLED)
+
+    def remove(self, container: Container, order: Order) -> None:
+        if container.condition.active:
+            self._witness.container_stops(self.node_id, container, order)
+        self._calm(container)
+        container.condition = Condition.DEAD
+        if self.containers.get(container.workload_id) is container:
+            del self.containers[container.workload_id]
+        self._tell(container)
+
+    def kill_one(self, *, oom: bool) -> None:
+        """What runs in some container dies of itself."""
+        live = self.live()
+        if live:
+            victim = live[self._random.randrange(len(live))]
+            victim.oom_killed = oom
+            self._ends(victim, True, code=KILLED if oom else 1)
+
+    def power_off(self) -> None:
+        for container in self.containers.values():
+            self._calm(container)
+            if container.condition.active:
+                container.condition = Condition.EXITED
+                container.exit_code = KILLED
+                container.finished_at = self._clock.now()
+        self.lose_listeners()
+
+    def power_on(self) -> None:
+        """Docker starts again what its policy says, without asking anybody."""
+        for container in list(self.containers.values()):
+            policy = container.spec.restart.name
+            if container.started_at is None or container.stopped_by_hand:
+                continue
+            if policy in ("always", "unless-stopped") or (
+                policy == "on-failure" and container.exit_code
+            ):
+                self.start(container, by_agent=False)
+
+    def wipe(self) -> None:
+        self.power_off()
+        self.containers.clear()
+        self.images.clear()
+        self.volumes.clear()
+
+    def lose_listeners(self) -> None:
+        listeners, self.listeners = self.listeners, []
+        for listener in listeners:
+            listener(None)
+
+    def _ends(self, container: Container, badly: bool, *, code: int = 1) -> None:
+        ran = 0.0
+        if container.started_at is not None:
+            ran = (self._clock.now() - container.started_at).total_seconds()
+        self._exit(container, code if badly else 0)
+        self._witness.container_ended(self.node_id, container)
+        if self._restarts(container):
+            container.condition = Condition.RESTARTING
+            count = 0 if ran >= STEADY_SECONDS else container.restart_count
+            delay = min(RESTART_FIRST_SECONDS * 2 ** min(count, 16), RESTART_LONGEST_SECONDS)
+            self._later(container, delay, lambda: self._restart(container))
+
+    def _restarts(self, container: Container) -> bool:
+        policy = container.spec.restart
+        if policy.name == "on-failure":
+            limit = policy.retries_max
+            return container.exit_code != 0 and (not limit or container.restart_count < limit)
+        return policy.name in ("always", "unless-stopped")
+
+    def _restart(self, container: Container) -> None:
+        container.restart_count += 1
+        count = container.restart_count
+        self.start(container, by_agent=False)
+        container.restart_count = count
+
+    def _exit(self, container: Container, code: int) -> None:
+        self._calm(container)
+        container.condition = Condition.EXITED
+        container.exit_code = code
+        container.finished_at = self._clock.now()
+        self._tell(container)
+
+    def _later(self, container: Container, seconds: float, deed: Callable[[], None]) -> None:
+        container.timers.append(later(seconds, deed))
+
+    def _calm(self, container: Container) -> None:
+        for timer in container.timers:
+            timer.cancel()
+        container.timers.clear()
+
+    def _tell(self, container: Container) -> None:
+        for listener in self.listeners:
+            listener(container.workload_id)

@@ -1,0 +1,140 @@
+"""Draw a plan from a seed. Each seed has its own few kinds of misfortune, so that rare pairs meet often."""
+
+from random import Random
+
+from persys.sim.dice import dice
+from persys.sim.happening import SCHEDULER, USER, Happening, Plan, Shape
+
+VARIANTS = 5
+SETTLING_SECONDS = 20.0  # before the first misfortune: something shall run that can be harmed
+# The deeds at which a process may be made to die.
+AGENT_DEEDS = (
+    "disk.write", "disk.written", "create", "start", "done", "stop", "remove", "send", "answer",
+    "receive", "answered", "volumes", "inspect",
+)  # fmt: skip
+SCHEDULER_DEEDS = (
+    "store.commit", "store.committed", "send", "answered", "receive", "answer", "store.read",
+)  # fmt: skip
+
+
+def draw(seed: int, shape: Shape) -> Plan:
+    random = dice(seed, "plan")
+    found = [*_users(random, shape), *_operators(random, shape), *_misfortunes(random, shape)]
+    return Plan(seed, shape, tuple(sorted(found, key=lambda each: (each.at, each.kind))))
+
+
+def node_names(shape: Shape) -> list[str]:
+    return [f"n{number}" for number in range(1, shape.nodes + 1)]
+
+
+def _users(random: Random, shape: Shape) -> list[Happening]:
+    end = shape.minutes * 60
+    found = []
+    for number in range(shape.workloads):
+        name = f"w{number:02d}"
+        variant = random.randrange(VARIANTS)
+        at = (
+            random.uniform(1, SETTLING_SECONDS) if random.random() < 0.7 else random.uniform(1, end)
+        )
+        found.append(Happening(at, "apply", name, amount=variant))
+        while (at := at + random.expovariate(3 / end)) < end:
+            found.append(_wish(random, at, name))
+            if random.random() < 0.25:  # people change their minds at once, too
+                found.append(_wish(random, at + random.uniform(0, 3), name))
+    return [each for each in found if each.at < end]
+
+
+def _wish(random: Random, at: float, name: str) -> Happening:
+    kind = random.choices(
+        ("apply", "stop", "start", "delete", "retry"), weights=(40, 15, 20, 20, 5)
+    )[0]
+    return Happening(at, kind, name, amount=random.randrange(VARIANTS) if kind == "apply" else 0)
+
+
+def _operators(random: Random, shape: Shape) -> list[Happening]:
+    end = shape.minutes * 60
+    found = []
+    for _ in range(random.choice((0, 0, 1, 2, 4))):
+        name = random.choice(node_names(shape))
+        at = random.uniform(SETTLING_SECONDS, end)
+        found.append(Happening(at, random.choice(("cordon", "drain", "drain")), name))
+        found.append(Happening(at + random.expovariate(1 / 120), "uncordon", name))
+    return [each for each in found if each.at < end]
+
+
+def _misfortunes(random: Random, shape: Shape) -> list[Happening]:
+    enabled = random.sample(_KINDS, k=random.randint(2, 8))
+    end = shape.minutes * 60
+    found: list[Happening] = []
+    for _ in range(random.randint(4, 30)):
+        at = random.uniform(SETTLING_SECONDS / 2, end)
+        found.append(_misfortune(random, random.choice(enabled), at, shape))
+    return found
+
+
+def _misfortune(random: Random, kind: str, at: float, shape: Shape) -> Happening:
+    node = random.choice(node_names(shape))
+    span = random.choice((2, 10, 40, 130)) * random.uniform(0.5, 1.5)
+    brief = random.uniform(0.2, 20)
+    match kind:
+        case "crash-agent":
+            return Happening(at, kind, node, seconds=brief)
+        case "doom-agent":
+            deed, count = random.choice(AGENT_DEEDS), random.randint(1, 4)
+            return Happening(at, kind, node, seconds=brief, amount=count, word=deed)
+        case "crash-scheduler" | "second-scheduler":
+            return Happening(at, kind, SCHEDULER, seconds=brief)
+        case "doom-scheduler":
+            deed, count = random.choice(SCHEDULER_DEEDS), random.randint(1, 6)
+            return Happening(at, kind, SCHEDULER, seconds=brief, amount=count, word=deed)
+        case "power-off" | "docker-out":
+            return Happening(at, kind, node, seconds=span)
+        case "clock":
+            who = random.choice((node, SCHEDULER))
+            jump = random.choice((-3600, -60, -2, 2, 45, 200, 7200))
+            return Happening(at, kind, who, amount=jump)
+        case "cut":
+            way = random.choice(("both", "to", "from"))
+            return Happening(at, kind, node, seconds=span, word=way)
+        case "cut-user":
+            return Happening(at, kind, USER, seconds=brief, word=random.choice(("to", "from")))
+        case "lossy" | "echo" | "answers-lost" | "docker-errors" | "docker-deaf":
+            return Happening(at, kind, node, seconds=span, amount=random.choice((0.1, 0.3, 0.7)))
+        case "slow-net":
+            return Happening(at, kind, node, seconds=span, amount=random.choice((0.2, 1.0, 4.0)))
+        case "slow-docker":
+            return Happening(at, kind, node, seconds=span, amount=random.choice((5.0, 40.0)))
+        case "slow-disk" | "slow-store":
+            return Happening(at, kind, node, seconds=span, amount=random.choice((0.1, 2.0)))
+        case "kill-one":
+            return Happening(at, kind, node, word=random.choice(("oom", "exit")))
+        case "die-for-good":
+            return Happening(at, kind, node)
+        case _:
+            return Happening(at, kind, seconds=span)
+
+
+_KINDS = (
+    "crash-agent",
+    "doom-agent",
+    "crash-scheduler",
+    "doom-scheduler",
+    "second-scheduler",
+    "power-off",
+    "docker-out",
+    "clock",
+    "cut",
+    "cut-user",
+    "lossy",
+    "echo",
+    "slow-net",
+    "store-out",
+    "answers-lost",
+    "slow-store",
+    "docker-errors",
+    "docker-deaf",
+    "slow-docker",
+    "slow-disk",
+    "kill-one",
+    "die-for-good",
+)

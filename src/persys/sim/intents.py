@@ -1,0 +1,72 @@
+"""What users were told, and so what may be stored: for each workload the states that their words allow.
+
+A word without an answer may or may not have been heard, so it adds states; an acknowledged one leaves only
+those that follow it. None stands for no workload at all.
+"""
+
+from dataclasses import dataclass, field
+
+from persys.model.ids import WorkloadId
+from persys.model.workload import Desired, Workload
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    revision: str
+    desired: Desired
+
+
+State = Stored | None
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """Apply a revision, or want another state of what there is."""
+
+    revision: str = ""
+    desired: Desired | None = None
+
+    def said_to(self, old: State) -> State:
+        if old is None:
+            return Stored(self.revision, Desired.RUNNING) if self.revision else None
+        if old.desired is Desired.DELETED:
+            return old
+        return Stored(self.revision or old.revision, self.desired or old.desired)
+
+
+def state_of(workload: Workload | None) -> State:
+    return Stored(workload.revision, workload.desired) if workload is not None else None
+
+
+@dataclass(slots=True)
+class Intents:
+    allowed: dict[WorkloadId, frozenset[State]] = field(default_factory=dict)
+    asked_at: dict[WorkloadId, float] = field(default_factory=dict)
+    deleted: set[WorkloadId] = field(default_factory=set)  # at least once
+
+    def of(self, workload_id: WorkloadId) -> frozenset[State]:
+        return self.allowed.get(workload_id, frozenset({None}))
+
+    def ask(self, workload_id: WorkloadId, word: Word, *, now: float) -> None:
+        before = self.of(workload_id)
+        self.allowed[workload_id] = _with_time(before | {word.said_to(state) for state in before})
+        self.asked_at[workload_id] = now
+        if word.desired is Desired.DELETED:
+            self.deleted.add(workload_id)
+
+    def acknowledge(self, workload_id: WorkloadId, word: Word) -> None:
+        after = frozenset(word.said_to(state) for state in self.of(workload_id))
+        if word.desired is not Desired.DELETED:
+            after = frozenset(each for each in after if not _is_going(each))
+        self.allowed[workload_id] = _with_time(after)
+
+
+def _with_time(states: frozenset[State]) -> frozenset[State]:
+    """What is being deleted is gone some day."""
+    if any(state is not None and _is_going(state) for state in states):
+        return states | {None}
+    return states
+
+
+def _is_going(state: State) -> bool:
+    return state is None or state.desired is Desired.DELETED

@@ -1,0 +1,321 @@
+"""The promises, checked at each step that could break them. The first broken one ends the run.
+
+Numbers are those of the README's promises. What can only be judged when all is quiet is in `settled.py`.
+"""
+
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from persys.core.placement.needs import holds_data
+from persys.model.assignment import Assignment
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import NodeStatus
+from persys.model.order import Order
+from persys.model.resources import Resources
+from persys.model.workload import Desired
+from persys.sim.docker import Container
+from persys.sim.intents import Intents, Word, state_of
+from persys.sim.life import Life
+from persys.sim.mirror import Mirror
+from persys.sim.trace import Trace
+from persys.store import keys
+from persys.store.port import Unit
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.control.v1 import control_pb2
+
+# An order that was right when it was sent may be carried out this much later.
+STALE_ORDER_SECONDS = 60.0
+JUDGING_SECONDS = 12.0
+# What was told to stop and to start again may end by itself meanwhile, and is then started anew.
+STOPPING_SECONDS = 15.0
+HEARD_MAX = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    at: float
+    promise: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.promise}: {self.text}"
+
+
+@dataclass(slots=True)
+class Heard:
+    """When a scheduler last acknowledged a heartbeat of a node."""
+
+    by: Life
+    at: float
+
+
+class Invariants:
+    """Implements docker.Witness; also told of commits, requests and answers."""
+
+    def __init__(
+        self,
+        time: Callable[[], float],
+        trace: Trace,
+        *,
+        lease_seconds: float,
+        failed: Callable[[Violation], None],
+        live: Callable[[], Mapping[NodeId, list[Container]]],
+    ) -> None:
+        """`live` gives the running containers per node."""
+        self._time = time
+        self._trace = trace
+        self._lease_seconds = lease_seconds
+        self._failed = failed
+        self._live = live
+        self.mirror = Mirror()
+        self.intents = Intents()
+        self.words: dict[WorkloadId, Word] = {}  # the last one of each workload's user
+        self.unaccounted: set[NodeId] = set()  # nodes whose copies an operator gave up
+        self._leader: Life | None = None
+        self._heard: dict[NodeId, deque[Heard]] = {}
+        self._finished: dict[str, float] = {}  # containers that ended well, and when
+
+    def fail(self, promise: str, text: str) -> None:
+        self._failed(Violation(self._time(), promise, text))
+
+    # Commits
+
+    def committed(self, life: Life, units: Sequence[Unit]) -> None:
+        self._check_fence(life, units)
+        self._trace.add(life.title, f"commits {_shown(units)}")
+        before = dict(self.mirror.assignments)
+        nodes_before = dict(self.mirror.nodes)
+        touched = self.mirror.take(units, self._time())
+        crowded: set[NodeId] = set()
+        for key in sorted(touched):
+            if key.startswith(keys.WORKLOADS):
+                self._check_intent(WorkloadId(key.removeprefix(keys.WORKLOADS)))
+            elif key.startswith(keys.ASSIGNMENTS):
+                crowded |= self._check_epoch(before.get(key), self.mirror.assignments.get(key))
+            elif key in self.mirror.nodes:
+                node = self.mirror.nodes[key]
+                old = nodes_before.get(key)
+                if node.status is NodeStatus.NOT_READY and (
+                    old is None or old.status is not NodeStatus.NOT_READY
+                ):
+                    self._check_silence(life, node.id)
+        crowded |= {
+            buried.assignment.node_id
+            for key, buried in self.mirror.tombstones.items()
+            if key in touched
+        }
+        for node_id in sorted(crowded):
+            self._check_room(node_id)
+        for node_id, containers in self._live().items():
+            for container in containers:
+                self._check_accounted(node_id, container)
+
+    def _check_fence(self, life: Life, units: Sequence[Unit]) -> None:
+        if any(keys.LEADER in unit.puts for unit in units):
+            self._leader = life
+        elif units and self._leader is not life:
+            self.fail("fence", f"a deposed scheduler wrote {sorted(units[0].puts)}")
+
+    def _check_intent(self, workload_id: WorkloadId) -> None:
+        state = state_of(self.mirror.workload(workload_id))
+        if state not in self.intents.of(workload_id):
+            self.fail(
+                "1 acknowledged", f"{workload_id} is stored as {state}, which nobody asked for"
+            )
+
+    def _check_epoch(self, old: Assignment | None, new: Assignment | None) -> set[NodeId]:
+        if new is None:
+            return set()
+        if old is not None and (
+            new.epoch < old.epoch or (new.node_id != old.node_id and new.epoch == old.epoch)
+        ):
+            self.fail("epoch", f"{new.workload_id} went from {old} to {new}")
+        if (
+            old is not None
+            and old.node_id != new.node_id
+            and not self.mirror.tombstone(old.node_id, new.workload_id)
+            and any(each.workload_id == new.workload_id for each in self._live()[old.node_id])
+        ):
+            self.fail("3 reservation", f"{new.workload_id} left {old.node_id} without a tombstone")
+        return {new.node_id}
+
+    def _check_silence(self, life: Life, node_id: NodeId) -> None:
+        """Words that came while the judgement was being written are too late; those before are not."""
+        now = self._time()
+        for heard in self._heard.get(node_id, ()):
+            silent = now - heard.at
+            if heard.by is life and JUDGING_SECONDS < silent < self._lease_seconds - 1:
+                self.fail("lease", f"{node_id} was judged silent {silent:.1f}s after it was heard")
+
+    def _check_room(self, node_id: NodeId) -> None:
+        node = self.mirror.nodes.get(keys.node_key(node_id))
+        if node is None:
+            return
+        total = Resources()
+        ports: dict[object, WorkloadId] = {}
+        for workload_id, held in sorted(self.mirror.holds(node_id).items()):
+            total = total + held.reserved
+            for port in held.host_ports:
+                if port in ports:
+                    text = f"{ports[port]} and {workload_id} both have port {port} on {node_id}"
+                    self.fail("3 reservation", text)
+                ports[port] = workload_id
+        if not total.fits_in(node.capabilities.allocatable):
+            self.fail(
+                "3 reservation", f"{node_id} has {node.capabilities.allocatable}, gave {total}"
+            )
+
+    # Users
+
+    def asks(self, workload_id: WorkloadId, word: Word) -> None:
+        self.words[workload_id] = word
+        self.intents.ask(workload_id, word, now=self._time())
+
+    def answered(self, life: Life, method: str, request: Any, answer: Any) -> None:
+        if method == "Heartbeat" and answer.acknowledged:
+            heard = self._heard.setdefault(NodeId(request.node_id), deque(maxlen=HEARD_MAX))
+            heard.append(Heard(life, self._time()))
+        if isinstance(
+            answer, control_pb2.ApplyWorkloadResponse | control_pb2.DeleteWorkloadResponse
+        ):
+            if not answer.success:
+                return
+            workload_id = WorkloadId(request.workload_id)
+            self.intents.acknowledge(workload_id, self.words[workload_id])
+            self._check_intent(workload_id)
+        if method in ("GetNode", "ListNodes"):
+            for node in getattr(answer, "nodes", None) or [answer.node]:
+                if node.HasField("drain") and node.drain.state == "drained":
+                    self._check_empty(NodeId(node.node_id))
+
+    def _check_empty(self, node_id: NodeId) -> None:
+        if found := self._live().get(node_id):
+            names = ", ".join(each.workload_id for each in found)
+            self.fail("12 drained", f"{node_id} says it is drained and runs {names}")
+
+    # Orders
+
+    def ordered(self, node_id: NodeId, request: Any) -> None:
+        """An order has reached an agent: it must follow from what was committed."""
+        if isinstance(request, agent_pb2.ApplyWorkloadRequest):
+            workload_id = WorkloadId(request.id)
+            self._trace.add(
+                node_id,
+                f"is told to apply {workload_id} {request.revision_id} epoch {request.epoch}",
+            )
+            desired = (
+                Desired.STOPPED
+                if request.desired_state == agent_pb2.DESIRED_STATE_STOPPED
+                else Desired.RUNNING
+            )
+            order = (workload_id, request.revision_id, desired)
+            if order not in self.mirror.wanted:
+                self.fail("commit before act", f"{node_id} was ordered {order}, never stored")
+            if (workload_id, node_id, request.epoch) not in self.mirror.bound:
+                text = f"{node_id} was given {workload_id} at epoch {request.epoch}, never stored"
+                self.fail("commit before act", text)
+        elif isinstance(request, agent_pb2.DeleteWorkloadRequest):
+            workload_id = WorkloadId(request.id)
+            self._trace.add(node_id, f"is told to delete {workload_id} epoch {request.epoch}")
+            self._check_delete(node_id, workload_id, request.epoch)
+
+    def _check_delete(self, node_id: NodeId, workload_id: WorkloadId, epoch: int) -> None:
+        workload, bound = self.mirror.workload(workload_id), self.mirror.assignment(workload_id)
+        if (
+            workload is not None
+            and workload.desired is not Desired.DELETED
+            and bound is not None
+            and bound.node_id == node_id
+            and bound.epoch <= epoch
+            and self._time() - self.mirror.changed_at[workload_id] > STALE_ORDER_SECONDS
+        ):
+            self.fail(
+                "5 nothing stops", f"{node_id} was told to delete {workload_id}, which is wanted"
+            )
+
+    # Containers
+
+    def container_made(self, node_id: NodeId, container: Container) -> None:
+        container.incarnation = self.mirror.incarnations.get(container.workload_id, "")
+
+    def container_starts(self, node_id: NodeId, container: Container, *, by_agent: bool) -> None:
+        self._trace.add(
+            node_id, f"starts {container.id} {container.workload_id} {container.revision}"
+        )
+        self._check_copies(node_id, container)
+        if by_agent:
+            self._check_repeat(node_id, container)
+            self._check_accounted(node_id, container)
+
+    def container_stops(self, node_id: NodeId, container: Container, order: Order) -> None:
+        """`order` is what the agent follows; a newer one may have come while the container ended."""
+        name = f"{container.workload_id} {container.revision}"
+        self._trace.add(node_id, f"stops {container.id} {name}")
+        if order.desired is Desired.RUNNING and order.revision == container.revision:
+            self.fail("5 nothing stops", f"{name} was stopped on {node_id}, and it was to run")
+        elif (order.workload_id, order.revision, order.desired) not in self.mirror.wanted and (
+            order.desired is not Desired.DELETED
+        ):
+            self.fail("5 nothing stops", f"{name} was stopped on {node_id} by an order of nobody")
+
+    def container_ended(self, node_id: NodeId, container: Container) -> None:
+        self._trace.add(
+            node_id, f"{container.id} {container.workload_id} exits {container.exit_code}"
+        )
+        if container.exit_code == 0:
+            self._finished[container.id] = self._time()
+
+    def volumes_go(self, node_id: NodeId, workload_id: WorkloadId, names: frozenset[str]) -> None:
+        self._trace.add(node_id, f"removes volumes {sorted(names)} of {workload_id}")
+        workload = self.mirror.workload(workload_id)
+        if (
+            workload is not None
+            and workload.desired is not Desired.DELETED
+            and holds_data(workload)
+        ):
+            bound = self.mirror.assignment(workload_id)
+            if bound is not None and bound.node_id == node_id:
+                self.fail("10 data", f"{workload_id} lost {', '.join(names)} on {node_id}")
+        if workload_id not in self.intents.deleted:
+            text = f"{workload_id} was never deleted and lost {', '.join(names)} on {node_id}"
+            self.fail("10 data", text)
+
+    def _check_copies(self, node_id: NodeId, container: Container) -> None:
+        if not container.holds_data:
+            return
+        for other_id, others in self._live().items():
+            for other in others:
+                if (
+                    other is not container
+                    and other.workload_id == container.workload_id
+                    and other.incarnation == container.incarnation
+                ):
+                    text = f"{container.workload_id} starts on {node_id} and lives on {other_id}"
+                    self.fail("4 one copy of data", text)
+
+    def _check_repeat(self, node_id: NodeId, container: Container) -> None:
+        finished_at = self._finished.get(container.id)
+        if (
+            finished_at is not None
+            and container.spec.restart.runs_to_completion
+            and self.intents.asked_at[container.workload_id] < finished_at - STOPPING_SECONDS
+        ):
+            text = f"{container.workload_id} had run to completion on {node_id} and starts again"
+            self.fail("6 no restart", text)
+
+    def _check_accounted(self, node_id: NodeId, container: Container) -> None:
+        if node_id in self.unaccounted:
+            return
+        if not self.mirror.accounts_for(node_id, container.workload_id):
+            text = f"{container.workload_id} runs on {node_id}, and no record says so"
+            self.fail("3 reservation", text)
+
+
+def _shown(units: Sequence[Unit]) -> str:
+    changed = [f"+{key}" for unit in units for key in unit.puts if not key.startswith(keys.EVENTS)]
+    changed += [
+        f"-{key}" for unit in units for key in unit.deletes if not key.startswith(keys.EVENTS)
+    ]
+    return " ".join(changed) or "events"

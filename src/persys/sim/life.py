@@ -1,0 +1,86 @@
+"""One run of a simulated process, from its start to its crash.
+
+Everything the process does to the world passes a gate of its life. A crash shuts the gates first, so that
+what the code still does while its tasks are being cancelled has no effect on anybody.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextvars import Context, copy_context
+from typing import Any
+
+from persys.sim.loop import owner
+from persys.sim.trace import Trace
+
+
+class Life:
+    def __init__(self, name: str, trace: Trace, *, died: Callable[["Life"], None]) -> None:
+        self.name = name
+        self.title = name
+        self.alive = True
+        self.restart_seconds: float | None = None  # None: whoever ends it starts it again
+        self.serves: dict[str, Callable[..., Any]] = {}
+        self._trace = trace
+        self._died = died
+        self._group: asyncio.TaskGroup | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._context = Context()
+        self._doom: tuple[str, int] | None = (
+            None  # the deed at which it shall die, and how many more
+        )
+
+    async def run(self, body: Callable[["Life"], Coroutine[None, None, None]]) -> None:
+        """The body until it ends, raises or the crash comes. Cancelled only by the crash."""
+        self._task = asyncio.current_task()
+        owner.set(self)
+        self._context = copy_context()
+        async with asyncio.TaskGroup() as self._group:
+            await body(self)
+
+    def doom(self, deed: str, count: int) -> None:
+        """Die at the `count`-th deed of this kind from now on."""
+        self._doom = (deed, count)
+
+    def spare(self) -> None:
+        self._doom = None
+
+    def passes(self, deed: str) -> None:
+        """Here its doom may strike."""
+        if self.alive and self._doom is not None and self._doom[0] == deed:
+            left = self._doom[1] - 1
+            self._doom = (deed, left) if left > 0 else None
+            if left <= 0:
+                self._trace.add(self.name, f"dies at {deed}")
+                self.crash()
+
+    async def gate(self, deed: str) -> None:
+        """Before and after each deed. Who is dead does not come through."""
+        self.passes(deed)
+        if not self.alive:
+            await asyncio.get_running_loop().create_future()
+
+    def crash(self) -> None:
+        if not self.alive:
+            return
+        self.alive = False
+        self.serves = {}
+        if self._task is not None:
+            self._task.cancel()
+        self._died(self)
+
+    async def together(self, parts: Iterable[Awaitable[None]]) -> None:
+        """All parts of the process; the first to fail ends them all."""
+        async with asyncio.TaskGroup() as group:
+            for part in parts:
+                group.create_task(_as_coroutine(part))
+
+    def spawn(self, work: Coroutine[None, None, None]) -> None:
+        """Work that dies with the process, such as the answer to a call."""
+        if self.alive and self._group is not None:
+            self._group.create_task(work, context=self._context.copy())
+        else:
+            work.close()
+
+
+async def _as_coroutine(part: Awaitable[None]) -> None:
+    await part

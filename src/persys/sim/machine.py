@@ -1,0 +1,48 @@
+"""A node as hardware: what it has, its clock, its disk, and whether its power is on."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from persys.agent.host import CpuTime, Disk, Memory
+from persys.infra.clock import SystemClock
+
+EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
+
+
+class WallClock:
+    """A clock on a wall: it can be set."""
+
+    def __init__(self) -> None:
+        self.ahead = timedelta()
+
+    def now(self) -> datetime:
+        return EPOCH + timedelta(seconds=self.elapsed()) + self.ahead
+
+    def elapsed(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    def as_read(self) -> SystemClock:
+        """As one process reads it, from its start on."""
+        return SystemClock(wall=self.now, monotonic=self.elapsed)
+
+
+class Hardware:
+    """Implements agent.ports.Machine."""
+
+    def __init__(self, *, cpu_millicores: int, memory_mb: int, disk_gb: int) -> None:
+        self._cpu_millicores = cpu_millicores
+        self._memory_mb = memory_mb
+        self._disk_gb = disk_gb
+
+    def cpu_millicores(self) -> int:
+        return self._cpu_millicores
+
+    def cpu_time(self) -> CpuTime:
+        return CpuTime(busy=0, total=0)
+
+    def memory(self) -> Memory:
+        return Memory(total_mb=self._memory_mb, used_mb=0)
+
+    def disk(self, path: Path) -> Disk:
+        return Disk(total_gb=self._disk_gb, used_gb=0, used_share=0.0)

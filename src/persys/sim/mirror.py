@@ -1,0 +1,106 @@
+"""The store's records as committed, decoded, beside what they have been: what checks compare with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from persys.model.assignment import Assignment, Tombstone
+from persys.model.belief import Belief, Retry
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import Node
+from persys.model.workload import Workload
+from persys.store import keys
+from persys.store.port import Unit
+from persys.wire import records
+
+
+@dataclass(slots=True)
+class Mirror:
+    workloads: dict[str, Workload] = field(default_factory=dict)
+    assignments: dict[str, Assignment] = field(default_factory=dict)
+    beliefs: dict[str, Belief] = field(default_factory=dict)
+    retries: dict[str, Retry] = field(default_factory=dict)
+    tombstones: dict[str, Tombstone] = field(default_factory=dict)
+    nodes: dict[str, Node] = field(default_factory=dict)
+    # Everything that was ever so.
+    wanted: set[tuple[WorkloadId, str, str]] = field(default_factory=set)
+    bound: set[tuple[WorkloadId, NodeId, int]] = field(default_factory=set)
+    incarnations: dict[WorkloadId, str] = field(default_factory=dict)
+    changed_at: dict[WorkloadId, float] = field(default_factory=dict)
+
+    def take(self, units: Sequence[Unit], now: float) -> set[str]:
+        """The keys that changed."""
+        touched: set[str] = set()
+        for unit in units:
+            for key in unit.deletes:
+                self._forget(key, now)
+            for key, value in unit.puts.items():
+                self._put(key, value, now)
+            touched.update(unit.puts, unit.deletes)
+        return touched
+
+    def workload(self, workload_id: WorkloadId) -> Workload | None:
+        return self.workloads.get(keys.workload_key(workload_id))
+
+    def assignment(self, workload_id: WorkloadId) -> Assignment | None:
+        return self.assignments.get(keys.assignment_key(workload_id))
+
+    def belief(self, workload_id: WorkloadId) -> Belief | None:
+        return self.beliefs.get(keys.belief_key(workload_id))
+
+    def retry(self, workload_id: WorkloadId) -> Retry | None:
+        return self.retries.get(keys.retry_key(workload_id))
+
+    def tombstone(self, node_id: NodeId, workload_id: WorkloadId) -> Tombstone | None:
+        return self.tombstones.get(keys.tombstone_key(node_id, workload_id))
+
+    def holds(self, node_id: NodeId) -> dict[WorkloadId, Assignment]:
+        """What is reserved on a node, by workload: assigned, or a copy that must go."""
+        found = {
+            buried.assignment.workload_id: buried.assignment
+            for buried in self.tombstones.values()
+            if buried.assignment.node_id == node_id
+        }
+        found |= {
+            bound.workload_id: bound
+            for bound in self.assignments.values()
+            if bound.node_id == node_id
+        }
+        return found
+
+    def accounts_for(self, node_id: NodeId, workload_id: WorkloadId) -> bool:
+        """Whether some record knows that the node may have a copy of the workload."""
+        bound = self.assignment(workload_id)
+        if bound is not None and bound.node_id == node_id:
+            return True
+        return self.tombstone(node_id, workload_id) is not None
+
+    def _put(self, key: str, value: bytes, now: float) -> None:
+        if key.startswith(keys.WORKLOADS):
+            workload = records.decode(value, Workload)
+            self.workloads[key] = workload
+            self.wanted.add((workload.id, workload.revision, workload.desired))
+            self.incarnations[workload.id] = workload.created_at.isoformat()
+            self.changed_at[workload.id] = now
+        elif key.startswith(keys.ASSIGNMENTS):
+            assignment = records.decode(value, Assignment)
+            self.assignments[key] = assignment
+            self.bound.add((assignment.workload_id, assignment.node_id, assignment.epoch))
+            self.changed_at[assignment.workload_id] = now
+        elif key.startswith(keys.BELIEFS):
+            self.beliefs[key] = records.decode(value, Belief)
+        elif key.startswith(keys.RETRIES):
+            self.retries[key] = records.decode(value, Retry)
+        elif key.startswith(keys.TOMBSTONES):
+            self.tombstones[key] = records.decode(value, Tombstone)
+        elif key.startswith(keys.NODES) and not keys.is_node_lease(key):
+            self.nodes[key] = records.decode(value, Node)
+
+    def _forget(self, key: str, now: float) -> None:
+        if (workload := self.workloads.pop(key, None)) is not None:
+            self.changed_at[workload.id] = now
+        if (assignment := self.assignments.pop(key, None)) is not None:
+            self.changed_at[assignment.workload_id] = now
+        self.beliefs.pop(key, None)
+        self.retries.pop(key, None)
+        self.tombstones.pop(key, None)
+        self.nodes.pop(key, None)

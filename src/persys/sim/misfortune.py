@@ -1,0 +1,155 @@
+"""Misfortunes, done to a world: each begins at its time and is cured after it, or when peace comes."""
+
+import asyncio
+from datetime import timedelta
+
+from persys.sim.happening import SCHEDULER, USER, Happening
+from persys.sim.life import Life
+from persys.sim.loop import later
+from persys.sim.network import Weather
+from persys.sim.node import SimNode
+from persys.sim.world import World
+
+BOOT_SECONDS = 5.0
+REINSTALL_SECONDS = 60.0
+
+
+def befall(world: World, happening: Happening) -> None:
+    node = world.nodes.get(happening.target)
+    match happening.kind:
+        case "crash-agent" if node is not None and node.life is not None:
+            _crash(node.life, happening)
+        case "doom-agent" if node is not None and node.life is not None:
+            _doom(world, node.life, happening)
+        case "crash-scheduler" if world.seat.newest is not None:
+            _crash(world.seat.newest, happening)
+        case "doom-scheduler" if world.seat.newest is not None:
+            _doom(world, world.seat.newest, happening)
+        case "second-scheduler" if world.seat.newest is not None and world.seat.newest.alive:
+            world.add_scheduler()
+        case "power-off" if node is not None and node.powered:
+            power_off(world, node)
+            world.for_a_while(happening.seconds, lambda: power_on(world, node))
+        case "die-for-good" if node is not None and node.powered:
+            _die_for_good(world, node)
+        case "clock":
+            wall = node.wall if node is not None else world.seat.wall
+            wall.ahead += timedelta(seconds=happening.amount)
+        case "cut" | "cut-user" | "lossy" | "echo" | "slow-net":
+            _storm(world, happening)
+        case "store-out" | "answers-lost" | "slow-store":
+            _ail_store(world, happening)
+        case "docker-out" | "docker-errors" | "docker-deaf" | "slow-docker" if node is not None:
+            _ail_docker(world, node, happening)
+        case "slow-disk" if node is not None:
+            node.disk.slow_seconds = happening.amount
+            world.for_a_while(happening.seconds, lambda: setattr(node.disk, "slow_seconds", 0.0))
+        case "kill-one" if node is not None and node.powered:
+            node.docker.kill_one(oom=happening.word == "oom")
+
+
+def power_off(world: World, node: SimNode) -> None:
+    node.powered = False
+    world.network.powered_off.add(node.id)
+    if node.life is not None:
+        node.life.crash()
+    node.docker.power_off()
+
+
+def power_on(world: World, node: SimNode) -> None:
+    if node.powered:
+        return
+    node.powered = True
+    world.network.powered_off.discard(node.id)
+    node.docker.power_on()
+    later(BOOT_SECONDS, lambda: world.start_agent(node))
+
+
+def _die_for_good(world: World, node: SimNode) -> None:
+    """The machine and all on it are gone. The operator says so, and later sets up a new one."""
+    power_off(world, node)
+    node.docker.wipe()
+    node.disk.wipe()
+    node.state = None
+
+    async def replace() -> None:
+        await world.users.confirm_dead(node.id)
+        await asyncio.sleep(REINSTALL_SECONDS)
+        power_on(world, node)
+
+    world.spawn(replace())
+    world.for_a_while(10_000, lambda: power_on(world, node))
+
+
+def _crash(life: Life, happening: Happening) -> None:
+    life.restart_seconds = happening.seconds
+    life.crash()
+
+
+def _doom(world: World, life: Life, happening: Happening) -> None:
+    life.restart_seconds = happening.seconds
+    life.doom(happening.word, int(happening.amount))
+    world.for_a_while(10_000, life.spare)
+
+
+def _storm(world: World, happening: Happening) -> None:
+    amount, target = happening.amount, happening.target
+    match happening.kind:
+        case "cut":
+            weathers = [
+                Weather(source=SCHEDULER, target=target, loss=1.0),
+                Weather(source=target, target=SCHEDULER, loss=1.0),
+            ]
+            weathers = {"both": weathers, "to": weathers[:1], "from": weathers[1:]}[happening.word]
+        case "cut-user":
+            to = Weather(source=USER, target=SCHEDULER, loss=1.0)
+            back = Weather(source=SCHEDULER, target=USER, loss=1.0)
+            weathers = [to if happening.word == "to" else back]
+        case "lossy":
+            weathers = [Weather(target=target, loss=amount), Weather(source=target, loss=amount)]
+        case "echo":
+            weathers = [Weather(echo=amount)]
+        case _:
+            weathers = [
+                Weather(target=target, delay_seconds=amount),
+                Weather(source=target, delay_seconds=amount),
+            ]
+    world.network.weather.extend(weathers)
+    world.for_a_while(happening.seconds, lambda: _clear(world, weathers))
+
+
+def _clear(world: World, weathers: list[Weather]) -> None:
+    for weather in weathers:
+        world.network.weather.remove(weather)
+
+
+def _ail_store(world: World, happening: Happening) -> None:
+    trouble = world.seat.trouble
+    match happening.kind:
+        case "store-out":
+            trouble.out = True
+            world.for_a_while(happening.seconds, lambda: setattr(trouble, "out", False))
+        case "answers-lost":
+            trouble.answers_lost = happening.amount
+            world.for_a_while(happening.seconds, lambda: setattr(trouble, "answers_lost", 0.0))
+        case _:
+            trouble.delay_seconds = happening.amount
+            world.for_a_while(happening.seconds, lambda: setattr(trouble, "delay_seconds", 0.0))
+
+
+def _ail_docker(world: World, node: SimNode, happening: Happening) -> None:
+    trouble = node.trouble
+    match happening.kind:
+        case "docker-out":
+            trouble.out = True
+            node.docker.lose_listeners()
+            world.for_a_while(happening.seconds, lambda: setattr(trouble, "out", False))
+        case "docker-errors":
+            trouble.errors = happening.amount
+            world.for_a_while(happening.seconds, lambda: setattr(trouble, "errors", 0.0))
+        case "docker-deaf":
+            trouble.answers_lost = happening.amount
+            world.for_a_while(happening.seconds, lambda: setattr(trouble, "answers_lost", 0.0))
+        case _:
+            trouble.slowness = happening.amount
+            world.for_a_while(happening.seconds, lambda: setattr(trouble, "slowness", 1.0))

@@ -1,0 +1,134 @@
+"""One run: trouble as planned, then peace until all is settled, then quiet, in which nothing may happen."""
+
+import asyncio
+import gc
+from dataclasses import dataclass
+from itertools import islice
+
+from persys.model.belief import Status
+from persys.sim.happening import Happening, Plan
+from persys.sim.invariants import Violation
+from persys.sim.loop import VirtualLoop
+from persys.sim.misfortune import befall
+from persys.sim.settled import differences, unsettled
+from persys.sim.silence import silence_logs
+from persys.sim.trace import Line
+from persys.sim.world import World
+
+PEACE_SECONDS_MAX = 1200.0
+LOOK_SECONDS = 5.0
+QUIET_SECONDS = 120.0
+# How often the reconciler may look at a workload in that time: at one that is well, and at one that failed.
+QUIET_LOOKS_MAX = 6
+FAILED_LOOKS_MAX = 40
+SHOWN_MAX = 6
+WISHES = frozenset({"apply", "stop", "start", "delete", "retry", "cordon", "drain", "uncordon"})
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    plan: Plan
+    violation: Violation | None
+    fingerprint: str
+    virtual_seconds: float
+    steps: int  # lines of the trace
+    lines: tuple[Line, ...]
+
+
+def run(plan: Plan) -> Outcome:
+    """The same plan gives the same outcome, in a process with the same PYTHONHASHSEED."""
+    silence_logs()
+    loop = VirtualLoop()
+    surprises: list[str] = []
+    loop.set_exception_handler(lambda _, context: surprises.append(str(context)))
+    collecting = gc.isenabled()
+    gc.disable()  # so that no destructor runs at a moment of its own choosing
+    try:
+        world = loop.run_until_complete(_run(plan))
+        if surprises and world.violation is None:
+            world.invariants.fail("8 process", surprises[0])
+        return Outcome(
+            plan,
+            world.violation,
+            world.trace.fingerprint(),
+            loop.time(),
+            world.trace.count,
+            tuple(world.trace.lines),
+        )
+    finally:
+        if collecting:
+            gc.enable()
+        loop.close()
+
+
+async def _run(plan: Plan) -> World:
+    world = World(plan)
+    async with asyncio.TaskGroup() as group:
+        world.open(group)
+        acts = group.create_task(_act(world))
+        await world.over.wait()
+        acts.cancel()
+        world.close()
+    return world
+
+
+async def _act(world: World) -> None:
+    await _trouble(world)
+    world.make_peace()
+    await _settle(world)
+    await _stay_quiet(world)
+    world.over.set()
+
+
+async def _trouble(world: World) -> None:
+    time = asyncio.get_running_loop().time
+    for happening in world.plan.happenings:
+        await asyncio.sleep(max(0.0, happening.at - time()))
+        _happen(world, happening)
+    await asyncio.sleep(max(0.0, world.plan.shape.minutes * 60 - time()))
+
+
+def _happen(world: World, happening: Happening) -> None:
+    world.trace.add("plan", f"{happening.kind} {happening.target} {happening.word}")
+    if happening.kind in WISHES:
+        world.users.do(happening)
+    else:
+        befall(world, happening)
+
+
+async def _settle(world: World) -> None:
+    time = asyncio.get_running_loop().time
+    until = time() + PEACE_SECONDS_MAX
+    while time() < until:
+        await asyncio.sleep(LOOK_SECONDS)
+        if world.seat.scheduler is not None and not any(_open_questions(world)):
+            return
+    problems = list(islice(_open_questions(world), SHOWN_MAX)) or ["no scheduler"]
+    world.invariants.fail("8 everything ends", "; ".join(problems))
+
+
+def _open_questions(world: World) -> list[str]:
+    return list(unsettled(world.invariants.mirror, world.live()))
+
+
+async def _stay_quiet(world: World) -> None:
+    scheduler, mirror = world.seat.scheduler, world.invariants.mirror
+    assert scheduler is not None
+    restless = any(container.is_restless for each in world.live().values() for container in each)
+    await asyncio.sleep(LOOK_SECONDS)
+    for difference in differences(mirror, scheduler):
+        world.invariants.fail("memory", difference)
+    steps, written = scheduler.reconciler.steps, world.seat.store.transactions
+    due = len(mirror.retries)  # plans to retry are dropped after ten good minutes
+    await asyncio.sleep(QUIET_SECONDS)
+    for problem in _open_questions(world):
+        world.invariants.fail("8 everything ends", f"settled, and then: {problem}")
+    if restless:
+        return  # what ends by itself is news
+    steps, written = scheduler.reconciler.steps - steps, world.seat.store.transactions - written
+    failed = sum(belief.status is Status.FAILED for belief in mirror.beliefs.values())
+    if steps > QUIET_LOOKS_MAX * len(mirror.workloads) + FAILED_LOOKS_MAX * failed:
+        world.invariants.fail("8 no hot loop", f"{steps} steps in {QUIET_SECONDS:g} quiet seconds")
+    if written > due:
+        text = f"{written} transactions in {QUIET_SECONDS:g} quiet seconds"
+        world.invariants.fail("9 idle writes nothing", text)

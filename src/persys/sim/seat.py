@@ -1,0 +1,76 @@
+"""The seat of the scheduler: the real one on a store with faults, and now and then a second one beside it."""
+
+from collections.abc import Callable, Sequence
+from typing import cast
+
+from persys.scheduler.agents import Close
+from persys.scheduler.agents import Stub as AgentStub
+from persys.scheduler.app import Scheduler
+from persys.scheduler.settings import SchedulerSettings
+from persys.sim.dice import dice
+from persys.sim.happening import SCHEDULER
+from persys.sim.life import Life
+from persys.sim.machine import WallClock
+from persys.sim.network import Network, Stub
+from persys.sim.store import SimStore, StoreTrouble
+from persys.store.memory import MemoryStore
+from persys.store.port import Unit
+from persys.wire.gen.control.v1 import control_pb2
+
+METHODS = tuple(
+    method.name for method in control_pb2.DESCRIPTOR.services_by_name["AgentControl"].methods
+)
+
+
+class Seat:
+    def __init__(
+        self,
+        seed: int,
+        network: Network,
+        *,
+        committed: Callable[[Life, Sequence[Unit]], None],
+    ) -> None:
+        self.settings = SchedulerSettings()
+        self.wall = WallClock()
+        self.trouble = StoreTrouble()
+        self.store = MemoryStore(self.wall.elapsed)
+        self.lives: list[Life] = []  # the newest last
+        self.schedulers: dict[str, Scheduler] = {}
+        self._network = network
+        self._committed = committed
+        self._random = dice(seed, SCHEDULER)
+        self._count = 0
+
+    @property
+    def newest(self) -> Life | None:
+        return self.lives[-1] if self.lives else None
+
+    @property
+    def scheduler(self) -> Scheduler | None:
+        """The one that leads, if it does."""
+        newest = self.newest
+        if newest is None or not newest.alive or not newest.serves:
+            return None
+        return self.schedulers.get(newest.title)
+
+    async def run(self, life: Life) -> None:
+        """A scheduler, until it dies."""
+        self._count += 1
+        life.title = f"{SCHEDULER}-{self._count}"
+        store = SimStore(self.store, life, self.trouble, self._random, committed=self._committed)
+
+        def connect(endpoint: str) -> tuple[AgentStub, Close]:
+            return cast("AgentStub", Stub(self._network, life, endpoint)), _close
+
+        scheduler = Scheduler(
+            self.settings, store, self.wall.as_read(), connect=connect, random=self._random
+        )
+        await scheduler.take_over(life.title)
+        self.schedulers[life.title] = scheduler
+        api = scheduler.api()
+        life.serves = {name: getattr(api, name) for name in METHODS}
+        await life.together(scheduler.parts())
+
+
+async def _close() -> None:
+    """Nothing is open."""

@@ -1,0 +1,120 @@
+"""What must be so when all has been quiet for a while: everything as wanted, or waiting for a true reason.
+
+Promises 2, 7, 8 and 9, and that the scheduler's memory is what its store says.
+"""
+
+from collections.abc import Iterator
+
+from persys.core.placement.needs import needs_of
+from persys.core.situation import COMPLETED, fulfils
+from persys.core.upkeep import closed_because
+from persys.model.assignment import Assignment
+from persys.model.belief import Belief, Status
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.resources import Resources
+from persys.model.workload import Desired, Workload
+from persys.scheduler.app import Scheduler
+from persys.sim.docker import Container
+from persys.sim.mirror import Mirror
+
+Copies = dict[WorkloadId, list[tuple[NodeId, Container]]]
+
+
+def copies_of(live: dict[NodeId, list[Container]]) -> Copies:
+    found: Copies = {}
+    for node_id, containers in live.items():
+        for container in containers:
+            found.setdefault(container.workload_id, []).append((node_id, container))
+    return found
+
+
+def unsettled(mirror: Mirror, live: dict[NodeId, list[Container]]) -> Iterator[str]:
+    """What is not yet as it should be, one line each."""
+    copies = copies_of(live)
+    for _, workload in sorted(mirror.workloads.items()):
+        if problem := _problem(workload, mirror, copies):
+            belief = mirror.belief(workload.id)
+            shown = f"{belief.status} {belief.code} {belief.message!r}" if belief else "no belief"
+            yield f"{workload.id} ({workload.desired} {workload.revision}): {problem}; {shown}"
+    for workload_id, found in sorted(copies.items()):
+        if mirror.workload(workload_id) is None:
+            yield f"{workload_id} is gone and runs on {', '.join(node for node, _ in found)}"
+    for key in sorted(mirror.tombstones):
+        yield f"{key} is still there"
+
+
+def _problem(workload: Workload, mirror: Mirror, copies: Copies) -> str:
+    belief, bound = mirror.belief(workload.id), mirror.assignment(workload.id)
+    found = copies.get(workload.id, [])
+    if workload.desired is Desired.DELETED:
+        return "is still being deleted"
+    if belief is None:
+        return "nothing is believed of it"
+    if len(found) > 1:
+        return f"runs on {', '.join(node for node, _ in found)}"
+    if belief.status is Status.FAILED:
+        return _why_failed(workload, mirror, belief)
+    if belief.code == "Unplaceable":
+        return _why_waiting(workload, mirror, bound)
+    if not fulfils(belief, workload):
+        return "is neither as wanted nor failed nor waiting"
+    if workload.desired is Desired.STOPPED or belief.code == COMPLETED:
+        return "runs, and is not believed to" if found else ""
+    if not found:
+        return "is believed to run, and does not"
+    node_id, container = found[0]
+    if bound is None or bound.node_id != node_id:
+        return f"runs on {node_id}, which is not its node"
+    if container.revision != workload.revision:
+        return f"runs at {container.revision}"
+    return ""
+
+
+def _why_failed(workload: Workload, mirror: Mirror, belief: Belief) -> str:
+    retry = mirror.retry(workload.id)
+    if belief.failure is None:
+        return "failed without a reason"
+    if retry is None or retry.next_at is not None:
+        return "failed, and its next attempt is still to come"
+    return ""
+
+
+def _why_waiting(workload: Workload, mirror: Mirror, bound: Assignment | None) -> str:
+    needs = needs_of(workload)
+    for node in mirror.nodes.values():
+        if closed_because(node) or (bound is not None and bound.node_id != node.id):
+            continue
+        held = {
+            other: hold for other, hold in mirror.holds(node.id).items() if other != workload.id
+        }
+        free = node.capabilities.allocatable
+        for hold in held.values():
+            free = free - hold.reserved
+        taken = {port for hold in held.values() for port in hold.host_ports}
+        if needs.resources.fits_in(free) and not (needs.host_ports & taken):
+            return f"waits, and {node.id} has room: {free}"
+    return ""
+
+
+def differences(mirror: Mirror, scheduler: Scheduler) -> Iterator[str]:
+    """Where the scheduler's memory is not what its store says."""
+    cluster = scheduler.cluster
+    stored = {workload.id for workload in mirror.workloads.values()}
+    if stored != set(cluster.entries):
+        yield f"memory and store disagree on {sorted(stored ^ set(cluster.entries))}"
+        return
+    for workload_id, entry in sorted(cluster.entries.items()):
+        remembered = (entry.workload, entry.assignment, entry.belief, entry.retry)
+        recorded = (
+            mirror.workload(workload_id),
+            mirror.assignment(workload_id),
+            mirror.belief(workload_id),
+            mirror.retry(workload_id),
+        )
+        for mine, theirs in zip(remembered, recorded, strict=True):
+            if mine != theirs:
+                yield f"of {workload_id} memory has {mine} and the store {theirs}"
+    for node_id, row in sorted(cluster.columns.rows.items()):
+        held = sum((hold.reserved for hold in mirror.holds(node_id).values()), Resources())
+        if row.free != row.allocatable - held:
+            yield f"{node_id} has {row.free} free in memory, {row.allocatable - held} by the store"

@@ -1,0 +1,110 @@
+"""The store as one scheduler reaches it: slow, out, or losing answers, as the faults say."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+
+from persys.errors import StoreUnavailableError
+from persys.sim.life import Life
+from persys.store.memory import MemoryStore
+from persys.store.port import Change, Committed, LeaseId, Outcome, Record, Snapshot, Unit
+
+DELAY_SECONDS = (0.0005, 0.003)
+NO_ANSWER_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class StoreTrouble:
+    """What ails the store now. All zero: nothing."""
+
+    out: bool = False
+    answers_lost: float = 0.0
+    delay_seconds: float = 0.0
+
+
+class SimStore:
+    def __init__(
+        self,
+        inner: MemoryStore,
+        life: Life,
+        trouble: StoreTrouble,
+        random: Random,
+        *,
+        committed: Callable[[Life, Sequence[Unit]], None],
+    ) -> None:
+        """`committed` hears of each write, whether or not its answer arrives."""
+        self._inner = inner
+        self._life = life
+        self._trouble = trouble
+        self._random = random
+        self._committed = committed
+
+    async def get(self, key: str) -> Record | None:
+        await self._reach()
+        return await self._inner.get(key)
+
+    async def read(self, prefix: str) -> Snapshot:
+        await self._reach()
+        snapshot = await self._inner.read(prefix)
+        await self._life.gate("store.read")
+        return snapshot
+
+    async def commit(
+        self, units: Sequence[Unit], *, fence: tuple[str, int] | None = None
+    ) -> list[Outcome]:
+        await self._reach()
+        await self._life.gate("store.commit")
+        outcomes = await self._inner.commit(units, fence=fence)
+        written = [
+            unit
+            for unit, outcome in zip(units, outcomes, strict=True)
+            if isinstance(outcome, Committed)
+        ]
+        self._committed(self._life, written)
+        await self._life.gate("store.committed")
+        if self._random.random() < self._trouble.answers_lost:
+            await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
+            raise StoreUnavailableError("the answer of the store was lost")
+        await self._pause()
+        return outcomes
+
+    def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
+        return self._inner.watch(prefix, after=after)
+
+    async def grant_lease(self, ttl_seconds: int) -> LeaseId:
+        await self._reach()
+        return await self._inner.grant_lease(ttl_seconds)
+
+    async def keep_lease(self, lease: LeaseId) -> bool:
+        await self._reach()
+        return await self._inner.keep_lease(lease)
+
+    async def revoke_lease(self, lease: LeaseId) -> None:
+        await self._reach()
+        await self._inner.revoke_lease(lease)
+
+    async def compact(self, revision: int) -> None:
+        await self._reach()
+        await self._inner.compact(revision)
+
+    async def close(self) -> None:
+        """The store outlives its clients."""
+
+    @property
+    def transactions(self) -> int:
+        return self._inner.transactions
+
+    async def _reach(self) -> None:
+        await self._life.gate("store")
+        await self._pause()
+        if self._trouble.out:
+            await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
+            raise StoreUnavailableError("the store gives no answer")
+
+    async def _pause(self) -> None:
+        delay = self._random.uniform(*DELAY_SECONDS)
+        if self._trouble.delay_seconds:
+            delay += self._random.expovariate(1 / self._trouble.delay_seconds)
+        await asyncio.sleep(delay)
+        await self._life.gate("store")

@@ -1,0 +1,107 @@
+"""Users and operators: they ask, ask again when there is no answer, and go on with their day."""
+
+import asyncio
+from contextlib import suppress
+from typing import Any
+
+import grpc
+
+from persys.infra.lanes import Lanes
+from persys.model.ids import WorkloadId
+from persys.model.workload import Desired
+from persys.sim.happening import SCHEDULER, Happening
+from persys.sim.intents import Word
+from persys.sim.invariants import Invariants
+from persys.sim.life import Life
+from persys.sim.network import Network
+from persys.sim.trace import Trace
+from persys.sim.wishes import revision_of, spec_of
+from persys.wire.gen.control.v1 import control_pb2
+
+ATTEMPTS_MAX = 3
+DEADLINE_SECONDS = 10.0
+LOOK_SECONDS = 7.0
+CONFIRM_SECONDS = 10.0
+OPERATOR_CALLS = {"cordon": "CordonNode", "uncordon": "UncordonNode"}
+
+
+class Users:
+    def __init__(
+        self, seed: int, life: Life, network: Network, invariants: Invariants, trace: Trace
+    ) -> None:
+        self._seed = seed
+        self._life = life
+        self._network = network
+        self._invariants = invariants
+        self._trace = trace
+        self._lanes: Lanes[str] | None = None
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            self._lanes = Lanes(group)
+            while True:  # somebody looks at the nodes now and then, and believes what they say
+                await asyncio.sleep(LOOK_SECONDS)
+                await self._call("ListNodes", control_pb2.ListNodesRequest())
+
+    def do(self, happening: Happening) -> None:
+        assert self._lanes is not None
+        self._lanes.hand(happening.target, lambda: self._do(happening))
+
+    async def _do(self, happening: Happening) -> None:
+        name = happening.target
+        match happening.kind:
+            case "apply":
+                variant = int(happening.amount)
+                revision = revision_of(variant)
+                apply = control_pb2.ApplyWorkloadRequest(
+                    workload_id=name,
+                    spec=spec_of(self._seed, name, variant),
+                    revision_id=revision,
+                )
+                await self._insist("ApplyWorkload", apply, Word(revision))
+            case "stop" | "start":
+                desired = Desired.STOPPED if happening.kind == "stop" else Desired.RUNNING
+                want = control_pb2.ApplyWorkloadRequest(
+                    workload_id=name, desired_state=desired.title()
+                )
+                await self._insist("ApplyWorkload", want, Word(desired=desired))
+            case "delete":
+                delete = control_pb2.DeleteWorkloadRequest(workload_id=name)
+                await self._insist("DeleteWorkload", delete, Word(desired=Desired.DELETED))
+            case "retry":
+                self._invariants.asks(WorkloadId(name), Word())
+                await self._call(
+                    "RetryWorkload", control_pb2.RetryWorkloadRequest(workload_id=name)
+                )
+            case "drain":
+                await self._call("DrainNode", control_pb2.DrainNodeRequest(node_id=name))
+            case kind:
+                await self._call(OPERATOR_CALLS[kind], control_pb2.NodeRequest(node_id=name))
+
+    async def confirm_dead(self, name: str) -> None:
+        """The machine is lost for good: say so as soon as the scheduler takes it."""
+        request = control_pb2.NodeRequest(node_id=name)
+        while True:
+            await asyncio.sleep(CONFIRM_SECONDS)
+            answer = await self._call("ConfirmNodeDead", request)
+            if answer is not None and answer.accepted:
+                return
+
+    async def _insist(self, method: str, request: Any, word: Word) -> None:
+        """The same word until it is acknowledged, or the user has had enough."""
+        workload_id = WorkloadId(request.workload_id)
+        self._invariants.asks(workload_id, word)
+        for _ in range(ATTEMPTS_MAX):
+            answer = await self._call(method, request)
+            if answer is not None and answer.success:
+                self._trace.add("user", f"was told yes: {method} {workload_id} {word.revision}")
+                return
+            await asyncio.sleep(1)
+
+    async def _call(self, method: str, request: Any) -> Any:
+        with suppress(grpc.aio.AioRpcError):
+            answer = await self._network.call(
+                self._life, SCHEDULER, method, request, timeout=DEADLINE_SECONDS
+            )
+            return answer[0]
+        return None

@@ -1,0 +1,246 @@
+"""What if: the real scheduler on the records of a real cluster, with nodes that do at once as told."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+
+import grpc
+
+from persys.errors import NotFoundError, PersysError
+from persys.model.belief import Status
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.node import NodeStatus
+from persys.model.observation import Actual, Observation
+from persys.model.workload import Desired
+from persys.scheduler.app import Scheduler
+from persys.scheduler.cluster import Entry
+from persys.sim.dice import dice
+from persys.sim.happening import SCHEDULER, USER
+from persys.sim.life import Life
+from persys.sim.loop import VirtualLoop
+from persys.sim.network import Context, Network
+from persys.sim.seat import Seat
+from persys.sim.silence import silence_logs
+from persys.sim.trace import Trace
+from persys.store import keys
+from persys.store.port import Unit
+from persys.wire import agent as wire
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.control.v1 import control_pb2
+
+STARTING_SECONDS = 1.0
+BEAT_SECONDS = 10.0
+SETTLING_SECONDS = 40.0
+DEADLINE_SECONDS = 60.0
+
+T = TypeVar("T")
+Places = dict[WorkloadId, tuple[str, str]]
+
+
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """Of one workload. No node: it waits."""
+
+    workload_id: WorkloadId
+    before: str
+    after: str
+    why: str
+
+
+class ObedientNode:
+    """Does what it is told in no time, and says so."""
+
+    def __init__(self, node_id: NodeId, now: Callable[[], datetime]) -> None:
+        self.node_id = node_id
+        self._now = now
+
+    async def ApplyWorkload(  # noqa: N802 - gRPC names the methods
+        self, request: agent_pb2.ApplyWorkloadRequest, _context: Context
+    ) -> agent_pb2.ApplyWorkloadResponse:
+        stopped = request.desired_state == agent_pb2.DESIRED_STATE_STOPPED
+        kind = wire.workload_type(request.type)
+        assert kind is not None
+        seen = Observation(
+            WorkloadId(request.id),
+            self.node_id,
+            Actual.STOPPED if stopped else Actual.RUNNING,
+            self._now(),
+            revision=Revision(request.revision_id),
+            epoch=request.epoch,
+        )
+        desired = Desired.STOPPED if stopped else Desired.RUNNING
+        status = wire.status_message(seen, type=kind, desired=desired)
+        return agent_pb2.ApplyWorkloadResponse(applied=True, status=status)
+
+    async def DeleteWorkload(  # noqa: N802
+        self, _request: agent_pb2.DeleteWorkloadRequest, _context: Context
+    ) -> agent_pb2.DeleteWorkloadResponse:
+        return agent_pb2.DeleteWorkloadResponse(success=True)
+
+    async def GetWorkloadStatus(  # noqa: N802
+        self, request: agent_pb2.GetWorkloadStatusRequest, context: Context
+    ) -> None:
+        await context.abort(grpc.StatusCode.NOT_FOUND, f"workload not found: {request.id}")
+
+
+class WhatIf:
+    """A cluster as its records say. Nodes that were not ready stay silent."""
+
+    def __init__(self, contents: Sequence[tuple[str, bytes]]) -> None:
+        self._trace = Trace(asyncio.get_running_loop().time)
+        self._network = Network(dice(0, "network"), resolve=self._resolve)
+        self._seat = Seat(0, self._network, committed=lambda *_: None)
+        self._contents = contents
+        self._user = self._life(USER)
+        self._nodes: dict[NodeId, Life] = {}
+
+    @property
+    def scheduler(self) -> Scheduler:
+        assert self._seat.scheduler is not None
+        return self._seat.scheduler
+
+    async def open(self, group: asyncio.TaskGroup) -> None:
+        kept = [Unit(puts={key: value}) for key, value in self._contents if key != keys.LEADER]
+        await self._seat.store.commit(kept)
+        life = self._life(SCHEDULER)
+        self._seat.lives.append(life)
+        group.create_task(_ended(life.run(self._seat.run)))
+        await asyncio.sleep(STARTING_SECONDS)
+        for node_id, member in sorted(self.scheduler.cluster.members.items()):
+            if member.node.status is not NodeStatus.NOT_READY:
+                node = self._nodes[node_id] = self._life(node_id)
+                obedient = ObedientNode(node_id, self._seat.wall.now)
+                node.serves = {
+                    name: getattr(obedient, name)
+                    for name in ("ApplyWorkload", "DeleteWorkload", "GetWorkloadStatus")
+                }
+                group.create_task(_ended(node.run(self._beat)))
+        await asyncio.sleep(SETTLING_SECONDS)
+
+    def close(self) -> None:
+        for life in (*self._nodes.values(), *self._seat.lives):
+            life.crash()
+
+    def places(self) -> Places:
+        """Where each workload is, and what is said of it."""
+        return {name: _place(entry) for name, entry in self.scheduler.cluster.entries.items()}
+
+    async def lose(self, node_id: NodeId) -> None:
+        """Until everything that follows has been decided."""
+        if node_id in self._nodes:
+            self._nodes.pop(node_id).crash()
+        settings = self._seat.settings
+        silence = settings.node_lease + settings.node_unavailable_grace
+        await asyncio.sleep(silence.total_seconds() + SETTLING_SECONDS)
+
+    async def add(self, requests: Sequence[control_pb2.ApplyWorkloadRequest]) -> list[str]:
+        """What was refused, and why."""
+        refused = []
+        for request in requests:
+            answer = (
+                await self._network.call(
+                    self._user, SCHEDULER, "ApplyWorkload", request, timeout=DEADLINE_SECONDS
+                )
+            )[0]
+            if not answer.success:
+                refused.append(f"{request.workload_id}: {answer.error_message}")
+        await asyncio.sleep(SETTLING_SECONDS)
+        return refused
+
+    async def _beat(self, life: Life) -> None:
+        while True:
+            beat = control_pb2.HeartbeatRequest(node_id=life.name)
+            with suppress(grpc.aio.AioRpcError):
+                await self._network.call(life, SCHEDULER, "Heartbeat", beat, timeout=BEAT_SECONDS)
+            await asyncio.sleep(BEAT_SECONDS)
+
+    def _life(self, name: str) -> Life:
+        return Life(name, self._trace, died=lambda _: None)
+
+    def _resolve(self, _source: str, target: str) -> Life | None:
+        if target == SCHEDULER:
+            return self._seat.newest
+        by_endpoint = {
+            member.node.endpoint: node_id
+            for node_id, member in self.scheduler.cluster.members.items()
+        }
+        return self._nodes.get(by_endpoint.get(target, NodeId(target)))
+
+
+def lose(contents: Sequence[tuple[str, bytes]], node_id: NodeId) -> list[Fate]:
+    """What becomes of all that is on the node. NotFoundError: there is no such node."""
+
+    async def story(cluster: WhatIf) -> list[Fate]:
+        if node_id not in cluster.scheduler.cluster.members:
+            raise NotFoundError("node", node_id)
+        before = cluster.places()
+        await cluster.lose(node_id)
+        return _fates(before, cluster.places())
+
+    return _told(contents, story)
+
+
+def add(
+    contents: Sequence[tuple[str, bytes]], requests: Sequence[control_pb2.ApplyWorkloadRequest]
+) -> tuple[list[Fate], list[str]]:
+    """Where each of the new ones goes, what else moves, and what was refused."""
+
+    async def story(cluster: WhatIf) -> tuple[list[Fate], list[str]]:
+        before = cluster.places()
+        refused = await cluster.add(requests)
+        return _fates(before, cluster.places()), refused
+
+    return _told(contents, story)
+
+
+def _told(
+    contents: Sequence[tuple[str, bytes]], story: Callable[[WhatIf], Coroutine[None, None, T]]
+) -> T:
+    async def tell() -> T:
+        cluster = WhatIf(contents)
+        async with asyncio.TaskGroup() as group:
+            try:
+                await cluster.open(group)
+                return await story(cluster)
+            finally:
+                cluster.close()
+
+    silence_logs()
+    loop = VirtualLoop()
+    try:
+        return loop.run_until_complete(tell())
+    except ExceptionGroup as group:
+        expected = group.subgroup(PersysError)
+        if expected is None:
+            raise
+        raise expected.exceptions[0] from group
+    finally:
+        loop.close()
+
+
+def _fates(before: Places, after: Places) -> list[Fate]:
+    fates = []
+    for name in sorted(after):
+        was, said = before.get(name, ("", ""))
+        now, says = after[name]
+        if (was, said) != (now, says):
+            fates.append(Fate(name, was, now, says))
+    return fates
+
+
+def _place(entry: Entry) -> tuple[str, str]:
+    node_id = entry.assignment.node_id if entry.assignment is not None else ""
+    if entry.belief is None:
+        return node_id, ""
+    said = entry.belief.message or entry.belief.status
+    if entry.assignment is not None and entry.belief.status in (Status.RUNNING, Status.STOPPED):
+        said = entry.assignment.why
+    return node_id, said
+
+
+async def _ended(life: Coroutine[None, None, None]) -> None:
+    with suppress(asyncio.CancelledError):
+        await life

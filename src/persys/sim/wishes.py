@@ -1,0 +1,51 @@
+"""What users ask for: each name has a character, each variant of it is another revision."""
+
+from persys.sim.dice import dice
+from persys.wire.gen.control.v1 import control_pb2
+
+DATA_SHARE = 0.25
+PORT_SHARE = 0.2
+JOB_SHARE = 0.15
+BROKEN_SHARE = 0.08
+CHANGE_SHARE = 0.0
+
+
+def spec_of(seed: int, name: str, variant: int) -> control_pb2.WorkloadSpec:
+    character = dice(seed, "character", name)
+    mood = dice(seed, "variant", name, variant)
+    image, policy = f"steady/{variant}", character.choice(("unless-stopped", "always"))
+    kind = character.random()
+    if kind < JOB_SHARE:
+        image, policy = (
+            f"job/{character.choice((3, 20, 90))}",
+            character.choice(("no", "on-failure")),
+        )
+    elif kind < JOB_SHARE + BROKEN_SHARE:
+        image = character.choice(("missing/1", "faulty/1", "faulty/15"))
+        policy = character.choice(("no", "on-failure:2", "always"))
+    container = control_pb2.ContainerSpec(
+        image=image, restart_policy=policy, env={"VARIANT": str(variant)}
+    )
+    # Now and then a revision gives up its volume, or gets one.
+    if (character.random() < DATA_SHARE) != (mood.random() < CHANGE_SHARE):
+        container.managed_volumes.add(
+            name="data",
+            driver="local",
+            size_gb=character.choice((1, 5)),
+            mount_path="/data",
+            retain_policy=character.choice(("Delete", "Retain")),
+        )
+    if character.random() < PORT_SHARE:
+        container.ports.add(host_port=character.choice((8080, 8443)), container_port=80)
+    cpu = character.choice((100, 400, 900, 1800))
+    if mood.random() < 0.3:
+        cpu = mood.choice((100, 400, 1200, 2500))
+    return control_pb2.WorkloadSpec(
+        type="container",
+        resources=control_pb2.ResourceRequirements(cpu_millicores=cpu, memory_mb=256),
+        container=container,
+    )
+
+
+def revision_of(variant: int) -> str:
+    return f"v{variant}"
