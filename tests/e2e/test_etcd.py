@@ -3,6 +3,7 @@
 import signal
 from collections.abc import Callable, Iterator
 
+import grpc
 import pytest
 
 from e2e.cluster import Cluster
@@ -10,6 +11,10 @@ from e2e.etcd import Etcd
 from e2e.waiting import eventually
 from persys.client import RequestRefusedError
 from persys.errors import PersysError, UnavailableError
+from persys.model.workload import Workload
+from persys.wire import records
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.agent.v1.agent_pb2_grpc import AgentServiceStub
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 
@@ -84,6 +89,11 @@ def test_promise_11_a_wiped_etcd_and_a_restarted_scheduler_lose_no_container(
 ) -> None:
     some, late = names(3), names(1)
     before = cluster.run_all(some, sleeper)
+    urgent = pb.WorkloadSpec()
+    urgent.CopyFrom(sleeper)
+    urgent.placement.priority = 90
+    cluster.apply(some[0], urgent)  # no work for the agent, but it keeps the wish
+    eventually(lambda: kept_priority(cluster, some[0]) == 90, "the agent to keep the new rules")
 
     cluster.scheduler.kill()
     etcd.wipe()
@@ -101,6 +111,14 @@ def test_promise_11_a_wiped_etcd_and_a_restarted_scheduler_lose_no_container(
     cluster.run_all(late, sleeper)
     cluster.wait_for_all(some, "Running")
     assert cluster.containers(some) == before
+    assert cluster.client.get_workload(some[0]).spec.placement.priority == 90
+
+
+def kept_priority(cluster: Cluster, workload_id: str) -> int | None:
+    with grpc.insecure_channel(f"127.0.0.1:{cluster.agent_port}") as channel:
+        kept = AgentServiceStub(channel).ListIntents(agent_pb2.ListIntentsRequest(), timeout=10)
+        found = {view.id: records.decode(view.intent, Workload) for view in kept}
+    return found[workload_id].rules.priority
 
 
 def _applies(cluster: Cluster, workload_id: str, spec: pb.WorkloadSpec) -> bool:

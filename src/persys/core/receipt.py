@@ -43,7 +43,9 @@ def receive(
     if 0 < order.epoch < known_epoch:
         return Stale(known_epoch)
     if known is None:
-        return Draining() if draining else Taken(order)
+        # A scheduler that fences its orders sends none that it does not mean; its newest word may reach
+        # us before the heartbeat that takes back an older one.
+        return Draining() if draining and order.epoch == 0 else Taken(order)
     order = replace(order, epoch=max(order.epoch, known.epoch))
     if _says_the_same(order, known) and not failed:
         return Unchanged(replace(known, epoch=order.epoch))

@@ -2,20 +2,24 @@
 
 import asyncio
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import grpc
 import pytest
 
+from persys.infra.clock import SystemClock
 from persys.model.mode import ClusterMarker
 from persys.scheduler.api.freezing import REFUSALS
 from persys.store import keys
 from persys.store.port import Unit
+from persys.store.sqlite import SqliteStore
 from persys.wire import records
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster, Control, eventually
+from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
 from shells.scheduler.peer import Node
+from shells.scheduler.stores import TroubledStore
 
 CHANGES_NOTHING = {
     "ListNodes",
@@ -274,3 +278,22 @@ async def test_the_ways_out_are_for_recovery_only(cluster: Cluster) -> None:
             iter([pb.SnapshotChunk(data=b"not a snapshot")]), timeout=10
         )
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+async def test_a_file_moved_away_is_degraded_until_it_is_back(tmp_path: Path) -> None:
+    path, away = tmp_path / "store.db", tmp_path / "away.db"
+    store = TroubledStore(await SqliteStore.open(path, monotonic=SystemClock().monotonic))
+    async with a_cluster(store, brisk()) as cluster:
+        node = await our_node(cluster)
+        await running(cluster, "web")
+
+        path.rename(away)
+        refused = await cluster.control.apply("late")
+        assert "moved, removed or replaced" in refused.error_message
+        assert (await mode(cluster.control)).mode == "degraded"
+        assert node.agent.running() == {"web"}
+
+        away.rename(path)
+        await until_mode(cluster.control, "normal")
+        await running(cluster, "late")
+    await store.store.close()

@@ -70,9 +70,15 @@ def test_a_deleted_workload_is_still_guarded_by_its_epoch() -> None:
 
 
 def test_a_draining_node_takes_orders_only_for_what_it_has() -> None:
-    assert received(ORDER, None, draining=True) == Draining()
+    assert received(replace(ORDER, epoch=0), None, draining=True) == Draining()
     stopped = replace(ORDER, desired=Desired.STOPPED)
     assert received(stopped, draining=True) == Taken(stopped)
+
+
+def test_an_order_with_an_epoch_is_taken_by_a_node_that_has_not_heard_that_its_drain_is_over() -> (
+    None
+):
+    assert received(ORDER, None, draining=True) == Taken(ORDER)
 
 
 @given(st.integers(0, 10), st.integers(0, 10), st.sampled_from(Desired), st.booleans())
