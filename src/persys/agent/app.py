@@ -102,8 +102,6 @@ class Agent:
         steps = Steps(self._runtimes, around.volumes)
         self._worker = Worker(state, turns, steps, ledger, self._clock)
         self._contact = Contact(state, self._clock, wake=self._worker.wake)
-        if not settings.standalone:
-            self._worker.is_alone = self._contact.is_lost_for
         self._intake = Intake(
             state,
             turns,
@@ -114,6 +112,9 @@ class Agent:
             types=self._runtimes.keys(),
             tell=self._news.tell,
         )
+        if not settings.standalone:
+            self._worker.is_alone = self._contact.is_lost_for
+            self._intake.has_contact_for = self._contact.is_made_for
         self._collector = Collector(state, settings.storage_local_root, around.machine)
         self._watches = {
             kind: Watch(kind, runtime, self._worker, self._metrics)

@@ -22,6 +22,7 @@ log = structlog.get_logger()
 
 LOOK_SECONDS = 1.0
 WRITE_SECONDS = 5.0
+FIRST_SECONDS = 3.0
 # A clock that was set back by more than this cannot say how long it has been.
 STEP_BACK_MAX = timedelta(seconds=1)
 
@@ -33,14 +34,26 @@ class Contact:
         self._wake = wake
         self._heard = _on_monotonic(state.heard_at, clock)
         self._written = self._heard
+        self._first = asyncio.Event()
 
     def is_lost_for(self, order: Order) -> bool:
         """Whether this order allows no more silence."""
         return 0 < order.stop_after_seconds <= self._clock.monotonic() - self._heard
 
+    async def is_made_for(self, order: Order) -> bool:
+        """Whether this order can be taken now: an order may come just before the first answer to us."""
+        if order.stop_after_seconds:
+            try:
+                async with asyncio.timeout(FIRST_SECONDS):
+                    await self._first.wait()
+            except TimeoutError:
+                return False
+        return True
+
     async def heard(self, *, sent: float, sent_at: datetime) -> None:
         """A leading scheduler has acknowledged what was sent then."""
         self._heard = max(self._heard, sent)
+        self._first.set()
         shortest = min(self._spans(), default=0)
         if not shortest or sent < self._written + min(WRITE_SECONDS, shortest / 10):
             return

@@ -1,6 +1,6 @@
 """Taking orders: checked, judged against what is known, and in the journal before anybody hears yes."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import assert_never
 
@@ -69,12 +69,18 @@ class Intake:
         self._types = types
         self._tell = tell
         self.draining = False  # set by the uplink
+        self.has_contact_for: Callable[[Order], Awaitable[bool]] = _always
 
     async def apply(self, order: Order, *, intent: bytes = b"") -> Accepted | Skipped | Refused:
         """`intent` is kept for whoever sent it. Raises StaleEpochError."""
         refusal = self._refusal(order)
         if refusal is not None:
             return Refused(refusal)
+        if not await self.has_contact_for(order):
+            text = (
+                "no scheduler that leads has answered this node yet, so stop_after cannot be kept"
+            )
+            return Refused(Failure(FailureReason.RUNTIME_ERROR, text, code="NoContact"))
         if not order.revision:
             order = replace(order, revision=revision_of(order.spec, Resources(), {}))
         async with self._turns.of(order.workload_id):
@@ -174,6 +180,10 @@ class Intake:
         await self._state.commit(Change(entry=entry))
         self._tell(order.workload_id)
         return entry
+
+
+async def _always(_order: Order) -> bool:
+    return True
 
 
 def _needs_an_order(known: Entry) -> bool:

@@ -23,6 +23,11 @@ class Drifts:
     def on(self, node_id: NodeId) -> list[Drift]:
         return list(self._on.get(node_id, {}).values())
 
+    def orphans_on(self, node_id: NodeId) -> dict[WorkloadId, Drift]:
+        return {
+            drift.workload_id: drift for drift in self.on(node_id) if drift.type is DriftType.ORPHAN
+        }
+
     def of(self, node_id: NodeId, workload_id: WorkloadId) -> list[Drift]:
         recorded = self._on.get(node_id)
         if not recorded:

@@ -18,7 +18,7 @@ from persys.core.drift import Stranger
 from persys.errors import AgentUnreachableError, ConflictError, InvalidError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.infra.lanes import Lanes
-from persys.model.drift import Drift, DriftType
+from persys.model.drift import Drift
 from persys.model.ids import NodeId, WorkloadId, workload_id
 from persys.model.observation import Observation
 from persys.scheduler.changes import Change
@@ -95,7 +95,7 @@ class Orphans:
         news = drift.orphans(
             node_id,
             strangers.on(node_id),
-            self._recorded(node_id),
+            self._cluster.drifts.orphans_on(node_id),
             self._cluster.assignments_of(strangers.on(node_id)),
             grace=self._grace,
             now=self._clock.now(),
@@ -110,13 +110,6 @@ class Orphans:
                 group.create_task(self._drop(one))
         if any(stranger.adoptable is None for stranger in strangers.on(node_id).values()):
             await self._ask_what_is_kept(node_id)
-
-    def _recorded(self, node_id: NodeId) -> dict[WorkloadId, Drift]:
-        return {
-            one.workload_id: one
-            for one in self._cluster.drifts.on(node_id)
-            if one.type is DriftType.ORPHAN
-        }
 
     async def _put(self, orphan: Drift) -> None:
         change = Change(done=lambda: self._cluster.drifts.put(orphan))

@@ -123,9 +123,10 @@ class Queries:
         return view
 
     def _drain_view(self, node_id: NodeId, drain: Drain) -> control_pb2.DrainView:
-        """Drained means empty: nothing assigned, and no old copy that the node has not said is gone."""
+        """Drained means empty: nothing assigned, no orphan, no old copy that is not known to be gone."""
         bound = self._cluster.on_node.get(node_id, set())
-        remaining = len(bound) + len(self._cluster.tombstones.get(node_id, {}))
+        orphans = self._cluster.drifts.orphans_on(node_id)
+        remaining = len(bound) + len(self._cluster.tombstones.get(node_id, {})) + len(orphans)
         late = drain.deadline_at is not None and self._clock.now() >= drain.deadline_at
         view = control_pb2.DrainView(
             state="drained" if not remaining else "overdue" if late else "draining",
@@ -134,6 +135,10 @@ class Queries:
             blocked=[
                 control_pb2.DrainBlock(workload_id=workload_id, reason=self._why_here(workload_id))
                 for workload_id in sorted(bound)
+            ]
+            + [
+                control_pb2.DrainBlock(workload_id=name, reason="is an orphan: adopt or delete it")
+                for name in sorted(orphans)
             ],
         )
         if drain.deadline_at is not None:

@@ -126,3 +126,14 @@ async def test_what_allows_no_more_silence_is_woken_until_it_says_that_it_stoppe
             looking = group.create_task(contact.run())
             await woken.wait()
             looking.cancel()
+
+
+async def test_such_an_order_waits_for_the_first_answer_of_a_scheduler(tmp_path: Path) -> None:
+    async with a_state(tmp_path / "state.db") as state, asyncio.TaskGroup() as group:
+        contact = Contact(state, SetClock(), wake=lambda _name: None)
+        waiting = group.create_task(contact.is_made_for(ORDER))
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        await contact.heard(sent=1000.0, sent_at=NOON)
+
+        assert await waiting

@@ -298,3 +298,21 @@ async def test_an_orphan_that_does_not_fit_is_not_adopted(cluster: Cluster) -> N
     assert not refused.accepted
     assert "short of cpu" in refused.reason
     assert await cluster.control.names() == []
+
+
+async def test_a_node_with_an_orphan_is_not_drained(cluster: Cluster) -> None:
+    node = await cluster.join()
+    give(node, "ghost")
+    await until_noted(cluster)
+    await cluster.control.stub.DrainNode(pb.DrainNodeRequest(node_id="n1"), timeout=10)
+    view = await cluster.control.node("n1")
+    assert (view.drain.state, view.drain.remaining) == ("draining", 1)
+    assert "is an orphan" in view.drain.blocked[0].reason
+
+    await orphan_word(cluster, "DeleteOrphan", "ghost")
+
+    async def drained() -> bool:
+        return (await cluster.control.node("n1")).drain.state == "drained"
+
+    await eventually(drained, lambda: "n1 to be drained")
+    assert node.agent.running() == set()
