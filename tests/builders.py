@@ -16,6 +16,7 @@ from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.observation import Actual, Observation
 from persys.model.resources import Resources
+from persys.model.rules import NO_RULES, Rules
 from persys.model.spec import ContainerSpec, Spec
 from persys.model.workload import Desired, Workload
 
@@ -37,6 +38,7 @@ def a_workload(
     desired: Desired = Desired.RUNNING,
     resources: Resources | None = None,
     metadata: dict[str, str] | None = None,
+    rules: Rules = NO_RULES,
 ) -> Workload:
     return Workload(
         id=WorkloadId(name),
@@ -47,6 +49,7 @@ def a_workload(
         desired=desired,
         resources=resources or Resources(100, 128),
         metadata=metadata or {},
+        rules=rules,
     )
 
 
@@ -57,6 +60,7 @@ def an_assignment(
     epoch: int = 1,
     reserved: Resources | None = None,
     host_ports: Iterable[HostPort] = (),
+    rules: Rules = NO_RULES,
 ) -> Assignment:
     return Assignment(
         WorkloadId(name),
@@ -65,6 +69,7 @@ def an_assignment(
         NOON,
         reserved=reserved or Resources(100, 128),
         host_ports=frozenset(host_ports),
+        rules=rules,
     )
 
 
@@ -168,12 +173,16 @@ def add_node(
     disk: int = 100,
     traits: Iterable[str] = CONTAINER,
     closed: str = "",
+    labels: dict[str, str] | None = None,
+    taints: Iterable[str] = (),
 ) -> NodeId:
     columns.put_node(
         NodeId(node_id),
         allocatable=Resources(cpu, memory, disk),
         traits=frozenset(traits),
         closed=closed,
+        labels=labels,
+        taints=frozenset(taints),
     )
     return NodeId(node_id)
 

@@ -29,6 +29,7 @@ from persys.model.belief import Status
 from persys.model.failure import Failure, FailureReason
 from persys.model.observation import Actual
 from persys.model.resources import Resources
+from persys.model.rules import NO_RULES, Constraint, Operator, Rules
 from persys.model.spec import ContainerSpec, RestartPolicy, Spec, VMSpec
 from persys.model.workload import Desired
 
@@ -47,7 +48,8 @@ def rooms_for(situation: Situation) -> Rooms:
     here = situation.assignment.node_id if situation.assignment is not None else ""
     for node_id, cpu in (("n1", 1000), ("n2", 4000)):
         closed = "closed" if shut and here == node_id else ""
-        add_node(columns, node_id, cpu=cpu, traits=traits, closed=closed)
+        labels = {"zone": node_id}
+        add_node(columns, node_id, cpu=cpu, traits=traits, closed=closed, labels=labels)
     return rooms_of(columns)
 
 
@@ -63,6 +65,15 @@ failures = st.builds(
     code=st.sampled_from(["", "CrashLoop", "RuntimeNotAvailable"]),
 )
 no_failure: st.SearchStrategy[Failure | None] = st.none() | failures
+rules = st.sampled_from(
+    [
+        NO_RULES,
+        NO_RULES,
+        Rules(constraints=(Constraint("zone", Operator.EQUALS, ("n1",)),)),
+        Rules(constraints=(Constraint("zone", Operator.EQUALS, ("nowhere",)),)),
+        Rules(group="g", apart=True),
+    ]
+)
 situations = st.builds(
     Situation,
     st.builds(
@@ -71,6 +82,7 @@ situations = st.builds(
         revision=revisions,
         desired=st.sampled_from(list(Desired)),
         resources=st.sampled_from([SMALL, LARGE, HUGE]),
+        rules=rules,
     ),
     st.none()
     | st.builds(
@@ -78,6 +90,7 @@ situations = st.builds(
         st.sampled_from(["n1", "n2"]),
         epoch=epochs,
         reserved=st.sampled_from([SMALL, LARGE]),
+        rules=rules,
     ),
     st.none()
     | st.builds(

@@ -222,6 +222,7 @@ class Node:
         self.cluster_uid = ""
         self.capabilities = capabilities
         self.features: list[str] = []
+        self.labels: dict[str, str] = {}
         self._control = control
         self._voice: asyncio.Task[None] | None = None
 
@@ -237,6 +238,7 @@ class Node:
             capabilities=self.capabilities,
             grpc_endpoint=self.agent.endpoint,
             features=self.features,
+            labels=self.labels,
         )
         if self.agent.manner.is_ours:
             request.cluster_uid = self.cluster_uid

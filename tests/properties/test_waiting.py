@@ -1,0 +1,188 @@
+"""Whatever comes and goes: what fits is placed, and nobody gets more than there is.
+
+A desk does what the scheduler does with room, in memory: it places who comes, wakes who waits, and lets
+newcomers in between.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from hypothesis import event, given, settings
+from hypothesis import strategies as st
+
+from builders import CONTAINER
+from persys.core.placement.columns import Columns
+from persys.core.placement.needs import Needs
+from persys.core.placement.select import Placed, choose, place
+from persys.core.waiting import Wait, Waiting
+from persys.model.assignment import HostPort
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.resources import Resources
+from persys.model.rules import Constraint, Operator, Rules
+
+NODES = [NodeId(f"n{number}") for number in range(4)]
+
+wants = st.builds(
+    Needs,
+    st.builds(Resources, st.sampled_from([100, 400, 800]), st.sampled_from([0, 512])),
+    st.just(CONTAINER),
+    st.sampled_from([frozenset(), frozenset(), frozenset({HostPort(80)})]),
+    st.builds(
+        Rules,
+        constraints=st.sampled_from([(), (), (Constraint("zone", Operator.EQUALS, ("a",)),)]),
+        tolerations=st.sampled_from([(), ("gpu",)]),
+        group=st.sampled_from(["", "g"]),
+        apart=st.booleans(),
+        priority=st.sampled_from([10, 50, 100]),
+    ),
+)
+
+
+@dataclass
+class Desk:
+    columns: Columns = field(default_factory=Columns)
+    waiting: Waiting = field(default_factory=Waiting)
+    wanted: dict[WorkloadId, Needs] = field(default_factory=dict)
+    placed: dict[WorkloadId, NodeId] = field(default_factory=dict)
+    woken: dict[WorkloadId, None] = field(default_factory=dict)
+    steps: int = 0
+
+    def submit(self, needs: Needs) -> None:
+        name = WorkloadId(f"w{len(self.wanted)}")
+        self.wanted[name] = needs
+        self.settle(name)
+
+    def settle(self, name: WorkloadId) -> None:
+        self.steps += 1
+        needs = self.wanted[name]
+        match place(needs, self.columns):
+            case Placed(node_id=node_id):
+                self.columns.hold(
+                    name,
+                    node_id,
+                    needs.resources,
+                    needs.host_ports,
+                    group=needs.rules.group,
+                    apart=needs.rules.apart,
+                )
+                self.placed[name] = node_id
+                assert Resources().fits_in(self.columns.rows[node_id].free)
+                self.waiting.discard(name)
+            case _:
+                self.waiting.add(name, Wait(needs))
+        self.offer(self.waiting.answered(name, self.columns.rows))
+
+    def leave(self, name: WorkloadId) -> None:
+        self.waiting.discard(name)
+        self.woken.pop(name, None)
+        if (node_id := self.placed.pop(name, None)) is not None:
+            self.columns.give_back(name, node_id)
+            self.offer([node_id])
+        self.offer(self.waiting.answered(name, self.columns.rows))
+
+    def change(self, deed: "NodeChange") -> None:
+        self.columns.put_node(
+            deed.node_id,
+            allocatable=Resources(deed.cpu, 2048, 10),
+            traits=CONTAINER,
+            closed=deed.closed,
+            labels={"zone": deed.zone},
+            taints=frozenset(deed.taints),
+        )
+        self.offer([deed.node_id])
+
+    def offer(self, node_ids: Iterable[NodeId]) -> None:
+        for node_id in node_ids:
+            named = self.waiting.offer(self.columns.rows[node_id])
+            self.woken.update(dict.fromkeys(named))
+
+    def wake_one(self) -> None:
+        if self.woken:
+            name = next(iter(self.woken))
+            del self.woken[name]
+            if name not in self.placed:
+                self.settle(name)
+
+    def rest(self) -> None:
+        while self.woken:
+            self.wake_one()
+            assert self.steps < 10_000, "it goes round and round"
+
+
+@dataclass(frozen=True)
+class NodeChange:
+    node_id: NodeId
+    cpu: int
+    zone: str
+    taints: tuple[str, ...] = ()
+    closed: str = ""
+
+
+deeds = st.lists(
+    st.one_of(
+        wants,
+        wants,
+        st.integers(0, 60),  # who of those that came leaves
+        st.just("wake one"),
+        st.builds(
+            NodeChange,
+            st.sampled_from(NODES),
+            st.sampled_from([500, 1000, 2000]),
+            st.sampled_from("ab"),
+            st.sampled_from([(), (), ("gpu",)]),
+            st.sampled_from(["", "", "", "cordoned"]),
+        ),
+    ),
+    min_size=20,
+    max_size=80,
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(deeds)
+def test_promise_2_and_promise_3_hold_whatever_comes_and_goes(history: list[object]) -> None:
+    desk = Desk()
+    for deed in history:
+        match deed:
+            case Needs():
+                desk.submit(deed)
+            case int():
+                if (name := WorkloadId(f"w{deed}")) in desk.placed or name in desk.waiting:
+                    desk.leave(name)
+            case "wake one":
+                desk.wake_one()
+            case NodeChange():
+                desk.change(deed)
+        check_room(desk)
+
+    desk.rest()
+
+    event(f"waiting: {min(len(desk.waiting), 3)}")
+    for name in desk.waiting:
+        assert choose(desk.wanted[name], desk.columns) is None, f"{name} could be placed"
+
+
+def check_room(desk: Desk) -> None:
+    """Nobody was given more than there is; a node that shrinks may hold more than it has."""
+    for row in desk.columns.rows.values():
+        mine = [
+            desk.wanted[name] for name, node_id in desk.placed.items() if node_id == row.node_id
+        ]
+        assert row.free == row.allocatable - sum(
+            (needs.resources for needs in mine), start=Resources()
+        )
+        assert sum(HostPort(80) in needs.host_ports for needs in mine) <= 1
+        of_group = [needs.rules for needs in mine if needs.rules.group]
+        assert len(of_group) <= 1 or not any(rules.apart for rules in of_group)
+
+
+def test_promise_2_thousands_that_do_not_fit_cost_nothing_when_a_little_room_appears() -> None:
+    desk = Desk()
+    desk.change(NodeChange(NODES[0], 1000, "a"))
+    for number in range(10_000):
+        desk.waiting.add(
+            WorkloadId(f"large-{number}"), Wait(Needs(Resources(2000 + number % 5000), CONTAINER))
+        )
+    desk.waiting.add(WorkloadId("small"), Wait(Needs(Resources(100), CONTAINER)))
+
+    assert desk.waiting.offer(desk.columns.rows[NODES[0]]) == ["small"]

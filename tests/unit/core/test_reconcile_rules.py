@@ -1,0 +1,143 @@
+"""New rules for a workload that runs: it stays, it moves, or it says that it should."""
+
+from builders import (
+    N2,
+    NOON,
+    a_belief,
+    a_situation,
+    a_workload,
+    add_node,
+    an_assignment,
+    an_observation,
+)
+from persys.core.effects import Apply
+from persys.core.placement.columns import Columns
+from persys.core.reconcile import decide
+from persys.core.rooms import rooms_over
+from persys.core.situation import Decision, Policy, Situation
+from persys.model.assignment import Assignment
+from persys.model.belief import Belief, Status
+from persys.model.resources import Resources
+from persys.model.rules import NO_RULES, Constraint, Operator, Rules
+from persys.model.spec import ContainerSpec, ManagedVolume
+
+IN_B = Rules(constraints=(Constraint("zone", Operator.EQUALS, ("b",)),))
+IN_A = Rules(constraints=(Constraint("zone", Operator.EQUALS, ("a",)),), priority=90)
+DATABASE = ContainerSpec("db", managed_volumes=(ManagedVolume("data", "/data"),))
+ON_N1 = an_assignment()
+
+
+def running(
+    rules: Rules, *, spec: ContainerSpec | None = None, belief: Belief | None = None
+) -> Situation:
+    return a_situation(
+        a_workload(rules=rules, spec=spec),
+        assignment=ON_N1,
+        belief=belief or a_belief(),
+        observation=an_observation(),
+    )
+
+
+def decided(
+    situation: Situation, *, zone_of_n2: str = "b", closed_n1: str = "", taint_n1: str = ""
+) -> Decision:
+    columns = Columns()
+    traits = {"type:container", "driver:local"}
+    add_node(
+        columns,
+        "n1",
+        labels={"zone": "a"},
+        traits=traits,
+        closed=closed_n1,
+        taints=[taint_n1] if taint_n1 else [],
+    )
+    add_node(columns, "n2", labels={"zone": zone_of_n2}, traits=traits)
+    bound = situation.assignment
+    assert bound is not None
+    columns.hold(
+        bound.workload_id, bound.node_id, bound.reserved, bound.host_ports, group=bound.rules.group
+    )
+    return decide(situation, rooms_over(columns), Policy(), now=NOON, roll=0.5)
+
+
+def kept(decision: Decision) -> Assignment:
+    assert decision.assignment is not None
+    assert (decision.effects, decision.tombstone) == ((), None)
+    return decision.assignment
+
+
+def test_rules_that_its_node_meets_are_noted_and_nothing_is_applied_again() -> None:
+    decision = decided(running(IN_A))
+
+    assert kept(decision) == an_assignment(rules=IN_A)
+    assert not decision.waits_for_room
+
+
+def test_a_cordon_or_a_taint_is_no_reason_to_move_when_rules_change() -> None:
+    assert kept(decided(running(IN_A), closed_n1="cordoned")).rules == IN_A
+    assert kept(decided(running(IN_A), taint_n1="gpu")).rules == IN_A
+
+
+def test_what_its_node_breaks_moves_and_its_old_copy_is_buried() -> None:
+    situation = running(IN_B)
+    decision = decided(situation)
+
+    assert decision.assignment is not None
+    assert (decision.assignment.node_id, decision.assignment.epoch) == (N2, 2)
+    assert decision.assignment.rules == IN_B
+    assert decision.effects == (Apply(N2, situation.workload, 2),)
+    assert decision.tombstone is not None
+    assert decision.tombstone.assignment == ON_N1
+
+
+def test_what_can_go_nowhere_else_runs_on_and_says_so() -> None:
+    decision = decided(running(IN_B), zone_of_n2="c")
+
+    assert kept(decision) == ON_N1
+    assert decision.waits_for_room
+    assert decision.belief is not None
+    assert (decision.belief.status, decision.belief.code) == (Status.RUNNING, "Misplaced")
+    assert decision.belief.message == (
+        "on n1, not meeting 'zone = b'; elsewhere: 2 nodes not meeting 'zone = b'"
+    )
+
+
+def test_what_holds_data_runs_on_where_it_is_and_says_so_once() -> None:
+    first = decided(running(IN_B, spec=DATABASE))
+
+    assert kept(first) == ON_N1
+    assert first.waits_for_room
+    assert first.belief is not None
+    assert first.belief.message == "on n1, not meeting 'zone = b'; its data is there"
+    again = decided(running(IN_B, spec=DATABASE, belief=first.belief))
+    assert again.belief is first.belief
+
+
+def test_it_is_no_longer_misplaced_when_its_rules_allow_it_again() -> None:
+    told = a_belief(code="Misplaced", message="on n1, not meeting 'zone = b'")
+    decision = decided(running(NO_RULES, belief=told))
+
+    assert kept(decision) == ON_N1
+    assert decision.belief is not None
+    assert (decision.belief.code, decision.belief.message) == ("", "")
+    assert not decision.waits_for_room
+
+
+def test_what_moves_keeps_no_distance_from_itself() -> None:
+    """Its own old copy does not drive it into the other zone, where one of its group is."""
+    group = Rules(group="web", spread_over=("zone",))
+    columns = Columns()
+    add_node(columns, "n1", labels={"zone": "a"}, closed="draining")
+    add_node(columns, "n2", labels={"zone": "a"})
+    add_node(columns, "n3", labels={"zone": "b"})
+    assignment = an_assignment(rules=group)
+    columns.hold(assignment.workload_id, assignment.node_id, Resources(), frozenset(), group="web")
+    other = an_assignment("n3", name="other")
+    columns.hold(other.workload_id, other.node_id, Resources(), frozenset(), group="web")
+    columns.hold(a_workload("x").id, N2, Resources(3000, 128), frozenset())
+    situation = a_situation(a_workload(rules=group), assignment=assignment, draining=True)
+
+    decision = decide(situation, rooms_over(columns), Policy(), now=NOON, roll=0.5)
+
+    assert decision.assignment is not None
+    assert decision.assignment.node_id == N2

@@ -1,0 +1,166 @@
+"""Who waits for room, and who is woken by which room."""
+
+from dataclasses import replace
+
+import pytest
+
+from builders import (
+    N1,
+    N2,
+    NOON,
+    a_situation,
+    a_workload,
+    add_node,
+    an_assignment,
+    needs,
+)
+from persys.core.placement.columns import Columns
+from persys.core.placement.needs import Needs
+from persys.core.situation import Copy
+from persys.core.waiting import Wait, Waiting, wait_of
+from persys.model.assignment import HostPort
+from persys.model.ids import WorkloadId
+from persys.model.resources import Resources
+from persys.model.rules import Rules
+from persys.model.spec import ContainerSpec, ManagedVolume
+
+DATABASE = ContainerSpec("db", managed_volumes=(ManagedVolume("data", "/data"),))
+
+
+@pytest.fixture
+def columns() -> Columns:
+    columns = Columns()
+    add_node(columns, "n1", cpu=1000, memory=1000, disk=10)
+    add_node(columns, "n2", cpu=1000, memory=1000, disk=10, closed="cordoned")
+    return columns
+
+
+def lined_up(**who: Needs) -> Waiting:
+    waiting = Waiting()
+    for name, what in who.items():
+        waiting.add(WorkloadId(name), Wait(what))
+    return waiting
+
+
+def cpu(amount: int, **rules: object) -> Needs:
+    return Needs(Resources(amount), rules=Rules(**rules))  # type: ignore[arg-type]  # by name
+
+
+def woken(waiting: Waiting, columns: Columns) -> list[str]:
+    return list(waiting.offer(columns.rows[N1]))
+
+
+def test_as_many_are_woken_as_the_room_could_take(columns: Columns) -> None:
+    waiting = lined_up(a=cpu(400), b=cpu(400), c=cpu(400))
+
+    assert woken(waiting, columns) == ["a", "b"]
+
+
+def test_who_does_not_fit_is_not_woken_and_stops_nobody(columns: Columns) -> None:
+    waiting = lined_up(large=cpu(2000), small=cpu(400), forbidden=needs(traits={"type:vm"}))
+
+    assert woken(waiting, columns) == ["small"]
+
+
+def test_the_highest_priority_is_first_then_who_came_first(columns: Columns) -> None:
+    waiting = lined_up(
+        a=cpu(100), b=cpu(100, priority=100), c=cpu(101), d=cpu(100, priority=100), e=cpu(100)
+    )
+
+    assert woken(waiting, columns) == ["b", "d", "a", "c", "e"]
+
+
+def test_a_closed_node_wakes_nobody(columns: Columns) -> None:
+    assert lined_up(a=cpu(100)).offer(columns.rows[N2]) == []
+
+
+def test_of_those_who_must_be_apart_one_is_woken(columns: Columns) -> None:
+    apart = cpu(100, group="g", apart=True)
+
+    assert woken(lined_up(a=apart, b=apart), columns) == ["a"]
+
+
+def test_a_host_port_is_given_once(columns: Columns) -> None:
+    web = needs(host_ports=[HostPort(80)])
+
+    assert woken(lined_up(a=web, b=web), columns) == ["a"]
+
+
+def test_who_waits_for_the_same_again_keeps_the_place_in_line(columns: Columns) -> None:
+    waiting = lined_up(a=cpu(800), b=cpu(800))
+    waiting.add(WorkloadId("a"), Wait(cpu(800)))
+    assert woken(waiting, columns) == ["a"]
+
+    waiting.add(WorkloadId("a"), Wait(cpu(700)))
+    assert woken(waiting, columns) == ["b"]
+
+
+def test_who_no_longer_waits_is_not_woken(columns: Columns) -> None:
+    waiting = lined_up(a=cpu(100), b=cpu(100))
+    waiting.discard(WorkloadId("a"))
+
+    assert (list(waiting), len(waiting), "a" in waiting) == (["b"], 1, False)
+    assert woken(waiting, columns) == ["b"]
+
+
+def test_who_went_elsewhere_lets_the_room_be_offered_again(columns: Columns) -> None:
+    waiting = lined_up(a=cpu(800), b=cpu(800))
+    assert woken(waiting, columns) == ["a"]
+    waiting.discard(WorkloadId("a"))
+
+    assert waiting.answered(WorkloadId("a"), columns.rows) == [N1]
+    assert waiting.answered(WorkloadId("a"), columns.rows) == []
+    assert woken(waiting, columns) == ["b"]
+
+
+def test_who_came_too_late_lets_what_is_left_be_offered_again(columns: Columns) -> None:
+    waiting = lined_up(a=cpu(800), b=cpu(500))
+    assert woken(waiting, columns) == ["a"]
+    columns.hold(WorkloadId("newcomer"), N1, Resources(400), frozenset())
+
+    assert waiting.answered(WorkloadId("a"), columns.rows) == [N1]
+    assert woken(waiting, columns) == ["b"]
+
+
+def test_who_could_have_gone_there_and_did_not_is_not_asked_again(columns: Columns) -> None:
+    waiting = lined_up(a=cpu(800))
+    assert woken(waiting, columns) == ["a"]
+
+    assert waiting.answered(WorkloadId("a"), columns.rows) == []
+
+
+def test_what_holds_data_waits_for_its_own_node() -> None:
+    situation = a_situation(a_workload(spec=DATABASE), assignment=an_assignment())
+    wait = wait_of(situation, NOON)
+
+    assert wait.homes == {N1}
+    assert not wait.anywhere
+
+
+def test_what_can_move_waits_for_any_node() -> None:
+    assert wait_of(a_situation(assignment=an_assignment()), NOON).anywhere
+    assert wait_of(a_situation(), NOON) == Wait(needs(100, 128))
+
+
+def test_what_has_a_copy_with_its_data_waits_for_that_node() -> None:
+    situation = a_situation(a_workload(spec=DATABASE))
+    bare = wait_of(situation, NOON)
+    assert (bare.homes, bare.anywhere) == (frozenset(), True)
+
+    copied = wait_of(replace(situation, copies=(Copy(N2, 1),)), NOON)
+    assert copied.homes == {N2}
+    assert not copied.anywhere
+
+
+def test_who_waits_for_a_node_is_woken_by_whatever_happens_there(columns: Columns) -> None:
+    waiting = Waiting()
+    waiting.add(WorkloadId("db"), Wait(cpu(9000), frozenset({N2}), anywhere=False))
+
+    assert waiting.offer(columns.rows[N1]) == []
+    assert waiting.offer(columns.rows[N2]) == ["db"]
+
+
+def test_all_who_wait_are_looked_at_in_turn() -> None:
+    waiting = lined_up(a=cpu(1), b=cpu(2), c=cpu(3))
+
+    assert [waiting.some(2) for _ in range(3)] == [["a", "b"], ["c"], ["a", "b"]]
