@@ -135,9 +135,20 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         self.nodes.pop(request.node_id, None)
         return answer
 
+    def TaintNode(self, request, context):  # type: ignore[no-untyped-def]
+        answer = self._tend(request)
+        if answer.accepted:
+            node = self.nodes[request.node_id]
+            del node.taints[:]
+            node.taints.extend(request.taints)
+            answer.node.CopyFrom(node)
+        return answer
+
     def _tend(
         self,
-        request: control_pb2.NodeRequest | control_pb2.DrainNodeRequest,
+        request: control_pb2.NodeRequest
+        | control_pb2.DrainNodeRequest
+        | control_pb2.TaintNodeRequest,
         **changes: bool,
     ) -> control_pb2.NodeAnswer:
         node = self.nodes.get(request.node_id)

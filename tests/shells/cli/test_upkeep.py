@@ -21,6 +21,33 @@ def test_a_node_is_cordoned_and_shown_so_until_it_is_uncordoned(cluster: Cluster
     assert "cordoned" not in ctl("node", "list").out
 
 
+def test_a_taint_is_added_to_those_that_a_node_has(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_node("n1", taints=["gpu=old", "team=ml"])
+
+    ended = ctl("node", "taint", "n1", "gpu=new", "spare")
+
+    assert ended.code == 0
+    assert ended.out == (
+        "node n1 takes only new work that tolerates gpu=new, spare, team=ml; what it has stays\n"
+    )
+    assert "Taints" in ctl("node", "get", "n1").out
+
+
+def test_one_taint_is_taken_away_or_all(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_node("n1", taints=["gpu=old", "spare", "team=ml"])
+
+    assert "tolerates spare, team=ml;" in ctl("node", "untaint", "n1", "gpu").out
+    assert ctl("node", "untaint", "n1", "gpu").err == "node n1 has no taint gpu\n"
+    assert ctl("node", "untaint", "n1").out == "node n1 has no taints\n"
+
+
+def test_a_taint_must_be_said(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_node("n1", taints=["gpu"])
+
+    assert ctl("node", "taint", "n1").code == 2
+    assert list(cluster.nodes["n1"].taints) == ["gpu"]
+
+
 @pytest.mark.parametrize("verb", ["cordon", "uncordon", "drain", "confirm-dead", "remove"])
 def test_an_unknown_node_is_refused(verb: str, ctl: Run) -> None:
     ended = ctl("node", verb, "nowhere")

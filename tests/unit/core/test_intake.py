@@ -9,6 +9,7 @@ from persys.core.intake import Accepted, Unchanged, Wish, apply, change_desired
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.model.ids import Revision
 from persys.model.resources import Resources
+from persys.model.rules import Rules
 from persys.model.spec import ComposeSpec, ContainerSpec
 from persys.model.workload import Desired
 
@@ -160,3 +161,29 @@ def test_a_change_of_the_desired_state_keeps_the_spec_and_names_its_event(
     assert isinstance(changed, Accepted)
     assert changed.event == event
     assert (changed.workload.desired, changed.workload.revision) == (new, "r1")
+
+
+def test_new_rules_are_an_update_that_keeps_the_revision() -> None:
+    old = a_workload(revision="v7")
+    wish = replace(a_wish(revision="hash-of-it"), rules=Rules(priority=90))
+    changed = apply(old, wish, now=LATER)
+
+    assert isinstance(changed, Accepted)
+    assert changed.workload.rules == Rules(priority=90)
+    assert changed.workload.revision == "v7"
+    assert isinstance(apply(changed.workload, wish, now=LATER), Unchanged)
+
+
+def test_rules_may_change_under_a_revision_that_was_given() -> None:
+    wish = replace(a_wish(given=True), rules=Rules(priority=90))
+
+    assert apply(a_workload(), wish, now=LATER).workload.revision == "r1"
+
+
+def test_another_time_alone_is_another_content() -> None:
+    wish = replace(a_wish(revision="r2"), stop_after_seconds=60)
+    changed = apply(a_workload(), wish, now=LATER)
+
+    assert (changed.workload.revision, changed.workload.stop_after_seconds) == ("r2", 60)
+    with pytest.raises(InvalidError, match="already names another spec"):
+        apply(a_workload(), replace(a_wish(given=True), stop_after_seconds=60), now=LATER)

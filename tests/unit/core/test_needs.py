@@ -2,11 +2,12 @@
 
 import pytest
 
-from builders import a_workload
-from persys.core.placement.needs import holds_data, needs_of, traits_of
+from builders import NOON, a_workload
+from persys.core.placement.needs import facts_of, holds_data, needs_of, traits_of
 from persys.model import feature
 from persys.model.assignment import HostPort
-from persys.model.node import Capabilities, StoragePool
+from persys.model.ids import NodeId
+from persys.model.node import Capabilities, Node, StoragePool
 from persys.model.resources import Resources
 from persys.model.spec import (
     ComposeSpec,
@@ -55,6 +56,7 @@ def test_every_type_needs_its_runtime_and_a_plain_one_nothing_else(spec: Spec, t
             VMSpec(1, 512, managed_volumes=(ManagedVolume("d", driver="ceph-rbd"),)),
             "driver:ceph-rbd",
         ),
+        (VMSpec(1, 512, disks=(Disk(pool_name="fast", size_gb=1),)), "pool:fast"),
     ],
     ids=str,
 )
@@ -117,3 +119,38 @@ def test_a_node_gives_all_but_what_it_holds_back() -> None:
 )
 def test_a_workload_with_data_of_its_own_is_told_from_one_without(spec: Spec, holds: bool) -> None:
     assert holds_data(a_workload(spec=spec)) is holds
+
+
+def test_metadata_and_labels_ask_nothing_of_a_node() -> None:
+    said = a_workload(
+        spec=ContainerSpec("x", labels={"zone": "eu"}), metadata={"gpu": "2", "zone": "eu"}
+    )
+
+    assert needs_of(said) == needs_of(a_workload(spec=ContainerSpec("x")))
+
+
+def test_a_node_has_the_pools_it_names() -> None:
+    has = Capabilities(1000, 1000, pools=(StoragePool("fast"), StoragePool("slow")))
+
+    assert {"pool:fast", "pool:slow"} <= traits_of(has)
+
+
+def test_facts_stand_beside_the_labels_and_win() -> None:
+    node = Node(
+        NodeId("n1"),
+        Capabilities(4000, 8192, types=frozenset({WorkloadType.VM, WorkloadType.CONTAINER})),
+        "127.0.0.1:1",
+        NOON,
+        labels={"zone": "eu", "node.id": "another"},
+        agent_version="1.2.0",
+    )
+
+    assert facts_of(node) == {
+        "zone": "eu",
+        "node.id": "n1",
+        "node.cpu_millicores": "4000",
+        "node.memory_mb": "8192",
+        "node.disk_gb": "0",
+        "node.agent_version": "1.2.0",
+        "node.types": "container,vm",
+    }

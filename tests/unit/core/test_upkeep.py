@@ -46,3 +46,12 @@ def test_a_silent_node_stays_not_ready_whatever_is_said_of_it() -> None:
 def test_a_node_that_speaks_is_not_dead() -> None:
     with pytest.raises(RefusedError, match="only a node that gives no sign"):
         upkeep.confirm_dead(NODE, now=NOON)
+
+
+def test_a_tainted_node_is_open_and_says_its_taints() -> None:
+    tainted = upkeep.taint(NODE, frozenset({"gpu", "team=ml"}), now=NOON)
+
+    assert upkeep.closed_because(tainted) == ""
+    assert tainted.status_reason == "tainted: gpu, team=ml"
+    assert upkeep.taint(tainted, frozenset({"team=ml", "gpu"}), now=NOON) is tainted
+    assert upkeep.taint(tainted, frozenset(), now=NOON).taints == frozenset()
