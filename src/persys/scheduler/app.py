@@ -1,21 +1,14 @@
 """The composition root: the only place where the scheduler's parts meet."""
 
 import asyncio
-import os
-import secrets
-import socket
-from collections.abc import Coroutine
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Coroutine
 from random import Random, SystemRandom
 from typing import Any
 
 import structlog
 
 from persys.core.situation import Policy
-from persys.infra.clock import Clock, SystemClock
-from persys.infra.http import SideServer
-from persys.infra.rpc import new_server, start_server
+from persys.infra.clock import Clock
 from persys.model.event import Numbered
 from persys.model.ids import NodeId, WorkloadId
 from persys.scheduler import whereabouts
@@ -27,7 +20,7 @@ from persys.scheduler.api.events import EventsApi
 from persys.scheduler.api.nodes import NodesApi
 from persys.scheduler.api.outlook import OutlookApi
 from persys.scheduler.api.recovery import RecoveryApi
-from persys.scheduler.api.service import SERVICE, ControlApi
+from persys.scheduler.api.service import ControlApi
 from persys.scheduler.api.stream import StreamApi
 from persys.scheduler.api.workloads import WorkloadsApi
 from persys.scheduler.authority import Authority
@@ -53,12 +46,11 @@ from persys.scheduler.reconciler import Reconciler
 from persys.scheduler.recovery import Recovery
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.snapshots import Snapshots
+from persys.scheduler.standby import Standby
 from persys.scheduler.streams import Streams
 from persys.scheduler.suggestions import Suggestions
-from persys.store.etcd import EtcdOptions, EtcdStore
-from persys.store.open import file_bytes, open_store
+from persys.store.open import file_bytes
 from persys.store.port import Snapshot, Store
-from persys.wire.gen.control.v1 import control_pb2_grpc
 
 log = structlog.get_logger()
 
@@ -73,16 +65,19 @@ class Scheduler:
         connect: Connect = over_grpc,
         random: Random | None = None,
         names: Store | None = None,
+        metrics: Metrics | None = None,
+        shared: bool = False,
     ) -> None:
         """A simulation reaches its agents by its own `connect`, and throws its own dice.
 
-        `names` is where CoreDNS looks, a connection that becomes this scheduler's own.
+        `names` is where CoreDNS looks, a connection that becomes this scheduler's own. `shared`: others may
+        lead on this store.
         """
         self._settings = settings
         self._store = store
         self._clock = clock
         self.cluster = Cluster(settings.placement_strategy)
-        self.metrics = Metrics()
+        self.metrics = metrics or Metrics()
         self.census = Census(self.cluster, clock)
         limits = EventLimits(settings.events_max, settings.events_max_age)
         self.modes = Modes(clock)
@@ -95,7 +90,9 @@ class Scheduler:
             modes=self.modes,
             new_uid=lambda: f"{dice.getrandbits(128):032x}",
             metrics=self.metrics,
+            lease_seconds=round(settings.leader_lease.total_seconds()) if shared else 0,
         )
+        self.committer.lead.endpoint = whereabouts.endpoint_of(settings)
         self.events = EventLog(limits)
         self.committer.on_events = self._told
         self.reconciler = Reconciler(
@@ -108,7 +105,9 @@ class Scheduler:
             random=dice,
             metrics=self.metrics,
         )
-        self.authority = Authority(self.committer.lead, clock)
+        self.committer.on_reload = self._load
+        self.committer.remembers = lambda: bool(self.cluster.entries or self.cluster.members)
+        self.authority = Authority(self.committer.lead, clock, doubt=self.committer.doubt)
         self.suggestions = Suggestions(self.reconciler, self.committer, clock)
         self.burials = Burials(
             self.cluster, self.committer, clock, room_appeared=self.reconciler.room_appeared
@@ -140,7 +139,7 @@ class Scheduler:
             self.observations,
             clock,
             wake=self.reconciler.wake,
-            may_order=lambda: not self.modes.is_frozen,
+            may_order=lambda: not self.modes.is_frozen and self.authority.is_certain,
         )
         self.reconciler.use(self.performer, ask_to_bury=self.burials.ask_for)
         self.burials.use(self.performer)
@@ -167,46 +166,50 @@ class Scheduler:
             bury=self.burials.pass_over,
         )
         self.discovery = self._discovery(names) if names is not None else None
-        self.metrics.registry.register(self._gauges())
+        self._collector = self._gauges()
+        self.metrics.registry.register(self._collector)
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Take over the store, serve until told to stop. The first part to fail ends all."""
-        await self.take_over(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}")
-        side = SideServer(
-            registry=self.metrics.registry,
-            health=self._health,
-            count=self.census.take,
-            trouble_code=200,
-        )
-        server = new_server()
-        control_pb2_grpc.add_AgentControlServicer_to_server(self.api(), server)
-        settings = self._settings
-        try:
-            async with asyncio.TaskGroup() as group:
-                parts = [group.create_task(part) for part in self.parts()]
-                await side.start(settings.grpc_addr, settings.metrics_port)
-                port = await start_server(
-                    server, SERVICE, host=settings.grpc_addr, port=settings.grpc_port
-                )
-                log.info("scheduler.serving", port=port, workloads=len(self.cluster.entries))
-                await stop.wait()
-                log.info("scheduler.stopping")
-                self.events.close()
-                self.streams.close()
-                await server.stop(grace=2)
-                for part in parts:
-                    part.cancel()
-        finally:
-            await server.stop(grace=0)
-            await side.stop()
-            await self.agents.close()
-            await self._store.close()
+    async def lead(self) -> None:
+        """Do all that a leader does, until cancelled. Raises FencedError when another leads."""
+        async with asyncio.TaskGroup() as group:
+            for part in self.parts():
+                group.create_task(part)
 
     async def take_over(self, name: str) -> None:
         """Become the one who writes, and know what is stored."""
         self._load(await self.committer.take_over(name))
-        self.committer.on_reload = self._load
-        self.committer.remembers = lambda: bool(self.cluster.entries or self.cluster.members)
+        # Whoever only followed has heard from no node: nobody is judged before they could speak.
+        self.membership.renew_all()
+        if self.discovery is not None:
+            self.discovery.wake()
+
+    def standby(self, notice: Callable[[], None]) -> Standby:
+        """`notice` is called when another scheduler is found to lead."""
+        return Standby(
+            self._store,
+            self.cluster,
+            self.committer.lead,
+            self.modes,
+            self._clock,
+            load=self._load,
+            told=self.events.take,  # another has written and counted them
+            notice=notice,
+        )
+
+    async def announce(self) -> None:
+        """Keep the names in DNS right, in either role."""
+        if self.discovery is not None:
+            await self.discovery.run()
+
+    def end_streams(self) -> None:
+        """What would otherwise go on for as long as its client likes."""
+        self.events.close()
+        self.streams.close()
+
+    async def close(self) -> None:
+        self.end_streams()
+        self.metrics.registry.unregister(self._collector)
+        await self.agents.close()
 
     def parts(self) -> tuple[Coroutine[None, None, None], ...]:
         """What runs as long as the scheduler does."""
@@ -220,7 +223,6 @@ class Scheduler:
             self.authority.run(),
             self.passes.reconcile(settings.reconcile_interval),
             self.passes.survey(settings.drift_detect_interval),
-            *((self.discovery.run(),) if self.discovery is not None else ()),
         )
 
     def api(self) -> ControlApi:
@@ -268,6 +270,7 @@ class Scheduler:
             address=lambda: whereabouts.address_of(settings),
             port=whereabouts.port_of(settings),
             fence=lambda: lead.fence if same_etcd else None,
+            leads=lambda: lead.fence is not None,
         )
         self.cluster.node_changed = discovery.node_changed
         return discovery
@@ -336,7 +339,7 @@ class Scheduler:
         self.burials.ask_for(node_id)
         self.reconciler.wake_many(_on(self.cluster, node_id))
 
-    def _health(self) -> dict[str, Any]:
+    def health(self) -> dict[str, Any]:
         state, marker = self.modes.state, self.committer.lead.marker
         return {
             "status": state.mode.value if self.modes.is_frozen else "ok",
@@ -361,33 +364,6 @@ def policy_of(settings: SchedulerSettings) -> Policy:
         ask_interval=settings.agent_status_poll_interval,
         missing_grace=settings.missing_grace_period,
     )
-
-
-async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
-    clock = SystemClock()
-    etcd = EtcdOptions(
-        endpoints=settings.etcd_endpoints,
-        ca=_path(settings.etcd_ca),
-        cert=_path(settings.etcd_cert),
-        key=_path(settings.etcd_key),
-        user=settings.etcd_user,
-        password=settings.etcd_password,
-    )
-    store = await open_store(settings.store, etcd=etcd, monotonic=clock.monotonic)
-    names = _open_names(etcd, whereabouts.etcd_of_names(settings))
-    await Scheduler(settings, store, clock, names=names).run(stop)
-
-
-def _open_names(etcd: EtcdOptions, endpoints: tuple[str, ...]) -> Store | None:
-    """Connects when it is used: nothing waits for DNS."""
-    if endpoints:
-        return EtcdStore(replace(etcd, endpoints=endpoints))
-    log.warning("discovery.off", reason="the store is not etcd, and no etcd of CoreDNS is named")
-    return None
-
-
-def _path(text: str) -> Path | None:
-    return Path(text) if text else None
 
 
 def _on(cluster: Cluster, node_id: NodeId) -> list[WorkloadId]:

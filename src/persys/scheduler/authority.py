@@ -11,9 +11,11 @@ from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.scheduler.lead import Lead
 
-LOOK_SECONDS = 2.0
-# How old the last certainty may be. Less than the margin of `core.fencing`.
-CERTAIN_SECONDS = 5.0
+LOOK_SECONDS_MAX = 2.0
+LOOKS_PER_LEASE = 4
+# How old the last certainty may be. Less than the margin of `core.fencing`, and less than the lease.
+CERTAIN_SECONDS_MAX = 5.0
+CERTAIN_SHARE_OF_LEASE = 0.8
 
 
 class Authority:
@@ -22,17 +24,24 @@ class Authority:
         self._doubt = doubt
         self._clock = clock
         self._certain_at = float("-inf")
+        lease = float(lead.lease_seconds or LOOKS_PER_LEASE * LOOK_SECONDS_MAX)
+        self._look_seconds = min(LOOK_SECONDS_MAX, lease / LOOKS_PER_LEASE)
+        self._certain_seconds = min(CERTAIN_SECONDS_MAX, lease * CERTAIN_SHARE_OF_LEASE)
 
     @property
     def is_certain(self) -> bool:
-        return self._clock.monotonic() <= self._certain_at + CERTAIN_SECONDS
+        return self._clock.monotonic() <= self._certain_at + self._certain_seconds
+
+    def begin(self) -> None:
+        """We have just become the one who writes."""
+        self._certain_at = self._clock.monotonic()
 
     async def run(self) -> None:
         """Raises FencedError when another scheduler has taken over."""
         while True:
             asked_at = self._clock.monotonic()
             try:
-                async with asyncio.timeout(CERTAIN_SECONDS):
+                async with asyncio.timeout(self._certain_seconds):
                     leads = await self._lead.renew()
                 if leads:
                     self._certain_at = asked_at
@@ -40,4 +49,4 @@ class Authority:
                     self._doubt()
             except (StoreUnavailableError, TimeoutError):
                 pass  # the committer tells of it; here it only means not to be certain
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(self._look_seconds)

@@ -25,7 +25,6 @@ from persys.errors import (
     FencedError,
     InvalidError,
     PersysError,
-    SettingsError,
     StoreUnavailableError,
 )
 from persys.infra import tracing
@@ -77,10 +76,6 @@ class EventLimits:
     count_max: int = 5_000
     age_max: timedelta = timedelta(days=7)
 
-    def __post_init__(self) -> None:
-        if self.count_max < 1 or self.age_max <= timedelta():
-            raise SettingsError("events_max and events_max_age must be more than nothing")
-
 
 class Committer:
     def __init__(
@@ -92,6 +87,7 @@ class Committer:
         modes: Modes | None = None,
         new_uid: Callable[[], str] = lambda: uuid.uuid4().hex,
         metrics: Metrics | None = None,
+        lease_seconds: int = 0,
     ) -> None:
         self._store = store
         self._clock = clock
@@ -106,7 +102,7 @@ class Committer:
         self._asked: list[_Asked] = []
         self._metrics = metrics or Metrics()
         self.modes = modes or Modes(clock)
-        self.lead = Lead(store, clock, new_uid=new_uid)
+        self.lead = Lead(store, clock, new_uid=new_uid, lease_seconds=lease_seconds)
         self.remembers: Callable[[], bool] = lambda: False  # whether memory has records
         self.on_reload: Callable[[Snapshot], None] = lambda _snapshot: None
         # Told in the order of their numbers. A number that a failed commit used up belongs to no event.
@@ -117,7 +113,7 @@ class Committer:
         self.lead.name = name
         await self.lead.take()
         snapshot = await self._read_all()
-        match self.lead.judge(snapshot, remembers=False):
+        match self.lead.judge(snapshot, remembers=self.remembers()):
             case Same(marker=marker):
                 self.lead.marker = marker
             case New():
@@ -145,6 +141,11 @@ class Committer:
         with tracing.within("commit"):
             await stored
 
+    def doubt(self) -> None:
+        """What is stored may not be what memory has: read it before the next write."""
+        self._doubtful = True
+        self._news.set()
+
     def depth(self) -> int:
         return len(self._queue)
 
@@ -152,8 +153,10 @@ class Committer:
         return len(self._versions)
 
     async def rewrite(self, make: Rewrite) -> None:
-        """Replace all that is stored, from within a mode in which nothing else is written."""
-        assert self.modes.in_recovery
+        """Replace all that is stored, in recovery mode, in which nothing else is written.
+
+        Raises ConflictError if the mode has changed, and whatever the store says of the writing.
+        """
         asked = _Asked(make, asyncio.get_running_loop().create_future())
         self._asked.append(asked)
         self._news.set()
@@ -202,6 +205,10 @@ class Committer:
             self.modes.take(Silent(str(err)))
             self._void(self.modes.refusal())
             return
+        except ConflictError as err:
+            self._doubtful = True  # it moves while it is looked at: look once more
+            self._void(err)
+            return
         self._void(ConflictError("the store was read again; decide again"))
 
     async def _is_back(self) -> bool:
@@ -222,6 +229,8 @@ class Committer:
             case New():
                 await self.lead.take(again=True)
                 await self._begin(self.lead.marker or self.lead.new_marker())
+            case Same():
+                await self.lead.keep_place(snapshot)
         self.on_reload(snapshot)
         self._doubtful = False
         return True
@@ -257,18 +266,21 @@ class Committer:
 
     async def _answer(self, asked: "_Asked") -> None:
         try:
+            if not self.modes.in_recovery:
+                raise ConflictError(f"the mode is {self.modes.state.mode} by now; look again")
             await self.lead.take(again=True)
             why = await asked.make(self._store, self.lead)
             self.on_reload(await self._read_all())
             self._doubtful = False
             await self._resume(why)
-        except StoreUnavailableError as err:
+        except PersysError as err:
             self._doubtful = True
             _fail(asked.done, err)
-        except ConflictError as err:
-            _fail(asked.done, err)
+            if isinstance(err, FencedError):
+                raise
         else:
-            asked.done.set_result(None)
+            if not asked.done.done():
+                asked.done.set_result(None)
 
     def _void(self, err: PersysError) -> None:
         waiting, self._queue = self._queue, []

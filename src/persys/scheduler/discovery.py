@@ -49,8 +49,12 @@ class Discovery:
         address: Callable[[], str],
         port: int,
         fence: Callable[[], tuple[str, int] | None],
+        leads: Callable[[], bool],
     ) -> None:
-        """`store` is this part's own connection. `fence` is none where the leader's key is elsewhere."""
+        """`store` is this part's own connection. `fence` is none where the leader's key is elsewhere.
+
+        Only who leads tells of agents.
+        """
         self._cluster = cluster
         self._store = store
         self._clock = clock
@@ -58,6 +62,8 @@ class Discovery:
         self._address = address
         self._port = port
         self._fence = fence
+        self._leads = leads
+        self._led = False
         self._changed: set[NodeId] = set()
         self._news = asyncio.Event()
         self._lease: LeaseId | None = None
@@ -66,6 +72,10 @@ class Discovery:
 
     def node_changed(self, node_id: NodeId) -> None:
         self._changed.add(node_id)
+        self._news.set()
+
+    def wake(self) -> None:
+        """This scheduler leads now."""
         self._news.set()
 
     async def run(self) -> None:
@@ -86,11 +96,14 @@ class Discovery:
         now = self._clock.monotonic()
         self._news.clear()
         changed, self._changed = self._changed, set()
+        if self._leads() and not self._led:
+            self._led, self._compare_at = True, 0.0
         if now >= self._compare_at:
-            await self._compare_all()
+            if self._led:
+                await self._compare_all()
             await self._announce_self()
             self._compare_at, self._keep_at = now + COMPARE_SECONDS, now + KEEP_SECONDS
-        elif changed:
+        elif changed and self._led:
             await self._tell_of(changed)
         if now >= self._keep_at:
             await self._keep_announced()

@@ -1,26 +1,35 @@
 """Who writes, and for which cluster: the leader's key, whose version is the fence, and the cluster's marker.
 
-Two schedulers on one store tell each other apart by name. A store that came back without our name (wiped, or
-an older copy of it) was taken over by nobody; with another name in it, it was.
+Several schedulers on one etcd: the key hangs on a lease, and whoever finds none may take it. One scheduler on
+a file of its own: it takes the key from whoever had it before, and keeps it. Schedulers tell each other apart
+by name. A store that came back without our name (wiped, or an older copy of it) was taken over by nobody;
+with another name in it, it was.
 """
 
 from collections.abc import Callable, Mapping
 
 from persys.core.modes import Lost, New, Same, judge
-from persys.errors import ConflictError, FencedError
+from persys.errors import ConflictError, FencedError, NotFoundError, RefusedError
 from persys.infra.clock import Clock
+from persys.model.leader import Leader
 from persys.model.mode import ClusterMarker
 from persys.store import keys
-from persys.store.port import Conflict, Record, Snapshot, Store, Unit
+from persys.store.port import Conflict, LeaseId, Record, Snapshot, Store, Unit
 from persys.wire import records
 
 
 class Lead:
-    def __init__(self, store: Store, clock: Clock, *, new_uid: Callable[[], str]) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, *, new_uid: Callable[[], str], lease_seconds: int = 0
+    ) -> None:
+        """`lease_seconds` 0: nobody else uses this store."""
         self._store = store
         self._clock = clock
         self._new_uid = new_uid
+        self.lease_seconds = lease_seconds
+        self._lease: LeaseId | None = None
         self.name = ""
+        self.endpoint = ""
         self.fence: tuple[str, int] | None = None
         self.marker: ClusterMarker | None = None
 
@@ -33,16 +42,43 @@ class Lead:
     ) -> Mapping[str, int]:
         """Write our name, and `puts` with it; the new versions. `again`: only if nobody else wrote theirs."""
         found = await self._store.get(keys.LEADER)
-        if again:
+        if again or self.lease_seconds:
             self._check_ours(found)
-        written = {keys.LEADER: self.name.encode(), **(puts or {})}
-        relies_on = {keys.LEADER: found.version if found else 0, **(guards or {})}
-        unit = Unit(guards=relies_on, puts=written)
-        outcome = (await self._store.commit([unit]))[0]
-        if isinstance(outcome, Conflict):
-            raise ConflictError("another scheduler is starting on this store at the same moment")
-        self.fence = (keys.LEADER, outcome.revision)
-        return dict.fromkeys(written, outcome.revision)
+        if not self.lease_seconds:
+            return await self._write(found, {**(puts or {})}, guards or {})
+        # What is put under a lease goes with it, so the rest is written apart, behind our fence.
+        written = dict(await self._write(found, {}, {}, lease=await self._kept_lease()))
+        if puts:
+            outcome = (
+                await self._store.commit([Unit(guards=guards or {}, puts=puts)], fence=self.fence)
+            )[0]
+            if isinstance(outcome, Conflict):
+                raise ConflictError(f"{outcome.key} was changed by someone else")
+            written |= dict.fromkeys(puts, outcome.revision)
+        return written
+
+    async def renew(self) -> bool:
+        """Make sure that we lead, for another span of the lease. Raises FencedError if another does.
+
+        False: our key is gone although nobody took our place, so what is stored is in doubt.
+        """
+        if self._lease is not None and await self._store.keep_lease(self._lease):
+            return True
+        found = await self._store.get(keys.LEADER)
+        self._check_ours(found)
+        return found is not None and self._lease is None
+
+    async def keep_place(self, snapshot: Snapshot) -> None:
+        """Write our name again if it is not there as we wrote it."""
+        found = next((one for one in snapshot.records if one.key == keys.LEADER), None)
+        if found is None or (keys.LEADER, found.version) != self.fence:
+            await self.take(again=True)
+
+    async def resign(self) -> None:
+        """Let the next one lead at once, instead of when the lease is over."""
+        if self._lease is not None:
+            lease, self._lease = self._lease, None
+            await self._store.revoke_lease(lease)
 
     async def check_not_taken(self) -> None:
         """Raises FencedError if another scheduler has taken over."""
@@ -63,9 +99,42 @@ class Lead:
     def new_marker(self) -> ClusterMarker:
         return ClusterMarker(self._new_uid(), self._clock.now())
 
+    async def _write(
+        self,
+        found: Record | None,
+        puts: Mapping[str, bytes],
+        guards: Mapping[str, int],
+        *,
+        lease: LeaseId | None = None,
+    ) -> Mapping[str, int]:
+        written = {keys.LEADER: records.encode(Leader(self.name, self.endpoint)), **puts}
+        relies_on = {keys.LEADER: found.version if found else 0, **guards}
+        try:
+            unit = Unit(guards=relies_on, puts=written, lease=lease)
+            outcome = (await self._store.commit([unit]))[0]
+        except NotFoundError as err:
+            self._lease = None
+            raise ConflictError("the leader's lease has ended before it was used") from err
+        if isinstance(outcome, Conflict):
+            raise ConflictError("another scheduler is starting on this store at the same moment")
+        self.fence = (keys.LEADER, outcome.revision)
+        return dict.fromkeys(written, outcome.revision)
+
+    async def _kept_lease(self) -> LeaseId:
+        if self._lease is None or not await self._store.keep_lease(self._lease):
+            self._lease = await self._store.grant_lease(self.lease_seconds)
+        return self._lease
+
     def _check_ours(self, found: Record | None) -> None:
-        if found is not None and found.value != self.name.encode():
-            raise FencedError(f"{found.value.decode(errors='replace')} leads now")
+        if found is not None and (leader := leader_of(found)).name != self.name:
+            raise FencedError(f"{leader.name} leads now")
+
+
+def leader_of(record: Record) -> Leader:
+    try:
+        return records.decode(record.value, Leader)
+    except RefusedError:
+        return Leader(record.value.decode(errors="replace"))
 
 
 def _decoded(record: Record | None) -> ClusterMarker | None:

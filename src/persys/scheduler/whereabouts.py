@@ -27,6 +27,14 @@ def address_of(settings: SchedulerSettings) -> str:
     return address_outward().strip("[]")
 
 
+def endpoint_of(settings: SchedulerSettings) -> str:
+    """Where other schedulers call this one."""
+    address = address_of(settings)
+    return (
+        f"[{address}]:{port_of(settings)}" if ":" in address else f"{address}:{port_of(settings)}"
+    )
+
+
 def port_of(settings: SchedulerSettings) -> int:
     return settings.advertise_port or settings.grpc_port
 

@@ -1,4 +1,6 @@
-"""What a scheduler says beside its answers, as trailing metadata, when it is not in normal mode."""
+"""What schedulers say beside their calls and answers, as metadata: how far an answer can be trusted."""
 
 MODE = "persys-mode"
 DATA_AGE_MS = "persys-data-age-ms"
+ROLE = "persys-role"  # standby: the answer is of its own memory
+PASSED_ON = "persys-passed-on"  # a standby has passed this call on to whom it believes to lead

@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 
 from persys.infra.clock import SystemClock
-from persys.scheduler.app import Scheduler
+from persys.scheduler.plane import Plane
 from persys.scheduler.settings import SchedulerSettings
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
@@ -208,7 +208,7 @@ class Cluster:
 
     async def start(self) -> None:
         self._stop = asyncio.Event()
-        scheduler = Scheduler(self.settings, self.store, self.clock)
+        scheduler = Plane(self.settings, self.store, self.clock)
         self._running = asyncio.get_running_loop().create_task(scheduler.run(self._stop))
         ready = asyncio.get_running_loop().create_task(self.control.summary())
         await asyncio.wait([ready, self._running], return_when=asyncio.FIRST_COMPLETED)

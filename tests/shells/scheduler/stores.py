@@ -45,12 +45,15 @@ class TroubledStore:
         return self.store.watch(prefix, after=after)
 
     async def grant_lease(self, ttl_seconds: int) -> LeaseId:
+        self._answer()
         return await self.store.grant_lease(ttl_seconds)
 
     async def keep_lease(self, lease: LeaseId) -> bool:
+        self._answer()
         return await self.store.keep_lease(lease)
 
     async def revoke_lease(self, lease: LeaseId) -> None:
+        self._answer()
         await self.store.revoke_lease(lease)
 
     async def compact(self, revision: int) -> None:

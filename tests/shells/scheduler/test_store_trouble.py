@@ -9,7 +9,7 @@ import pytest
 
 from persys.errors import FencedError, StoreUnavailableError
 from persys.infra.clock import SystemClock
-from persys.scheduler.app import Scheduler
+from persys.scheduler.plane import Plane
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
 from shells.scheduler.stores import TroubledStore
 
@@ -234,7 +234,9 @@ async def test_a_second_scheduler_takes_over_and_the_first_ends(cluster: Cluster
 async def test_a_store_that_is_down_at_the_start_ends_the_scheduler(cluster: Cluster) -> None:
     store = TroubledStore(cluster.store.store)
     store.down = True
-    scheduler = Scheduler(brisk(), store, SystemClock())
+    scheduler = Plane(brisk(), store, SystemClock())
 
-    with pytest.raises(StoreUnavailableError, match="the disk is full"):
+    with pytest.raises(ExceptionGroup) as ended:
         await scheduler.run(asyncio.Event())
+
+    assert ended.group_contains(StoreUnavailableError, match="the disk is full")

@@ -1,0 +1,186 @@
+"""The process of a scheduler: one open door, and behind it one seat after the other.
+
+A seat leads or stands by. On a store of its own it leads at once; on a shared one it follows until nobody
+leads. When another turns out to lead, the seat is given up with all that it knew, and a new one follows.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from persys.errors import ConflictError, FencedError, PersysError
+from persys.infra.clock import Clock, SystemClock
+from persys.infra.http import SideServer
+from persys.infra.rpc import new_server, start_server
+from persys.scheduler import whereabouts
+from persys.scheduler.api.service import SERVICE
+from persys.scheduler.app import Scheduler
+from persys.scheduler.front import Front
+from persys.scheduler.metrics import Metrics
+from persys.scheduler.settings import SchedulerSettings
+from persys.scheduler.standby import Standby
+from persys.store.etcd import EtcdOptions, EtcdStore
+from persys.store.open import open_store
+from persys.store.port import Store
+from persys.wire.gen.control.v1 import control_pb2_grpc
+
+log = structlog.get_logger()
+
+STOP_GRACE_SECONDS = 2.0
+RESIGN_SECONDS = 2.0
+PAUSE_SECONDS = 0.2
+
+
+class Plane:
+    def __init__(
+        self,
+        settings: SchedulerSettings,
+        store: Store,
+        clock: Clock,
+        *,
+        names: EtcdOptions | None = None,
+        shared: bool = False,
+    ) -> None:
+        """`names` is the etcd in which CoreDNS looks."""
+        self._settings = settings
+        self._store = store
+        self._clock = clock
+        self._names = names
+        self._shared = shared
+        self._metrics = Metrics()
+        self._front = Front()
+        self._seat: Scheduler | None = None
+        self._standby: Standby | None = None
+        self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve until told to stop. The first part to fail ends all."""
+        server = new_server()
+        control_pb2_grpc.add_AgentControlServicer_to_server(self._front, server)
+        side = SideServer(
+            registry=self._metrics.registry,
+            health=self._health,
+            count=self._count,
+            trouble_code=200,
+        )
+        settings = self._settings
+        try:
+            async with asyncio.TaskGroup() as group:
+                seats = group.create_task(self._take_seats())
+                await self._front.until_open()  # nobody is let in before there is something to say
+                await side.start(settings.grpc_addr, settings.metrics_port)
+                port = await start_server(
+                    server, SERVICE, host=settings.grpc_addr, port=settings.grpc_port
+                )
+                log.info("scheduler.serving", port=port, workloads=self._workload_count())
+                await stop.wait()
+                log.info("scheduler.stopping")
+                if self._seat is not None:
+                    self._seat.end_streams()
+                await server.stop(STOP_GRACE_SECONDS)
+                seats.cancel()
+        finally:
+            await server.stop(0)
+            await side.stop()
+            await self._front.close()
+            await self._store.close()
+
+    async def _take_seats(self) -> None:
+        while True:
+            async with self._new_seat() as seat:
+                try:
+                    if self._shared:
+                        await self._stand_by(seat)
+                    await seat.take_over(self.name)
+                    self._standby = None
+                    self._front.lead(seat.api())
+                    log.info("leadership.taken", leader=self.name)
+                    await seat.lead()
+                except* (FencedError, ConflictError) as lost:
+                    if not self._shared:
+                        raise
+                    log.warning("leadership.lost", reason=str(lost.exceptions[0]))
+            await asyncio.sleep(PAUSE_SECONDS)
+
+    @asynccontextmanager
+    async def _new_seat(self) -> AsyncIterator[Scheduler]:
+        seat = self._seat = Scheduler(
+            self._settings,
+            self._store,
+            self._clock,
+            names=EtcdStore(self._names) if self._names is not None else None,
+            metrics=self._metrics,
+            shared=self._shared,
+        )
+        seat.committer.lead.name = self.name
+        try:
+            async with asyncio.TaskGroup() as group:
+                announcing = group.create_task(seat.announce())
+                yield seat
+                announcing.cancel()
+        finally:
+            self._front.leave()
+            with suppress(PersysError, TimeoutError):
+                async with asyncio.timeout(RESIGN_SECONDS):
+                    await seat.committer.lead.resign()
+            await seat.close()
+
+    async def _stand_by(self, seat: Scheduler) -> None:
+        standby = self._standby = seat.standby(self._front.notice)
+        self._front.stand_by(seat.api(), standby)
+        await standby.until_vacant()
+
+    def _workload_count(self) -> int:
+        return len(self._seat.cluster.entries) if self._seat is not None else 0
+
+    async def _count(self) -> None:
+        if self._seat is not None:
+            await self._seat.census.take()
+
+    def _health(self) -> dict[str, Any]:
+        assert self._seat is not None
+        health = self._seat.health()
+        if self._standby is None:
+            return {**health, "role": "leader"}
+        leader = self._standby.leader
+        return {
+            **health,
+            "role": "standby",
+            "leader": leader.name if leader is not None else "",
+            "dataAgeMs": round(self._standby.data_age() * 1000),
+        }
+
+
+async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
+    clock = SystemClock()
+    etcd = EtcdOptions(
+        endpoints=settings.etcd_endpoints,
+        ca=_path(settings.etcd_ca),
+        cert=_path(settings.etcd_cert),
+        key=_path(settings.etcd_key),
+        user=settings.etcd_user,
+        password=settings.etcd_password,
+    )
+    store = await open_store(settings.store, etcd=etcd, monotonic=clock.monotonic)
+    names = _names(etcd, whereabouts.etcd_of_names(settings))
+    shared = settings.store == "etcd"
+    await Plane(settings, store, clock, names=names, shared=shared).run(stop)
+
+
+def _names(etcd: EtcdOptions, endpoints: tuple[str, ...]) -> EtcdOptions | None:
+    if endpoints:
+        return replace(etcd, endpoints=endpoints)
+    log.warning("discovery.off", reason="the store is not etcd, and no etcd of CoreDNS is named")
+    return None
+
+
+def _path(text: str) -> Path | None:
+    return Path(text) if text else None
