@@ -1,9 +1,11 @@
 """Placement rules as users write them: read, refused by field, and written back."""
 
+import re
 from pathlib import Path
 
 import pytest
 
+from persys.core.placement.constraints import written
 from persys.errors import InvalidError
 from persys.model.resources import Resources
 from persys.model.rules import Constraint, Operator, Rules, Strategy
@@ -15,7 +17,9 @@ from persys.wire.placement import node_taints, rules
 from persys.wire.specfile import read_spec_file
 from persys.wire.strict import SpecFileError
 
-EXAMPLE = Path(__file__).parents[3] / "examples" / "placement.yaml"
+PROJECT = Path(__file__).parents[3]
+EXAMPLE = PROJECT / "examples" / "placement.yaml"
+MANUAL = (PROJECT / "docs" / "operations.md").read_text(encoding="utf-8")
 WEB = "id: web\ncontainer: {image: nginx}\n"
 
 
@@ -52,6 +56,18 @@ def test_the_example_says_what_its_comments_say() -> None:
     )
     assert report[0].strategy is Strategy.BINPACK
     assert report[1] == 300
+
+
+def test_the_example_in_the_manual_can_be_applied() -> None:
+    (section,) = re.findall(r"## Where workloads run.*?```yaml\n(.*?)```", MANUAL, re.DOTALL)
+    said, _ = of_file(section)
+
+    assert [written(constraint) for constraint in said.constraints] == [
+        "zone = eu",
+        "disk in (ssd, nvme)",
+        "node.memory_mb > 8000",
+    ]
+    assert (said.apart, said.strategy, said.priority) == (True, Strategy.SPREAD, 80)
 
 
 def test_a_workload_that_says_nothing_has_no_rules() -> None:
