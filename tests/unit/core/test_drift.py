@@ -4,6 +4,8 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from builders import (
@@ -145,6 +147,15 @@ def test_a_stranger_is_neither_bound_there_nor_named_by_a_tombstone_nor_gone() -
     found = strangers([*listed, gone], {WorkloadId("bound")}, {WorkloadId("buried")})
 
     assert found.keys() == {"ghost"}
+
+
+@given(*[st.frozensets(st.sampled_from("abcdefgh").map(WorkloadId))] * 3)
+def test_nothing_that_is_bound_or_buried_is_ever_a_stranger(
+    listed: frozenset[WorkloadId], bound: frozenset[WorkloadId], buried: frozenset[WorkloadId]
+) -> None:
+    seen = [replace(an_observation(), workload_id=name) for name in listed]
+
+    assert strangers(seen, bound, buried).keys() == listed - bound - buried
 
 
 def found_since(names: Iterable[str], since: datetime = NOON) -> dict[WorkloadId, Stranger]:

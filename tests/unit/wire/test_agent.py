@@ -4,6 +4,7 @@ from base64 import b64decode, b64encode
 from datetime import UTC, datetime
 
 import pytest
+from msgspec import structs
 
 from persys.errors import InvalidError, RefusedError
 from persys.model.action import Action, ActionKind, ActionState
@@ -442,3 +443,11 @@ def test_an_intent_under_another_name_is_refused() -> None:
 
     with pytest.raises(RefusedError, match="kept for mail is one of web"):
         agent.intent(pb.IntentView(id="mail", epoch=7, intent=kept), NODE)
+
+
+def test_stop_after_travels_with_the_order() -> None:
+    workload = structs.replace(a_workload(ContainerSpec("nginx")), stop_after_seconds=60)
+
+    assert agent.apply(agent.apply_message(workload, 3)).stop_after_seconds == 60
+    with pytest.raises(InvalidError, match="stop_after_seconds"):
+        agent.apply(an_order(stop_after_seconds=-1))
