@@ -179,7 +179,6 @@ class Scheduler:
         """Become the one who writes, and know what is stored."""
         self._load(await self.committer.take_over(name))
         # Whoever only followed has heard from no node: nobody is judged before they could speak.
-        self.authority.begin()  # what made it normal was a write of our name
         self.membership.renew_all()
         if self.discovery is not None:
             self.discovery.wake()
