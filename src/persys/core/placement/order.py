@@ -45,15 +45,14 @@ class Order:
 
     def domains(self, key: str, rows: Iterable[Row]) -> Domains:
         """By value of a label. Kept up to date from the first time that it is asked for."""
-        found = self._domains.pop(key, None)
+        found = self._domains.get(key)
         if found is None:
             if len(self._domains) >= LABELS_MAX:
-                del self._domains[next(iter(self._domains))]  # the one not asked for the longest
-            found = {}
+                del self._domains[next(iter(self._domains))]  # the one kept the longest
+            found = self._domains[key] = {}
             for row in rows:
                 if not row.closed:
                     found.setdefault(row.labels.get(key), []).append(row.rank)
             for ranks in found.values():
                 ranks.sort()
-        self._domains[key] = found
         return found

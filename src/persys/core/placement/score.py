@@ -35,10 +35,11 @@ class Company:
     def of(self, row: Row) -> tuple[int, ...]:
         if not self._group:
             return ()
+        here = row.members.get(self._group, 0)
+        if not self._tallies:
+            return (here,)
         labels = row.labels
-        near = [tally.get(labels.get(key), 0) for key, tally in self._tallies]
-        near.append(row.members.get(self._group, 0))
-        return tuple(near)
+        return (*[tally.get(labels.get(key), 0) for key, tally in self._tallies], here)
 
 
 def score(row: Row, needs: Needs, columns: Columns) -> Score:

@@ -4,7 +4,6 @@ Nodes stand in order of fullness, so the first that fits and has no more company
 best. A walk that ends without such a node knows nothing, unless it has seen all there are.
 """
 
-from dataclasses import dataclass
 from itertools import islice
 
 from persys.core.placement.columns import Columns
@@ -27,10 +26,7 @@ def walk(needs: Needs, columns: Columns) -> Row | None:
     if not needs.rules.group:
         return _first(needs, columns)
     least, rarest = _bounds(needs, columns)
-    walker = _Walker(needs, columns, least)
-    if rarest is None:
-        return walker.best_of([columns.order.ranks])
-    return walker.best_of(rarest)
+    return _best_of(rarest or [columns.order.ranks], needs, columns, least)
 
 
 def _first(needs: Needs, columns: Columns) -> Row | None:
@@ -75,33 +71,30 @@ def _rarest(tally: Tally, domains: Domains, least: int) -> list[list[Rank]] | No
     return rarest if 0 < len(rarest) <= DOMAINS_WALKED_MAX else None
 
 
-@dataclass(slots=True)
-class _Walker:
-    needs: Needs
-    columns: Columns
-    least: tuple[int, ...]  # the least company that any node can have
-
-    def best_of(self, parts: list[list[Rank]]) -> Row | None:
-        rows, could = self.columns.rows, eligible(self.needs, self.columns).each
-        near_to = Company(self.needs, self.columns).of
-        best: Row | None = None
-        best_near: tuple[int, ...] = ()
-        for ranks in parts:
-            steps = 0
-            for rank in islice(ranks, LOOKS_MAX):
-                row = rows[rank[2]]
-                if not could[row.position]:
-                    continue
-                near = near_to(row)
-                better = best is None or (near, rank) < (best_near, best.rank)
-                if better and crowded(row, self.needs) is None:
-                    best, best_near = row, near
-                if best is not None and best_near == self.least and best.rank <= rank:
-                    break  # the rest of this part is fuller and has no less company
-                steps += 1
-                if steps == STEPS_MAX:
-                    return None
-            else:
-                if len(ranks) > LOOKS_MAX:
-                    return None
-        return best
+def _best_of(
+    parts: list[list[Rank]], needs: Needs, columns: Columns, least: tuple[int, ...]
+) -> Row | None:
+    """The best in all of these parts of the order, if a walk can tell."""
+    rows, could = columns.rows, eligible(needs, columns).each
+    near_to = Company(needs, columns).of
+    best: Row | None = None
+    best_near: tuple[int, ...] = ()
+    for ranks in parts:
+        steps = 0
+        for rank in islice(ranks, LOOKS_MAX):
+            row = rows[rank[2]]
+            if not could[row.position]:
+                continue
+            near = near_to(row)
+            better = best is None or near < best_near or (near == best_near and rank < best.rank)
+            if better and crowded(row, needs) is None:
+                best, best_near = row, near
+            if best_near == least and best is not None and best.rank <= rank:
+                break  # the rest of this part is fuller and has no less company
+            steps += 1
+            if steps == STEPS_MAX:
+                return None
+        else:
+            if len(ranks) > LOOKS_MAX:
+                return None
+    return best
