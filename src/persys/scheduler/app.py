@@ -27,7 +27,7 @@ from persys.scheduler.authority import Authority
 from persys.scheduler.burials import Burials
 from persys.scheduler.census import Census
 from persys.scheduler.cluster import Cluster
-from persys.scheduler.committer import Committer, EventLimits
+from persys.scheduler.committer import Committer
 from persys.scheduler.discovery import Discovery
 from persys.scheduler.event_log import EventLog
 from persys.scheduler.gauges import ClusterCollector, Sources
@@ -49,6 +49,7 @@ from persys.scheduler.snapshots import Snapshots
 from persys.scheduler.standby import Standby
 from persys.scheduler.streams import Streams
 from persys.scheduler.suggestions import Suggestions
+from persys.scheduler.units import EventLimits
 from persys.store.open import file_bytes
 from persys.store.port import Snapshot, Store
 
@@ -177,7 +178,10 @@ class Scheduler:
 
     async def take_over(self, name: str) -> None:
         """Become the one who writes, and know what is stored."""
-        self._load(await self.committer.take_over(name))
+        remembers = self.committer.remembers()
+        snapshot = await self.committer.take_over(name)
+        if not (self.modes.in_recovery and remembers):  # else memory is all there is
+            self._load(snapshot)
         # Whoever only followed has heard from no node: nobody is judged before they could speak.
         self.membership.renew_all()
         if self.discovery is not None:
@@ -349,6 +353,7 @@ class Scheduler:
             "modeChangedAt": state.since.isoformat(),
             "store": self._settings.store,
             "leader": self.committer.lead.name,
+            "leaderEndpoint": self.committer.lead.endpoint,
             "clusterUid": marker.uid if marker else "",
             "dataAgeMs": round(self.modes.data_age().total_seconds() * 1000),
             "nodes": len(self.cluster.members),

@@ -8,36 +8,32 @@ Outside normal mode nothing is taken (FrozenError): the loop looks by itself whe
 
 import asyncio
 import uuid
-from collections import deque
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import TypeVar
 
 import structlog
-from msgspec import Struct
-from msgspec.structs import replace
 
 from persys.core.modes import Lost, New, Same, Silent, Whole, is_awaited
 from persys.errors import (
     ConflictError,
     FencedError,
-    InvalidError,
     PersysError,
     StoreUnavailableError,
 )
 from persys.infra import tracing
 from persys.infra.clock import Clock
-from persys.model.event import Event, Numbered
+from persys.model.event import Numbered
 from persys.model.mode import ClusterMarker
 from persys.scheduler.changes import Change
 from persys.scheduler.lead import Lead
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.modes import Modes
+from persys.scheduler.sizes import encoded
+from persys.scheduler.units import EventLimits, Units
 from persys.store import keys
-from persys.store.limits import OPERATIONS_MAX, check
-from persys.store.port import VALUE_BYTES_MAX, Committed, Conflict, Snapshot, Store, Unit
+from persys.store.port import Committed, Conflict, Snapshot, Store, Unit
 from persys.wire import records
 
 log = structlog.get_logger()
@@ -48,11 +44,6 @@ BATCH_MAX = 1024
 CROWD_SECONDS = 0.004
 LOOK_AGAIN_SECONDS = 1.0
 ATTEMPTS_MAX = 4
-EVENT_TEXT_LENGTH_MAX = 1024
-OUTDATED_PER_UNIT_MAX = 8
-# Below this a change of few records fits into a transaction whatever its events say.
-SIZE_CHECKED_FROM = 512 * 1024
-EVENT_BYTES = 8 * 1024
 
 # What replaces everything that is stored. It is told the store and the lead; why, for the history.
 Rewrite = Callable[[Store, Lead], Awaitable[str]]
@@ -71,12 +62,6 @@ class _Asked:
     done: asyncio.Future[None]
 
 
-@dataclass(frozen=True, slots=True)
-class EventLimits:
-    count_max: int = 5_000
-    age_max: timedelta = timedelta(days=7)
-
-
 class Committer:
     def __init__(
         self,
@@ -91,10 +76,7 @@ class Committer:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._limits = events or EventLimits()
-        self._versions: dict[str, int] = {}
-        self._event_keys: deque[str] = deque()
-        self._event_number = 0
+        self._units = Units(events or EventLimits())
         self._queue: list[Pending] = []
         self._news = asyncio.Event()
         self._doubtful = False
@@ -105,7 +87,7 @@ class Committer:
         self.lead = Lead(store, clock, new_uid=new_uid, lease_seconds=lease_seconds)
         self.remembers: Callable[[], bool] = lambda: False  # whether memory has records
         self.on_reload: Callable[[Snapshot], None] = lambda _snapshot: None
-        # Told in the order of their numbers. A number that a failed commit used up belongs to no event.
+        # Told in the order of their numbers.
         self.on_events: Callable[[list[Numbered]], None] = lambda _events: None
 
     async def take_over(self, name: str) -> Snapshot:
@@ -133,8 +115,7 @@ class Committer:
             return
         if self.modes.is_frozen:
             raise self.modes.refusal()
-        values = {key: _encoded(key, record) for key, record in change.puts.items()}
-        _check_size(change, values)
+        values = encoded(change)
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._queue.append(Pending(change, values, stored))
         self._news.set()
@@ -150,7 +131,7 @@ class Committer:
         return len(self._queue)
 
     def record_count(self) -> int:
-        return len(self._versions)
+        return len(self._units.versions)
 
     async def rewrite(self, make: Rewrite) -> None:
         """Replace all that is stored, in recovery mode, in which nothing else is written.
@@ -195,6 +176,7 @@ class Committer:
         """Read what is there, if that is in doubt; and in trouble, see whether it takes writes again."""
         try:
             if self.modes.in_recovery and not await self._is_back():
+                self._void(self.modes.refusal())
                 return
             if self._doubtful and not await self._read_again():
                 self._void(self.modes.refusal())
@@ -225,6 +207,7 @@ class Committer:
         match self.lead.judge(snapshot, remembers=self.remembers()):
             case Lost() as lost:
                 self.modes.take(lost)
+                await self.lead.hold_place()
                 return False
             case New():
                 await self.lead.take(again=True)
@@ -240,26 +223,23 @@ class Committer:
         outcome = (await self._store.commit([unit], fence=self.lead.fence))[0]
         if isinstance(outcome, Conflict):
             raise ConflictError("another scheduler is starting on this store at the same moment")
-        self._versions[keys.CLUSTER] = outcome.revision
+        self._units.stored(unit, outcome.revision)
         self.lead.marker = marker
         log.info("cluster.began", cluster_uid=marker.uid)
 
     async def _resume(self, why: str) -> None:
         """Write our name again, and what happened meanwhile: if that works, everything does."""
-        change = Change(done=lambda: None, events=self.modes.history(why))
-        told = self._numbered(change)
-        puts = {keys.event_key(one.event.at, one.sequence): one.event for one in told}
+        told = self._units.number(self.modes.history(why))
         try:
             written = await self.lead.take(
-                puts={key: records.encode(event) for key, event in puts.items()},
-                guards={keys.CLUSTER: self._versions.get(keys.CLUSTER, 0)},
+                puts=self._units.event_puts(told),
+                guards={keys.CLUSTER: self._units.versions.get(keys.CLUSTER, 0)},
                 again=True,
             )
         except ConflictError:
             self._doubtful = True
             return
-        self._versions.update(written)
-        self._event_keys.extend(puts)
+        self._units.stored_events(written)
         self.modes.told()
         self.on_events(told)
         self.modes.take(Whole(why))
@@ -273,6 +253,8 @@ class Committer:
             self.on_reload(await self._read_all())
             self._doubtful = False
             await self._resume(why)
+            if self.modes.is_frozen:
+                raise ConflictError("the store has changed meanwhile; try again")
         except PersysError as err:
             self._doubtful = True
             _fail(asked.done, err)
@@ -316,10 +298,10 @@ class Committer:
     async def _commit(self, batch: list[Pending]) -> None:
         began = self._clock.monotonic()
         try:
-            oldest_kept = keys.event_key(self._clock.now() - self._limits.age_max, 0)
-            told = [self._numbered(pending.change) for pending in batch]
+            told = [self._units.number(pending.change.events) for pending in batch]
+            now = self._clock.now()
             units = [
-                self._unit(pending, events, oldest_kept)
+                self._units.unit(pending.change, pending.values, events, now)
                 for pending, events in zip(batch, told, strict=True)
             ]
             outcomes = await self._store.commit(units, fence=self.lead.fence)
@@ -338,9 +320,7 @@ class Committer:
         for pending, events, unit, outcome in zip(batch, told, units, outcomes, strict=True):
             match outcome:
                 case Committed(revision=revision):
-                    self._versions.update(dict.fromkeys(unit.puts, revision))
-                    for key in unit.deletes:
-                        self._versions.pop(key, None)
+                    self._units.stored(unit, revision)
                     pending.change.done()
                     if events:
                         self.on_events(events)
@@ -358,51 +338,11 @@ class Committer:
         seconds = self._clock.monotonic() - began
         self._metrics.committed(seconds=seconds, stored=stored, conflicts=conflicts, failed=failed)
 
-    def _numbered(self, change: Change) -> list[Numbered]:
-        first = self._event_number + 1
-        self._event_number += len(change.events)
-        return [
-            Numbered(number, _short(event)) for number, event in enumerate(change.events, first)
-        ]
-
-    def _unit(self, pending: Pending, events: list[Numbered], oldest_kept: str) -> Unit:
-        change = pending.change
-        guarded = (*pending.values, *change.drops)
-        puts = dict(pending.values)
-        deletes = list(change.drops)
-        for number, event in events:
-            key = keys.event_key(event.at, number)
-            puts[key] = records.encode(event)
-            self._event_keys.append(key)
-        deletes.extend(self._outdated_events(oldest_kept))
-        return Unit(
-            guards={key: self._versions.get(key, 0) for key in guarded}, puts=puts, deletes=deletes
-        )
-
-    def _outdated_events(self, oldest_kept: str) -> list[str]:
-        """At most a few per unit, so that a unit stays small. The last one stays: it knows the number."""
-        outdated: list[str] = []
-        while (
-            len(self._event_keys) > 1
-            and len(outdated) < OUTDATED_PER_UNIT_MAX
-            and (
-                len(self._event_keys) > self._limits.count_max or self._event_keys[0] < oldest_kept
-            )
-        ):
-            outdated.append(self._event_keys.popleft())
-        return outdated
-
     async def _read_all(self) -> Snapshot:
         everything = await self._store.read("/")
         ours = (one for one in everything.records if not keys.is_name(one.key))
         snapshot = Snapshot(everything.revision, tuple(ours))
-        self._versions = {record.key: record.version for record in snapshot.records}
-        stored = (record.key for record in snapshot.records if record.key.startswith(keys.EVENTS))
-        # By number and not by time: the clock of another machine may have been ahead.
-        self._event_keys = deque(sorted(stored, key=keys.event_sequence))
-        if self._event_keys:
-            newest = keys.event_sequence(self._event_keys[-1])
-            self._event_number = max(self._event_number, newest)
+        self._units.learn(snapshot)
         return snapshot
 
     async def _note_fence(self, batch: list[Pending]) -> None:
@@ -420,44 +360,12 @@ class Committer:
         self._doubtful = True
 
 
-def _short(event: Event) -> Event:
-    if len(event.message) <= EVENT_TEXT_LENGTH_MAX:
-        return event
-    return replace(event, message=event.message[: EVENT_TEXT_LENGTH_MAX - 1] + "…")
-
-
 async def insist(attempt: Callable[[], Awaitable[T]]) -> T:
     """Decide again when what it was decided on has changed."""
     for _ in range(ATTEMPTS_MAX - 1):
         with suppress(ConflictError):
             return await attempt()
     return await attempt()
-
-
-def _check_size(change: Change, values: Mapping[str, bytes]) -> None:
-    """One change too large for a transaction is refused alone, before it meets its neighbours."""
-    writes = len(values) + len(change.drops) + len(change.events) + OUTDATED_PER_UNIT_MAX
-    if writes < OPERATIONS_MAX and sum(map(len, values.values())) < SIZE_CHECKED_FROM:
-        return
-    keys_touched = (*values, *change.drops)
-    events = {f"{keys.EVENTS}{'0' * 48}{n}": bytes(EVENT_BYTES) for n in range(len(change.events))}
-    outdated = [f"{keys.EVENTS}{'1' * 48}{number}" for number in range(OUTDATED_PER_UNIT_MAX)]
-    check(
-        [
-            Unit(
-                guards=dict.fromkeys(keys_touched, 0),
-                puts={**values, **events},
-                deletes=[*change.drops, *outdated],
-            )
-        ]
-    )
-
-
-def _encoded(key: str, record: Struct) -> bytes:
-    value = records.encode(record)
-    if len(value) > VALUE_BYTES_MAX:
-        raise InvalidError(key, f"is {len(value)} bytes; the store takes at most {VALUE_BYTES_MAX}")
-    return value
 
 
 def _fail(waiting: asyncio.Future[None], err: Exception) -> None:

@@ -13,7 +13,7 @@ from datetime import datetime
 
 from persys.errors import OutOfRangeError, UnavailableError
 from persys.model.event import Event, EventKind, Numbered
-from persys.scheduler.committer import EventLimits
+from persys.scheduler.units import EventLimits
 from persys.store import keys
 from persys.store.port import Snapshot
 from persys.wire import records

@@ -111,6 +111,7 @@ class Membership:
             if lost is None:
                 return
             modes.take(lost)
+            self._committer.doubt()  # so that it looks whether what is lost comes back
         self.applicants.note(applicant)
         if member := self._cluster.members.get(applicant.node.id):
             self._heard_from(member)

@@ -213,6 +213,24 @@ async def test_records_without_a_marker_are_recovery_at_the_start(cluster: Clust
     assert await cluster.control.names() == ["web"]
 
 
+async def test_data_put_back_after_a_restart_ends_the_recovery_too(cluster: Cluster) -> None:
+    node = await our_node(cluster)
+    await running(cluster, "web")
+    kept = (await cluster.store.read("/")).records
+    starts = list(node.agent.starts)
+    await cluster.stop()
+    await cluster.store.wipe()
+    await cluster.start()
+    await until_mode(cluster.control, "recovery")
+
+    ours = [one for one in kept if one.key != keys.LEADER]
+    await cluster.store.store.commit([Unit(puts={one.key: one.value}) for one in ours])
+
+    await until_mode(cluster.control, "normal")
+    await cluster.control.until("web", "Running")
+    assert node.agent.starts == starts
+
+
 async def test_an_agent_of_a_lost_cluster_turns_an_empty_store_into_recovery(
     cluster: Cluster,
 ) -> None:

@@ -1,0 +1,42 @@
+"""How large a change may be. One that is too large is refused alone, before it meets its neighbours."""
+
+from collections.abc import Mapping
+
+from persys.errors import InvalidError
+from persys.scheduler.changes import Change
+from persys.store import keys
+from persys.store.limits import OPERATIONS_MAX, check
+from persys.store.port import VALUE_BYTES_MAX, Unit
+from persys.wire import records
+
+# Old events that go with each unit, so that the store does not grow.
+OUTDATED_PER_UNIT_MAX = 8
+# Below this a change of few records fits into a transaction whatever its events say.
+_CHECKED_FROM_BYTES = 512 * 1024
+_EVENT_BYTES = 8 * 1024
+
+
+def encoded(change: Change) -> dict[str, bytes]:
+    """The values to write. InvalidError names the record, or one of them, that is too large."""
+    values = {key: records.encode(record) for key, record in change.puts.items()}
+    for key, value in values.items():
+        if len(value) > VALUE_BYTES_MAX:
+            raise InvalidError(
+                key, f"is {len(value)} bytes; the store takes at most {VALUE_BYTES_MAX}"
+            )
+    writes = len(values) + len(change.drops) + len(change.events) + OUTDATED_PER_UNIT_MAX
+    if writes >= OPERATIONS_MAX or sum(map(len, values.values())) >= _CHECKED_FROM_BYTES:
+        check([_largest_unit(change, values)])
+    return values
+
+
+def _largest_unit(change: Change, values: Mapping[str, bytes]) -> Unit:
+    """As large as the unit can become, with events whose keys are not known yet."""
+    numbers = range(len(change.events))
+    events = {f"{keys.EVENTS}{'0' * 48}{number}": bytes(_EVENT_BYTES) for number in numbers}
+    outdated = [f"{keys.EVENTS}{'1' * 48}{number}" for number in range(OUTDATED_PER_UNIT_MAX)]
+    return Unit(
+        guards=dict.fromkeys((*values, *change.drops), 0),
+        puts={**values, **events},
+        deletes=[*change.drops, *outdated],
+    )
