@@ -25,7 +25,13 @@ from persys.core.reconcile import decide
 from persys.core.rooms import rooms_over
 from persys.core.situation import Copy, Decision, Policy, Situation
 from persys.core.waiting import wait_of
-from persys.errors import ConflictError, PersysError, StoreUnavailableError, UnavailableError
+from persys.errors import (
+    ConflictError,
+    FencedError,
+    PersysError,
+    StoreUnavailableError,
+    UnavailableError,
+)
 from persys.infra import tracing
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
@@ -107,18 +113,31 @@ class Reconciler:
         if row is not None and self._cluster.waiting:
             self.wake_many(self._cluster.waiting.offer(row))
 
+    def _offer_later(self, node_ids: Iterable[NodeId]) -> None:
+        """Others may have been refused what was reserved in vain. Not at once: that could fail again."""
+        loop = asyncio.get_running_loop()
+        for node_id in node_ids:
+            loop.call_later(STORE_RETRY_SECONDS, self.room_appeared, node_id)
+
     def depth(self) -> int:
         return len(self._dirty)
 
     async def run(self) -> None:
-        async with asyncio.TaskGroup() as self._group:
-            while True:
-                await self._news.wait()
-                self._news.clear()
-                dirty, self._dirty = self._dirty, {}
-                for workload_id in dirty:
-                    await self._slots.acquire()
-                    self._group.create_task(self._step(workload_id))
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                await self._step_all(group)
+            finally:
+                self._group = None
+
+    async def _step_all(self, group: asyncio.TaskGroup) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            dirty, self._dirty = self._dirty, {}
+            for workload_id in dirty:
+                await self._slots.acquire()
+                group.create_task(self._step(workload_id))
 
     async def submit(
         self,
@@ -151,9 +170,21 @@ class Reconciler:
         return rejection.detail if rejection is not None else ""
 
     async def owned(self, work: Coroutine[None, None, T]) -> T:
-        """Done even if the caller leaves. What it raises is for the caller, not for the group."""
-        assert self._group is not None
-        outcome = await asyncio.shield(self._group.create_task(_outcome(work)))
+        """Done even if the caller leaves. What it raises is for the caller, not for the group.
+
+        Raises FencedError when this scheduler does not lead any more; it may have been done all the same.
+        """
+        if self._group is None:
+            work.close()
+            raise FencedError("this scheduler does not lead any more; try again")
+        task = self._group.create_task(_outcome(work))
+        try:
+            outcome = await asyncio.shield(task)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if task.cancelled() and caller is not None and not caller.cancelling():
+                raise FencedError("this scheduler does not lead any more; try again") from None
+            raise
         if isinstance(outcome, PersysError):
             raise outcome
         return outcome
@@ -241,8 +272,7 @@ class Reconciler:
         except PersysError as err:
             self._metrics.reconciled(_result_of(err), self._clock.monotonic() - began)
             self._cluster.settle_room(workload.id, nodes)
-            for node_id in nodes:  # others may have been refused what was reserved in vain
-                self.room_appeared(node_id)
+            self._offer_later(nodes)
             raise
         written = Result.UNCHANGED if change.is_empty else Result.WRITTEN
         self._metrics.reconciled(written, self._clock.monotonic() - began)

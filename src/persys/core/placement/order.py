@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from persys.core.placement.row import Rank, Row
 
 # Each label that is kept costs a little with every reservation.
-LABELS_MAX = 4
+LABELS_MAX = 8
 
 Domains = dict[str | None, list[Rank]]  # value of a label (None: without it): its nodes, in order
 

@@ -25,21 +25,21 @@ class Part:
 class Company:
     """How many of the group are near a node: in its domain of each label to spread over, and on it."""
 
-    __slots__ = ("_group", "_tallies")
+    __slots__ = ("_group", "tallies")
 
     def __init__(self, needs: Needs, columns: Columns) -> None:
         rules = needs.rules
         self._group = rules.group
-        self._tallies = [(key, columns.groups.tally(rules.group, key)) for key in rules.spread_over]
+        self.tallies = [(key, columns.groups.tally(rules.group, key)) for key in rules.spread_over]
 
     def of(self, row: Row) -> tuple[int, ...]:
         if not self._group:
             return ()
         here = row.members.get(self._group, 0)
-        if not self._tallies:
+        if not self.tallies:
             return (here,)
         labels = row.labels
-        return (*[tally.get(labels.get(key), 0) for key, tally in self._tallies], here)
+        return (*[tally.get(labels.get(key), 0) for key, tally in self.tallies], here)
 
 
 def score(row: Row, needs: Needs, columns: Columns) -> Score:

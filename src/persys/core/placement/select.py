@@ -19,6 +19,7 @@ from persys.model.ids import NodeId
 from persys.model.rules import Operator, Strategy
 
 SCANNED_MOST = 16
+REFUSALS_KEPT = 8  # each has a word on every node
 _UNIT = {Filter.CPU: "m", Filter.MEMORY: " MB", Filter.DISK: " GB"}
 
 
@@ -78,7 +79,7 @@ def place(needs: Needs, columns: Columns) -> Placed | Unplaceable:
 def _nowhere(needs: Needs, columns: Columns) -> Unplaceable:
     """Said once for all who need the same, as long as nothing changes."""
     version, told = columns.refused
-    if version != columns.version:
+    if version != columns.version or len(told) >= REFUSALS_KEPT:
         columns.refused = (columns.version, told := {})
     found = told.get(needs)
     if found is None:

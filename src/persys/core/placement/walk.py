@@ -4,6 +4,7 @@ Nodes stand in order of fullness, so the first that fits and has no more company
 best. A walk that ends without such a node knows nothing, unless it has seen all there are.
 """
 
+from collections.abc import Callable
 from itertools import islice
 
 from persys.core.placement.columns import Columns
@@ -15,6 +16,8 @@ from persys.core.placement.row import Rank, Row
 from persys.core.placement.score import Company
 from persys.core.placement.search import eligible
 
+Near = Callable[[Row], tuple[int, ...]]
+
 STEPS_MAX = 16  # nodes that are judged
 LOOKS_MAX = 128  # nodes that are passed, most because they could not take it if they were empty
 DOMAINS_WALKED_MAX = 4
@@ -25,17 +28,30 @@ def walk(needs: Needs, columns: Columns) -> Row | None:
     """The best node; None: a walk cannot tell."""
     if not needs.rules.group:
         return _first(needs, columns)
-    least, rarest = _bounds(needs, columns)
-    return _best_of(rarest or [columns.order.ranks], needs, columns, least)
+    company = Company(needs, columns)
+    near_to = company.of
+    least, rarest = _bounds(company, columns)
+    if rarest is None:
+        return _best_of([columns.order.ranks], needs, columns, near_to, least)
+    # Where several are the rarest, the emptiest nodes of all are likely to be in one of them.
+    if len(rarest) > 1 and (found := _first(needs, columns, near_to, least)) is not None:
+        return found
+    return _best_of(rarest, needs, columns, near_to, least)
 
 
-def _first(needs: Needs, columns: Columns) -> Row | None:
+def _first(
+    needs: Needs,
+    columns: Columns,
+    near_to: Near = lambda _: (),
+    least: tuple[int, ...] = (),
+) -> Row | None:
+    """The first that fits and has the least company that any node can have: there is none better."""
     rows, could = columns.rows, eligible(needs, columns).each
     steps = 0
     for _, _, node_id in islice(columns.order.ranks, LOOKS_MAX):
         row = rows[node_id]
         if could[row.position]:
-            if crowded(row, needs) is None:
+            if (not least or near_to(row) == least) and crowded(row, needs) is None:
                 return row
             steps += 1
             if steps == STEPS_MAX:
@@ -43,17 +59,34 @@ def _first(needs: Needs, columns: Columns) -> Row | None:
     return None
 
 
-def _bounds(needs: Needs, columns: Columns) -> tuple[tuple[int, ...], list[list[Rank]] | None]:
+def _bounds(company: Company, columns: Columns) -> tuple[tuple[int, ...], list[list[Rank]] | None]:
     """The least company that any node can have, and the few domains that have it (None: they are many)."""
-    rules = needs.rules
-    least, rarest = [], None
-    for key in rules.spread_over:
+    least: list[int] = []
+    rarest: list[list[Rank]] | None = None
+    for key, tally in company.tallies:
         domains = columns.order.domains(key, columns.rows.values())
-        tally = columns.groups.tally(rules.group, key)
-        least.append(_least(tally, domains))
-        if len(least) == 1:
-            rarest = _rarest(tally, domains, least[0])
-    return (*least, 0), rarest
+        if rarest is None and not least and len(domains) <= DOMAINS_COUNTED_MAX:
+            low, rarest = _rarest(tally, domains)
+        else:
+            low = _least(tally, domains)
+        least.append(low)
+    least.append(0)
+    few = rarest if rarest is not None and len(rarest) <= DOMAINS_WALKED_MAX else None
+    return tuple(least), few
+
+
+def _rarest(tally: Tally, domains: Domains) -> tuple[int, list[list[Rank]] | None]:
+    if len(domains) - len(tally) > DOMAINS_WALKED_MAX:
+        return 0, None  # that many, at least, have none
+    low = 0
+    rarest: list[list[Rank]] = []
+    for value, ranks in domains.items():
+        count = tally.get(value, 0)
+        if count < low or not rarest:
+            low, rarest = count, [ranks]
+        elif count == low:
+            rarest.append(ranks)
+    return low, rarest or None
 
 
 def _least(tally: Tally, domains: Domains) -> int:
@@ -63,20 +96,15 @@ def _least(tally: Tally, domains: Domains) -> int:
     return min((tally.get(value, 0) for value in domains), default=0)
 
 
-def _rarest(tally: Tally, domains: Domains, least: int) -> list[list[Rank]] | None:
-    # Where few have any of the group, many have none.
-    if len(domains) > DOMAINS_COUNTED_MAX or len(domains) - len(tally) > DOMAINS_WALKED_MAX:
-        return None
-    rarest = [ranks for value, ranks in domains.items() if tally.get(value, 0) == least]
-    return rarest if 0 < len(rarest) <= DOMAINS_WALKED_MAX else None
-
-
 def _best_of(
-    parts: list[list[Rank]], needs: Needs, columns: Columns, least: tuple[int, ...]
+    parts: list[list[Rank]],
+    needs: Needs,
+    columns: Columns,
+    near_to: Near,
+    least: tuple[int, ...],
 ) -> Row | None:
     """The best in all of these parts of the order, if a walk can tell."""
     rows, could = columns.rows, eligible(needs, columns).each
-    near_to = Company(needs, columns).of
     best: Row | None = None
     best_near: tuple[int, ...] = ()
     for ranks in parts:
