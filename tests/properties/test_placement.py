@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -165,6 +166,42 @@ def test_a_chosen_node_always_has_room(many: list[Needs], columns: Columns) -> N
         # Holds of the cluster may overcommit a node to begin with; placement never adds to that.
         assert row.free == before[node_id] or Resources().fits_in(row.free)
         assert all(count == 1 for port, count in row.ports.items() if port not in PORTS)
+
+
+@settings(max_examples=12, deadline=None)
+@given(st.randoms(use_true_random=False), st.lists(rule_sets, min_size=4, max_size=8))
+def test_of_hundreds_of_nodes_too_the_best_is_chosen(random: Random, many: list[Rules]) -> None:
+    """So many that walks end early, in the whole order and in domains large and small."""
+    columns = Columns()
+    for number in range(300):
+        node_id = NodeId(f"n{number:03}")
+        columns.put_node(
+            node_id,
+            allocatable=Resources(random.choice((1000, 4000)), 8192, 10),
+            traits=CONTAINER,
+            closed=random.choice(("", "", "", "cordoned")),
+            labels={
+                "zone": random.choice("aaaab"),
+                "rack": str(random.randrange(12)),
+                "node.id": node_id,
+            },
+            taints=frozenset(random.choice(((), (), ("gpu",)))),
+        )
+    for number in range(150):
+        rules = random.choice(many)
+        needs = Needs(Resources(random.choice((100, 700)), 128), CONTAINER, rules=rules)
+        found = place(needs, columns)
+        assert (found.node_id if isinstance(found, Placed) else None) == reference(needs, columns)
+        if isinstance(found, Placed):
+            name = WorkloadId(f"w{number}")
+            columns.hold(
+                name,
+                found.node_id,
+                needs.resources,
+                needs.host_ports,
+                group=rules.group,
+                apart=rules.apart,
+            )
 
 
 @dataclass(frozen=True)
