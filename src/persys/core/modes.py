@@ -89,7 +89,7 @@ def judge(
         if remembers:
             return Lost("the store answers, and what it held is gone", known_uid)
         return New()
-    if known_uid and marker.uid != known_uid:
+    if known_uid and known_uid not in (marker.uid, *marker.accepted):
         return Lost(f"the store is of cluster {marker.uid}, not of {known_uid}", known_uid)
     return Same(marker)
 

@@ -170,11 +170,13 @@ class Scheduler:
         self._collector = self._gauges()
         self.metrics.registry.register(self._collector)
 
-    async def lead(self) -> None:
+    async def lead(self, begun: Callable[[], None] = lambda: None) -> None:
         """Do all that a leader does, until cancelled. Raises FencedError when another leads."""
         async with asyncio.TaskGroup() as group:
             for part in self.parts():
                 group.create_task(part)
+            await asyncio.sleep(0)  # each has begun: now they may be asked
+            begun()
 
     async def take_over(self, name: str) -> None:
         """Become the one who writes, and know what is stored."""

@@ -48,5 +48,6 @@ class Authority:
                 else:
                     self._doubt()
             except (StoreUnavailableError, TimeoutError):
-                pass  # the committer tells of it; here it only means not to be certain
+                if not self.is_certain:
+                    self._doubt()  # the committer finds out whether the store is away
             await asyncio.sleep(self._look_seconds)

@@ -81,6 +81,7 @@ class Committer:
         self._news = asyncio.Event()
         self._doubtful = False
         self._crowded = False
+        self._ended: FencedError | None = None
         self._asked: list[_Asked] = []
         self._metrics = metrics or Metrics()
         self.modes = modes or Modes(clock)
@@ -108,11 +109,14 @@ class Committer:
         """Returns when it is stored and done.
 
         Raises InvalidError for a record that is too large, ConflictError when a record moved,
-        FrozenError when the store did not take it or the mode is not normal.
+        FrozenError when the store did not take it or the mode is not normal, FencedError when this is not
+        the one who writes any more.
         """
         if change.is_empty:
             change.done()
             return
+        if self._ended is not None:
+            raise self._ended
         if self.modes.is_frozen:
             raise self.modes.refusal()
         values = encoded(change)
@@ -158,7 +162,7 @@ class Committer:
                         self._news.clear()
                     await self._commit(batch)
         finally:
-            ended = StoreUnavailableError("the scheduler is stopping")
+            ended = self._ended = FencedError("this scheduler does not lead any more; try again")
             self._void(ended)
             for asked in self._asked:
                 _fail(asked.done, ended)
@@ -176,6 +180,7 @@ class Committer:
         """Read what is there, if that is in doubt; and in trouble, see whether it takes writes again."""
         try:
             if self.modes.in_recovery and not await self._is_back():
+                await self.lead.hold_place()
                 self._void(self.modes.refusal())
                 return
             if self._doubtful and not await self._read_again():
@@ -315,6 +320,12 @@ class Committer:
             self._measure(began, failed=len(batch))
             await self._note_fence(batch)
             return
+        except asyncio.CancelledError:
+            for pending in batch:
+                _fail(
+                    pending.stored, FencedError("this scheduler is not the one who writes any more")
+                )
+            raise
         conflicts = sum(isinstance(outcome, Conflict) for outcome in outcomes)
         self._measure(began, stored=len(batch) - conflicts, conflicts=conflicts)
         for pending, events, unit, outcome in zip(batch, told, units, outcomes, strict=True):
@@ -346,14 +357,19 @@ class Committer:
         return snapshot
 
     async def _note_fence(self, batch: list[Pending]) -> None:
-        """Our name is not where it was. Another's in its place ends this process; none means trouble."""
+        """Our name is not where it was. Another's in its place ends our lead; none means trouble."""
+        failure: PersysError = ConflictError("the store has changed; decide again")
         try:
             await self.lead.check_not_taken()
         except StoreUnavailableError as err:
             self._note_trouble(err)
-        self._doubtful = True
-        for pending in batch:
-            _fail(pending.stored, ConflictError("the store has changed; decide again"))
+        except FencedError as err:
+            failure = err
+            raise
+        finally:
+            self._doubtful = True
+            for pending in batch:
+                _fail(pending.stored, failure)
 
     def _note_trouble(self, err: StoreUnavailableError) -> None:
         self.modes.take(Silent(str(err)))

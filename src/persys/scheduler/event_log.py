@@ -77,8 +77,11 @@ class EventLog:
         self._settle()
 
     def take(self, events: list[Numbered]) -> None:
-        """These were committed; their numbers are above all that are kept."""
+        """These were committed. A standby may hear of them in another order than that of their numbers."""
+        in_order = not events or events[0].sequence > self._last
         self._kept.extend(events)
+        if not in_order:
+            self._kept.sort(key=_sequence)
         self._settle()
 
     def close(self) -> None:

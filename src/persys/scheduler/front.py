@@ -2,20 +2,30 @@
 
 A standby answers reads from its own memory, and says how old that is. All else goes to the leader, streams
 too, so that whoever knows one scheduler knows them all. A call that finds no leader waits for the next one,
-within its deadline; one that was passed on already is not passed on again.
+within its deadline. What may have reached a leader is not sent to another: the caller is told, and knows
+whether to ask again. One that was passed on already is not passed on again.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from typing import Any, NoReturn
+from contextlib import suppress
+from typing import Any
 
 import grpc
 
-from persys.infra.rpc import new_channel
-from persys.model.leader import Leader
 from persys.scheduler.api.service import ControlApi
+from persys.scheduler.passing import (
+    Context,
+    beside,
+    is_certain_not_taken,
+    is_passed_on,
+    pass_on,
+    refuse,
+    refuse_change,
+)
 from persys.scheduler.standby import Standby
-from persys.wire.beside import DATA_AGE_MS, PASSED_ON, ROLE
+from persys.scheduler.upstream import LeaderChangedError, Upstream
+from persys.wire.beside import DATA_AGE_MS, NOT_LEADING, ROLE
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
 # What a standby answers by itself.
@@ -30,16 +40,16 @@ READS = frozenset(
         "PlanWorkloads",
         "GetCapacity",
         "ListEvents",
-        "WatchEvents",
         "ListDrifts",
         "GetMode",
     }
 )
-CALL_SECONDS = 10.0
 # As long as the next leader may take to appear.
 PATIENCE_SECONDS = 15.0
-
-Context = grpc.aio.ServicerContext[Any, Any]
+PATIENCE_SHARE = 0.8  # of a call's time; the rest is for the leader
+# Less than an agent waits for an answer to its registration before it takes this for an old scheduler.
+STREAM_BEGIN_SECONDS = 4.0
+AGAIN_SECONDS = 0.1
 
 
 class Front(control_pb2_grpc.AgentControlServicer):
@@ -47,10 +57,13 @@ class Front(control_pb2_grpc.AgentControlServicer):
         self._leading: ControlApi | None = None
         self._reading: ControlApi | None = None
         self._standby: Standby | None = None
-        self._channel: tuple[str, grpc.aio.Channel] | None = None
+        self._upstream: Upstream | None = None
+        self._left: list[Upstream] = []
         self._news = asyncio.Event()
         service = control_pb2.DESCRIPTOR.services_by_name["AgentControl"]
         for method in service.methods:
+            if method.name == "WatchEvents":
+                continue
             make = self._call
             if method.server_streaming:
                 make = self._both_ways if method.client_streaming else self._answers
@@ -65,7 +78,15 @@ class Front(control_pb2_grpc.AgentControlServicer):
         self.notice()
 
     def notice(self) -> None:
-        """Who leads may have changed: those who wait look again."""
+        """Who leads may have changed: those who wait look again, and nobody waits for the old one."""
+        leader = self._standby.leader if self._standby is not None else None
+        if self._upstream is not None and (
+            self._leading is not None
+            or (leader is not None and leader.endpoint != self._upstream.endpoint)
+        ):
+            self._upstream.end()
+            self._left.append(self._upstream)
+            self._upstream = None
         news, self._news = self._news, asyncio.Event()
         news.set()
 
@@ -79,91 +100,156 @@ class Front(control_pb2_grpc.AgentControlServicer):
 
     async def close(self) -> None:
         self.leave()
-        if self._channel is not None:
-            await self._channel[1].close()
-            self._channel = None
+        for one in (self._upstream, *self._left):
+            if one is not None:
+                await one.close()
 
     def _call(self, name: str) -> Callable[..., Any]:
         async def call(request: Any, context: Context) -> Any:
-            if (own := self._own(name, context)) is not None:
-                return await own(request, context)
-            try:
-                stub = await self._leader_stub(context)
-                timeout = context.time_remaining() or CALL_SECONDS
-                return await getattr(stub, name)(request, timeout=timeout, metadata=_ON)
-            except grpc.aio.AioRpcError as err:
-                await _refuse(err, context)
+            if self._answers_itself(name):
+                return await self._read(name, request, context)
+            patience = _patience(context.time_remaining())
+            while (upstream := await self._way(context, patience)) is not None:
+                try:
+                    return await pass_on(upstream, name, request, context)
+                except grpc.aio.AioRpcError as err:
+                    if hasattr(request, "__aiter__") or not is_certain_not_taken(err):
+                        await refuse(err, context)
+                await self._rest()
+            return await getattr(self._leading, name)(request, context)
 
         return call
 
     def _answers(self, name: str) -> Callable[..., Any]:
         async def answers(request: Any, context: Context) -> AsyncIterator[Any]:
-            if (own := self._own(name, context)) is not None:
-                async for one in own(request, context):
+            upstream = await self._way(context, _patience(context.time_remaining()))
+            if upstream is None:
+                async for one in getattr(self._leading, name)(request, context):
                     yield one
                 return
+            method = getattr(upstream.stub, name)
+            call = method(request, timeout=context.time_remaining(), metadata=beside(context))
             try:
-                stub = await self._leader_stub(context)
-                async for one in getattr(stub, name)(request, metadata=_ON):
-                    yield one
+                with upstream.using(call):
+                    async for one in call:
+                        yield one
             except grpc.aio.AioRpcError as err:
-                await _refuse(err, context)
+                await refuse(err, context)
+            except LeaderChangedError:
+                await refuse_change(context)
 
         return answers
 
+    async def WatchEvents(  # noqa: N802
+        self, request: control_pb2.WatchEventsRequest, context: Context
+    ) -> AsyncIterator[control_pb2.EventView]:
+        """Goes on with the next leader after the last event that came, so that the client notices nothing.
+
+        Not answered from a standby's memory, in which events may stand in another order for a moment.
+        """
+        while (upstream := await self._way(context, PATIENCE_SECONDS)) is not None:
+            call = upstream.stub.WatchEvents(
+                request, timeout=context.time_remaining(), metadata=beside(context)
+            )
+            try:
+                with upstream.using(call):
+                    async for event in call:
+                        request.after_sequence = event.sequence
+                        yield event
+            except grpc.aio.AioRpcError as err:
+                if (
+                    err.code() is not grpc.StatusCode.UNAVAILABLE
+                    or not request.HasField("after_sequence")
+                    or is_passed_on(context)
+                ):
+                    await refuse(err, context)
+            except LeaderChangedError:
+                if not request.HasField("after_sequence"):
+                    await refuse_change(context)
+            await self._rest()
+        leading: Any = self._leading
+        async for event in leading.WatchEvents(request, context):
+            yield event
+
     def _both_ways(self, name: str) -> Callable[..., Any]:
         async def converse(messages: Any, context: Context) -> None:
-            if (own := self._own(name, context)) is not None:
-                await own(messages, context)
-                return
             try:
-                stub = await self._leader_stub(context)
-                async for one in getattr(stub, name)(messages, metadata=_ON):
-                    await context.write(one)
+                async with asyncio.timeout(STREAM_BEGIN_SECONDS) as begin:
+                    upstream = await self._way(context, PATIENCE_SECONDS)
+                    if upstream is None:
+                        begin.reschedule(None)
+                        await getattr(self._leading, name)(messages, context)
+                        return
+                    call = getattr(upstream.stub, name)(messages, metadata=beside(context))
+                    with upstream.using(call):
+                        async for one in call:
+                            begin.reschedule(None)
+                            await context.write(one)
             except grpc.aio.AioRpcError as err:
-                await _refuse(err, context)
+                await refuse(err, context)
+            except (LeaderChangedError, TimeoutError):
+                await refuse_change(context)
 
         return converse
 
-    def _own(self, name: str, context: Context) -> Callable[..., Any] | None:
-        """How this scheduler answers by itself, if it does."""
-        if self._leading is not None:
-            return getattr(self._leading, name)  # type: ignore[no-any-return]  # it has every method
+    def _answers_itself(self, name: str) -> bool:
+        """Whether a standby knows enough to answer. Of the mode it always does."""
         if self._standby is None or self._reading is None or name not in READS:
+            return False
+        return self._standby.has_read or name == "GetMode"
+
+    async def _read(self, name: str, request: Any, context: Context) -> Any:
+        assert self._standby is not None
+        standby = self._standby
+        answer = await getattr(self._reading, name)(request, context)
+        age_ms = round(standby.data_age() * 1000)
+        if name == "GetMode":
+            leader = standby.leader
+            answer.role = "standby"
+            answer.leader = leader.name if leader is not None else ""
+            answer.leader_endpoint = leader.endpoint if leader is not None else ""
+            answer.data_age_ms = age_ms
+        said = (pair for pair in context.trailing_metadata() or () if pair[0] != DATA_AGE_MS)
+        context.set_trailing_metadata((*said, (ROLE, "standby"), (DATA_AGE_MS, str(age_ms))))
+        return answer
+
+    async def _way(self, context: Context, patience: float) -> Upstream | None:
+        """To the one that leads, or to the next one that will. None: that is this one."""
+        if self._leading is not None:
             return None
-        age_ms = round(self._standby.data_age() * 1000)
-        context.set_trailing_metadata(((ROLE, "standby"), (DATA_AGE_MS, str(age_ms))))
-        return getattr(self._reading, name)  # type: ignore[no-any-return]
-
-    async def _leader_stub(self, context: Context) -> Any:
-        """Of the one that leads, or of the next one that will."""
-        if any(key == PASSED_ON for key, _ in context.invocation_metadata() or ()):
-            await context.abort(
-                grpc.StatusCode.UNAVAILABLE, "this scheduler does not lead any more"
-            )
-        leader = await self._wait_for_leader(context.time_remaining())
-        if leader is None:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "no scheduler leads; try again")
-        if self._channel is None or self._channel[0] != leader.endpoint:
-            if self._channel is not None:
-                await self._channel[1].close()
-            self._channel = (leader.endpoint, new_channel(leader.endpoint))
-        return control_pb2_grpc.AgentControlStub(self._channel[1])
-
-    async def _wait_for_leader(self, remaining: float | None) -> Leader | None:
-        patience = PATIENCE_SECONDS if remaining is None else min(remaining / 2, PATIENCE_SECONDS)
+        if is_passed_on(context):
+            context.set_trailing_metadata(((NOT_LEADING, "1"),))
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "this scheduler does not lead")
         try:
             async with asyncio.timeout(patience):
-                while self._standby is None or self._standby.leader is None:
-                    await self._news.wait()
-                return self._standby.leader
+                return await self._next_way()
         except TimeoutError:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "no scheduler leads; try again")
+
+    async def _next_way(self) -> Upstream | None:
+        while self._leading is None:
+            if (upstream := await self._connected()) is not None:
+                return upstream
+            await self._rest()
+        return None
+
+    async def _connected(self) -> Upstream | None:
+        leader = self._standby.leader if self._standby is not None else None
+        if leader is None or not leader.endpoint:
             return None
+        if self._upstream is None:
+            self._upstream = Upstream(leader.endpoint)
+        upstream = self._upstream
+        return upstream if await upstream.connect() else None
+
+    async def _rest(self) -> None:
+        """Until there are news, or for a moment: a leader may be there and not ready yet."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(AGAIN_SECONDS):
+                await self._news.wait()
 
 
-_ON = ((PASSED_ON, "1"),)
-
-
-async def _refuse(err: grpc.aio.AioRpcError, context: Context) -> NoReturn:
-    context.set_trailing_metadata(tuple(err.trailing_metadata() or ()))
-    await context.abort(err.code(), err.details() or "")
+def _patience(remaining: float | None) -> float:
+    if remaining is None:
+        return PATIENCE_SECONDS
+    return min(remaining * PATIENCE_SHARE, PATIENCE_SECONDS)

@@ -62,11 +62,10 @@ class Lead:
 
         False: our key is gone although nobody took our place, so what is stored is in doubt.
         """
-        if self._lease is not None and await self._store.keep_lease(self._lease):
-            return True
+        kept = self._lease is None or await self._store.keep_lease(self._lease)
         found = await self._store.get(keys.LEADER)
         self._check_ours(found)
-        return found is not None and self._lease is None
+        return kept and found is not None
 
     async def keep_place(self, snapshot: Snapshot) -> None:
         """Write our name again if it is not there as we wrote it."""
@@ -74,8 +73,16 @@ class Lead:
         if found is None or (keys.LEADER, found.version) != self.fence:
             await self.take(again=True)
 
+    async def hold_place(self) -> None:
+        """In a store that lost what it held: stay the one who leads, so that nobody begins anew there."""
+        if not self.lease_seconds or await self.stored_marker() is not None:
+            return
+        if await self._store.get(keys.LEADER) is None:
+            await self.take(again=True)
+
     async def resign(self) -> None:
         """Let the next one lead at once, instead of when the lease is over."""
+        self.fence = None
         if self._lease is not None:
             lease, self._lease = self._lease, None
             await self._store.revoke_lease(lease)

@@ -11,12 +11,13 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import structlog
 
-from persys.errors import ConflictError, FencedError, PersysError
+from persys.errors import ConflictError, FencedError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.http import SideServer
 from persys.infra.rpc import new_server, start_server
@@ -97,18 +98,41 @@ class Plane:
         while True:
             async with self._new_seat() as seat:
                 try:
-                    if self._shared:
-                        await self._stand_by(seat)
-                    await seat.take_over(self.name)
-                    self._standby = None
-                    self._front.lead(seat.api())
-                    log.info("leadership.taken", leader=self.name)
-                    await seat.lead()
+                    await self._come_to_lead(seat)
+                    await seat.lead(partial(self._open, seat))
                 except* (FencedError, ConflictError) as lost:
                     if not self._shared:
                         raise
                     log.warning("leadership.lost", reason=str(lost.exceptions[0]))
             await asyncio.sleep(PAUSE_SECONDS)
+
+    def _open(self, seat: Scheduler) -> None:
+        self._standby = None
+        self._front.lead(seat.api())
+        log.info("leadership.taken", leader=self.name)
+
+    async def _come_to_lead(self, seat: Scheduler) -> None:
+        """At once, or after standing by. Who comes too late stands by again, with all that it knows."""
+        if not self._shared:
+            await seat.take_over(self.name)
+            return
+        standby = self._standby = seat.standby(self._front.notice)
+        self._front.stand_by(seat.api(), standby)
+        while True:
+            await standby.until_vacant()
+            try:
+                await seat.take_over(self.name)
+            except (FencedError, ConflictError, StoreUnavailableError) as err:
+                log.info("leadership.missed", reason=str(err))
+                await self._resign(seat)
+                await asyncio.sleep(PAUSE_SECONDS)
+            else:
+                return
+
+    async def _resign(self, seat: Scheduler) -> None:
+        with suppress(PersysError, TimeoutError):
+            async with asyncio.timeout(RESIGN_SECONDS):
+                await seat.committer.lead.resign()
 
     @asynccontextmanager
     async def _new_seat(self) -> AsyncIterator[Scheduler]:
@@ -128,15 +152,8 @@ class Plane:
                 announcing.cancel()
         finally:
             self._front.leave()
-            with suppress(PersysError, TimeoutError):
-                async with asyncio.timeout(RESIGN_SECONDS):
-                    await seat.committer.lead.resign()
+            await self._resign(seat)
             await seat.close()
-
-    async def _stand_by(self, seat: Scheduler) -> None:
-        standby = self._standby = seat.standby(self._front.notice)
-        self._front.stand_by(seat.api(), standby)
-        await standby.until_vacant()
 
     def _workload_count(self) -> int:
         return len(self._seat.cluster.entries) if self._seat is not None else 0
@@ -155,6 +172,7 @@ class Plane:
             **health,
             "role": "standby",
             "leader": leader.name if leader is not None else "",
+            "leaderEndpoint": leader.endpoint if leader is not None else "",
             "dataAgeMs": round(self._standby.data_age() * 1000),
         }
 

@@ -9,21 +9,26 @@ from collections.abc import Callable
 
 import structlog
 
-from persys.core.modes import Lost, Silent, Whole
-from persys.errors import CompactedError, StoreUnavailableError
+from persys.core.modes import Lost, New, Same, Silent, Whole
+from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.event import Numbered
 from persys.model.leader import Leader
+from persys.model.mode import ClusterMarker
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.following import follow
 from persys.scheduler.lead import Lead, leader_of
 from persys.scheduler.modes import Modes
 from persys.store import keys
 from persys.store.port import Change, Record, Snapshot, Store
+from persys.wire import records
 
 log = structlog.get_logger()
 
 LOOK_SECONDS = 1.0
+READ_AGAIN_SECONDS = 0.1
+# A leader that lost the store's contents keeps its place within one lease, if it is there.
+LEADERLESS_LEASES = 2
 
 
 class Standby:
@@ -48,7 +53,9 @@ class Standby:
         self._told = told
         self._notice = notice
         self._sure_at = clock.monotonic()
-        self.leader: Leader | None = None
+        self._leaderless_since: float | None = None
+        self.leader: Leader | None = None  # the last one heard of, unless it is known to be gone
+        self.has_read = False
 
     def data_age(self) -> float:
         """Seconds since memory was last known to be what the store had."""
@@ -58,42 +65,83 @@ class Standby:
         """Returns when nobody leads, and what is in memory is what the last leader left."""
         while True:
             try:
-                if await self._follow():
-                    return
-            except CompactedError:
-                continue  # it fell too far behind, and reads everything again
+                snapshot = await self._store.read("/")
             except StoreUnavailableError as err:
                 self._modes.take(Silent(str(err)))
-            self.leader = None
-            await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(LOOK_SECONDS)
+                continue
+            leads = next((one for one in snapshot.records if one.key == keys.LEADER), None)
+            match self._lead.judge(snapshot, remembers=self._remembers()):
+                case Lost() as lost:
+                    if self._wait_with_loss(lost, leads):
+                        await asyncio.sleep(LOOK_SECONDS)
+                        continue
+                    return
+                case Same(marker=marker):
+                    self._lead.marker = marker
+                case New():
+                    pass
+            self._take_in(snapshot)
+            if leads is None:
+                self.leader = None
+                return
+            self._note_leader(leader_of(leads))
+            try:
+                await self._follow(snapshot.revision)
+            except StoreUnavailableError as err:
+                # Whether the store is away, or one of its members, or we fell too far behind, reading tells.
+                log.info("watch.lost", reason=str(err))
+                await asyncio.sleep(READ_AGAIN_SECONDS)
+            else:
+                self.leader = None
+                return
 
-    async def _follow(self) -> bool:
-        """True when nobody leads; False when it should be looked at again."""
-        snapshot = await self._store.read("/")
-        match self._lead.judge(snapshot, remembers=self._remembers()):
-            case Lost() as lost:
-                self._modes.take(lost)
-                return False
-            case _:
-                pass
+    def _wait_with_loss(self, lost: Lost, leads: Record | None) -> bool:
+        """Whoever leads is in recovery too, and will be told what to do. If nobody leads, one of those who
+        remember has to, so that an operator finds a door; it begins nothing anew.
+        """
+        self._modes.take(lost)
+        now = self._clock.monotonic()
+        if leads is not None:
+            self._leaderless_since = None
+            self._note_leader(leader_of(leads))
+            return True
+        if self._leaderless_since is None:
+            self._leaderless_since = now
+        return now < self._leaderless_since + LEADERLESS_LEASES * self._lead.lease_seconds
+
+    def _take_in(self, snapshot: Snapshot) -> None:
         self._load(snapshot)
         self._modes.take(Whole("the store is followed"))
         self._sure_at = self._clock.monotonic()
-        leads = next((one for one in snapshot.records if one.key == keys.LEADER), None)
-        if leads is None:
-            return True
-        self._note_leader(leader_of(leads))
-        async with asyncio.TaskGroup() as group:
-            looking = group.create_task(self._keep_looking())
-            await self._take_changes(snapshot.revision)
-            looking.cancel()
-        return True
+        self._leaderless_since = None
+        self.has_read = True
+
+    async def _follow(self, revision: int) -> None:
+        """Returns when the leader's key is gone."""
+        trouble: list[StoreUnavailableError] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                looking = group.create_task(self._keep_looking())
+                await self._take_changes(revision)
+                looking.cancel()
+        except* StoreUnavailableError as failures:
+            trouble += [
+                one for one in failures.exceptions if isinstance(one, StoreUnavailableError)
+            ]
+        if trouble:
+            raise trouble[0]
 
     async def _take_changes(self, revision: int) -> None:
         """Until the leader's key is gone."""
         async for changes in self._store.watch("/", after=revision):
+            if any(change.key == keys.CLUSTER and change.value is None for change in changes):
+                # No leader does that but in a recovery: what we remember may be all that is left.
+                raise StoreUnavailableError("the cluster's marker was deleted")
             self._told(follow(self._cluster, changes, lease_until=self._clock.monotonic()))
             for change in changes:
+                if change.key == keys.CLUSTER and change.value is not None:
+                    self._lead.marker = records.decode(change.value, ClusterMarker)
                 if change.key == keys.LEADER:
                     if change.value is None:
                         return

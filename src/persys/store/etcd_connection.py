@@ -152,6 +152,10 @@ class EtcdConnection(Generic[Stubs]):
             raise StoreUnavailableError(
                 f"etcd gave no answer within {self._options.deadline_seconds:g} s"
             ) from err
+        except asyncio.CancelledError:
+            # Whoever asked had less patience than we: the next to ask shall not meet the same silence.
+            self._leave(self._members[self._current])
+            raise
 
     async def _try_members(
         self, send: Callable[[Stubs, Metadata], Awaitable[T]], *, repeatable: bool

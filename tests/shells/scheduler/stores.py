@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-from persys.errors import StoreUnavailableError
+from persys.errors import CompactedError, StoreUnavailableError
 from persys.store.port import Change, LeaseId, Outcome, Record, Snapshot, Store, Unit
 
 
@@ -14,6 +14,8 @@ class TroubledStore:
         self.store = store
         self.down = False  # nothing is written, nothing is read
         self.loses_answers = False  # what is written is written, but nobody is told
+        self.down_for_leases = False  # nobody can keep one
+        self.is_behind = False  # what a watch would tell next is compacted, once
         self.commit_seconds = 0.0
         self.commits = 0
 
@@ -41,8 +43,12 @@ class TroubledStore:
             raise StoreUnavailableError("the answer was lost")
         return outcomes
 
-    def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
-        return self.store.watch(prefix, after=after)
+    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
+        async for changes in self.store.watch(prefix, after=after):
+            if self.is_behind:
+                self.is_behind = False
+                raise CompactedError("those changes are gone")
+            yield changes
 
     async def grant_lease(self, ttl_seconds: int) -> LeaseId:
         self._answer()
@@ -50,6 +56,8 @@ class TroubledStore:
 
     async def keep_lease(self, lease: LeaseId) -> bool:
         self._answer()
+        if self.down_for_leases:
+            raise StoreUnavailableError("the lease was not kept")
         return await self.store.keep_lease(lease)
 
     async def revoke_lease(self, lease: LeaseId) -> None:
@@ -62,7 +70,7 @@ class TroubledStore:
     async def wipe(self) -> None:
         """What happens to a store whose disk is lost: it answers, and has nothing."""
         stored = await self.store.read("/")
-        await self.store.commit([Unit(deletes=[record.key]) for record in stored.records])
+        await self.store.commit([Unit(deletes=[record.key for record in stored.records])])
 
     async def close(self) -> None:
         """The store is the test's own."""

@@ -2,84 +2,42 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from datetime import timedelta
 
 import grpc
 import pytest
 
 from persys.infra.clock import SystemClock
-from persys.scheduler.plane import Plane
-from persys.store.memory import MemoryStore
-from persys.wire.beside import DATA_AGE_MS, ROLE
+from persys.model.leader import Leader
+from persys.model.mode import ClusterMarker
+from persys.store import keys
+from persys.store.port import Unit
+from persys.wire import records
+from persys.wire.beside import DATA_AGE_MS, MODE, PASSED_ON, ROLE
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Control, brisk, eventually
+from persys.wire.gen.control.v1 import control_pb2_grpc
+from shells.scheduler.harness import eventually
 from shells.scheduler.peer import a_node
-from shells.scheduler.stores import TroubledStore
-
-LEASE = timedelta(seconds=1)
-
-
-class Seats:
-    """Schedulers on one store, each with a connection of its own that can be cut."""
-
-    def __init__(self, stack: AsyncExitStack) -> None:
-        self._store = MemoryStore(SystemClock().monotonic)
-        self._stack = stack
-        self.running: list[asyncio.Task[None]] = []
-        self.stores: list[TroubledStore] = []
-        self.controls: list[Control] = []
-        self._stops: list[asyncio.Event] = []
-
-    async def add(self) -> Control:
-        """One more scheduler, serving."""
-        store = TroubledStore(self._store)
-        settings = brisk(leader_lease=LEASE)
-        stop = asyncio.Event()
-        plane = Plane(settings, store, SystemClock(), shared=True)
-        self.running.append(asyncio.get_running_loop().create_task(plane.run(stop)))
-        self.stores.append(store)
-        self._stops.append(stop)
-        control = Control(settings.grpc_port)
-        self.controls.append(control)
-        await control.summary()
-        return control
-
-    async def stop(self, number: int) -> None:
-        self._stops[number].set()
-        await self.running[number]
-
-    async def close(self) -> None:
-        for stop in self._stops:
-            stop.set()
-        for control in self.controls:
-            await control.channel.close()
-        await asyncio.gather(*self.running)
+from shells.scheduler.seats import (
+    Seats,
+    mode_of,
+    some_seats,
+    until_leading,
+    until_mode,
+    until_named,
+    until_standing_by,
+)
 
 
 @pytest.fixture
 async def seats() -> AsyncIterator[Seats]:
-    async with AsyncExitStack() as stack:
-        made = Seats(stack)
+    async with some_seats() as made:
         yield made
-        await made.close()
-
-
-async def mode_of(control: Control) -> tuple[pb.ModeView, dict[str, str]]:
-    call = control.stub.GetMode(pb.GetModeRequest(), timeout=5)
-    view = await call
-    beside = await call.trailing_metadata()
-    return view, {key: str(value) for key, value in beside or ()}
 
 
 async def test_a_standby_answers_reads_and_says_how_old_they_are(seats: Seats) -> None:
     leader, standby = await seats.add(), await seats.add()
     await leader.apply("web")
-
-    async def followed() -> bool:
-        return await standby.names() == ["web"]
-
-    await eventually(followed, lambda: "the standby to follow")
+    await until_named(standby, "web")
     _, beside = await mode_of(standby)
     assert beside[ROLE] == "standby"
     assert int(beside[DATA_AGE_MS]) < 5000
@@ -119,20 +77,41 @@ async def test_a_leader_that_was_cut_off_leads_no_more_and_writes_nothing(seats:
     await old.apply("before")
 
     seats.stores[0].down = True
-
-    async def leads() -> bool:
-        return ROLE not in (await mode_of(new))[1]
-
-    await eventually(leads, lambda: "the standby to lead")
+    await until_leading(new)
     assert (await new.apply("meanwhile")).success
     seats.stores[0].down = False
-
-    async def stands_by() -> bool:
-        return (await mode_of(old))[1].get(ROLE) == "standby"
-
-    await eventually(stands_by, lambda: "the old leader to stand by")
+    await until_standing_by(old)
     assert (await old.apply("afterwards")).success
     assert await new.names() == ["afterwards", "before", "meanwhile"]
+
+
+async def test_what_a_deposed_leader_was_asked_is_unavailable_and_not_refused(seats: Seats) -> None:
+    old, new = await seats.add(), await seats.add()
+    await old.apply("before")
+    seats.stores[0].commit_seconds = 1.5  # longer than its lease, which it cannot keep
+    seats.stores[0].down_for_leases = True
+
+    with pytest.raises(grpc.aio.AioRpcError) as refused:
+        await old.apply("late")
+
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+    await until_leading(new)
+    await until_standing_by(old)
+    assert await new.names() == ["before"]
+
+
+async def test_a_call_waits_for_the_next_leader(seats: Seats) -> None:
+    gone = Unit(puts={keys.LEADER: records.encode(Leader("gone", "127.0.0.1:1"))})
+    marker = Unit(puts={keys.CLUSTER: records.encode(ClusterMarker("u", SystemClock().now()))})
+    await seats.store.commit([gone, marker])
+    standby = await seats.add()
+
+    asking = asyncio.get_running_loop().create_task(standby.apply("web"))
+    await asyncio.wait([asking], timeout=0.5)
+    assert not asking.done()
+    await seats.store.commit([Unit(deletes=[keys.LEADER])])
+
+    assert (await asking).success
 
 
 async def test_events_go_on_without_a_gap_under_the_next_leader(seats: Seats) -> None:
@@ -157,3 +136,194 @@ async def test_events_go_on_without_a_gap_under_the_next_leader(seats: Seats) ->
     watching.cancel()
     with pytest.raises((asyncio.CancelledError, grpc.aio.AioRpcError)):
         await watching
+
+
+async def test_a_standby_says_who_leads_and_where(seats: Seats) -> None:
+    leader, standby = await seats.add(), await seats.add()
+
+    async def told() -> bool:
+        return bool((await mode_of(standby))[0].leader)
+
+    await eventually(told, lambda: "the standby to know the leader")
+    view, _ = await mode_of(standby)
+    own, _ = await mode_of(leader)
+    assert (view.role, own.role) == ("standby", "leader")
+    assert (view.leader, view.leader_endpoint) == (own.leader, own.leader_endpoint)
+    assert view.cluster_uid == own.cluster_uid
+    health = await seats.health(1)
+    assert (health["role"], health["leader"]) == ("standby", own.leader)
+    assert health["leaderEndpoint"] == seats.endpoints[0]
+    assert health["dataAgeMs"] < 5000
+
+
+async def test_only_the_leader_counts_itself_as_leading(seats: Seats) -> None:
+    await seats.add()
+    await seats.add()
+
+    leading = [await seats.metric(number, "persys_scheduler_leading") for number in (0, 1)]
+
+    assert leading == [1, 0]
+
+
+async def test_a_standby_without_its_store_says_degraded_and_finds_back(seats: Seats) -> None:
+    leader, standby = await seats.add(), await seats.add()
+    await leader.apply("web")
+    await until_named(standby, "web")
+
+    seats.stores[1].down = True
+    await until_mode(standby, "degraded")
+    _, beside = await mode_of(standby)
+    assert (beside[MODE], beside[ROLE]) == ("degraded", "standby")
+    assert await standby.names() == ["web"]
+    assert (await standby.apply("meanwhile")).success  # the leader has its store
+    seats.stores[1].down = False
+
+    await until_named(standby, "meanwhile", "web")
+    assert (await mode_of(standby))[0].mode == "normal"
+
+
+async def test_a_standby_that_fell_too_far_behind_reads_everything_again(seats: Seats) -> None:
+    leader, standby = await seats.add(), await seats.add()
+    await leader.apply("one")
+    await until_named(standby, "one")
+
+    seats.stores[1].is_behind = True
+    await leader.apply("two")
+    await leader.apply("three")
+
+    await until_named(standby, "one", "two", "three")
+    assert not seats.stores[1].is_behind
+
+
+async def test_what_stands_beside_the_leaders_answer_is_passed_back(seats: Seats) -> None:
+    leader, standby = await seats.add(), await seats.add()
+    seats.stores[0].down = True
+    assert not (await leader.apply("refused")).success
+
+    call = standby.stub.ApplyWorkload(pb.ApplyWorkloadRequest(workload_id="web"), timeout=5)
+
+    assert not (await call).success
+    assert dict(await call.trailing_metadata() or ())[MODE] == "degraded"
+
+
+class Elsewhere(control_pb2_grpc.AgentControlServicer):
+    """A leader that only notes how it is called."""
+
+    def __init__(self) -> None:
+        self.beside: dict[str, str] = {}
+        self.remaining: float | None = None
+
+    async def RetryWorkload(  # noqa: N802
+        self,
+        request: pb.RetryWorkloadRequest,
+        context: "grpc.aio.ServicerContext[object, object]",
+    ) -> pb.RetryWorkloadResponse:
+        self.beside = {key: str(value) for key, value in context.invocation_metadata() or ()}
+        self.remaining = context.time_remaining()
+        return pb.RetryWorkloadResponse(accepted=True)
+
+
+async def test_a_call_that_is_passed_on_keeps_its_deadline_and_its_trace(seats: Seats) -> None:
+    leader = Elsewhere()
+    server = grpc.aio.server()
+    control_pb2_grpc.add_AgentControlServicer_to_server(leader, server)
+    endpoint = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    await server.start()
+    marker = ClusterMarker("another", SystemClock().now())
+    held = {keys.LEADER: Leader("elsewhere", endpoint), keys.CLUSTER: marker}
+    await seats.store.commit([Unit(puts={key: records.encode(one) for key, one in held.items()})])
+    standby = await seats.add()
+
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    answer = await standby.stub.RetryWorkload(
+        pb.RetryWorkloadRequest(workload_id="web"), timeout=3, metadata=(("traceparent", trace),)
+    )
+
+    assert answer.accepted
+    assert leader.beside["traceparent"] == trace
+    assert PASSED_ON in leader.beside
+    await server.stop(None)
+    assert leader.remaining is not None
+    assert 0 < leader.remaining < 4
+
+
+async def test_an_agents_stream_through_a_standby_ends_when_the_leader_changes(
+    seats: Seats,
+) -> None:
+    await seats.add()
+    await seats.add()
+    third = await seats.add()
+    call = third.stub.ControlStream()
+    await call.write(pb.ControlMessage(register=a_registration("n1")))
+    assert (await call.read()).registered.accepted
+
+    await seats.stop(0)
+
+    async with asyncio.timeout(5):
+        await call.code()
+
+
+def a_registration(node_id: str) -> pb.RegisterNodeRequest:
+    return pb.RegisterNodeRequest(
+        node_id=node_id,
+        grpc_endpoint="127.0.0.1:1",
+        capabilities=pb.NodeCapabilities(
+            cpu_total_millicores=4000,
+            memory_total_mb=8192,
+            supported_workload_types=["container"],
+        ),
+    )
+
+
+async def test_schedulers_that_remember_begin_no_new_cluster_on_a_wiped_store(seats: Seats) -> None:
+    controls = [await seats.add() for _ in range(3)]
+    await controls[0].apply("web")
+    for control in controls:
+        await until_named(control, "web")
+    uid = (await mode_of(controls[0]))[0].cluster_uid
+
+    await seats.stores[0].wipe()
+
+    for control in controls:
+        await until_mode(control, "recovery")
+        assert await control.names() == ["web"]
+    newcomer = await seats.add()
+    await until_standing_by(newcomer)  # the leader keeps its place in the empty store
+    assert await seats.store.get(keys.CLUSTER) is None
+
+    async with a_node("n1", newcomer.stub) as node:
+        await node.register()
+        answer = await newcomer.stub.RebuildFromAgents(pb.RebuildFromAgentsRequest(), timeout=10)
+        assert answer.accepted, answer.reason
+    for control in (*controls, newcomer):
+        await until_mode(control, "normal")
+        await until_named(control, "web")
+        assert (await mode_of(control))[0].cluster_uid == uid
+
+
+async def test_one_who_remembers_leads_the_recovery_when_the_leader_died_with_the_store(
+    seats: Seats,
+) -> None:
+    controls = [await seats.add() for _ in range(3)]
+    await controls[0].apply("web")
+    for control in controls:
+        await until_named(control, "web")
+
+    for store in seats.stores:
+        store.down = True
+    for control in controls:
+        await until_mode(control, "degraded")
+    await seats.stop(0)
+    await seats.stores[0].wipe()
+    for store in seats.stores:
+        store.down = False
+
+    async def one_leads() -> bool:
+        roles = [(await mode_of(control))[0].role for control in controls[1:]]
+        return sorted(roles) == ["leader", "standby"]
+
+    await eventually(one_leads, lambda: "one of the others to lead")
+    for control in controls[1:]:
+        await until_mode(control, "recovery")
+        assert await control.names() == ["web"]
+    assert await seats.store.get(keys.CLUSTER) is None

@@ -1,10 +1,11 @@
 """Workloads: users state what they want to run, and look at what has come of it.
 
 Apply, Delete and Retry refuse with OK and a reason in the answer, because clients in the field read it
-there; only an empty id is an INVALID_ARGUMENT. Reads refuse with status codes.
+there; only an empty id is an INVALID_ARGUMENT, and a scheduler that does not lead any more is UNAVAILABLE.
+Reads refuse with status codes.
 """
 
-from persys.errors import PersysError, RefusedError
+from persys.errors import FencedError, PersysError, RefusedError
 from persys.model.failure import FailureReason
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.intake import Intake
@@ -24,6 +25,8 @@ class WorkloadsApi:
         need(request.workload_id, "workload_id")
         try:
             workload = await self._intake.apply(request)
+        except FencedError:
+            raise
         except PersysError as err:
             wrong = isinstance(err, RefusedError)
             return control_pb2.ApplyWorkloadResponse(
@@ -39,6 +42,8 @@ class WorkloadsApi:
         need(request.workload_id, "workload_id")
         try:
             await self._intake.delete(request)
+        except FencedError:
+            raise
         except PersysError as err:
             return control_pb2.DeleteWorkloadResponse(success=False, error_message=str(err))
         return control_pb2.DeleteWorkloadResponse(success=True)
@@ -49,6 +54,8 @@ class WorkloadsApi:
         need(request.workload_id, "workload_id")
         try:
             await self._intake.retry(request)
+        except FencedError:
+            raise
         except PersysError as err:
             return control_pb2.RetryWorkloadResponse(accepted=False, reason=str(err))
         return control_pb2.RetryWorkloadResponse(accepted=True)

@@ -1126,7 +1126,7 @@ class GetModeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ModeView(_message.Message):
-    __slots__ = ("mode", "reason", "since", "store", "leader", "data_age_ms", "cluster_uid", "nodes", "workloads", "workloads_on_agents", "next_steps")
+    __slots__ = ("mode", "reason", "since", "store", "leader", "data_age_ms", "cluster_uid", "nodes", "workloads", "workloads_on_agents", "next_steps", "role", "leader_endpoint")
     MODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
@@ -1138,6 +1138,8 @@ class ModeView(_message.Message):
     WORKLOADS_FIELD_NUMBER: _ClassVar[int]
     WORKLOADS_ON_AGENTS_FIELD_NUMBER: _ClassVar[int]
     NEXT_STEPS_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    LEADER_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
     mode: str
     reason: str
     since: _timestamp_pb2.Timestamp
@@ -1149,7 +1151,9 @@ class ModeView(_message.Message):
     workloads: int
     workloads_on_agents: int
     next_steps: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, mode: _Optional[str] = ..., reason: _Optional[str] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., store: _Optional[str] = ..., leader: _Optional[str] = ..., data_age_ms: _Optional[int] = ..., cluster_uid: _Optional[str] = ..., nodes: _Optional[int] = ..., workloads: _Optional[int] = ..., workloads_on_agents: _Optional[int] = ..., next_steps: _Optional[_Iterable[str]] = ...) -> None: ...
+    role: str
+    leader_endpoint: str
+    def __init__(self, mode: _Optional[str] = ..., reason: _Optional[str] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., store: _Optional[str] = ..., leader: _Optional[str] = ..., data_age_ms: _Optional[int] = ..., cluster_uid: _Optional[str] = ..., nodes: _Optional[int] = ..., workloads: _Optional[int] = ..., workloads_on_agents: _Optional[int] = ..., next_steps: _Optional[_Iterable[str]] = ..., role: _Optional[str] = ..., leader_endpoint: _Optional[str] = ...) -> None: ...
 
 class SaveSnapshotRequest(_message.Message):
     __slots__ = ()

@@ -1,0 +1,68 @@
+"""A call passed on to the leader: its deadline, its trace and what stands beside the answer go with it."""
+
+from typing import Any, NoReturn
+
+import grpc
+
+from persys.infra import tracing
+from persys.scheduler.api.service import SERVICE
+from persys.scheduler.upstream import LeaderChangedError, Upstream
+from persys.wire.beside import NOT_LEADING, PASSED_ON
+
+CALL_SECONDS = 10.0
+
+_TRACE_HEADERS = ("traceparent", "tracestate")
+
+Context = grpc.aio.ServicerContext[Any, Any]
+
+
+def is_passed_on(context: Context) -> bool:
+    return any(key == PASSED_ON for key, _ in context.invocation_metadata() or ())
+
+
+async def pass_on(upstream: Upstream, name: str, request: Any, context: Context) -> Any:
+    """With the time that is left, the trace it is part of, and what stands beside the answer."""
+    full_name = f"{SERVICE}/{name}"
+    timeout = context.time_remaining() or CALL_SECONDS
+    with (
+        tracing.serving(full_name, context.invocation_metadata) as served,
+        tracing.calling(full_name, leader=upstream.endpoint) as span,
+    ):
+        call = getattr(upstream.stub, name)(
+            request, timeout=timeout, metadata=beside(context, span)
+        )
+        try:
+            with upstream.using(call):
+                answer = await call
+        except grpc.aio.AioRpcError as err:
+            span.answered(err.code().name)
+            served.answered(err.code().name)
+            raise
+        except LeaderChangedError:
+            await refuse_change(context)
+        span.answered(grpc.StatusCode.OK.name)
+        served.answered(grpc.StatusCode.OK.name)
+        context.set_trailing_metadata(tuple(await call.trailing_metadata() or ()))
+        return answer
+
+
+def beside(context: Context, span: tracing.Span | None = None) -> tuple[tuple[str, str], ...]:
+    """What goes with a call that is passed on."""
+    headers: tuple[tuple[str, str], ...] = span.headers if span is not None else ()
+    if not headers:
+        received = context.invocation_metadata() or ()
+        headers = tuple((key, str(text)) for key, text in received if key in _TRACE_HEADERS)
+    return ((PASSED_ON, "1"), *headers)
+
+
+def is_certain_not_taken(err: grpc.aio.AioRpcError) -> bool:
+    return any(key == NOT_LEADING for key, _ in err.trailing_metadata() or ())
+
+
+async def refuse(err: grpc.aio.AioRpcError, context: Context) -> NoReturn:
+    context.set_trailing_metadata(tuple(err.trailing_metadata() or ()))
+    await context.abort(err.code(), err.details() or "")
+
+
+async def refuse_change(context: Context) -> NoReturn:
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "another scheduler leads by now; try again")

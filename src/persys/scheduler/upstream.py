@@ -1,0 +1,66 @@
+"""The way to the scheduler that leads. Its calls end when another leads: a frozen one would keep them."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+
+from persys.infra.rpc import new_channel
+from persys.wire.gen.control.v1 import control_pb2_grpc
+
+CONNECT_SECONDS = 1.0
+
+
+class LeaderChangedError(Exception):
+    """Another scheduler leads by now. What was asked of the old one may have been done."""
+
+
+class Upstream:
+    def __init__(self, endpoint: str) -> None:
+        self.endpoint = endpoint
+        self._channel = new_channel(endpoint)
+        # The stub's types are the synchronous ones.
+        self.stub: Any = control_pb2_grpc.AgentControlStub(self._channel)
+        self._under_way: set[Any] = set()
+        self._over = False
+
+    async def connect(self) -> bool:
+        """Whether the connection stands: what is not sent can be sent elsewhere."""
+        state = self._channel.get_state(try_to_connect=True)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                while state is not grpc.ChannelConnectivity.READY:
+                    if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE or self._over:
+                        return False
+                    await self._channel.wait_for_state_change(state)
+                    state = self._channel.get_state(try_to_connect=True)
+        except TimeoutError:
+            return False
+        return not self._over
+
+    @contextmanager
+    def using(self, call: Any) -> Iterator[Any]:
+        """Raises LeaderChangedError when the call was ended because another leads."""
+        self._under_way.add(call)
+        try:
+            yield call
+        except asyncio.CancelledError:
+            # A call that is cancelled looks to whoever waits for it as if it were cancelled itself.
+            task = asyncio.current_task()
+            if self._over and task is not None and not task.cancelling():
+                raise LeaderChangedError from None
+            raise
+        finally:
+            self._under_way.discard(call)
+            call.cancel()
+
+    def end(self) -> None:
+        self._over = True
+        for call in list(self._under_way):
+            call.cancel()
+
+    async def close(self) -> None:
+        self.end()
+        await self._channel.close()
