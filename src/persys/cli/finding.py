@@ -1,4 +1,7 @@
-"""Which scheduler to talk to, when several are named or DNS is to say: the first that can be reached."""
+"""Which scheduler to talk to, when several are named or DNS is to say: the first that can be reached.
+
+The others stay behind it: when its connection breaks, gRPC goes on to the next, in the middle of a watch too.
+"""
 
 import os
 from collections.abc import Sequence
@@ -12,7 +15,7 @@ TRIAL_SECONDS = 2.0
 
 
 def find_scheduler(named: str, *, timeout: timedelta) -> str:
-    """One host:port. `named` is such an address, the name of a service, or several with commas between."""
+    """A target for gRPC. `named` is a host:port, the name of a service, or several with commas between."""
     if "," not in named and not is_service(named):
         return named  # the common case tries nothing
     addresses: list[str] = []
@@ -24,7 +27,8 @@ def find_scheduler(named: str, *, timeout: timedelta) -> str:
             trouble.append(err)
     if not addresses:
         raise trouble[0]
-    return next((one for one in addresses if _is_reachable(one)), addresses[0])
+    first = next((one for one in addresses if _is_reachable(one)), addresses[0])
+    return _one_after_the_other([first, *(one for one in addresses if one != first)])
 
 
 def _behind(named: str, timeout: timedelta) -> Sequence[str]:
@@ -43,3 +47,22 @@ def _is_reachable(address: str) -> bool:
     with suppress(OSError), socket.create_connection((host.strip("[]"), int(port)), TRIAL_SECONDS):
         return True
     return False
+
+
+def _one_after_the_other(addresses: Sequence[str]) -> str:
+    """All of them, as gRPC wants to be told. Only those of the first one's family: it takes no mixture."""
+    import socket
+
+    found: list[tuple[int, str]] = []
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        with suppress(OSError, ValueError):
+            known = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+            family, _, _, _, place = known[0]
+            ip = f"[{place[0]}]" if family is socket.AF_INET6 else str(place[0])
+            found.append((family, f"{ip}:{port}"))
+    if not found:
+        return addresses[0]
+    first = found[0][0]
+    scheme = "ipv6" if first is socket.AF_INET6 else "ipv4"
+    return f"{scheme}:{','.join(address for family, address in found if family is first)}"
