@@ -63,6 +63,7 @@ class Cluster:
     def __init__(self, strategy: Strategy = Strategy.SPREAD) -> None:
         self.entries: dict[WorkloadId, Entry] = {}
         self.members: dict[NodeId, Member] = {}
+        self._promised: dict[WorkloadId, Assignment] = {}
         self.tombstones: dict[NodeId, dict[WorkloadId, Tombstone]] = {}
         self.on_node: dict[NodeId, set[WorkloadId]] = {}
         self.waiting = Waiting()
@@ -170,13 +171,25 @@ class Cluster:
         return tombstone.assignment if tombstone is not None else None
 
     def settle_room(self, workload_id: WorkloadId, node_ids: Iterable[NodeId]) -> None:
-        """Make the reservations on these nodes what the records say."""
+        """Make the reservations on these nodes what the records say, or what is promised."""
+        promised = self._promised.get(workload_id)
         for node_id in node_ids:
             held = self.held_by_record(workload_id, node_id)
+            if promised is not None and promised.node_id == node_id:
+                held = promised
             if held is None:
                 self.columns.give_back(workload_id, node_id)
             else:
                 self.hold(held)
+
+    def promise(self, assignment: Assignment) -> None:
+        """Reserve what is about to be committed: an old copy that goes meanwhile does not free that room."""
+        self._promised[assignment.workload_id] = assignment
+        self.hold(assignment)
+
+    def end_promise(self, workload_id: WorkloadId) -> None:
+        """It is committed, or will not be."""
+        self._promised.pop(workload_id, None)
 
     def hold(self, assignment: Assignment) -> None:
         """Reserve what an assignment says, as one of the group that its rules name."""

@@ -266,14 +266,16 @@ class Reconciler:
         )
         beside(change)
         if decision.assignment is not None:
-            self._cluster.hold(decision.assignment)
+            self._cluster.promise(decision.assignment)
         try:
             await self._committer.commit(change)
         except PersysError as err:
             self._metrics.reconciled(_result_of(err), self._clock.monotonic() - began)
+            self._cluster.end_promise(workload.id)
             self._cluster.settle_room(workload.id, nodes)
             self._offer_later(nodes)
             raise
+        self._cluster.end_promise(workload.id)
         written = Result.UNCHANGED if change.is_empty else Result.WRITTEN
         self._metrics.reconciled(written, self._clock.monotonic() - began)
         if _plans_retry(situation, decision):

@@ -1,0 +1,41 @@
+"""Room that is about to be committed stays reserved, whatever else is settled on the node meanwhile."""
+
+from datetime import UTC, datetime
+
+from builders import N1, NOON, an_assignment
+from persys.model.assignment import Tombstone
+from persys.model.node import Capabilities, Node
+from persys.model.resources import Resources
+from persys.scheduler.cluster import Cluster
+
+
+def a_cluster() -> Cluster:
+    cluster = Cluster()
+    node = Node(N1, Capabilities(4000, 8192), "n1:1", datetime(2030, 1, 1, tzinfo=UTC))
+    cluster.put_node(node, lease_until=0.0)
+    return cluster
+
+
+def test_the_end_of_an_old_copy_does_not_free_the_room_of_its_successor() -> None:
+    cluster = a_cluster()
+    old = an_assignment(N1)
+    cluster.put_tombstone(Tombstone(old, NOON))
+    cluster.settle_room(old.workload_id, (N1,))
+    cluster.promise(an_assignment(N1, epoch=2))
+
+    cluster.drop_tombstone(N1, old.workload_id)
+    cluster.settle_room(old.workload_id, (N1,))
+
+    assert cluster.columns.held(old.workload_id, N1) is not None
+
+
+def test_a_promise_that_is_not_kept_frees_its_room() -> None:
+    cluster = a_cluster()
+    wanted = an_assignment(N1)
+    cluster.promise(wanted)
+
+    cluster.end_promise(wanted.workload_id)
+    cluster.settle_room(wanted.workload_id, (N1,))
+
+    assert cluster.columns.held(wanted.workload_id, N1) is None
+    assert cluster.columns.rows[N1].free == Resources(4000, 8192)
