@@ -85,6 +85,7 @@ class Committer:
         self._asked: list[_Asked] = []
         self._metrics = metrics or Metrics()
         self.modes = modes or Modes(clock)
+        self.revision = 0  # of the store, after the last commit
         self.lead = Lead(store, clock, new_uid=new_uid, lease_seconds=lease_seconds)
         self.remembers: Callable[[], bool] = lambda: False  # whether memory has records
         self.on_reload: Callable[[Snapshot], None] = lambda _snapshot: None
@@ -331,6 +332,7 @@ class Committer:
         for pending, events, unit, outcome in zip(batch, told, units, outcomes, strict=True):
             match outcome:
                 case Committed(revision=revision):
+                    self.revision = max(self.revision, revision)
                     self._units.stored(unit, revision)
                     pending.change.done()
                     if events:

@@ -13,9 +13,11 @@ from typing import Any
 
 import grpc
 
+from persys.scheduler.api.freezing import REFUSALS
 from persys.scheduler.api.service import ControlApi
 from persys.scheduler.passing import (
     Context,
+    add_beside,
     beside,
     is_certain_not_taken,
     is_passed_on,
@@ -25,7 +27,7 @@ from persys.scheduler.passing import (
 )
 from persys.scheduler.standby import Standby
 from persys.scheduler.upstream import LeaderChangedError, Upstream
-from persys.wire.beside import DATA_AGE_MS, NOT_LEADING, ROLE
+from persys.wire.beside import DATA_AGE_MS, NOT_LEADING, REVISION, ROLE
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
 # What a standby answers by itself.
@@ -44,6 +46,7 @@ READS = frozenset(
         "GetMode",
     }
 )
+CHANGES = frozenset(REFUSALS)
 # As long as the next leader may take to appear.
 PATIENCE_SECONDS = 15.0
 PATIENCE_SHARE = 0.8  # of a call's time; the rest is for the leader
@@ -57,6 +60,7 @@ class Front(control_pb2_grpc.AgentControlServicer):
         self._leading: ControlApi | None = None
         self._reading: ControlApi | None = None
         self._standby: Standby | None = None
+        self._revision: Callable[[], int] = lambda: 0
         self._upstream: Upstream | None = None
         self._left: list[Upstream] = []
         self._news = asyncio.Event()
@@ -69,7 +73,9 @@ class Front(control_pb2_grpc.AgentControlServicer):
                 make = self._both_ways if method.client_streaming else self._answers
             setattr(self, method.name, make(method.name))
 
-    def lead(self, api: ControlApi) -> None:
+    def lead(self, api: ControlApi, *, revision: Callable[[], int]) -> None:
+        """`revision` is that of the store after the last commit."""
+        self._revision = revision
         self._leading, self._reading, self._standby = api, None, None
         self.notice()
 
@@ -111,12 +117,19 @@ class Front(control_pb2_grpc.AgentControlServicer):
             patience = _patience(context.time_remaining())
             while (upstream := await self._way(context, patience)) is not None:
                 try:
-                    return await pass_on(upstream, name, request, context)
+                    answer, revision = await pass_on(upstream, name, request, context)
+                    if name in CHANGES and self._standby is not None:
+                        # Who has changed something and then looks, shall see it.
+                        await self._standby.catch_up(revision)
+                    return answer
                 except grpc.aio.AioRpcError as err:
                     if hasattr(request, "__aiter__") or not is_certain_not_taken(err):
                         await refuse(err, context)
                 await self._rest()
-            return await getattr(self._leading, name)(request, context)
+            answer = await getattr(self._leading, name)(request, context)
+            if name in CHANGES and is_passed_on(context):
+                add_beside(context, (REVISION, str(self._revision())))
+            return answer
 
         return call
 
@@ -209,8 +222,7 @@ class Front(control_pb2_grpc.AgentControlServicer):
             answer.leader = leader.name if leader is not None else ""
             answer.leader_endpoint = leader.endpoint if leader is not None else ""
             answer.data_age_ms = age_ms
-        said = (pair for pair in context.trailing_metadata() or () if pair[0] != DATA_AGE_MS)
-        context.set_trailing_metadata((*said, (ROLE, "standby"), (DATA_AGE_MS, str(age_ms))))
+        add_beside(context, (ROLE, "standby"), (DATA_AGE_MS, str(age_ms)))
         return answer
 
     async def _way(self, context: Context, patience: float) -> Upstream | None:

@@ -7,7 +7,7 @@ import grpc
 from persys.infra import tracing
 from persys.scheduler.api.service import SERVICE
 from persys.scheduler.upstream import LeaderChangedError, Upstream
-from persys.wire.beside import NOT_LEADING, PASSED_ON
+from persys.wire.beside import NOT_LEADING, PASSED_ON, REVISION
 
 CALL_SECONDS = 10.0
 
@@ -16,12 +16,18 @@ _TRACE_HEADERS = ("traceparent", "tracestate")
 Context = grpc.aio.ServicerContext[Any, Any]
 
 
+def add_beside(context: Context, *pairs: tuple[str, Any]) -> None:
+    """To what is said with the answer already; what is said again counts."""
+    said = dict(context.trailing_metadata() or ())
+    context.set_trailing_metadata(tuple({**said, **dict(pairs)}.items()))
+
+
 def is_passed_on(context: Context) -> bool:
     return any(key == PASSED_ON for key, _ in context.invocation_metadata() or ())
 
 
-async def pass_on(upstream: Upstream, name: str, request: Any, context: Context) -> Any:
-    """With the time that is left, the trace it is part of, and what stands beside the answer."""
+async def pass_on(upstream: Upstream, name: str, request: Any, context: Context) -> tuple[Any, int]:
+    """The answer, and the revision that the store had then; 0 if that was not told."""
     full_name = f"{SERVICE}/{name}"
     timeout = context.time_remaining() or CALL_SECONDS
     with (
@@ -42,8 +48,10 @@ async def pass_on(upstream: Upstream, name: str, request: Any, context: Context)
             await refuse_change(context)
         span.answered(grpc.StatusCode.OK.name)
         served.answered(grpc.StatusCode.OK.name)
-        context.set_trailing_metadata(tuple(await call.trailing_metadata() or ()))
-        return answer
+        told = dict(await call.trailing_metadata() or ())
+        revision = int(told.pop(REVISION, 0))
+        add_beside(context, *told.items())
+        return answer, revision
 
 
 def beside(context: Context, span: tracing.Span | None = None) -> tuple[tuple[str, str], ...]:

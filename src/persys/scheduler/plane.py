@@ -108,7 +108,7 @@ class Plane:
 
     def _open(self, seat: Scheduler) -> None:
         self._standby = None
-        self._front.lead(seat.api())
+        self._front.lead(seat.api(), revision=lambda: seat.committer.revision)
         log.info("leadership.taken", leader=self.name)
 
     async def _come_to_lead(self, seat: Scheduler) -> None:

@@ -6,6 +6,7 @@ memory still knows is not followed: that is for an operator to mend, not for a n
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 import structlog
 
@@ -27,6 +28,7 @@ log = structlog.get_logger()
 
 LOOK_SECONDS = 1.0
 READ_AGAIN_SECONDS = 0.1
+CATCH_UP_SECONDS = 1.0
 # A leader that lost the store's contents keeps its place within one lease, if it is there.
 LEADERLESS_LEASES = 2
 
@@ -54,12 +56,21 @@ class Standby:
         self._notice = notice
         self._sure_at = clock.monotonic()
         self._leaderless_since: float | None = None
+        self._revision = 0
+        self._moved = asyncio.Event()
         self.leader: Leader | None = None  # the last one heard of, unless it is known to be gone
         self.has_read = False
 
     def data_age(self) -> float:
         """Seconds since memory was last known to be what the store had."""
         return self._clock.monotonic() - self._sure_at
+
+    async def catch_up(self, revision: int) -> None:
+        """Wait until memory is as new as this, but not for long: an old answer is better than none."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                while self._revision < revision:
+                    await self._moved.wait()
 
     async def until_vacant(self) -> None:
         """Returns when nobody leads, and what is in memory is what the last leader left."""
@@ -116,6 +127,7 @@ class Standby:
         self._sure_at = self._clock.monotonic()
         self._leaderless_since = None
         self.has_read = True
+        self._move_to(snapshot.revision)
 
     async def _follow(self, revision: int) -> None:
         """Returns when the leader's key is gone."""
@@ -139,6 +151,7 @@ class Standby:
                 # No leader does that but in a recovery: what we remember may be all that is left.
                 raise StoreUnavailableError("the cluster's marker was deleted")
             self._told(follow(self._cluster, changes, lease_until=self._clock.monotonic()))
+            self._move_to(max(change.version for change in changes))
             for change in changes:
                 if change.key == keys.CLUSTER and change.value is not None:
                     self._lead.marker = records.decode(change.value, ClusterMarker)
@@ -154,6 +167,11 @@ class Standby:
             asked_at = self._clock.monotonic()
             await self._store.get(keys.LEADER)
             self._sure_at = asked_at
+
+    def _move_to(self, revision: int) -> None:
+        self._revision = revision
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
 
     def _remembers(self) -> bool:
         return bool(self._cluster.entries or self._cluster.members)

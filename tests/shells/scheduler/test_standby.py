@@ -51,6 +51,7 @@ async def test_what_a_standby_is_asked_to_change_the_leader_changes(seats: Seats
 
     assert answer.success
     assert await leader.names() == ["web"]
+    assert await standby.names() == ["web"]
 
 
 async def test_a_node_may_join_through_a_standby(seats: Seats) -> None:

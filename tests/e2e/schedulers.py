@@ -1,0 +1,94 @@
+"""Three schedulers as processes on an etcd of three members."""
+
+import json
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from e2e.cluster import BIN
+from e2e.etcd import Etcd, three_members
+from e2e.process import Process, free_port, listens_on
+from e2e.waiting import eventually
+
+LEASE_SECONDS = 3
+
+
+class One(Process):
+    def __init__(self, directory: Path, name: str, etcds: list[Etcd]) -> None:
+        self.name = name
+        self.port, self.side_port = free_port(), free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        super().__init__(
+            [str(BIN / "persys-scheduler"), "-insecure"],
+            {
+                "PERSYS_GRPC_ADDR": "127.0.0.1",
+                "GRPC_PORT": str(self.port),
+                "METRICS_PORT": str(self.side_port),
+                "PERSYS_STORE": "etcd",
+                "ETCD_ENDPOINTS": ",".join(etcd.endpoint for etcd in etcds),
+                "SCHEDULER_LEADER_LEASE": f"{LEASE_SECONDS}s",
+                "SCHEDULER_HEARTBEAT_INTERVAL": "1s",
+                "SCHEDULER_EVENTS_MAX": "100000",
+            },
+            log=directory / f"{name}.log",
+            ready=lambda: listens_on(self.port),
+        )
+
+    def health(self) -> dict[str, Any]:
+        url = f"http://127.0.0.1:{self.side_port}/health"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            found: dict[str, Any] = json.loads(answer.read())
+        return found
+
+    @property
+    def leads(self) -> bool:
+        try:
+            return self.runs and self.health()["role"] == "leader"
+        except OSError:
+            return False
+
+
+class Schedulers:
+    def __init__(self, directory: Path) -> None:
+        self.etcds = three_members(directory)
+        self.all = [One(directory, f"scheduler-{number}", self.etcds) for number in range(3)]
+        self.addresses = ",".join(one.address for one in self.all)
+
+    def start(self) -> None:
+        """Returns when one of them leads."""
+        self.start_etcd()
+        for one in self.all:
+            one.launch()
+        self.until_led()
+
+    def start_etcd(self) -> None:
+        for etcd in self.etcds:
+            etcd.launch()
+        eventually(
+            lambda: all(listens_on(int(one.endpoint.split(":")[1])) for one in self.etcds), "etcd"
+        )
+
+    def until_led(self, *, other_than: "One | None" = None) -> One:
+        found: list[One] = []
+
+        def one_leads() -> bool:
+            found[:] = [one for one in self.all if one is not other_than and one.leads]
+            return len(found) == 1
+
+        eventually(one_leads, lambda: f"one to lead, and not {[one.name for one in found]}")
+        return found[0]
+
+    def until_all_follow(self) -> None:
+        eventually(
+            lambda: (
+                sorted(one.health()["role"] for one in self.all) == ["leader", "standby", "standby"]
+            ),
+            "one to lead and two to stand by",
+        )
+
+    def logs(self) -> dict[str, str]:
+        return {one.name: one.log for one in self.all}
+
+    def close(self) -> None:
+        for one in (*self.all, *self.etcds):
+            one.close()

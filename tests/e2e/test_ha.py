@@ -1,0 +1,374 @@
+"""Three schedulers under load lose their leader in every way there is, and nobody loses anything."""
+
+import asyncio
+import json
+import signal
+import uuid
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import monotonic
+
+import grpc
+import pytest
+
+from e2e import containers
+from e2e.cluster import BIN
+from e2e.process import Process, free_port, listens_on
+from e2e.schedulers import LEASE_SECONDS, One, Schedulers
+from e2e.waiting import eventually
+from persys.client import SchedulerClient
+from persys.errors import NotFoundError, PersysError, UnavailableError
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
+from shells.scheduler.peer import Node, a_node
+
+# What the next leader may take to place something, over the lease of the one that died.
+TAKE_OVER_SHARE = 1.5
+SMALL_CPU = 200
+LOAD_CPU = 10
+
+
+@dataclass
+class Load:
+    """Applies through all addresses: what was acknowledged, with its revision; when there was room for it."""
+
+    acknowledged: dict[str, str] = field(default_factory=dict)
+    placed_at: list[float] = field(default_factory=list)
+    refused: Counter[str] = field(default_factory=Counter)
+
+    def first_after(self, moment: float) -> float | None:
+        return next((at for at in self.placed_at if at > moment), None)
+
+
+@pytest.fixture(scope="module")
+def schedulers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Schedulers]:
+    made = Schedulers(tmp_path_factory.mktemp("ha"))
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="module")
+def node_id() -> str:
+    return f"ha-{uuid.uuid4().hex[:8]}"
+
+
+@pytest.fixture(scope="module")
+def agent(
+    schedulers: Schedulers, node_id: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Process]:
+    """A real one, which knows all schedulers."""
+    directory = tmp_path_factory.mktemp("agent")
+    port = free_port()
+    made = Process(
+        [str(BIN / "persys-agent"), "-insecure"],
+        {
+            "PERSYS_GRPC_ADDR": "127.0.0.1",
+            "PERSYS_GRPC_PORT": str(port),
+            "PERSYS_METRICS_PORT": str(free_port()),
+            "PERSYS_NODE_ID": node_id,
+            "PERSYS_NODE_LABELS": "real=yes",
+            "PERSYS_STATE_PATH": str(directory / "agent.db"),
+            "PERSYS_STORAGE_LOCAL_ROOT": str(directory / "volumes"),
+            "PERSYS_SCHEDULER_ADDR": schedulers.addresses,
+        },
+        log=directory / "agent.log",
+        ready=lambda: listens_on(port),
+    )
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+        containers.remove(containers.container_ids(node_id))
+
+
+@pytest.fixture(scope="module")
+def client(schedulers: Schedulers) -> Iterator[SchedulerClient]:
+    with SchedulerClient(f"ipv4:{schedulers.addresses}") as made:
+        yield made
+
+
+@pytest.fixture
+def watch(schedulers: Schedulers, tmp_path: Path) -> Iterator[Process]:
+    """What a user sees who watches all the time."""
+    made = Process(
+        [
+            *(str(BIN / "persysctl"), "--scheduler", schedulers.addresses, "-o", "json"),
+            *("events", "--watch", "--after", "0"),
+        ],
+        {"HOME": str(tmp_path)},
+        log=tmp_path / "events.json",
+        ready=lambda: True,
+    )
+    made.start()
+    yield made
+    made.close()
+
+
+async def test_no_way_to_lose_the_leader_loses_anything_else(
+    schedulers: Schedulers,
+    agent: Process,
+    node_id: str,
+    client: SchedulerClient,
+    watch: Process,
+    sleeper: pb.WorkloadSpec,
+) -> None:
+    real = pb.WorkloadSpec()
+    real.CopyFrom(sleeper)
+    real.placement.constraints.append("real = yes")
+    await asyncio.to_thread(run_for_real, client, "steady", real)
+    before = containers.inspect(containers.container_ids(node_id))
+    load = Load()
+    async with some_nodes(schedulers) as nodes, loaded(schedulers, load):
+        for lose in (killed, frozen, cut_from_a_member, stopped):
+            await lose(schedulers, load)
+            check_copies(nodes)
+        assert agent.runs
+        await asyncio.to_thread(run_for_real, client, "late", real)
+
+    listed = await asyncio.to_thread(client.list_workloads)
+    views = {view.workload_id: view for view in listed}
+    assert len(load.acknowledged) > 50, load.refused
+    lost = {
+        name: revision
+        for name, revision in load.acknowledged.items()
+        if name not in views or views[name].revision_id != revision
+    }
+    assert lost == {}
+    waiting = {name for name, view in views.items() if not view.assigned_node_id}
+    assert all(is_contested(name) for name in waiting)
+    on_small = [view for view in listed if view.assigned_node_id == "small"]
+    assert 0 < len(on_small) * LOAD_CPU <= SMALL_CPU
+    check_copies(nodes)
+    after = containers.inspect(containers.container_ids(node_id, "steady"))
+    assert after == before
+    kept = await asyncio.to_thread(client.list_events)
+    sequences = [event.sequence for event in kept.events]
+    await asyncio.to_thread(
+        eventually,
+        lambda: len(seen_by(watch)) >= len(sequences),
+        lambda: f"{len(sequences)} events in the watch: {len(seen_by(watch))}",
+    )
+    assert seen_by(watch)[: len(sequences)] == sequences
+
+
+def test_a_wiped_etcd_is_no_new_cluster_for_schedulers_that_remember(
+    schedulers: Schedulers,
+    agent: Process,
+    node_id: str,
+    client: SchedulerClient,
+    sleeper: pb.WorkloadSpec,
+) -> None:
+    real = pb.WorkloadSpec()
+    real.CopyFrom(sleeper)
+    real.placement.constraints.append("real = yes")
+    run_for_real(client, "precious", real)
+    schedulers.until_all_follow()
+    names = {view.workload_id for view in client.list_workloads()}
+    before = containers.inspect(containers.container_ids(node_id))
+
+    for etcd in schedulers.etcds:
+        etcd.lose_data()
+    schedulers.start_etcd()
+
+    eventually(
+        lambda: all(one.health()["mode"] == "recovery" for one in schedulers.all),
+        lambda: str([one.health() for one in schedulers.all]),
+    )
+    assert {view.workload_id for view in client.list_workloads()} == names
+    assert schedulers.etcds[0].tell("get", "/cluster") == ""
+
+    answer = client.rebuild_from_agents()
+    assert answer.workloads == len(names)
+    eventually(
+        lambda: all(one.health()["mode"] == "normal" for one in schedulers.all), "normal mode"
+    )
+    run_for_real(client, "afterwards", real)
+    assert containers.inspect(containers.container_ids(node_id, "precious"))[0] in before
+
+
+# The ways to lose it. Each leaves three schedulers behind, one of which leads.
+
+
+async def killed(schedulers: Schedulers, load: Load) -> None:
+    leader = schedulers.until_led()
+    await asyncio.to_thread(leader.kill)
+    await placed_in_time(load, since=monotonic())
+    await back(schedulers, leader)
+
+
+async def frozen(schedulers: Schedulers, load: Load) -> None:
+    leader = schedulers.until_led()
+    leader.signal(signal.SIGSTOP)
+    since = monotonic()
+    try:
+        await placed_in_time(load, since=since)
+        next_one = await asyncio.to_thread(schedulers.until_led, other_than=leader)
+        await asyncio.sleep(max(0.0, since + LEASE_SECONDS + 1 - monotonic()))
+        stored = schedulers.etcds[0].tell("get", "/leader")
+    finally:
+        leader.signal(signal.SIGCONT)
+    await asyncio.to_thread(
+        eventually, lambda: leader.health()["role"] == "standby", "the frozen one to stand by"
+    )
+    assert next_one.leads
+    assert schedulers.etcds[0].tell("get", "/leader") == stored
+
+
+async def cut_from_a_member(schedulers: Schedulers, load: Load) -> None:
+    """The member that leads etcd, too, for one of three kills."""
+    leader = schedulers.until_led()
+    etcd = schedulers.etcds[0]
+    await asyncio.to_thread(etcd.kill)
+    since = monotonic()
+    await until_placed(load, since=since, within=20)
+    assert [one.runs for one in schedulers.all] == [True] * 3, leader.log[-2000:]
+    await asyncio.to_thread(etcd.start)
+
+
+async def stopped(schedulers: Schedulers, load: Load) -> None:
+    leader = schedulers.until_led()
+    assert await asyncio.to_thread(leader.stop) == 0
+    since = monotonic()
+    took = await until_placed(load, since=since, within=LEASE_SECONDS)
+    assert took < LEASE_SECONDS, "whoever stops lets the next one lead at once"
+    await back(schedulers, leader)
+
+
+async def placed_in_time(load: Load, *, since: float) -> None:
+    took = await until_placed(load, since=since, within=4 * LEASE_SECONDS)
+    assert took <= TAKE_OVER_SHARE * LEASE_SECONDS
+
+
+async def until_placed(load: Load, *, since: float, within: float) -> float:
+    """Seconds until the next one was acknowledged and placed."""
+    while load.first_after(since) is None:
+        assert monotonic() < since + within, f"nothing placed for {within} s: {load.refused}"
+        await asyncio.sleep(0.02)
+    first = load.first_after(since)
+    assert first is not None
+    return first - since
+
+
+async def back(schedulers: Schedulers, gone: One) -> None:
+    await asyncio.to_thread(gone.start)
+    await asyncio.to_thread(schedulers.until_all_follow)
+
+
+# The load, and the nodes that take it.
+
+
+@asynccontextmanager
+async def some_nodes(schedulers: Schedulers) -> AsyncIterator[list[Node]]:
+    """Agents written to the contract alone, which follow the schedulers by their connection."""
+    async with grpc.aio.insecure_channel(
+        f"ipv4:{schedulers.addresses}",
+        options=[
+            ("grpc.initial_reconnect_backoff_ms", 100),
+            ("grpc.max_reconnect_backoff_ms", 500),
+        ],
+    ) as channel:
+        stub: AgentControlStub = AgentControlStub(channel)
+        async with (
+            a_node("large", stub, cpu=100_000, memory=100_000) as large,
+            a_node("other", stub, cpu=100_000, memory=100_000) as other,
+            a_node("small", stub, cpu=SMALL_CPU, memory=100_000) as small,
+        ):
+            small.labels = {"small": "yes"}
+            nodes = [large, other, small]
+            for node in nodes:
+                await node.join()
+            yield nodes
+
+
+@asynccontextmanager
+async def loaded(schedulers: Schedulers, load: Load) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        applying = [
+            group.create_task(keep_applying(one.address, number, load))
+            for number, one in enumerate(schedulers.all)
+        ]
+        yield
+        for one in applying:
+            one.cancel()
+
+
+async def keep_applying(address: str, number: int, load: Load) -> None:
+    async with grpc.aio.insecure_channel(
+        address, options=[("grpc.max_reconnect_backoff_ms", 200)]
+    ) as channel:
+        stub: AgentControlStub = AgentControlStub(channel)
+        count = 0
+        while True:
+            count += 1
+            await apply_one(
+                stub,
+                f"load-{number}-{count}",
+                load,
+                contested=is_contested(f"load-{number}-{count}"),
+            )
+            await asyncio.sleep(0.1)
+
+
+def is_contested(name: str) -> bool:
+    """One in four wants to be on the small node, which cannot take them all."""
+    return int(name.rpartition("-")[2]) % 4 == 0
+
+
+async def apply_one(stub: AgentControlStub, name: str, load: Load, *, contested: bool) -> None:
+    """Only an acknowledged one counts; whether one without an answer is there, nobody knows."""
+    rules = pb.PlacementRules(constraints=["small = yes"] if contested else ["real != yes"])
+    spec = pb.WorkloadSpec(
+        type="container",
+        resources=pb.ResourceRequirements(cpu_millicores=LOAD_CPU, memory_mb=1),
+        container=pb.ContainerSpec(image="nginx"),
+        placement=rules,
+    )
+    try:
+        answer = await stub.ApplyWorkload(
+            pb.ApplyWorkloadRequest(workload_id=name, spec=spec), timeout=8
+        )
+    except grpc.aio.AioRpcError as err:
+        load.refused[err.code().name] += 1
+        return
+    if answer.success:
+        load.acknowledged[name] = answer.revision_id
+        if not contested:  # then it was placed in the same commit
+            load.placed_at.append(monotonic())
+    else:
+        load.refused[answer.error_message] += 1
+
+
+def check_copies(nodes: list[Node]) -> None:
+    """No workload has two copies that live."""
+    copies = Counter(name for node in nodes for name in node.agent.running())
+    assert {name: count for name, count in copies.items() if count > 1} == {}
+
+
+def run_for_real(client: SchedulerClient, name: str, spec: pb.WorkloadSpec) -> None:
+    def applied() -> bool:
+        try:
+            client.apply(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
+        except PersysError:
+            return False
+        return True
+
+    def runs() -> bool:
+        try:
+            return client.get_workload(name).status == "Running"
+        except (UnavailableError, NotFoundError):
+            return False  # it may be asked of a standby that follows a moment later
+
+    eventually(applied, f"{name} to be applied")
+    eventually(runs, f"{name} to run")
+
+
+def seen_by(watch: Process) -> list[int]:
+    lines = (line for line in watch.log.splitlines() if line.startswith("{"))
+    return [int(json.loads(line)["sequence"]) for line in lines]
