@@ -1,0 +1,245 @@
+"""Three schedulers on an etcd of three members, on this machine: up, down, kill-leader.
+
+Needs etcd on the PATH and the project's commands: beside the Python that runs this, in the project's own
+virtual environment, or on the PATH. Everything is kept in one directory: data, logs and process ids.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+LEASE_SECONDS = 3
+WAIT_SECONDS = 40
+
+
+class Ports:
+    """From one number on: three for etcd's clients, three for its peers, three for gRPC, three for HTTP."""
+
+    def __init__(self, first: int) -> None:
+        numbers = range(first, first + 12)
+        self.etcd, self.peer = numbers[0:3], numbers[3:6]
+        self.grpc, self.http = numbers[6:9], numbers[9:12]
+
+    @property
+    def schedulers(self) -> str:
+        return ",".join(f"127.0.0.1:{port}" for port in self.grpc)
+
+
+def up(directory: Path, ports: Ports) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "ports").write_text(str(ports.etcd[0]))
+    for number in range(3):
+        start_etcd(directory, ports, number)
+    until(lambda: all(accepts(port) for port in ports.etcd), "etcd did not start", directory)
+    for number in range(3):
+        start_scheduler(directory, ports, number)
+    until(lambda: is_complete(ports), "the schedulers did not start", directory)
+    print(f"schedulers:   {ports.schedulers}")
+    print(f"etcd:         {', '.join(f'127.0.0.1:{port}' for port in ports.etcd)}")
+    print(f"health:       http://127.0.0.1:{ports.http[0]}/health, and the next two ports")
+    print(f"state, logs:  {directory}")
+    print(f"leader:       {leader(ports)}")
+    print(f"\nexport PERSYS_GRPC_ENDPOINT={ports.schedulers}    # for persysctl")
+    print(f"export PERSYS_SCHEDULER_ADDR={ports.schedulers}    # for agents")
+
+
+def down(directory: Path) -> None:
+    """Also what was killed or did not start: nothing is left but the logs and the data."""
+    for note in sorted(directory.glob("*.pid"), reverse=True):  # schedulers first
+        end(note)
+    print(f"stopped; {directory} is left as it is")
+
+
+def kill_leader(directory: Path, ports: Ports) -> None:
+    """While a watch goes on: it says nothing of it, and misses nothing."""
+    persysctl = [command("persysctl"), "--scheduler", ports.schedulers]
+    workload = HERE.parent / "hello.yaml"
+    with (directory / "watch.log").open("wb") as log:
+        watch = subprocess.Popen([*persysctl, "-o", "name", "events", "--watch"], stdout=log)
+        try:
+            time.sleep(1)
+            apply(persysctl, workload, "before")
+            number = [role(port) for port in ports.http].index("leader")
+            name = f"scheduler-{number}"
+            pid = int((directory / f"{name}.pid").read_text())
+            os.kill(pid, signal.SIGKILL)
+            killed_at = time.monotonic()
+            print(f"killed {name} (process {pid}), which led")
+            until(lambda: apply(persysctl, workload, "after"), "nobody leads", directory)
+            print(f"{time.monotonic() - killed_at:.1f} s later the next one took a change")
+            start_scheduler(directory, ports, number)
+            until(lambda: is_complete(ports), f"{name} did not come back", directory)
+            listed = run(*persysctl, "-o", "name", "events").split()
+            seen: list[str] = []
+
+            def all_seen() -> bool:
+                seen[:] = (directory / "watch.log").read_text().split()
+                return bool(seen) and listed[listed.index(seen[0]) :] == seen
+
+            until(all_seen, "the watch has missed or repeated something", directory)
+            print(f"the watch saw all {len(seen)} events, each once: {seen[0]} to {seen[-1]}")
+        finally:
+            watch.send_signal(signal.SIGINT)
+            watch.wait(10)
+
+
+def apply(persysctl: list[str], workload: Path, name: str) -> bool:
+    text = workload.read_text().splitlines()
+    spec = "\n".join(f"id: ha-{name}" if line.startswith("id:") else line for line in text)
+    arguments = [*persysctl, "--timeout", "5s", "workload", "apply", "-f", "-"]
+    done = subprocess.run(
+        arguments, input=spec, text=True, capture_output=True, timeout=60, check=False
+    )
+    return done.returncode == 0
+
+
+def start_etcd(directory: Path, ports: Ports, number: int) -> None:
+    name = f"etcd-{number}"
+    client = f"http://127.0.0.1:{ports.etcd[number]}"
+    peers = [f"http://127.0.0.1:{port}" for port in ports.peer]
+    start(
+        directory,
+        name,
+        [
+            command("etcd"),
+            f"--name={name}",
+            f"--data-dir={directory / name}",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peers[number]}",
+            f"--initial-advertise-peer-urls={peers[number]}",
+            "--initial-cluster=" + ",".join(f"etcd-{n}={peer}" for n, peer in enumerate(peers)),
+        ],
+        {},
+    )
+
+
+def start_scheduler(directory: Path, ports: Ports, number: int) -> None:
+    settings = {
+        "PERSYS_GRPC_ADDR": "127.0.0.1",
+        "GRPC_PORT": str(ports.grpc[number]),
+        "METRICS_PORT": str(ports.http[number]),
+        "PERSYS_STORE": "etcd",
+        "ETCD_ENDPOINTS": ",".join(f"127.0.0.1:{port}" for port in ports.etcd),
+        "SCHEDULER_LEADER_LEASE": f"{LEASE_SECONDS}s",
+    }
+    start(directory, f"scheduler-{number}", [command("persys-scheduler"), "-insecure"], settings)
+
+
+def start(directory: Path, name: str, arguments: list[str], settings: dict[str, str]) -> None:
+    note = directory / f"{name}.pid"
+    if note.exists() and runs(int(note.read_text())):
+        sys.exit(f"{name} runs already; stop it with {HERE / 'down'} {directory}")
+    with (directory / f"{name}.log").open("ab") as log:
+        started = subprocess.Popen(
+            arguments,
+            env={**os.environ, **settings},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            start_new_session=True,  # it outlives this command and its terminal
+        )
+    note.write_text(str(started.pid))
+
+
+def end(note: Path) -> None:
+    pid = int(note.read_text())
+    for number, patience in ((signal.SIGTERM, 10), (signal.SIGKILL, 5)):
+        if runs(pid):
+            os.kill(pid, number)
+            deadline = time.monotonic() + patience
+            while runs(pid) and time.monotonic() < deadline:
+                time.sleep(0.05)
+    note.unlink()
+
+
+def runs(pid: int) -> bool:
+    """As one of ours: the number may be another's by now."""
+    try:
+        said = Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return False
+    return b"etcd" in said or b"persys-scheduler" in said
+
+
+def is_complete(ports: Ports) -> bool:
+    return sorted(role(port) for port in ports.http) == ["leader", "standby", "standby"]
+
+
+def role(port: int) -> str:
+    return str(health(port).get("role", ""))
+
+
+def leader(ports: Ports) -> str:
+    return str(health(ports.http[0])["leaderEndpoint"])
+
+
+def health(port: int) -> dict[str, object]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/health", timeout=2) as answer:
+            found: dict[str, object] = json.loads(answer.read())
+    except OSError:
+        return {}
+    return found
+
+
+def accepts(port: int) -> bool:
+    with socket.socket() as trial:
+        return trial.connect_ex(("127.0.0.1", port)) == 0
+
+
+def until(holds: Callable[[], bool], otherwise: str, directory: Path) -> None:
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not holds():
+        if time.monotonic() > deadline:
+            sys.exit(f"{otherwise} within {WAIT_SECONDS} s; the logs are in {directory}")
+        time.sleep(0.1)
+
+
+def run(*arguments: str) -> str:
+    return subprocess.run(arguments, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def command(name: str) -> str:
+    for place in (Path(sys.executable).parent, HERE.parent.parent / ".venv" / "bin"):
+        if (place / name).exists():
+            return str(place / name)
+    found = shutil.which(name)
+    if found is None:
+        sys.exit(f"{name} is not installed")
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("what", choices=("up", "down", "kill-leader"))
+    parser.add_argument(
+        "directory", nargs="?", type=Path, default=Path(tempfile.gettempdir()) / "persys-ha"
+    )
+    parser.add_argument("--ports", type=int, default=23790, help="the first of twelve (up)")
+    options = parser.parse_args()
+    directory = options.directory.resolve()
+    if options.what == "up":
+        up(directory, Ports(options.ports))
+        return
+    if not (directory / "ports").exists():
+        sys.exit(f"nothing was started in {directory}")
+    if options.what == "down":
+        down(directory)
+    else:
+        kill_leader(directory, Ports(int((directory / "ports").read_text())))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""What docs/operate/ha.md tells to type, typed."""
+
+import os
+import random
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "ha"
+PORTS_NEEDED = 12
+
+
+def free_ports() -> int:
+    """The first of as many as the example needs, one after the other."""
+    while True:
+        first = random.randrange(15_000, 31_000)
+        if not any(is_taken(port) for port in range(first, first + PORTS_NEEDED)):
+            return first
+
+
+def is_taken(port: int) -> bool:
+    with socket.socket() as trial:
+        return trial.connect_ex(("127.0.0.1", port)) == 0
+
+
+def typed(name: str, *arguments: str) -> str:
+    search = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [str(EXAMPLES / name), *arguments],
+        env={**os.environ, "PATH": search},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_the_example_comes_up_loses_its_leader_and_goes_down(tmp_path: Path) -> None:
+    directory = str(tmp_path / "ha")
+    try:
+        said = typed("up", directory, "--ports", str(free_ports()))
+        assert "leader:" in said
+        told = typed("kill-leader", directory)
+        assert "each once" in told
+    finally:
+        typed("down", directory)
+    assert list((tmp_path / "ha").glob("*.pid")) == []
