@@ -10,10 +10,12 @@ from pathlib import Path
 from random import Random
 from typing import ParamSpec, TypeVar
 
+from persys.agent.journal import Entry
 from persys.agent.state import State
-from persys.model.ids import NodeId
+from persys.model.ids import NodeId, WorkloadId
 from persys.sim.life import Life
 from persys.sim.loop import later
+from persys.wire.records import decode
 
 WRITE_SECONDS = (0.0005, 0.004)
 CLUSTER = "sim"
@@ -39,6 +41,15 @@ class Disk:
             connection=self._last.connection if self._last is not None else None,
         )
         return self._last
+
+    def kept(self, workload_id: WorkloadId) -> Entry | None:
+        """What is really written of a workload, whatever an agent remembers."""
+        if self._last is None:
+            return None
+        found = self._last.connection.execute(
+            "SELECT record FROM entries WHERE id = ?", (workload_id,)
+        ).fetchone()
+        return decode(found[0], Entry) if found is not None else None
 
     def wipe(self) -> None:
         self._last = None

@@ -1,7 +1,7 @@
 """A model of Docker on one node: containers that outlive agents and have lives of their own.
 
 What a container does is in the name of its image: `steady/1` runs until it is stopped, `job/30` ends well
-after 30 s, `faulty/10` ends badly after 10 s, `missing/1` cannot be fetched.
+after 30 s, `faulty/10` ends badly after 10 s, `missing/1` and `refused/1` cannot be fetched.
 """
 
 import asyncio
@@ -26,6 +26,8 @@ KILLED = 137
 
 class Witness(Protocol):
     """Who is told of every deed on containers and volumes, and may object."""
+
+    def start_asked(self, node_id: NodeId, order: Order) -> None: ...
 
     def container_starts(
         self, node_id: NodeId, container: "Container", *, by_agent: bool
@@ -124,6 +126,7 @@ class Docker:
             container.restart_count = 0
         self._calm(container)
         container.condition = Condition.RUNNING
+        container.oom_killed = False
         container.started_at = self._clock.now()
         container.stopped_by_hand = False
         kind, _, seconds = container.spec.image.partition("/")

@@ -3,14 +3,15 @@
 from random import Random
 
 from persys.sim.dice import dice
-from persys.sim.happening import SCHEDULER, USER, Happening, Plan, Shape
+from persys.sim.happening import ANYBODY, SCHEDULER, USER, Happening, Plan, Shape
 
 VARIANTS = 5
 SETTLING_SECONDS = 20.0  # before the first misfortune: something shall run that can be harmed
 # The deeds at which a process may be made to die.
 AGENT_DEEDS = (
-    "disk.write", "disk.written", "create", "start", "done", "stop", "remove", "send", "answer",
-    "receive", "answered", "volumes", "inspect",
+    "disk.write", "disk.written", "create", "create.done", "start", "start.done", "stop", "stop.done",
+    "remove", "remove.done", "pull.done", "volumes", "volumes.done", "send", "answer", "receive",
+    "answered", "inspect",
 )  # fmt: skip
 SCHEDULER_DEEDS = (
     "store.commit", "store.committed", "send", "answered", "receive", "answer", "store.read",
@@ -19,7 +20,8 @@ SCHEDULER_DEEDS = (
 
 def draw(seed: int, shape: Shape) -> Plan:
     random = dice(seed, "plan")
-    found = [*_users(random, shape), *_operators(random, shape), *_misfortunes(random, shape)]
+    wishes = [*_users(random, shape), *_operators(random, shape)]
+    found = [*wishes, *_misfortunes(random, shape, wishes)]
     return Plan(seed, shape, tuple(sorted(found, key=lambda each: (each.at, each.kind))))
 
 
@@ -62,13 +64,16 @@ def _operators(random: Random, shape: Shape) -> list[Happening]:
     return [each for each in found if each.at < end]
 
 
-def _misfortunes(random: Random, shape: Shape) -> list[Happening]:
+def _misfortunes(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happening]:
     enabled = random.sample(_KINDS, k=random.randint(2, 8))
     end = shape.minutes * 60
     found: list[Happening] = []
     for _ in range(random.randint(4, 30)):
+        kind = random.choice(enabled)
         at = random.uniform(SETTLING_SECONDS / 2, end)
-        found.append(_misfortune(random, random.choice(enabled), at, shape))
+        if kind in _TIMELY and random.random() < 0.7:  # when something is going on
+            at = max(0.0, random.choice(wishes).at - random.uniform(0, 0.5))
+        found.append(_misfortune(random, kind, at, shape))
     return found
 
 
@@ -80,8 +85,9 @@ def _misfortune(random: Random, kind: str, at: float, shape: Shape) -> Happening
         case "crash-agent":
             return Happening(at, kind, node, seconds=brief)
         case "doom-agent":
-            deed, count = random.choice(AGENT_DEEDS), random.randint(1, 4)
-            return Happening(at, kind, node, seconds=brief, amount=count, word=deed)
+            deed, count = random.choice(AGENT_DEEDS), random.choice((1, 1, 1, 2, 4))
+            who = random.choice((node, ANYBODY, ANYBODY))
+            return Happening(at, kind, who, seconds=brief, amount=count, word=deed)
         case "crash-scheduler" | "second-scheduler":
             return Happening(at, kind, SCHEDULER, seconds=brief)
         case "doom-scheduler":
@@ -108,7 +114,7 @@ def _misfortune(random: Random, kind: str, at: float, shape: Shape) -> Happening
             return Happening(at, kind, node, seconds=span, amount=random.choice((0.1, 2.0)))
         case "kill-one":
             return Happening(at, kind, node, word=random.choice(("oom", "exit")))
-        case "die-for-good":
+        case "die-for-good" | "ghost":
             return Happening(at, kind, node)
         case _:
             return Happening(at, kind, seconds=span)
@@ -137,4 +143,15 @@ _KINDS = (
     "slow-disk",
     "kill-one",
     "die-for-good",
+    "ghost",
+)
+_TIMELY = frozenset(
+    {
+        "crash-agent",
+        "doom-agent",
+        "crash-scheduler",
+        "doom-scheduler",
+        "answers-lost",
+        "docker-deaf",
+    }
 )

@@ -5,7 +5,7 @@ from msgspec import Struct
 
 SCHEDULER = "scheduler"
 USER = "user"
-STORE = "store"
+ANYBODY = "anybody"
 
 
 class Shape(Struct, frozen=True):

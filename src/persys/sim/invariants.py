@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from persys.agent.journal import Entry
 from persys.core.placement.needs import holds_data
 from persys.model.assignment import Assignment
 from persys.model.ids import NodeId, WorkloadId
@@ -62,13 +63,16 @@ class Invariants:
         lease_seconds: float,
         failed: Callable[[Violation], None],
         live: Callable[[], Mapping[NodeId, list[Container]]],
+        kept: Callable[[NodeId, WorkloadId], Entry | None],
     ) -> None:
-        """`live` gives the running containers per node."""
+        """`live` gives the running containers per node, `kept` what is in an agent's journal."""
         self._time = time
         self._trace = trace
         self._lease_seconds = lease_seconds
         self._failed = failed
         self._live = live
+        self._kept = kept
+        self._known: dict[int, int] = {}  # by request, the epoch that the agent knew when it came
         self.mirror = Mirror()
         self.intents = Intents()
         self.words: dict[WorkloadId, Word] = {}  # the last one of each workload's user
@@ -199,6 +203,9 @@ class Invariants:
 
     def ordered(self, node_id: NodeId, request: Any) -> None:
         """An order has reached an agent: it must follow from what was committed."""
+        if isinstance(request, agent_pb2.ApplyWorkloadRequest | agent_pb2.DeleteWorkloadRequest):
+            entry = self._kept(node_id, WorkloadId(request.id))
+            self._known[id(request)] = entry.order.epoch if entry is not None else 0
         if isinstance(request, agent_pb2.ApplyWorkloadRequest):
             workload_id = WorkloadId(request.id)
             self._trace.add(
@@ -221,6 +228,27 @@ class Invariants:
             self._trace.add(node_id, f"is told to delete {workload_id} epoch {request.epoch}")
             self._check_delete(node_id, workload_id, request.epoch)
 
+    def obeyed(self, node_id: NodeId, request: Any, answer: Any) -> None:
+        """An agent has said yes to an order: it must be in its journal, and not older than what was there."""
+        known = self._known.pop(id(request), 0)
+        workload_id = WorkloadId(getattr(request, "id", ""))
+        entry = self._kept(node_id, workload_id)
+        match answer:
+            case (
+                agent_pb2.ApplyWorkloadResponse(applied=True)
+                | agent_pb2.ApplyWorkloadResponse(skipped=True)
+            ):
+                lost = entry is None or entry.order.epoch < request.epoch
+            case agent_pb2.DeleteWorkloadResponse(success=True) if known:
+                lost = entry is not None and entry.order.desired is not Desired.DELETED
+            case _:
+                return
+        if 0 < request.epoch < known:
+            text = f"{node_id} took {workload_id} at epoch {request.epoch} and knew {known}"
+            self.fail("epoch", text)
+        elif lost:
+            self.fail("1 acknowledged", f"{node_id} took {workload_id} and did not keep it")
+
     def _check_delete(self, node_id: NodeId, workload_id: WorkloadId, epoch: int) -> None:
         workload, bound = self.mirror.workload(workload_id), self.mirror.assignment(workload_id)
         if (
@@ -240,6 +268,13 @@ class Invariants:
     def container_made(self, node_id: NodeId, container: Container) -> None:
         container.incarnation = self.mirror.incarnations.get(container.workload_id, "")
 
+    def start_asked(self, node_id: NodeId, order: Order) -> None:
+        """An agent begins a start: a crash from now on must not make it start twice."""
+        entry = self._kept(node_id, order.workload_id)
+        if entry is None or (entry.order == order and not entry.progress.launching):
+            text = f"{node_id} starts {order.workload_id}, and its journal does not say so"
+            self.fail("commit before act", text)
+
     def container_starts(self, node_id: NodeId, container: Container, *, by_agent: bool) -> None:
         self._trace.add(
             node_id, f"starts {container.id} {container.workload_id} {container.revision}"
@@ -254,11 +289,20 @@ class Invariants:
         name = f"{container.workload_id} {container.revision}"
         self._trace.add(node_id, f"stops {container.id} {name}")
         if order.desired is Desired.RUNNING and order.revision == container.revision:
+            if (
+                order.stop_after_seconds
+                and self._silence_of(node_id) >= order.stop_after_seconds - 1
+            ):
+                return  # as its user chose
             self.fail("5 nothing stops", f"{name} was stopped on {node_id}, and it was to run")
         elif (order.workload_id, order.revision, order.desired) not in self.mirror.wanted and (
             order.desired is not Desired.DELETED
         ):
             self.fail("5 nothing stops", f"{name} was stopped on {node_id} by an order of nobody")
+
+    def _silence_of(self, node_id: NodeId) -> float:
+        heard = self._heard.get(node_id)
+        return self._time() - heard[-1].at if heard else self._time()
 
     def container_ended(self, node_id: NodeId, container: Container) -> None:
         self._trace.add(
@@ -289,6 +333,7 @@ class Invariants:
             for other in others:
                 if (
                     other is not container
+                    and other.holds_data
                     and other.workload_id == container.workload_id
                     and other.incarnation == container.incarnation
                 ):

@@ -25,6 +25,7 @@ class Life:
         self._group: asyncio.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
         self._context = Context()
+        self._struck: Callable[[], None] = lambda: None
         self._doom: tuple[str, int] | None = (
             None  # the deed at which it shall die, and how many more
         )
@@ -37,9 +38,10 @@ class Life:
         async with asyncio.TaskGroup() as self._group:
             await body(self)
 
-    def doom(self, deed: str, count: int) -> None:
+    def doom(self, deed: str, count: int, struck: Callable[[], None] = lambda: None) -> None:
         """Die at the `count`-th deed of this kind from now on."""
         self._doom = (deed, count)
+        self._struck = struck
 
     def spare(self) -> None:
         self._doom = None
@@ -51,6 +53,7 @@ class Life:
             self._doom = (deed, left) if left > 0 else None
             if left <= 0:
                 self._trace.add(self.name, f"dies at {deed}")
+                self._struck()
                 self.crash()
 
     async def gate(self, deed: str) -> None:

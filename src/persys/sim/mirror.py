@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from persys.core.placement.needs import holds_data
 from persys.model.assignment import Assignment, Tombstone
 from persys.model.belief import Belief, Retry
 from persys.model.ids import NodeId, WorkloadId
@@ -24,8 +25,10 @@ class Mirror:
     # Everything that was ever so.
     wanted: set[tuple[WorkloadId, str, str]] = field(default_factory=set)
     bound: set[tuple[WorkloadId, NodeId, int]] = field(default_factory=set)
+    # Copies of one incarnation share their data: it ends with the workload, or with a revision without data.
     incarnations: dict[WorkloadId, str] = field(default_factory=dict)
     changed_at: dict[WorkloadId, float] = field(default_factory=dict)
+    _gaps: dict[WorkloadId, int] = field(default_factory=dict)
 
     def take(self, units: Sequence[Unit], now: float) -> set[str]:
         """The keys that changed."""
@@ -79,7 +82,10 @@ class Mirror:
             workload = records.decode(value, Workload)
             self.workloads[key] = workload
             self.wanted.add((workload.id, workload.revision, workload.desired))
-            self.incarnations[workload.id] = workload.created_at.isoformat()
+            if not holds_data(workload):
+                self._gaps[workload.id] = self._gaps.get(workload.id, 0) + 1
+            gaps = self._gaps.get(workload.id, 0)
+            self.incarnations[workload.id] = f"{workload.created_at.isoformat()}/{gaps}"
             self.changed_at[workload.id] = now
         elif key.startswith(keys.ASSIGNMENTS):
             assignment = records.decode(value, Assignment)

@@ -3,7 +3,7 @@
 import asyncio
 from datetime import timedelta
 
-from persys.sim.happening import SCHEDULER, USER, Happening
+from persys.sim.happening import ANYBODY, SCHEDULER, USER, Happening
 from persys.sim.life import Life
 from persys.sim.loop import later
 from persys.sim.network import Weather
@@ -21,6 +21,10 @@ def befall(world: World, happening: Happening) -> None:
             _crash(node.life, happening)
         case "doom-agent" if node is not None and node.life is not None:
             _doom(world, node.life, happening)
+        case "doom-agent" if happening.target == ANYBODY:
+            _doom_one(world, happening)
+        case "ghost" if node is not None:
+            world.haunt(node)
         case "crash-scheduler" if world.seat.newest is not None:
             _crash(world.seat.newest, happening)
         case "doom-scheduler" if world.seat.newest is not None:
@@ -92,6 +96,22 @@ def _doom(world: World, life: Life, happening: Happening) -> None:
     world.for_a_while(10_000, life.spare)
 
 
+def _doom_one(world: World, happening: Happening) -> None:
+    """The first agent that does this dies of it; the others are spared then."""
+    lives = [
+        node.life for node in world.nodes.values() if node.life is not None and node.life.alive
+    ]
+
+    def spare() -> None:
+        for life in lives:
+            life.spare()
+
+    for life in lives:
+        life.restart_seconds = happening.seconds
+        life.doom(happening.word, int(happening.amount), struck=spare)
+    world.for_a_while(10_000, spare)
+
+
 def _storm(world: World, happening: Happening) -> None:
     amount, target = happening.amount, happening.target
     match happening.kind:
@@ -108,7 +128,8 @@ def _storm(world: World, happening: Happening) -> None:
         case "lossy":
             weathers = [Weather(target=target, loss=amount), Weather(source=target, loss=amount)]
         case "echo":
-            weathers = [Weather(echo=amount)]
+            # Users' words are not doubled: what they say next would be undone, over gRPC too.
+            weathers = [Weather(target=target, echo=amount), Weather(source=target, echo=amount)]
         case _:
             weathers = [
                 Weather(target=target, delay_seconds=amount),

@@ -29,6 +29,8 @@ METHODS = tuple(
 
 
 class SimNode:
+    runtime_type = SimRuntime
+
     def __init__(self, seed: int, name: str, network: Network, witness: Witness) -> None:
         self.id = NodeId(name)
         self.powered = True
@@ -61,7 +63,11 @@ class SimNode:
         random = self._random
         around = Surroundings(
             state=state,
-            runtimes={WorkloadType.CONTAINER: SimRuntime(self.docker, life, self.trouble, random)},
+            runtimes={
+                WorkloadType.CONTAINER: self.runtime_type(
+                    self.docker, life, self.trouble, random, self._witness
+                )
+            },
             volumes=SimVolumes(self.docker, life, self._witness, random),
             machine=self._hardware,
             clock=self.wall.as_read(),

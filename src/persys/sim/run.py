@@ -22,6 +22,7 @@ QUIET_SECONDS = 120.0
 QUIET_LOOKS_MAX = 6
 FAILED_LOOKS_MAX = 40
 SHOWN_MAX = 6
+DIFFERENCES_MAX = 4
 WISHES = frozenset({"apply", "stop", "start", "delete", "retry", "cordon", "drain", "uncordon"})
 
 
@@ -35,7 +36,7 @@ class Outcome:
     lines: tuple[Line, ...]
 
 
-def run(plan: Plan) -> Outcome:
+def run(plan: Plan, world_type: type[World] = World) -> Outcome:
     """The same plan gives the same outcome, in a process with the same PYTHONHASHSEED."""
     silence_logs()
     loop = VirtualLoop()
@@ -44,7 +45,7 @@ def run(plan: Plan) -> Outcome:
     collecting = gc.isenabled()
     gc.disable()  # so that no destructor runs at a moment of its own choosing
     try:
-        world = loop.run_until_complete(_run(plan))
+        world = loop.run_until_complete(_run(plan, world_type))
         if surprises and world.violation is None:
             world.invariants.fail("8 process", surprises[0])
         return Outcome(
@@ -61,13 +62,15 @@ def run(plan: Plan) -> Outcome:
         loop.close()
 
 
-async def _run(plan: Plan) -> World:
-    world = World(plan)
+async def _run(plan: Plan, world_type: type[World]) -> World:
+    world = world_type(plan)
     async with asyncio.TaskGroup() as group:
         world.open(group)
         acts = group.create_task(_act(world))
+        comparing = group.create_task(_compare(world))
         await world.over.wait()
         acts.cancel()
+        comparing.cancel()
         world.close()
     return world
 
@@ -109,6 +112,23 @@ async def _settle(world: World) -> None:
 
 def _open_questions(world: World) -> list[str]:
     return list(unsettled(world.invariants.mirror, world.live()))
+
+
+async def _compare(world: World) -> None:
+    """While the store is well, memory may lag behind it for a moment and no longer."""
+    differ_count, before = 0, world.seat.scheduler
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        scheduler = world.seat.scheduler
+        steady = scheduler is before and len(world.seat.lives) == 1 and world.seat.trouble.none
+        before = scheduler
+        if scheduler is None or not steady:
+            differ_count = 0
+            continue
+        found = next(differences(world.invariants.mirror, scheduler), "")
+        differ_count = differ_count + 1 if found else 0
+        if differ_count >= DIFFERENCES_MAX:
+            world.invariants.fail("memory", found)
 
 
 async def _stay_quiet(world: World) -> None:

@@ -34,8 +34,16 @@ class RuntimeTrouble:
 class SimRuntime:
     """Implements agent.ports.Runtime."""
 
-    def __init__(self, docker: Docker, life: Life, trouble: RuntimeTrouble, random: Random) -> None:
+    def __init__(
+        self,
+        docker: Docker,
+        life: Life,
+        trouble: RuntimeTrouble,
+        random: Random,
+        witness: Witness,
+    ) -> None:
         self._docker = docker
+        self._witness = witness
         self._life = life
         self._trouble = trouble
         self._random = random
@@ -43,7 +51,7 @@ class SimRuntime:
     async def inspect(self, workload_id: WorkloadId) -> Artefact | None:
         await self._reach("inspect", (0.001, 0.01))
         found = self._docker.containers.get(workload_id)
-        await self._answer()
+        await self._answer("inspect")
         return found.artefact() if found is not None else None
 
     async def pull(self, order: Order) -> Failure | None:
@@ -52,13 +60,15 @@ class SimRuntime:
             await self._reach("pull", (0.001, 0.01))
             return None
         await self._reach("pull", PULL_SECONDS)
+        if image.startswith("refused/"):
+            return Failure(FailureReason.IMAGE_PULL_FAILED, "the registry says 503")
         if image.startswith("missing/"):
             text = f"no such image: {image}"
             return Failure(FailureReason.IMAGE_NOT_FOUND, text, retryable=False)
         if failure := self._error(FailureReason.IMAGE_PULL_FAILED):
             return failure
         self._docker.images.add(image)
-        await self._answer()
+        await self._answer("pull")
         return None
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
@@ -68,10 +78,11 @@ class SimRuntime:
         if failure := self._error(FailureReason.RUNTIME_ERROR):
             return failure
         self._docker.create(order, _spec(order))
-        await self._answer()
+        await self._answer("create")
         return None
 
     async def start(self, order: Order, artefact: Artefact) -> Failure | None:
+        self._witness.start_asked(self._docker.node_id, order)
         await self._reach("start", DEED_SECONDS)
         container = self._same(order, artefact)
         if container is None:
@@ -84,7 +95,7 @@ class SimRuntime:
         if failure := self._error(FailureReason.RUNTIME_ERROR):
             return failure
         self._docker.start(container)
-        await self._answer()
+        await self._answer("start")
         return None
 
     async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
@@ -92,7 +103,7 @@ class SimRuntime:
         container = self._same(order, artefact)
         if container is not None:
             self._docker.stop(container, order)
-        await self._answer()
+        await self._answer("stop")
         return None
 
     async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
@@ -100,7 +111,7 @@ class SimRuntime:
         container = self._same(order, artefact)
         if container is not None:
             self._docker.remove(container, order)
-        await self._answer()
+        await self._answer("remove")
         return None
 
     async def log_tail(self, artefact: Artefact) -> str:
@@ -132,9 +143,9 @@ class SimRuntime:
             await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
             raise RuntimeUnavailableError("docker gives no answer")
 
-    async def _answer(self) -> None:
+    async def _answer(self, deed: str) -> None:
         """It is done. Whether the agent hears of it is another matter."""
-        await self._life.gate("done")
+        await self._life.gate(f"{deed}.done")
         if self._random.random() < self._trouble.answers_lost:
             raise RuntimeUnavailableError("the answer of docker was lost")
 
@@ -172,7 +183,7 @@ class SimVolumes:
         if here:
             self._witness.volumes_go(self._docker.node_id, workload_id, here)
         self._docker.volumes -= {(workload_id, name) for name in names}
-        await self._life.gate("done")
+        await self._life.gate("volumes.done")
         return None
 
     async def _pause(self) -> None:

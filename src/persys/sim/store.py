@@ -22,6 +22,10 @@ class StoreTrouble:
     answers_lost: float = 0.0
     delay_seconds: float = 0.0
 
+    @property
+    def none(self) -> bool:
+        return not (self.out or self.answers_lost or self.delay_seconds)
+
 
 class SimStore:
     def __init__(

@@ -5,9 +5,9 @@ from persys.wire.gen.control.v1 import control_pb2
 
 DATA_SHARE = 0.25
 PORT_SHARE = 0.2
-JOB_SHARE = 0.15
+JOB_SHARE = 0.2
 BROKEN_SHARE = 0.08
-CHANGE_SHARE = 0.0
+CHANGE_SHARE = 0.1
 
 
 def spec_of(seed: int, name: str, variant: int) -> control_pb2.WorkloadSpec:
@@ -17,11 +17,11 @@ def spec_of(seed: int, name: str, variant: int) -> control_pb2.WorkloadSpec:
     kind = character.random()
     if kind < JOB_SHARE:
         image, policy = (
-            f"job/{character.choice((3, 20, 90))}",
+            f"job/{character.choice((1, 3, 20, 90))}",
             character.choice(("no", "on-failure")),
         )
     elif kind < JOB_SHARE + BROKEN_SHARE:
-        image = character.choice(("missing/1", "faulty/1", "faulty/15"))
+        image = character.choice(("missing/1", "refused/1", "faulty/1", "faulty/15"))
         policy = character.choice(("no", "on-failure:2", "always"))
     container = control_pb2.ContainerSpec(
         image=image, restart_policy=policy, env={"VARIANT": str(variant)}

@@ -2,10 +2,13 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
+import grpc
+
 from persys.errors import FencedError, PersysError
-from persys.model.ids import NodeId
+from persys.model.ids import NodeId, WorkloadId
 from persys.sim.dice import dice
 from persys.sim.docker import Container
 from persys.sim.drawing import node_names
@@ -20,10 +23,13 @@ from persys.sim.trace import Trace
 from persys.sim.users import Users
 
 START_AGAIN_SECONDS = 2.0
+_ORDERS = frozenset({"ApplyWorkload", "DeleteWorkload"})
 _QUIET = frozenset({"ListNodes", "Heartbeat"})
 
 
 class World:
+    node_type = SimNode
+
     def __init__(self, plan: Plan) -> None:
         loop = asyncio.get_running_loop()
         self.plan = plan
@@ -37,10 +43,11 @@ class World:
             lease_seconds=30.0,
             failed=self._failed,
             live=self.live,
+            kept=lambda node_id, workload_id: self.nodes[node_id].disk.kept(workload_id),
         )
         self.seat = Seat(plan.seed, self.network, committed=self.invariants.committed)
         self.nodes = {
-            name: SimNode(plan.seed, name, self.network, self.invariants)
+            name: self.node_type(plan.seed, name, self.network, self.invariants)
             for name in node_names(plan.shape)
         }
         self.users = Users(
@@ -50,8 +57,9 @@ class World:
             self.invariants,
             self.trace,
         )
-        self.network.on_answer = self.invariants.answered
+        self.network.on_answer = self._answered
         self.network.on_request = self._requested
+        self._past_orders: list[tuple[str, str, Any]] = []
         self._split = dice(plan.seed, "split")
         self._cures: dict[object, Callable[[], None]] = {}
         self._group: asyncio.TaskGroup | None = None
@@ -93,6 +101,19 @@ class World:
             return
         node.life = Life(node.id, self.trace, died=self._died)
         self._supervise(node.life, node.run)
+
+    def haunt(self, node: SimNode) -> None:
+        """An order that the node has long outlived comes once more."""
+        for listener, method, request in self._past_orders:
+            entry = node.disk.kept(WorkloadId(request.id)) if listener == node.id else None
+            if entry is not None and 0 < request.epoch < entry.order.epoch:
+                self.spawn(self._whisper(node, method, request))
+                return
+
+    async def _whisper(self, node: SimNode, method: str, request: Any) -> None:
+        ghost = Life("ghost", self.trace, died=lambda _: None)
+        with suppress(grpc.aio.AioRpcError):
+            await self.network.call(ghost, node.id, method, request, timeout=START_AGAIN_SECONDS)
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         assert self._group is not None
@@ -165,6 +186,14 @@ class World:
         self.trace.add(listener, f"hears {method}")
         if listener in self.nodes:
             self.invariants.ordered(NodeId(listener), request)
+            if method in _ORDERS:
+                self._past_orders.append((listener, method, request))
+
+    def _answered(self, listener: Life, method: str, request: Any, answer: Any) -> None:
+        if listener.name in self.nodes:
+            self.invariants.obeyed(NodeId(listener.name), request, answer)
+        else:
+            self.invariants.answered(listener, method, request, answer)
 
     def _failed(self, violation: Violation) -> None:
         if self.violation is None:

@@ -1,0 +1,69 @@
+"""A planted fault is found, shrunk to the few steps that it takes, and replayed from a file."""
+
+from persys.core.convergence import Artefact
+from persys.errors import RuntimeUnavailableError
+from persys.model.ids import WorkloadId
+from persys.sim.happening import Happening, Plan, Shape, plan_from
+from persys.sim.node import SimNode
+from persys.sim.run import Outcome, run
+from persys.sim.runtime import SimRuntime
+from persys.sim.shrink import shrink
+from persys.sim.world import World
+
+
+class HastyRuntime(SimRuntime):
+    """Takes no answer for absence."""
+
+    async def inspect(self, workload_id: WorkloadId) -> Artefact | None:
+        try:
+            return await super().inspect(workload_id)
+        except RuntimeUnavailableError:
+            return None
+
+
+class HastyNode(SimNode):
+    runtime_type = HastyRuntime
+
+
+class HastyWorld(World):
+    node_type = HastyNode
+
+
+SHAPE = Shape(nodes=2, workloads=4, minutes=3)
+NOISE = [Happening(5.0 + number, "apply", f"w{number:02d}", amount=1) for number in range(1, 6)]
+NOISE += [Happening(60.0 + number, "clock", "n1", amount=2) for number in range(6)]
+NEEDED = [
+    Happening(2.0, "apply", "w00", amount=1),
+    Happening(30.0, "docker-out", "n1", seconds=60),
+    Happening(30.0, "docker-out", "n2", seconds=60),
+    Happening(40.0, "delete", "w00"),
+]
+PLAN = Plan(11, SHAPE, tuple(sorted([*NOISE, *NEEDED], key=lambda each: each.at)))
+
+
+def run_hastily(plan: Plan) -> Outcome:
+    return run(plan, HastyWorld)
+
+
+def test_the_plan_does_no_harm_to_what_is_sound() -> None:
+    assert run(PLAN).violation is None
+
+
+def test_a_planted_fault_is_found_and_shrunk_to_what_it_takes() -> None:
+    found = run_hastily(PLAN)
+    assert found.violation is not None
+
+    short = shrink(found, run=run_hastily)
+
+    assert short.violation is not None
+    assert short.violation.promise == found.violation.promise
+    assert {"apply", "docker-out", "delete"} == {each.kind for each in short.plan.happenings}
+    assert len(short.plan.happenings) == 3  # only one of the two nodes has it
+
+
+def test_a_plan_kept_as_a_file_breaks_the_same_promise_at_the_same_moment() -> None:
+    found = run_hastily(PLAN)
+
+    again = run_hastily(plan_from(found.plan.to_json()))
+
+    assert (again.violation, again.fingerprint) == (found.violation, found.fingerprint)

@@ -1,0 +1,122 @@
+"""What if a node dies, what if many workloads come: answered from a snapshot of a cluster."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from builders import NOON, a_belief, a_workload, an_assignment
+from persys.core.placement.needs import needs_of
+from persys.errors import NotFoundError
+from persys.model import feature
+from persys.model.belief import Status
+from persys.model.ids import NodeId
+from persys.model.mode import ClusterMarker
+from persys.model.node import Capabilities, Node, StoragePool
+from persys.model.resources import Resources
+from persys.model.spec import ContainerSpec, ManagedVolume, WorkloadType
+from persys.sim.whatif import add, lose
+from persys.store import keys
+from persys.wire import records
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.snapshot import FORMAT, Header, write
+
+DATA = ContainerSpec("db", managed_volumes=(ManagedVolume("data", size_gb=1),))
+BIG = Resources(2500, 128)
+
+
+def a_node(name: str) -> Node:
+    capabilities = Capabilities(
+        4000,
+        8192,
+        pools=(StoragePool("local", total_gb=10),),
+        types=frozenset({WorkloadType.CONTAINER}),
+        storage_drivers=frozenset({"local"}),
+        features=frozenset({feature.PUSHES_STATUS}),
+    )
+    return Node(NodeId(name), capabilities, f"127.0.0.1:{name[1:]}", NOON)
+
+
+def stored() -> Iterator[tuple[str, Struct]]:
+    """n1 has something without data, something with data and something big; n2 little room."""
+    yield keys.CLUSTER, ClusterMarker("u1", NOON)
+    for name in ("n1", "n2"):
+        yield keys.node_key(NodeId(name)), a_node(name)
+    for name, node, spec, size in (
+        ("web", "n1", ContainerSpec("nginx"), Resources(100, 128)),
+        ("db", "n1", DATA, Resources(100, 128)),
+        ("big", "n1", ContainerSpec("nginx"), BIG),
+        ("other", "n2", ContainerSpec("nginx"), BIG),
+    ):
+        workload = a_workload(name, spec=spec, resources=size)
+        yield keys.workload_key(workload.id), workload
+        reserved = needs_of(workload).resources
+        yield keys.assignment_key(workload.id), an_assignment(node, name=name, reserved=reserved)
+        believed = replace(a_belief(Status.RUNNING), workload_id=workload.id)
+        yield keys.belief_key(workload.id), believed
+
+
+@pytest.fixture
+def contents() -> list[tuple[str, bytes]]:
+    return [(key, records.encode(record)) for key, record in stored()]
+
+
+def test_of_a_lost_node_some_moves_some_waits_and_data_stays(
+    contents: list[tuple[str, bytes]],
+) -> None:
+    fates = {fate.workload_id: fate for fate in lose(contents, NodeId("n1"))}
+
+    assert (fates["web"].before, fates["web"].after) == ("n1", "n2")
+    assert fates["db"].after == "n1"
+    assert "holds the workload's data" in fates["db"].why
+    assert "short of cpu" in fates["big"].why
+    assert "other" not in fates
+
+
+def test_a_node_that_is_not_there_cannot_be_lost(contents: list[tuple[str, bytes]]) -> None:
+    with pytest.raises(NotFoundError):
+        lose(contents, NodeId("n9"))
+
+
+def test_of_many_that_come_those_that_fit_get_nodes_and_the_rest_says_why(
+    contents: list[tuple[str, bytes]],
+) -> None:
+    spec = control_pb2.WorkloadSpec(
+        type="container",
+        resources=control_pb2.ResourceRequirements(cpu_millicores=500, memory_mb=64),
+        container=control_pb2.ContainerSpec(image="nginx"),
+    )
+    requests = [
+        control_pb2.ApplyWorkloadRequest(workload_id=f"new-{number}", spec=spec)
+        for number in range(10)
+    ]
+
+    fates, refused = add(contents, requests)
+
+    placed = [fate.after for fate in fates if fate.after]
+    assert sorted(placed) == ["n1", "n1", "n2", "n2", "n2"]
+    assert all("short of cpu" in fate.why for fate in fates if not fate.after)
+    assert (len(fates), refused) == (10, [])
+
+
+def test_the_command_answers_from_a_snapshot_file(
+    contents: list[tuple[str, bytes]], tmp_path: Path
+) -> None:
+    header = Header(FORMAT, "u1", NOON, 1, "store", {})
+    path = tmp_path / "cluster.snap"
+    path.write_bytes(b"".join(write(header, contents)))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "persys.cli.persys", "sim", "--snapshot", path, "--lose", "n1"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("if n1 dies: 1 move, 2 stay or wait")
