@@ -91,3 +91,21 @@ def etcd(directory: Path) -> Iterator[int]:
     ]
     with process(arguments, port=client):
         yield client
+
+
+def cpu_seconds(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / 100
+
+
+def resident_pages(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+
+
+def bare_resident_pages() -> int:
+    """Of a Python that does nothing."""
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as bare:
+        sleep(1)
+        pages = resident_pages(bare.pid)
+        bare.communicate(b"\n")
+    return pages

@@ -11,6 +11,7 @@ from persys.model.assignment import Assignment
 from persys.model.belief import Belief, Status
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.mode import ClusterMarker
 from persys.model.node import Capabilities, Node
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, WorkloadType
@@ -21,6 +22,11 @@ from persys.wire import records
 
 AT = datetime(2025, 6, 1, 12, tzinfo=UTC)
 NEEDS = Resources(100, 64)
+
+
+def marker_unit() -> Unit:
+    """Says which cluster the records are of: without it a store counts as damaged."""
+    return _unit({keys.CLUSTER: ClusterMarker("bench", AT)})
 
 
 def node_units(count: int) -> list[Unit]:

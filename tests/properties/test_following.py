@@ -15,6 +15,7 @@ from persys.model.node import Capabilities, Node
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.following import follow
 from persys.scheduler.loading import load
+from persys.scheduler.units import EventLimits, Units
 from persys.store import keys
 from persys.store.port import Change, Record, Snapshot
 from persys.wire import records
@@ -83,7 +84,7 @@ drifts = st.builds(
 writes = st.one_of(placements, registrations, burials, retries, drifts)
 
 
-def gone_with(name: str, stored: "Mapping[str, bytes]") -> list[str]:
+def gone_with(name: str, stored: "Mapping[str, object]") -> list[str]:
     workload_id = WorkloadId(name)
     all_of_it = (
         keys.workload_key(workload_id),
@@ -115,8 +116,9 @@ def shown(cluster: Cluster) -> object:
 def test_following_comes_to_the_same_as_reading_again(
     history: list[dict[str, Struct] | str],
 ) -> None:
-    stored: dict[str, bytes] = {}
+    stored: dict[str, tuple[bytes, int]] = {}
     followed, read = Cluster(), Cluster()
+    written, learnt = Units(EventLimits()), Units(EventLimits())
 
     for revision, step in enumerate(history, 1):
         if isinstance(step, str):
@@ -127,9 +129,13 @@ def test_following_comes_to_the_same_as_reading_again(
             if change.value is None:
                 stored.pop(change.key)
             else:
-                stored[change.key] = change.value
+                stored[change.key] = (change.value, change.version)
         follow(followed, changes, lease_until=1.0)
-    snapshot = Snapshot(len(history), tuple(Record(k, v, 1) for k, v in sorted(stored.items())))
+        written.follow(changes)
+    found = (Record(key, *stored[key]) for key in sorted(stored))
+    snapshot = Snapshot(len(history), tuple(found))
     load(read, snapshot, lease_until=1.0)
+    learnt.learn(snapshot)
 
     assert shown(followed) == shown(read)
+    assert written.versions == learnt.versions

@@ -1,7 +1,7 @@
 """The composition root: the only place where the scheduler's parts meet."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from random import Random, SystemRandom
 from typing import Any
 
@@ -30,6 +30,7 @@ from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer
 from persys.scheduler.discovery import Discovery
 from persys.scheduler.event_log import EventLog
+from persys.scheduler.following import follow
 from persys.scheduler.gauges import ClusterCollector, Sources
 from persys.scheduler.histories import Histories
 from persys.scheduler.intake import Intake
@@ -51,7 +52,7 @@ from persys.scheduler.streams import Streams
 from persys.scheduler.suggestions import Suggestions
 from persys.scheduler.units import EventLimits
 from persys.store.open import file_bytes
-from persys.store.port import Snapshot, Store
+from persys.store.port import Change, Snapshot, Store
 
 log = structlog.get_logger()
 
@@ -184,6 +185,15 @@ class Scheduler:
         snapshot = await self.committer.take_over(name)
         if not (self.modes.in_recovery and remembers):  # else memory is all there is
             self._load(snapshot)
+        self._begin_to_lead()
+
+    async def go_on(self) -> None:
+        """We have become the one who writes, and know by following what is stored."""
+        await self.committer.go_on()
+        self.reconciler.wake_many(list(self.cluster.entries))
+        self._begin_to_lead()
+
+    def _begin_to_lead(self) -> None:
         # Whoever only followed has heard from no node: nobody is judged before they could speak.
         self.membership.renew_all()
         if self.discovery is not None:
@@ -193,14 +203,20 @@ class Scheduler:
         """`notice` is called when another scheduler is found to lead."""
         return Standby(
             self._store,
-            self.cluster,
             self.committer.lead,
             self.modes,
             self._clock,
-            load=self._load,
-            told=self.events.take,  # another has written and counted them
+            load=lambda snapshot: self._load(self.committer.learn(snapshot)),
+            take=self._follow,
+            remembers=self.committer.remembers,
             notice=notice,
         )
+
+    def _follow(self, changes: Sequence[Change]) -> None:
+        told = follow(self.cluster, changes, lease_until=self._clock.monotonic())
+        self.events.take(told)  # another has counted them
+        self.committer.follow(changes)
+        self.suggestions.follow(changes)
 
     async def announce(self) -> None:
         """Keep the names in DNS right, in either role."""

@@ -8,7 +8,7 @@ Outside normal mode nothing is taken (FrozenError): the loop looks by itself whe
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
@@ -33,6 +33,7 @@ from persys.scheduler.modes import Modes
 from persys.scheduler.sizes import encoded
 from persys.scheduler.units import EventLimits, Units
 from persys.store import keys
+from persys.store.port import Change as Stored
 from persys.store.port import Committed, Conflict, Snapshot, Store, Unit
 from persys.wire import records
 
@@ -105,6 +106,22 @@ class Committer:
             case Lost() as lost:
                 self.modes.take(lost)
         return snapshot
+
+    def learn(self, snapshot: Snapshot) -> Snapshot:
+        """This is all that is stored. Without the names for DNS, which are nobody's records."""
+        ours = (one for one in snapshot.records if not keys.is_name(one.key))
+        snapshot = Snapshot(snapshot.revision, tuple(ours))
+        self._units.learn(snapshot)
+        return snapshot
+
+    def follow(self, changes: Sequence[Stored]) -> None:
+        """Another has written these."""
+        self._units.follow(change for change in changes if not keys.is_name(change.key))
+
+    async def go_on(self) -> None:
+        """We lead, and have followed all that the last leader wrote. An empty store becomes a new cluster."""
+        if self.lead.marker is None:
+            await self._begin(self.lead.new_marker())
 
     async def commit(self, change: Change) -> None:
         """Returns when it is stored and done.
@@ -352,11 +369,7 @@ class Committer:
         self._metrics.committed(seconds=seconds, stored=stored, conflicts=conflicts, failed=failed)
 
     async def _read_all(self) -> Snapshot:
-        everything = await self._store.read("/")
-        ours = (one for one in everything.records if not keys.is_name(one.key))
-        snapshot = Snapshot(everything.revision, tuple(ours))
-        self._units.learn(snapshot)
-        return snapshot
+        return self.learn(await self._store.read("/"))
 
     async def _note_fence(self, batch: list[Pending]) -> None:
         """Our name is not where it was. Another's in its place ends our lead; none means trouble."""

@@ -6,7 +6,7 @@ failed may have used some up, so the next event is the next that is kept, not th
 """
 
 import asyncio
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 from datetime import datetime
@@ -78,10 +78,11 @@ class EventLog:
 
     def take(self, events: list[Numbered]) -> None:
         """These were committed. A standby may hear of them in another order than that of their numbers."""
-        in_order = not events or events[0].sequence > self._last
-        self._kept.extend(events)
-        if not in_order:
-            self._kept.sort(key=_sequence)
+        for numbered in events:
+            if numbered.sequence > self._last:
+                self._kept.append(numbered)
+            else:
+                insort(self._kept, numbered, key=_sequence)
         self._settle()
 
     def close(self) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from persys.model.assignment import Assignment, Tombstone
 from persys.model.belief import Belief, Retry
-from persys.model.drift import Drift
+from persys.model.drift import Drift, DriftType
 from persys.model.event import Event, Numbered
 from persys.model.history import History
 from persys.model.ids import NodeId, WorkloadId
@@ -62,7 +62,10 @@ def _put(cluster: Cluster, key: str, value: bytes) -> None:
         buried = tombstone.assignment
         cluster.settle_room(buried.workload_id, (buried.node_id,))
     elif key.startswith(keys.DRIFTS):
-        cluster.drifts.put(records.decode(value, Drift))
+        drift = records.decode(value, Drift)
+        cluster.drifts.put(drift)
+        if drift.type is DriftType.ORPHAN:
+            cluster.strangers.stand_in(drift)
 
 
 def _drop(cluster: Cluster, key: str) -> None:
@@ -90,6 +93,7 @@ def _drop(cluster: Cluster, key: str) -> None:
         for drift in cluster.drifts.of(NodeId(node), WorkloadId(workload)):
             if drift.type == kind:
                 cluster.drifts.drop(drift)
+                cluster.strangers.drop(drift.node_id, drift.workload_id)
 
 
 def _drop_whole(cluster: Cluster, key: str) -> None:

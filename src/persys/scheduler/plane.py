@@ -119,9 +119,11 @@ class Plane:
         standby = self._standby = seat.standby(self._front.notice)
         self._front.stand_by(seat.api(), standby)
         while True:
-            await standby.until_vacant()
             try:
-                await seat.take_over(self.name)
+                if await standby.until_leading():
+                    await seat.go_on()
+                else:
+                    await seat.take_over(self.name)
             except (FencedError, ConflictError, StoreUnavailableError) as err:
                 log.info("leadership.missed", reason=str(err))
                 await self._resign(seat)

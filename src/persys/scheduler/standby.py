@@ -1,23 +1,20 @@
-"""A scheduler that does not lead: it follows what the leader writes, until nobody leads.
+"""A scheduler that does not lead: it follows what the leader writes, until it leads itself.
 
 What it shows is as old as its last proof of being in touch with the store. A store that has lost what this
 memory still knows is not followed: that is for an operator to mend, not for a newcomer to begin anew.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 import structlog
 
 from persys.core.modes import Lost, New, Same, Silent, Whole
-from persys.errors import StoreUnavailableError
+from persys.errors import ConflictError, FencedError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock
-from persys.model.event import Numbered
 from persys.model.leader import Leader
 from persys.model.mode import ClusterMarker
-from persys.scheduler.cluster import Cluster
-from persys.scheduler.following import follow
 from persys.scheduler.lead import Lead, leader_of
 from persys.scheduler.modes import Modes
 from persys.store import keys
@@ -37,22 +34,23 @@ class Standby:
     def __init__(
         self,
         store: Store,
-        cluster: Cluster,
         lead: Lead,
         modes: Modes,
         clock: Clock,
         *,
         load: Callable[[Snapshot], None],
-        told: Callable[[list[Numbered]], None],
+        take: Callable[[Sequence[Change]], None],
+        remembers: Callable[[], bool],
         notice: Callable[[], None],
     ) -> None:
+        """`load` makes memory what the store has, `take` makes it what one revision changed."""
         self._store = store
-        self._cluster = cluster
         self._lead = lead
         self._modes = modes
         self._clock = clock
         self._load = load
-        self._told = told
+        self._take = take
+        self._remembers = remembers
         self._notice = notice
         self._sure_at = clock.monotonic()
         self._leaderless_since: float | None = None
@@ -72,8 +70,11 @@ class Standby:
                 while self._revision < revision:
                     await self._moved.wait()
 
-    async def until_vacant(self) -> None:
-        """Returns when nobody leads, and what is in memory is what the last leader left."""
+    async def until_leading(self) -> bool:
+        """Returns when this one leads, and what is in memory is what the last leader left.
+
+        False: nobody leads, and the store has lost what memory still knows.
+        """
         while True:
             try:
                 snapshot = await self._store.read("/")
@@ -87,25 +88,24 @@ class Standby:
                     if self._wait_with_loss(lost, leads):
                         await asyncio.sleep(LOOK_SECONDS)
                         continue
-                    return
+                    return False
                 case Same(marker=marker):
                     self._lead.marker = marker
                 case New():
                     pass
             self._take_in(snapshot)
-            if leads is None:
-                self.leader = None
-                return
-            self._note_leader(leader_of(leads))
+            self.leader = None
+            if leads is not None:
+                self._note_leader(leader_of(leads))
             try:
                 await self._follow(snapshot.revision)
             except StoreUnavailableError as err:
                 # Whether the store is away, or one of its members, or we fell too far behind, reading tells.
                 log.info("watch.lost", reason=str(err))
+                await self._give_up()
                 await asyncio.sleep(READ_AGAIN_SECONDS)
             else:
-                self.leader = None
-                return
+                return True
 
     def _wait_with_loss(self, lost: Lost, leads: Record | None) -> bool:
         """Whoever leads is in recovery too, and will be told what to do. If nobody leads, one of those who
@@ -130,7 +130,7 @@ class Standby:
         self._move_to(snapshot.revision)
 
     async def _follow(self, revision: int) -> None:
-        """Returns when the leader's key is gone."""
+        """Returns when this one leads."""
         trouble: list[StoreUnavailableError] = []
         try:
             async with asyncio.TaskGroup() as group:
@@ -145,20 +145,44 @@ class Standby:
             raise trouble[0]
 
     async def _take_changes(self, revision: int) -> None:
-        """Until the leader's key is gone."""
+        """Until our own name comes by: nobody else has written since, and all before has been taken in."""
+        taken = await self._try_to_lead() if self.leader is None else 0
         async for changes in self._store.watch("/", after=revision):
             if any(change.key == keys.CLUSTER and change.value is None for change in changes):
                 # No leader does that but in a recovery: what we remember may be all that is left.
                 raise StoreUnavailableError("the cluster's marker was deleted")
-            self._told(follow(self._cluster, changes, lease_until=self._clock.monotonic()))
+            self._take(changes)
             self._move_to(max(change.version for change in changes))
             for change in changes:
                 if change.key == keys.CLUSTER and change.value is not None:
                     self._lead.marker = records.decode(change.value, ClusterMarker)
-                if change.key == keys.LEADER:
-                    if change.value is None:
-                        return
+                if change.key != keys.LEADER:
+                    continue
+                if change.value is None:
+                    self.leader = None
+                    taken = await self._try_to_lead()
+                elif change.version == taken:
+                    return
+                else:
                     self._note_leader(_leader(change))
+
+    async def _try_to_lead(self) -> int:
+        """The version of our name in the store; 0 if another was faster."""
+        try:
+            await self._lead.take()
+        except (FencedError, ConflictError) as err:
+            log.info("leadership.missed", reason=str(err))
+            if await self._store.get(keys.LEADER) is None:
+                raise StoreUnavailableError("nobody leads, and our name was not taken") from err
+            return 0
+        assert self._lead.fence is not None
+        return self._lead.fence[1]
+
+    async def _give_up(self) -> None:
+        """Nobody knows whether our name is in the store: it must not stand there if we do not lead."""
+        with suppress(PersysError, TimeoutError):
+            async with asyncio.timeout(LOOK_SECONDS):
+                await self._lead.resign()
 
     async def _keep_looking(self) -> None:
         """An answer proves that the store is there; what it changes comes by the watch."""
@@ -172,9 +196,6 @@ class Standby:
         self._revision = revision
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
-
-    def _remembers(self) -> bool:
-        return bool(self._cluster.entries or self._cluster.members)
 
     def _note_leader(self, leader: Leader) -> None:
         if self.leader != leader:

@@ -5,6 +5,7 @@ submitted again after any failure finds its ruling, and does not touch a workloa
 Only the newest rulings are kept.
 """
 
+from collections.abc import Iterable
 from operator import attrgetter
 
 from persys.core import automation
@@ -20,6 +21,7 @@ from persys.scheduler.changes import Change
 from persys.scheduler.committer import Committer, insist
 from persys.scheduler.reconciler import Reconciler
 from persys.store import keys
+from persys.store.port import Change as Stored
 from persys.store.port import Snapshot
 from persys.wire import control, records
 
@@ -43,6 +45,17 @@ class Suggestions:
         )
         ordered = sorted(stored, key=attrgetter("decided_at"))
         self._rulings = {ruling.suggestion.id: ruling for ruling in ordered}
+
+    def follow(self, changes: Iterable[Stored]) -> None:
+        """Another has written these."""
+        for change in changes:
+            if not change.key.startswith(keys.SUGGESTIONS):
+                continue
+            if change.value is None:
+                self._rulings.pop(change.key.removeprefix(keys.SUGGESTIONS), None)
+            else:
+                ruling = records.decode(change.value, Ruling)
+                self._rulings[ruling.suggestion.id] = ruling
 
     async def submit(self, suggestion: Suggestion) -> Ruling:
         """The ruling. UnavailableError: there is none yet, submit it again."""

@@ -14,6 +14,7 @@ from persys.model.event import Event, Numbered
 from persys.scheduler.changes import Change
 from persys.scheduler.sizes import OUTDATED_PER_UNIT_MAX
 from persys.store import keys
+from persys.store.port import Change as Stored
 from persys.store.port import Snapshot, Unit
 from persys.wire import records
 
@@ -42,6 +43,33 @@ class Units:
         if self._event_keys:
             newest = keys.event_sequence(self._event_keys[-1])
             self._event_number = max(self._event_number, newest)
+
+    def follow(self, changes: Iterable[Stored]) -> None:
+        """Another has written these."""
+        told: list[str] = []
+        gone: set[str] = set()
+        for change in changes:
+            if change.value is None:
+                self.versions.pop(change.key, None)
+                gone.add(change.key)
+            else:
+                self.versions[change.key] = change.version
+                if change.key.startswith(keys.EVENTS):
+                    told.append(change.key)
+        while self._event_keys and self._event_keys[0] in gone:
+            self._event_keys.popleft()
+        for key in sorted(told, key=keys.event_sequence):
+            self._put_in_order(key)
+
+    def _put_in_order(self, key: str) -> None:
+        """Its transaction may have been heard of later than those of its successors, but not by much."""
+        number = keys.event_sequence(key)
+        later: list[str] = []
+        while self._event_keys and keys.event_sequence(self._event_keys[-1]) > number:
+            later.append(self._event_keys.pop())
+        self._event_keys.append(key)
+        self._event_keys.extend(reversed(later))
+        self._event_number = max(self._event_number, number)
 
     def number(self, events: Iterable[Event]) -> list[Numbered]:
         numbered = []
