@@ -68,7 +68,7 @@ def contents() -> list[tuple[str, bytes]]:
 def test_of_a_lost_node_some_moves_some_waits_and_data_stays(
     contents: list[tuple[str, bytes]],
 ) -> None:
-    fates = {fate.workload_id: fate for fate in lose(contents, NodeId("n1"))}
+    fates = {str(fate.workload_id): fate for fate in lose(contents, NodeId("n1"))}
 
     assert (fates["web"].before, fates["web"].after) == ("n1", "n2")
     assert fates["db"].after == "n1"

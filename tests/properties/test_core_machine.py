@@ -1,0 +1,294 @@
+"""Scheduler and agents as their decisions alone: any order of words, deeds, losses and silences.
+
+One workload, two nodes. `decide` and `receive` are the real ones; what lies between them is a few lines here.
+"""
+
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+from msgspec.structs import replace as changed
+
+from builders import NOON, a_workload, add_node, rooms_of
+from persys.core.dispatch import Dispatch, Goal, answered, unanswered
+from persys.core.effects import Apply, Effect, Remove
+from persys.core.liveness import Phase
+from persys.core.placement.columns import Columns
+from persys.core.placement.needs import holds_data
+from persys.core.receipt import Taken, Unchanged, receive
+from persys.core.reconcile import decide
+from persys.core.situation import Copy, Policy, Situation, fulfils
+from persys.model.assignment import Tombstone
+from persys.model.ids import NodeId, Revision
+from persys.model.observation import Actual, Observation
+from persys.model.order import Order
+from persys.model.spec import ContainerSpec, ManagedVolume, WorkloadType
+from persys.model.workload import Desired
+
+NODES = (NodeId("n1"), NodeId("n2"))
+STATELESS = ContainerSpec("web")
+WITH_DATA = ContainerSpec("db", managed_volumes=(ManagedVolume("data"),))
+LIVELINESS_STEPS_MAX = 60
+POLICY = Policy()
+nodes = st.sampled_from(NODES)
+WISHES = [*[Desired.RUNNING] * 5, *[Desired.STOPPED] * 3, Desired.DELETED]
+
+
+@dataclass
+class ModelAgent:
+    order: Order | None = None
+    runs: bool = False
+    buried_epoch: int = 0
+    phase: Phase = Phase.ALIVE
+
+
+class CoreMachine(RuleBasedStateMachine):
+    @initialize(data=st.booleans())
+    def begin(self, data: bool) -> None:
+        self.now: datetime = NOON
+        self.situation: Situation | None = Situation(
+            a_workload(spec=WITH_DATA if data else STATELESS)
+        )
+        self.tombstones: dict[NodeId, Tombstone] = {}
+        self.agents = {node_id: ModelAgent() for node_id in NODES}
+        self.sent: list[Effect] = []
+        self.epoch = 0
+
+    @rule(seconds=st.sampled_from([1, 10, 50, 130]))
+    def time_passes(self, seconds: int) -> None:
+        self.now += timedelta(seconds=seconds)
+
+    @rule(desired=st.sampled_from(WISHES), revision=st.sampled_from(["r1", "r2"]))
+    def the_user_speaks(self, desired: Desired, revision: str) -> None:
+        if self.situation is None or self.situation.workload.desired is Desired.DELETED:
+            return
+        workload = changed(self.situation.workload, desired=desired, revision=Revision(revision))
+        self.situation = Situation(workload, self.situation.assignment, self.situation.belief)
+        self.decide()
+
+    @rule(node_id=nodes, phase=st.sampled_from(Phase))
+    def a_node_falls_silent_or_returns(self, node_id: NodeId, phase: Phase) -> None:
+        self.agents[node_id].phase = phase
+        self.decide()
+
+    @rule()
+    def decide(self) -> None:
+        if self.situation is None:
+            return
+        situation = self.seen_as_it_is()
+        columns = Columns()
+        for node_id, agent in self.agents.items():
+            closed = "" if agent.phase is Phase.ALIVE else "not ready"
+            add_node(columns, node_id, closed=closed, traits={"type:container", "driver:local"})
+        decision = decide(situation, rooms_of(columns), POLICY, now=self.now, roll=0.5)
+        if decision.tombstone is not None:
+            self.tombstones[decision.tombstone.assignment.node_id] = decision.tombstone
+        if decision.assignment is not None:
+            self.tombstones.pop(decision.assignment.node_id, None)
+        if decision.forget:
+            self.situation = None
+            return
+        dispatch = None if decision.fulfilled else situation.dispatch
+        for effect in decision.effects:
+            if isinstance(effect, Apply | Remove):
+                wanted = situation.workload.desired
+                desired = wanted if isinstance(effect, Apply) else Desired.DELETED
+                goal = Goal(situation.workload.revision, desired, effect.epoch)
+                dispatch = Dispatch(goal, self.now)
+                self.sent.append(effect)
+        self.situation = replace(
+            situation,
+            assignment=decision.assignment,
+            belief=decision.belief,
+            retry=decision.retry,
+            dispatch=dispatch,
+        )
+
+    @rule()
+    def old_copies_are_asked_for(self) -> None:
+        for node_id, tombstone in self.tombstones.items():
+            if self.agents[node_id].phase is Phase.ALIVE:
+                self.sent.append(
+                    Remove(node_id, tombstone.assignment.workload_id, tombstone.assignment.epoch)
+                )
+
+    @precondition(lambda self: self.sent)
+    @rule(data=st.data(), answer=st.booleans())
+    def an_order_arrives(self, data: st.DataObject, answer: bool) -> None:
+        """Any of those under way, so that they overtake each other; its answer may be lost."""
+        effect = self.sent.pop(data.draw(st.integers(0, len(self.sent) - 1)))
+        self.arrive(effect, answer=answer)
+
+    @precondition(lambda self: self.sent)
+    @rule()
+    def an_order_is_lost(self) -> None:
+        self.sent.pop(0)
+        self.note_answer(given=False)
+
+    @rule()
+    def all_goes_its_way_for_a_while(self) -> None:
+        while self.sent:
+            self.arrive(self.sent.pop(0), answer=True)
+        for node_id in NODES:
+            self.an_agent_works(node_id)
+            self.an_agent_reports(node_id)
+        self.decide()
+
+    @rule(node_id=nodes)
+    def an_agent_works(self, node_id: NodeId) -> None:
+        agent = self.agents[node_id]
+        if agent.order is None:
+            return
+        agent.runs = agent.order.desired is Desired.RUNNING
+        if agent.order.desired is Desired.DELETED:
+            agent.buried_epoch, agent.order = agent.order.epoch, None
+
+    @rule(node_id=nodes)
+    def an_agent_reports(self, node_id: NodeId) -> None:
+        agent = self.agents[node_id]
+        if agent.phase is not Phase.ALIVE:
+            return
+        if agent.order is None and not any(effect.node_id == node_id for effect in self.sent):
+            self.tombstones.pop(node_id, None)
+        bound = self.situation.assignment if self.situation is not None else None
+        if self.situation is None or bound is None or bound.node_id != node_id:
+            return
+        seen = self.observation_of(node_id, agent)
+        since = self.situation.observed_since
+        old = self.situation.observation
+        if old is None or (old.actual, old.epoch) != (seen.actual, seen.epoch):
+            since = self.now
+        self.situation = replace(self.situation, observation=seen, observed_since=since)
+
+    @invariant()
+    def data_lives_once(self) -> None:
+        live = [node_id for node_id, agent in self.agents.items() if agent.runs]
+        if self.situation is not None and holds_data(self.situation.workload):
+            assert len(live) <= 1, live
+
+    @invariant()
+    def epochs_never_go_down(self) -> None:
+        bound = self.situation.assignment if self.situation is not None else None
+        if bound is not None:
+            assert bound.epoch >= self.epoch
+            self.epoch = bound.epoch
+
+    @invariant()
+    def every_copy_is_on_record(self) -> None:
+        bound = self.situation.assignment if self.situation is not None else None
+        for node_id, agent in self.agents.items():
+            if agent.runs:
+                at_home = bound is not None and bound.node_id == node_id
+                assert at_home or node_id in self.tombstones, node_id
+
+    def teardown(self) -> None:
+        """When all nodes are well and nothing is lost any more, everything comes about."""
+        for agent in getattr(self, "agents", {}).values():
+            agent.phase = Phase.ALIVE
+        for _ in range(LIVELINESS_STEPS_MAX if hasattr(self, "agents") else 0):
+            self.old_copies_are_asked_for()
+            self.decide()
+            while self.sent:
+                self.arrive(self.sent.pop(0), answer=True)
+            for node_id in NODES:
+                self.an_agent_works(node_id)
+                self.an_agent_reports(node_id)
+            self.now += timedelta(seconds=20)
+            if self.is_settled():
+                return
+        assert not hasattr(self, "agents"), self.situation
+
+    def is_settled(self) -> bool:
+        if self.tombstones:
+            return False
+        live = [node_id for node_id, agent in self.agents.items() if agent.runs]
+        if self.situation is None:
+            return not live
+        belief, workload = self.situation.belief, self.situation.workload
+        runs = workload.desired is Desired.RUNNING
+        return belief is not None and fulfils(belief, workload) and len(live) == int(runs)
+
+    def arrive(self, effect: Effect, *, answer: bool) -> None:
+        agent = self.agents[effect.node_id]
+        if isinstance(effect, Apply):
+            order = _order(effect)
+        elif agent.order is not None and isinstance(effect, Remove):
+            order = changed(agent.order, desired=Desired.DELETED, epoch=effect.epoch)
+        else:
+            self.note_answer(given=answer)
+            return
+        receipt = receive(
+            order, agent.order, failed=False, buried_epoch=agent.buried_epoch, draining=False
+        )
+        if isinstance(receipt, Taken | Unchanged):
+            agent.order = receipt.order
+        self.note_answer(given=answer)
+
+    def note_answer(self, *, given: bool) -> None:
+        if self.situation is None or self.situation.dispatch is None:
+            return
+        dispatch = self.situation.dispatch
+        if dispatch.in_flight:
+            after = (
+                answered(dispatch, now=self.now)
+                if given
+                else unanswered(dispatch, "no answer", now=self.now)
+            )
+            self.situation = replace(self.situation, dispatch=after)
+
+    def seen_as_it_is(self) -> Situation:
+        assert self.situation is not None
+        bound = self.situation.assignment
+        copies = tuple(
+            Copy(
+                node_id,
+                tombstone.assignment.epoch,
+                doomed=self.agents[node_id].phase is Phase.ALIVE,
+            )
+            for node_id, tombstone in self.tombstones.items()
+            if bound is None or bound.node_id != node_id
+        )
+        phase = self.agents[bound.node_id].phase if bound is not None else Phase.LOST
+        return replace(self.situation, phase=phase, reports=True, copies=copies)
+
+    def observation_of(self, node_id: NodeId, agent: ModelAgent) -> Observation:
+        assert self.situation is not None
+        if agent.order is None:
+            return Observation(self.situation.workload.id, node_id, Actual.ABSENT, self.now)
+        wanted = agent.order.desired is Desired.RUNNING
+        actual = Actual.PENDING if wanted != agent.runs else Actual.STOPPED
+        return Observation(
+            agent.order.workload_id,
+            node_id,
+            Actual.RUNNING if wanted and agent.runs else actual,
+            self.now,
+            revision=agent.order.revision,
+            epoch=agent.order.epoch,
+        )
+
+
+def _order(effect: Apply) -> Order:
+    workload = effect.workload
+    return Order(
+        workload.id,
+        WorkloadType.CONTAINER,
+        workload.revision,
+        effect.epoch,
+        workload.desired,
+        workload.spec,
+    )
+
+
+def test_no_order_of_events_makes_two_copies_of_data_or_leaves_anything_unfinished() -> None:
+    run_state_machine_as_test(
+        CoreMachine, settings=settings(max_examples=300, stateful_step_count=40, deadline=None)
+    )
