@@ -5,4 +5,6 @@ DATA_AGE_MS = "persys-data-age-ms"
 ROLE = "persys-role"  # standby: the answer is of its own memory
 PASSED_ON = "persys-passed-on"  # a standby has passed this call on to whom it believes to lead
 NOT_LEADING = "persys-not-leading"  # it was passed on to one that does not lead: nothing was done
-REVISION = "persys-revision"  # of the store, after what was passed on: who passed it on catches up with it
+REVISION = (
+    "persys-revision"  # of the store, after what was passed on: who passed it on catches up with it
+)
