@@ -22,6 +22,21 @@ from persys.wire import records
 
 AT = datetime(2025, 6, 1, 12, tzinfo=UTC)
 NEEDS = Resources(100, 64)
+REVISION = "3f8a1c0d5e7b9a24"
+FEATURES = (feature.PUSHES_STATUS,)
+
+
+def node_name(number: int) -> str:
+    return f"node-{number:05}"
+
+
+def node_labels(number: int) -> dict[str, str]:
+    return {"zone": f"z{number % 5}"}
+
+
+def workload_names(node: int, *, nodes: int, each: int) -> list[str]:
+    """Those that are stored as bound to this node."""
+    return [f"stored-{node + nodes * count}" for count in range(each)]
 
 
 def marker_unit() -> Unit:
@@ -50,7 +65,7 @@ def _placement(number: int, nodes: int) -> Unit:
     workload_id = WorkloadId(f"stored-{number}")
     node_id = _node(number % nodes).id
     spec = ContainerSpec("registry.example/team/service:1.2.3")
-    workload = Workload(workload_id, spec, Revision("3f8a1c0d5e7b9a24"), AT, AT, resources=NEEDS)
+    workload = Workload(workload_id, spec, Revision(REVISION), AT, AT, resources=NEEDS)
     assignment = Assignment(
         workload_id, node_id, 1, AT, NEEDS, why="emptiest of 5000 nodes: 0% reserved"
     )
@@ -74,11 +89,9 @@ def _node(number: int) -> Node:
         64_000,
         256_000,
         types=frozenset({WorkloadType.CONTAINER}),
-        features=frozenset({feature.PUSHES_STATUS}),
+        features=frozenset(FEATURES),
     )
-    return Node(
-        NodeId(f"node-{number:05}"), has, "127.0.0.1:1", AT, labels={"zone": f"z{number % 5}"}
-    )
+    return Node(NodeId(node_name(number)), has, "127.0.0.1:1", AT, labels=node_labels(number))
 
 
 def _unit(structs: dict[str, Struct]) -> Unit:

@@ -226,3 +226,15 @@ def fulfils(belief: Belief, workload: Workload) -> bool:
     if workload.desired is Desired.RUNNING:
         return belief.status is Status.RUNNING or belief.code == COMPLETED
     return workload.desired is Desired.STOPPED and belief.status is Status.STOPPED
+
+
+def confirms(seen: Observation, belief: Belief, workload: Workload, assignment: Assignment) -> bool:
+    """Whether what is seen is what is believed and wanted: then there is nothing to decide."""
+    return (
+        seen.actual is Actual.RUNNING
+        and belief.status is Status.RUNNING
+        and workload.desired is Desired.RUNNING
+        and seen.failure is None
+        and seen.revision == belief.revision == workload.revision
+        and seen.epoch == belief.epoch == assignment.epoch
+    )

@@ -10,7 +10,7 @@ import structlog
 from persys.core.situation import Policy
 from persys.infra.clock import Clock
 from persys.model.event import Numbered
-from persys.model.ids import NodeId, WorkloadId
+from persys.model.ids import NodeId
 from persys.scheduler import whereabouts
 from persys.scheduler.adoption import Adoption
 from persys.scheduler.agents import Connect, GrpcAgents, over_grpc
@@ -359,7 +359,7 @@ class Scheduler:
 
     def _node_returned(self, node_id: NodeId) -> None:
         self.burials.ask_for(node_id)
-        self.reconciler.wake_many(_on(self.cluster, node_id))
+        self.reconciler.wake_many(self.cluster.unsettled_on(node_id))
 
     def health(self) -> dict[str, Any]:
         state, marker = self.modes.state, self.committer.lead.marker
@@ -387,7 +387,3 @@ def policy_of(settings: SchedulerSettings) -> Policy:
         ask_interval=settings.agent_status_poll_interval,
         missing_grace=settings.missing_grace_period,
     )
-
-
-def _on(cluster: Cluster, node_id: NodeId) -> list[WorkloadId]:
-    return list(cluster.on_node.get(node_id, ()))

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from persys.core.dispatch import Dispatch
 from persys.core.placement.columns import Columns
 from persys.core.placement.needs import facts_of, traits_of
+from persys.core.situation import fulfils
 from persys.core.upkeep import closed_because
 from persys.core.waiting import Waiting
 from persys.model.assignment import Assignment, Tombstone
@@ -141,6 +142,14 @@ class Cluster:
             if (entry := self.entries.get(workload_id)) is not None and entry.assignment is not None
         }
 
+    def unsettled_on(self, node_id: NodeId) -> list[WorkloadId]:
+        """Of those bound to a node: where something is under way, or is not as it was wished."""
+        return [
+            workload_id
+            for workload_id in self.on_node.get(node_id, ())
+            if not _is_settled(self.entries[workload_id])
+        ]
+
     def put_tombstone(self, tombstone: Tombstone) -> None:
         assignment = tombstone.assignment
         self.tombstones.setdefault(assignment.node_id, {})[assignment.workload_id] = tombstone
@@ -201,3 +210,12 @@ class Cluster:
             group=assignment.rules.group,
             apart=assignment.rules.apart,
         )
+
+
+def _is_settled(entry: Entry) -> bool:
+    return (
+        entry.dispatch is None
+        and entry.retry is None
+        and entry.belief is not None
+        and fulfils(entry.belief, entry.workload)
+    )

@@ -4,15 +4,16 @@ The newest observation wins. What is only repeated wakes nobody. Texts are cut t
 nobody knows what an agent will say.
 """
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from itertools import islice
 
 from msgspec.structs import replace
 
+from persys.core.situation import confirms
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.observation import Actual, Observation
-from persys.scheduler.cluster import Cluster
+from persys.scheduler.cluster import Cluster, Entry
 
 TEXT_LENGTH_MAX = 4 * 1024
 METADATA_COUNT_MAX = 32
@@ -46,7 +47,19 @@ class Observations:
         entry.observation = seen
         if old is None or _differs(old, seen):
             entry.observed_since = seen.seen_at
-            self._wake(seen.workload_id)
+            if old is not None or not self._is_expected(seen, entry):
+                self._wake(seen.workload_id)
+
+    def _is_expected(self, seen: Observation, entry: Entry) -> bool:
+        """After a start every node tells of all it has, and nearly all of it is as recorded."""
+        return (
+            entry.belief is not None
+            and entry.assignment is not None
+            and entry.dispatch is None
+            and entry.retry is None
+            and confirms(seen, entry.belief, entry.workload, entry.assignment)
+            and not self._cluster.drifts.of(seen.node_id, seen.workload_id)
+        )
 
     def take_all(self, node_id: NodeId, listed: Sequence[Observation], seen_at: datetime) -> None:
         """The node has told all it has: whatever else is assigned to it is positively not there."""
@@ -67,6 +80,8 @@ class Observations:
 
 def _bounded(seen: Observation) -> Observation:
     failure = seen.failure
+    if _is_short(seen.message) and failure is None and _are_short(seen.metadata):
+        return seen
     return replace(
         seen,
         message=seen.message[:TEXT_LENGTH_MAX],
@@ -76,6 +91,17 @@ def _bounded(seen: Observation) -> Observation:
             for key, value in islice(seen.metadata.items(), METADATA_COUNT_MAX)
             if len(key) <= METADATA_KEY_LENGTH_MAX
         },
+    )
+
+
+def _is_short(text: str) -> bool:
+    return len(text) <= TEXT_LENGTH_MAX
+
+
+def _are_short(metadata: Mapping[str, str]) -> bool:
+    return len(metadata) <= METADATA_COUNT_MAX and all(
+        len(key) <= METADATA_KEY_LENGTH_MAX and len(value) <= TEXT_LENGTH_MAX
+        for key, value in metadata.items()
     )
 
 

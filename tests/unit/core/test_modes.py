@@ -1,6 +1,7 @@
 """Which mode follows from what the store does."""
 
 import pytest
+from msgspec.structs import replace
 
 from builders import NOON
 from persys.core.modes import (
@@ -72,6 +73,12 @@ def test_a_store_of_another_cluster_is_not_ours() -> None:
     assert judge(OURS, holds_records=True, known_uid="", remembers=False) == Same(OURS)
     assert judge(OURS, holds_records=True, known_uid="ours", remembers=True) == Same(OURS)
     assert isinstance(judge(OTHERS, holds_records=True, known_uid="ours", remembers=True), Lost)
+
+
+def test_a_store_whose_operator_accepted_the_loss_of_ours_is_followed() -> None:
+    heir = replace(OTHERS, accepted=("ours",))
+
+    assert judge(heir, holds_records=True, known_uid="ours", remembers=True) == Same(heir)
 
 
 def test_recovery_ends_by_itself_only_with_the_marker_that_was_lost() -> None:

@@ -1,0 +1,36 @@
+"""A node's first word after a start: nearly always it says what is recorded, and nobody need look."""
+
+import pytest
+
+from builders import a_belief, a_workload, an_assignment, an_observation
+from persys.core.situation import confirms
+from persys.model.belief import Status
+from persys.model.failure import Failure, FailureReason
+from persys.model.observation import Actual, Observation
+from persys.model.workload import Desired
+
+
+def test_what_runs_as_recorded_confirms_it() -> None:
+    assert confirms(an_observation(), a_belief(), a_workload(), an_assignment())
+
+
+@pytest.mark.parametrize(
+    "seen",
+    [
+        an_observation(Actual.STOPPED),
+        an_observation(Actual.ABSENT),
+        an_observation(revision="r0"),
+        an_observation(epoch=2),
+        an_observation(failure=Failure(FailureReason.RUNTIME_ERROR, "it broke")),
+    ],
+)
+def test_what_differs_confirms_nothing(seen: Observation) -> None:
+    assert not confirms(seen, a_belief(), a_workload(), an_assignment())
+
+
+def test_what_is_not_believed_or_not_wanted_any_more_is_not_confirmed() -> None:
+    seen = an_observation()
+    assert not confirms(seen, a_belief(Status.PENDING), a_workload(), an_assignment())
+    assert not confirms(seen, a_belief(), a_workload(desired=Desired.STOPPED), an_assignment())
+    assert not confirms(seen, a_belief(), a_workload(revision="r2"), an_assignment())
+    assert not confirms(seen, a_belief(), a_workload(), an_assignment(epoch=2))
