@@ -36,6 +36,7 @@ class Link(Protocol):
 
 
 Connect = Callable[[str], AbstractAsyncContextManager[Link]]
+Dial = Callable[[str], grpc.aio.Channel]
 
 
 class GrpcLink:
@@ -55,8 +56,8 @@ class GrpcLink:
 
 
 @asynccontextmanager
-async def over_grpc(address: str) -> AsyncIterator[Link]:
-    async with new_channel(address) as channel:
+async def over_grpc(address: str, dial: Dial = new_channel) -> AsyncIterator[Link]:
+    async with dial(address) as channel:
         yield GrpcLink(control_pb2_grpc.AgentControlStub(channel))
 
 

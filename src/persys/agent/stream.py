@@ -16,6 +16,7 @@ from persys.agent.calls import StreamedCalls
 from persys.agent.link import (
     CALL_DEADLINE_SECONDS,
     Connect,
+    Dial,
     Link,
     NoStreamError,
     SchedulerLostError,
@@ -96,7 +97,7 @@ class StreamLink:
             raise SchedulerLostError("the stream is broken") from err
 
 
-def over_stream(calls: StreamedCalls) -> Connect:
+def over_stream(calls: StreamedCalls, dial: Dial = new_channel) -> Connect:
     """Streams where the scheduler knows them, plain calls where it does not."""
     plain: set[str] = set()
 
@@ -104,11 +105,11 @@ def over_stream(calls: StreamedCalls) -> Connect:
     async def connect(address: str) -> AsyncIterator[Link]:
         if address in plain:
             plain.discard(address)
-            async with over_grpc(address) as link:
+            async with over_grpc(address, dial) as link:
                 yield link
             return
         try:
-            async with _open(address, calls) as link:
+            async with _open(address, calls, dial) as link:
                 yield link
         except NoStreamError:
             plain.add(address)
@@ -118,8 +119,8 @@ def over_stream(calls: StreamedCalls) -> Connect:
 
 
 @asynccontextmanager
-async def _open(address: str, calls: StreamedCalls) -> AsyncIterator[Link]:
-    async with new_channel(address) as channel:
+async def _open(address: str, calls: StreamedCalls, dial: Dial) -> AsyncIterator[Link]:
+    async with dial(address) as channel:
         stub: Any = control_pb2_grpc.AgentControlStub(channel)
         call: Call = stub.ControlStream()
         link = StreamLink(call, calls)

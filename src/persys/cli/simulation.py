@@ -29,6 +29,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--minutes", type=float, metavar="M", help="of trouble, in virtual time")
     parser.add_argument("--nodes", type=_count, metavar="N", help="how many nodes")
     parser.add_argument("--workloads", type=_count, metavar="M", help="how many workloads")
+    parser.add_argument(
+        "--schedulers", type=_count, default=0, metavar="N",
+        help="how many schedulers on one store (default: as the seed has it)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--streams", type=_share, default=-1.0, metavar="SHARE",
+        help="of agents on control streams, 0 to 1 (default: as the seed has it)",
+    )  # fmt: skip
     parser.add_argument("--trace", action="store_true", help="print all that happens")
     parser.add_argument("--replay", type=Path, metavar="FILE", help="a plan that broke a promise")
     parser.add_argument(
@@ -78,6 +86,8 @@ def _try_seeds(options: Namespace) -> int:
         nodes=options.nodes or usual.nodes,
         workloads=options.workloads or usual.workloads,
         minutes=options.minutes or usual.minutes,
+        schedulers=options.schedulers,
+        streams=options.streams,
     )
     seeds = [options.seed] if options.seed is not None else options.seeds
     clock = SystemClock()
@@ -125,6 +135,16 @@ def _span(text: str) -> range:
     if not (first.isdecimal() and (last.isdecimal() or not dots)):
         raise argparse.ArgumentTypeError(f"{text!r} is no span of seeds; expected such as 1..20")
     return range(int(first), int(last or first) + 1)
+
+
+def _share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 <= share <= 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no share; expected 0 to 1")
+    return share
 
 
 def _count(text: str) -> int:

@@ -56,7 +56,9 @@ AGAIN_SECONDS = 0.1
 
 
 class Front(control_pb2_grpc.AgentControlServicer):
-    def __init__(self) -> None:
+    def __init__(self, upstream: Callable[[str], Upstream] = Upstream) -> None:
+        """A simulation has its own way to the one that leads."""
+        self._new_upstream = upstream
         self._leading: ControlApi | None = None
         self._reading: ControlApi | None = None
         self._standby: Standby | None = None
@@ -78,6 +80,10 @@ class Front(control_pb2_grpc.AgentControlServicer):
         self._revision = revision
         self._leading, self._reading, self._standby = api, None, None
         self.notice()
+
+    @property
+    def leads(self) -> bool:
+        return self._leading is not None
 
     def stand_by(self, api: ControlApi, standby: Standby) -> None:
         self._leading, self._reading, self._standby = None, api, standby
@@ -250,7 +256,7 @@ class Front(control_pb2_grpc.AgentControlServicer):
         if leader is None or not leader.endpoint:
             return None
         if self._upstream is None:
-            self._upstream = Upstream(leader.endpoint)
+            self._upstream = self._new_upstream(leader.endpoint)
         upstream = self._upstream
         return upstream if await upstream.connect() else None
 

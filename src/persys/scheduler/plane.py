@@ -8,7 +8,7 @@ import asyncio
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -49,15 +49,18 @@ class Plane:
         *,
         names: EtcdOptions | None = None,
         shared: bool = False,
+        front: Front | None = None,
+        new_seat: Callable[..., Scheduler] = Scheduler,
     ) -> None:
-        """`names` is the etcd in which CoreDNS looks."""
+        """`names` is the etcd in which CoreDNS looks. A simulation brings its own door and seats."""
         self._settings = settings
         self._store = store
         self._clock = clock
         self._names = names
         self._shared = shared
         self._metrics = Metrics()
-        self._front = Front()
+        self._front = front or Front()
+        self._make_seat = new_seat
         self._seat: Scheduler | None = None
         self._standby: Standby | None = None
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -75,7 +78,7 @@ class Plane:
         settings = self._settings
         try:
             async with asyncio.TaskGroup() as group:
-                seats = group.create_task(self._take_seats())
+                seats = group.create_task(self.take_seats())
                 await self._front.until_open()  # nobody is let in before there is something to say
                 await side.start(settings.grpc_addr, settings.metrics_port)
                 port = await start_server(
@@ -94,7 +97,8 @@ class Plane:
             await self._front.close()
             await self._store.close()
 
-    async def _take_seats(self) -> None:
+    async def take_seats(self) -> None:
+        """One after the other, until cancelled."""
         while True:
             async with self._new_seat() as seat:
                 try:
@@ -138,7 +142,7 @@ class Plane:
 
     @asynccontextmanager
     async def _new_seat(self) -> AsyncIterator[Scheduler]:
-        seat = self._seat = Scheduler(
+        seat = self._seat = self._make_seat(
             self._settings,
             self._store,
             self._clock,

@@ -1,7 +1,7 @@
 """The way to the scheduler that leads. Its calls end when another leads: a frozen one would keep them."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,9 +18,11 @@ class LeaderChangedError(Exception):
 
 
 class Upstream:
-    def __init__(self, endpoint: str) -> None:
+    def __init__(
+        self, endpoint: str, connect: Callable[[str], grpc.aio.Channel] = new_channel
+    ) -> None:
         self.endpoint = endpoint
-        self._channel = new_channel(endpoint)
+        self._channel = connect(endpoint)
         # The stub's types are the synchronous ones.
         self.stub: Any = control_pb2_grpc.AgentControlStub(self._channel)
         self._under_way: set[Any] = set()

@@ -2,10 +2,13 @@
 
 from random import Random
 
+from msgspec.structs import replace
+
 from persys.sim.dice import dice
 from persys.sim.happening import ANYBODY, SCHEDULER, USER, Happening, Plan, Shape
 
 VARIANTS = 5
+MANY_SHARE = 0.2  # of seeds: those with three schedulers
 SETTLING_SECONDS = 20.0  # before the first misfortune: something shall run that can be harmed
 # The deeds at which a process may be made to die.
 AGENT_DEEDS = (
@@ -20,13 +23,82 @@ SCHEDULER_DEEDS = (
 
 def draw(seed: int, shape: Shape) -> Plan:
     random = dice(seed, "plan")
+    shape = _whole(seed, shape)
     wishes = [*_users(random, shape), *_operators(random, shape)]
     found = [*wishes, *_misfortunes(random, shape, wishes)]
+    found += _of_many(dice(seed, "many"), shape, wishes) if shape.schedulers > 1 else ()
+    found += _of_streams(dice(seed, "streams"), shape) if shape.streams else ()
     return Plan(seed, shape, tuple(sorted(found, key=lambda each: (each.at, each.kind))))
 
 
 def node_names(shape: Shape) -> list[str]:
     return [f"n{number}" for number in range(1, shape.nodes + 1)]
+
+
+def scheduler_names(shape: Shape) -> list[str]:
+    if shape.schedulers <= 1:
+        return [SCHEDULER]
+    return [f"s{number}" for number in range(1, shape.schedulers + 1)]
+
+
+def streaming_nodes(seed: int, shape: Shape) -> frozenset[str]:
+    random = dice(seed, "links")
+    return frozenset(name for name in node_names(shape) if random.random() < shape.streams)
+
+
+def _whole(seed: int, shape: Shape) -> Shape:
+    """With what the seed decides, where nobody has."""
+    random = dice(seed, "shape")
+    schedulers = 3 if random.random() < MANY_SHARE else 1
+    streams = random.choice((0.0, 0.0, 0.5, 1.0))
+    return replace(
+        shape,
+        schedulers=shape.schedulers or schedulers,
+        streams=streams if shape.streams < 0 else shape.streams,
+    )
+
+
+def _of_many(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happening]:
+    """What befalls schedulers of which there are several. SCHEDULER is the one that leads then."""
+    end = shape.minutes * 60
+    found = []
+    for _ in range(random.randint(3, 12)):
+        kind = random.choice(_MANY_KINDS)
+        at = random.uniform(SETTLING_SECONDS / 2, end)
+        if random.random() < 0.3:
+            at = max(0.0, random.choice(wishes).at - random.uniform(0, 0.5))
+        who = random.choice((SCHEDULER, SCHEDULER, *scheduler_names(shape)))
+        span = random.choice((4, 12, 25, 60)) * random.uniform(0.5, 1.5)
+        match kind:
+            case "one-answers-lost":
+                found.append(
+                    Happening(at, kind, who, seconds=span, amount=random.choice((0.1, 0.5)))
+                )
+            case "one-slow-store":
+                found.append(
+                    Happening(at, kind, who, seconds=span, amount=random.choice((0.1, 1.0)))
+                )
+            case "cut-scheduler":
+                whom = random.choice(("agents", "others", "all"))
+                found.append(Happening(at, kind, who, seconds=span, word=whom))
+            case "doom-scheduler":
+                deed, count = random.choice(SCHEDULER_DEEDS), random.randint(1, 6)
+                found.append(Happening(at, kind, who, seconds=span, amount=count, word=deed))
+            case _:
+                found.append(Happening(at, kind, who, seconds=span))
+    return found
+
+
+def _of_streams(random: Random, shape: Shape) -> list[Happening]:
+    found = []
+    for _ in range(random.randint(0, 8)):
+        at = random.uniform(SETTLING_SECONDS / 2, shape.minutes * 60)
+        node = random.choice(node_names(shape))
+        if random.random() < 0.6:
+            found.append(Happening(at, "break-stream", node, amount=random.choice((1, 1, 2, 3, 7))))
+        else:
+            found.append(Happening(at, "half-open", node, word=random.choice(("to", "from"))))
+    return found
 
 
 def _users(random: Random, shape: Shape) -> list[Happening]:
@@ -144,6 +216,17 @@ _KINDS = (
     "kill-one",
     "die-for-good",
     "ghost",
+)
+_MANY_KINDS = (
+    "crash-scheduler",
+    "doom-scheduler",
+    "freeze-scheduler",
+    "freeze-scheduler",
+    "cut-store",
+    "cut-store",
+    "one-answers-lost",
+    "one-slow-store",
+    "cut-scheduler",
 )
 _TIMELY = frozenset(
     {

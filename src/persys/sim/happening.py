@@ -14,6 +14,10 @@ class Shape(Struct, frozen=True):
     nodes: int = 5
     workloads: int = 24
     minutes: float = 12.0
+    schedulers: int = 0  # 0: as the seed has it
+    streams: float = (
+        -1.0
+    )  # share of agents that use a control stream; less than 0: as the seed has it
 
 
 class Happening(Struct, frozen=True, omit_defaults=True):

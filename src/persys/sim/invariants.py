@@ -16,13 +16,16 @@ from persys.model.node import NodeStatus
 from persys.model.order import Order
 from persys.model.resources import Resources
 from persys.model.workload import Desired
+from persys.scheduler.lead import leader_of
 from persys.sim.docker import Container
 from persys.sim.intents import Intents, Word, state_of
 from persys.sim.life import Life
 from persys.sim.mirror import Mirror
+from persys.sim.reads import Reads
 from persys.sim.trace import Trace
 from persys.store import keys
-from persys.store.port import Unit
+from persys.store.port import Record, Unit
+from persys.wire.beside import ROLE
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -78,6 +81,8 @@ class Invariants:
         self.words: dict[WorkloadId, Word] = {}  # the last one of each workload's user
         self.unaccounted: set[NodeId] = set()  # nodes whose copies an operator gave up
         self._leader: Life | None = None
+        self._leader_since = 0.0
+        self.reads = Reads(self.mirror)
         self._heard: dict[NodeId, deque[Heard]] = {}
         self._finished: dict[str, float] = {}  # containers that ended well, and when
 
@@ -86,12 +91,21 @@ class Invariants:
 
     # Commits
 
-    def committed(self, life: Life, units: Sequence[Unit]) -> None:
-        self._check_fence(life, units)
+    def committed(self, life: Life, units: Sequence[Unit], leader: Record | None) -> None:
+        """`leader` is the leader's key as it was before."""
+        self._check_fence(life, units, leader)
         self._trace.add(life.title, f"commits {_shown(units)}")
         before = dict(self.mirror.assignments)
         nodes_before = dict(self.mirror.nodes)
         touched = self.mirror.take(units, self._time())
+        self.reads.committed(
+            sorted(
+                WorkloadId(key.removeprefix(keys.WORKLOADS))
+                for key in touched
+                if key.startswith(keys.WORKLOADS)
+            ),
+            self._time(),
+        )
         crowded: set[NodeId] = set()
         for key in sorted(touched):
             if key.startswith(keys.WORKLOADS):
@@ -116,11 +130,15 @@ class Invariants:
             for container in containers:
                 self._check_accounted(node_id, container)
 
-    def _check_fence(self, life: Life, units: Sequence[Unit]) -> None:
+    def _check_fence(self, life: Life, units: Sequence[Unit], leader: Record | None) -> None:
         if any(keys.LEADER in unit.puts for unit in units):
+            if self._leader is not life:
+                self._leader_since = self._time()
             self._leader = life
-        elif units and self._leader is not life:
-            self.fail("fence", f"a deposed scheduler wrote {sorted(units[0].puts)}")
+        elif units and (leader is None or leader_of(leader).name != life.title):
+            led = leader_of(leader).name if leader is not None else "nobody"
+            text = f"{life.title} wrote {sorted(units[0].puts)}, and {led} leads"
+            self.fail("fence", text)
 
     def _check_intent(self, workload_id: WorkloadId) -> None:
         state = state_of(self.mirror.workload(workload_id))
@@ -148,6 +166,9 @@ class Invariants:
     def _check_silence(self, life: Life, node_id: NodeId) -> None:
         """Words that came while the judgement was being written are too late; those before are not."""
         now = self._time()
+        led = now - self._leader_since
+        if led < self._lease_seconds - 1:
+            self.fail("lease", f"{node_id} was judged silent by one that leads for {led:.1f}s")
         for heard in self._heard.get(node_id, ()):
             silent = now - heard.at
             if heard.by is life and JUDGING_SECONDS < silent < self._lease_seconds - 1:
@@ -177,7 +198,10 @@ class Invariants:
         self.words[workload_id] = word
         self.intents.ask(workload_id, word, now=self._time())
 
-    def answered(self, life: Life, method: str, request: Any, answer: Any) -> None:
+    def answered(
+        self, life: Life, method: str, request: Any, answer: Any, beside: Mapping[str, str]
+    ) -> None:
+        """`beside` says whether a standby answers, and how old its memory is."""
         if method == "Heartbeat" and answer.acknowledged:
             heard = self._heard.setdefault(NodeId(request.node_id), deque(maxlen=HEARD_MAX))
             heard.append(Heard(life, self._time()))
@@ -189,10 +213,15 @@ class Invariants:
             workload_id = WorkloadId(request.workload_id)
             self.intents.acknowledge(workload_id, self.words[workload_id])
             self._check_intent(workload_id)
-        if method in ("GetNode", "ListNodes"):
+        if method in ("GetNode", "ListNodes") and ROLE not in beside:
             for node in getattr(answer, "nodes", None) or [answer.node]:
                 if node.HasField("drain") and node.drain.state == "drained":
                     self._check_empty(NodeId(node.node_id))
+
+    def check_read(self, answer: control_pb2.ListWorkloadsResponse, age_seconds: float) -> None:
+        problem = self.reads.too_old(answer.workloads, age_seconds=age_seconds, now=self._time())
+        if problem:
+            self.fail("stale read", problem)
 
     def _check_empty(self, node_id: NodeId) -> None:
         if found := self._live().get(node_id):

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextvars import Context, copy_context
 from typing import Any
 
-from persys.sim.loop import owner
+from persys.sim.loop import VirtualLoop, owner
 from persys.sim.trace import Trace
 
 
@@ -18,6 +18,10 @@ class Life:
         self.name = name
         self.title = name
         self.alive = True
+        self.frozen = False
+        self.backlog: list[asyncio.Handle] = []
+        self.thawed_at = -1.0
+        self.ends: list[Callable[[], None]] = []  # what the kernel does when the process is gone
         self.restart_seconds: float | None = None  # None: whoever ends it starts it again
         self.serves: dict[str, Callable[..., Any]] = {}
         self._trace = trace
@@ -59,14 +63,36 @@ class Life:
     async def gate(self, deed: str) -> None:
         """Before and after each deed. Who is dead does not come through."""
         self.passes(deed)
-        if not self.alive:
-            await asyncio.get_running_loop().create_future()
+        if self.alive:
+            return
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError  # it was cleaning up: a dead process does not
+        await asyncio.get_running_loop().create_future()
+
+    def freeze(self) -> None:
+        """As by SIGSTOP: none of its code runs, time goes on, and what comes waits for it."""
+        self.frozen = True
+
+    def thaw(self) -> None:
+        if not self.frozen:
+            return
+        self.frozen = False
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        self.thawed_at = loop.time()
+        backlog, self.backlog = self.backlog, []
+        loop.go_on(backlog)
 
     def crash(self) -> None:
         if not self.alive:
             return
         self.alive = False
         self.serves = {}
+        self.thaw()  # so that its tasks can be ended
+        ends, self.ends = self.ends, []
+        for end in ends:
+            end()
         if self._task is not None:
             self._task.cancel()
         self._died(self)
@@ -77,12 +103,12 @@ class Life:
             for part in parts:
                 group.create_task(_as_coroutine(part))
 
-    def spawn(self, work: Coroutine[None, None, None]) -> None:
+    def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None] | None:
         """Work that dies with the process, such as the answer to a call."""
         if self.alive and self._group is not None:
-            self._group.create_task(work, context=self._context.copy())
-        else:
-            work.close()
+            return self._group.create_task(work, context=self._context.copy())
+        work.close()
+        return None
 
 
 async def _as_coroutine(part: Awaitable[None]) -> None:

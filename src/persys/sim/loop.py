@@ -1,12 +1,14 @@
 """An event loop in virtual time: when nothing is ready, its clock jumps to the next timer.
 
 No thread, no socket, no waiting: an hour costs what its callbacks cost. Order is that of asyncio itself, so
-the same callbacks in the same order give the same run.
+the same callbacks in the same order give the same run. A process can be frozen, as by SIGSTOP: time goes on,
+and what it would do waits until it is let go.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import Context, ContextVar
+from itertools import count
 from typing import Any, Protocol, TypeVarTuple
 
 # Sums of floats may fall short of a timer by a hair.
@@ -18,6 +20,11 @@ Ts = TypeVarTuple("Ts")
 class Mortal(Protocol):
     @property
     def alive(self) -> bool: ...
+
+    @property
+    def frozen(self) -> bool: ...
+
+    backlog: list[asyncio.Handle]  # what it will do when it is not frozen any more
 
 
 # The simulated process on whose behalf code runs. Its timers die with it.
@@ -34,12 +41,31 @@ class VirtualLoop(asyncio.BaseEventLoop):
         self._virtual_now = 0.0
         self._clock_resolution = RESOLUTION_SECONDS
         self._selector = _TimeMachine(self)
+        self.set_task_factory(_numbered_task)
 
     def time(self) -> float:
         return self._virtual_now
 
     def advance(self, seconds: float) -> None:
         self._virtual_now += seconds
+
+    def call_soon(
+        self,
+        callback: Callable[[*Ts], object],
+        *args: *Ts,
+        context: Context | None = None,
+    ) -> asyncio.Handle:
+        mortal = context.get(owner) if context is not None else owner.get(None)
+        if mortal is None or not mortal.frozen:
+            return super().call_soon(callback, *args, context=context)
+        handle = asyncio.Handle(callback, args, self, context)
+        mortal.backlog.append(handle)
+        return handle
+
+    def go_on(self, backlog: Iterable[asyncio.Handle]) -> None:
+        """Do what was held back, in its order."""
+        for handle in backlog:
+            super().call_soon(_run, handle)
 
     def call_at(
         self,
@@ -53,16 +79,44 @@ class VirtualLoop(asyncio.BaseEventLoop):
             return super().call_at(when, callback, *args, context=context)
 
         def ring() -> None:
-            if mortal.alive:
+            if mortal.frozen:
+                self.call_soon(ring, context=context)
+            elif mortal.alive and not timer.cancelled():
                 callback(*args)
 
-        return super().call_at(when, ring, context=context)
+        timer = super().call_at(when, ring, context=context)
+        return timer
 
     def _process_events(self, event_list: list[Any]) -> None:
         """There are none: nothing comes from outside."""
 
     def _write_to_self(self) -> None:
         """Nobody sleeps who would have to be woken."""
+
+
+class _NumberedTask(asyncio.Task[Any]):
+    """Sets of tasks, as task groups have, are gone through in the same order in every process."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._number = next(_numbers)
+        super().__init__(*args, **options)
+
+    def __hash__(self) -> int:
+        return self._number
+
+
+_numbers = count()
+
+
+def _numbered_task(
+    loop: asyncio.AbstractEventLoop, work: Any, /, **options: Any
+) -> "asyncio.Future[Any]":
+    return _NumberedTask(work, loop=loop, **options)
+
+
+def _run(handle: asyncio.Handle) -> None:
+    if not handle.cancelled():
+        handle._run()
 
 
 class _TimeMachine:

@@ -3,11 +3,12 @@
 import asyncio
 from datetime import timedelta
 
-from persys.sim.happening import ANYBODY, SCHEDULER, USER, Happening
+from persys.sim.happening import ANYBODY, USER, Happening
 from persys.sim.life import Life
 from persys.sim.loop import later
 from persys.sim.network import Weather
 from persys.sim.node import SimNode
+from persys.sim.seat import Seat
 from persys.sim.world import World
 
 BOOT_SECONDS = 5.0
@@ -25,24 +26,29 @@ def befall(world: World, happening: Happening) -> None:
             _doom_one(world, happening)
         case "ghost" if node is not None:
             world.haunt(node)
-        case "crash-scheduler" if world.seat.newest is not None:
-            _crash(world.seat.newest, happening)
-        case "doom-scheduler" if world.seat.newest is not None:
-            _doom(world, world.seat.newest, happening)
-        case "second-scheduler" if world.seat.newest is not None and world.seat.newest.alive:
-            world.add_scheduler()
+        case "crash-scheduler" | "doom-scheduler" | "second-scheduler" | "freeze-scheduler":
+            _disturb(world, world.seat_of(happening.target), happening)
+        case "cut-scheduler":
+            _isolate(world, world.seat_of(happening.target).name, happening)
+        case "break-stream":
+            world.network.breaks[happening.target] = int(happening.amount)
+        case "half-open":
+            _open_half(world, happening)
         case "power-off" if node is not None and node.powered:
             power_off(world, node)
             world.for_a_while(happening.seconds, lambda: power_on(world, node))
         case "die-for-good" if node is not None and node.powered:
             _die_for_good(world, node)
         case "clock":
-            wall = node.wall if node is not None else world.seat.wall
+            wall = node.wall if node is not None else world.seat_of(happening.target).wall
             wall.ahead += timedelta(seconds=happening.amount)
         case "cut" | "cut-user" | "lossy" | "echo" | "slow-net":
             _storm(world, happening)
         case "store-out" | "answers-lost" | "slow-store":
-            _ail_store(world, happening)
+            for seat in world.seats.values():
+                _ail_store(world, seat, happening)
+        case "cut-store" | "one-answers-lost" | "one-slow-store":
+            _ail_store(world, world.seat_of(happening.target), happening)
         case "docker-out" | "docker-errors" | "docker-deaf" | "slow-docker" if node is not None:
             _ail_docker(world, node, happening)
         case "slow-disk" if node is not None:
@@ -90,6 +96,44 @@ def _crash(life: Life, happening: Happening) -> None:
     life.crash()
 
 
+def _disturb(world: World, seat: Seat, happening: Happening) -> None:
+    newest = seat.newest
+    if newest is None:
+        return
+    match happening.kind:
+        case "crash-scheduler":
+            _crash(newest, happening)
+        case "doom-scheduler":
+            _doom(world, newest, happening)
+        case "freeze-scheduler" if newest.alive:
+            newest.freeze()
+            world.for_a_while(happening.seconds, newest.thaw)
+        case "second-scheduler" if newest.alive and not world.shared:
+            world.add_scheduler(seat)
+
+
+def _isolate(world: World, name: str, happening: Happening) -> None:
+    """Cut a scheduler off, but not from the store."""
+    others = [other for other in world.seats if other != name]
+    cut_off = {"agents": [*world.nodes], "others": others, "all": [*world.nodes, *others, USER]}
+    weathers = [
+        weather
+        for other in cut_off[happening.word]
+        for weather in (
+            Weather(source=name, target=other, loss=1.0),
+            Weather(source=other, target=name, loss=1.0),
+        )
+    ]
+    world.network.weather.extend(weathers)
+    world.for_a_while(happening.seconds, lambda: _clear(world, weathers))
+
+
+def _open_half(world: World, happening: Happening) -> None:
+    for stream in list(world.network.streams):
+        if stream.caller == happening.target:
+            stream.lose(happening.word)
+
+
 def _doom(world: World, life: Life, happening: Happening) -> None:
     life.restart_seconds = happening.seconds
     life.doom(happening.word, int(happening.amount))
@@ -116,15 +160,13 @@ def _storm(world: World, happening: Happening) -> None:
     amount, target = happening.amount, happening.target
     match happening.kind:
         case "cut":
-            weathers = [
-                Weather(source=SCHEDULER, target=target, loss=1.0),
-                Weather(source=target, target=SCHEDULER, loss=1.0),
-            ]
-            weathers = {"both": weathers, "to": weathers[:1], "from": weathers[1:]}[happening.word]
+            to = [Weather(source=name, target=target, loss=1.0) for name in world.seats]
+            back = [Weather(source=target, target=name, loss=1.0) for name in world.seats]
+            weathers = {"both": to + back, "to": to, "from": back}[happening.word]
         case "cut-user":
-            to = Weather(source=USER, target=SCHEDULER, loss=1.0)
-            back = Weather(source=SCHEDULER, target=USER, loss=1.0)
-            weathers = [to if happening.word == "to" else back]
+            to = [Weather(source=USER, target=name, loss=1.0) for name in world.seats]
+            back = [Weather(source=name, target=USER, loss=1.0) for name in world.seats]
+            weathers = to if happening.word == "to" else back
         case "lossy":
             weathers = [Weather(target=target, loss=amount), Weather(source=target, loss=amount)]
         case "echo":
@@ -144,18 +186,18 @@ def _clear(world: World, weathers: list[Weather]) -> None:
         world.network.weather.remove(weather)
 
 
-def _ail_store(world: World, happening: Happening) -> None:
-    trouble = world.seat.trouble
+def _ail_store(world: World, seat: Seat, happening: Happening) -> None:
+    trouble = seat.trouble
     match happening.kind:
-        case "store-out":
+        case "store-out" | "cut-store":
             trouble.out = True
-            world.for_a_while(happening.seconds, lambda: setattr(trouble, "out", False))
-        case "answers-lost":
+            world.for_a_while(happening.seconds, trouble.heal)
+        case "answers-lost" | "one-answers-lost":
             trouble.answers_lost = happening.amount
-            world.for_a_while(happening.seconds, lambda: setattr(trouble, "answers_lost", 0.0))
+            world.for_a_while(happening.seconds, trouble.heal)
         case _:
             trouble.delay_seconds = happening.amount
-            world.for_a_while(happening.seconds, lambda: setattr(trouble, "delay_seconds", 0.0))
+            world.for_a_while(happening.seconds, trouble.heal)
 
 
 def _ail_docker(world: World, node: SimNode, happening: Happening) -> None:

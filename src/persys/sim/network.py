@@ -5,10 +5,10 @@ request whose sender has died does not arrive any more.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any, NoReturn
+from typing import Any, NoReturn, Protocol
 
 import grpc
 
@@ -17,6 +17,8 @@ from persys.sim.loop import later
 
 DELAY_SECONDS = (0.0002, 0.004)
 ECHO_SECONDS_MAX = 0.2
+
+Metadata = tuple[tuple[str, str], ...]
 
 
 class AbortedError(Exception):
@@ -29,16 +31,29 @@ class AbortedError(Exception):
 
 
 class Context:
-    """As much of gRPC's as handlers use."""
+    """As much of gRPC's as handlers use. `deadline` is an instant on the loop's clock."""
+
+    def __init__(self, metadata: Metadata = (), deadline: float | None = None) -> None:
+        self._metadata = metadata
+        self._deadline = deadline
+        self._trailing: Metadata = ()
 
     async def abort(self, code: grpc.StatusCode, details: str = "") -> NoReturn:
         raise AbortedError(code, details)
 
-    def invocation_metadata(self) -> tuple[()]:
-        return ()
+    def invocation_metadata(self) -> Metadata:
+        return self._metadata
 
-    def set_trailing_metadata(self, metadata: object) -> None:
-        """Nobody here reads it."""
+    def time_remaining(self) -> float | None:
+        if self._deadline is None:
+            return None
+        return max(0.0, self._deadline - asyncio.get_running_loop().time())
+
+    def trailing_metadata(self) -> Metadata:
+        return self._trailing
+
+    def set_trailing_metadata(self, metadata: Metadata) -> None:
+        self._trailing = metadata
 
 
 @dataclass(slots=True, eq=False)
@@ -60,17 +75,28 @@ class Answer:
     code: grpc.StatusCode
     details: str = ""
     messages: tuple[bytes, ...] = ()
+    trailing: Metadata = ()
 
 
 @dataclass(slots=True)
-class _Call:
+class Call:
     source: Life
     target: str
     method: str
     request: Any
     deadline: float
     answer: asyncio.Future[Answer]
+    metadata: Metadata = ()
     answer_type: Any = field(default=None)
+
+
+class Stream(Protocol):
+    @property
+    def caller(self) -> str: ...
+
+    def cut(self) -> None: ...
+
+    def lose(self, way: str) -> None: ...
 
 
 class Network:
@@ -80,27 +106,81 @@ class Network:
         self._resolve = resolve
         self.weather: list[Weather] = []
         self.powered_off: set[str] = set()
-        self.on_answer: Callable[[Life, str, Any, Any], None] = lambda *_: None
+        self.streams: set[Stream] = set()
+        self.breaks: dict[str, int] = {}  # whose stream breaks, and at which message from now on
+        self.on_answer: Callable[[Life, str, Any, Any, Metadata], None] = lambda *_: None
+        self.on_send: Callable[[Life, str], None] = lambda *_: None
         self.on_request: Callable[[str, str, Any], None] = lambda *_: None
 
     async def call(
         self, source: Life, target: str, method: str, request: Any, *, timeout: float
     ) -> list[Any]:
         """The answer's messages, one but for streams. AioRpcError as gRPC would raise it."""
-        await source.gate("send")
+        messages, _ = await self.exchange(self.new_call(source, target, method, request, timeout))
+        return messages
+
+    def new_call(
+        self,
+        source: Life,
+        target: str,
+        method: str,
+        request: Any,
+        timeout: float,
+        metadata: Metadata = (),
+    ) -> Call:
         loop = asyncio.get_running_loop()
+        self.on_send(source, method)
         answer: asyncio.Future[Answer] = loop.create_future()
-        call = _Call(source, target, method, request, loop.time() + timeout, answer)
-        self._send(source.name, target, lambda: self._deliver(call))
+        return Call(source, target, method, request, loop.time() + timeout, answer, metadata)
+
+    async def exchange(self, call: Call) -> tuple[list[Any], Metadata]:
+        await call.source.gate("send")
+        self._send(call.source.name, call.target, lambda: self._deliver(call))
         try:
-            async with asyncio.timeout(timeout):
-                got = await answer
+            async with asyncio.timeout_at(call.deadline):
+                got = await call.answer
         except TimeoutError as err:
-            raise _error(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded") from err
-        await source.gate("answered")
+            raise rpc_error(grpc.StatusCode.DEADLINE_EXCEEDED, "Deadline Exceeded") from err
+        await call.source.gate("answered")
         if got.code is not grpc.StatusCode.OK:
-            raise _error(got.code, got.details)
-        return [call.answer_type.FromString(message) for message in got.messages]
+            raise rpc_error(got.code, got.details, got.trailing)
+        return [call.answer_type.FromString(message) for message in got.messages], got.trailing
+
+    def is_open(self, source: str, target: str) -> bool:
+        """Whether a connection can be made now."""
+        if target in self.powered_off or source in self.powered_off:
+            return False
+        return not any(
+            weather.loss >= 1
+            and (weather.reaches(source, target) or weather.reaches(target, source))
+            for weather in self.weather
+        )
+
+    def listener(self, source: str, target: str) -> Life | None:
+        return self._resolve(source, target)
+
+    def crossing(self, source: str, target: str) -> float | None:
+        """How long a message takes on a connection that keeps their order; None: it does not get through."""
+        delay = self._random.uniform(*DELAY_SECONDS)
+        if source in self.powered_off or target in self.powered_off:
+            return None
+        for weather in self.weather:
+            if not weather.reaches(source, target):
+                continue
+            if weather.loss and self._random.random() < weather.loss:
+                return None
+            if weather.delay_seconds:
+                delay += self._random.expovariate(1 / weather.delay_seconds)
+        return delay
+
+    def sent_on(self, stream: Stream) -> None:
+        """A message has set out: here the stream may break."""
+        if (left := self.breaks.get(stream.caller)) is None:
+            return
+        self.breaks[stream.caller] = left - 1
+        if left <= 1:
+            del self.breaks[stream.caller]
+            stream.cut()
 
     def _send(self, source: str, target: str, deliver: Callable[[], None]) -> None:
         delay = self._random.uniform(*DELAY_SECONDS)
@@ -117,7 +197,7 @@ class Network:
         for copy in range(copies):
             later(delay + copy * self._random.uniform(0, ECHO_SECONDS_MAX), deliver)
 
-    def _deliver(self, call: _Call) -> None:
+    def _deliver(self, call: Call) -> None:
         loop = asyncio.get_running_loop()
         if loop.time() >= call.deadline or not call.source.alive:
             return
@@ -131,26 +211,31 @@ class Network:
             return
         listener.spawn(self._handle(listener, handler, call))
 
-    async def _handle(self, listener: Life, handler: Callable[..., Any], call: _Call) -> None:
+    async def _handle(self, listener: Life, handler: Callable[..., Any], call: Call) -> None:
         request = type(call.request).FromString(call.request.SerializeToString())
         self.on_request(listener.name, call.method, request)
         await listener.gate("receive")
+        context = Context(call.metadata, call.deadline)
         try:
             async with asyncio.timeout_at(call.deadline):
-                got = await _messages(handler(request, Context()))
+                got = await _messages(handler(request, context))
         except AbortedError as err:
-            answer = Answer(err.code, err.details)
+            answer = Answer(err.code, err.details, trailing=context.trailing_metadata())
         except TimeoutError:
             return
         else:
+            if asyncio.get_running_loop().time() >= call.deadline:
+                return  # it was frozen meanwhile: nobody waits any more
+            trailing = context.trailing_metadata()
             for message in got:
-                self.on_answer(listener, call.method, request, message)
+                self.on_answer(listener, call.method, request, message, trailing)
                 call.answer_type = type(message)
-            answer = Answer(grpc.StatusCode.OK, "", tuple(one.SerializeToString() for one in got))
+            encoded = tuple(one.SerializeToString() for one in got)
+            answer = Answer(grpc.StatusCode.OK, "", encoded, trailing)
         await listener.gate("answer")
         self._answer(call, answer)
 
-    def _answer(self, call: _Call, answer: Answer) -> None:
+    def _answer(self, call: Call, answer: Answer) -> None:
         def deliver() -> None:
             if not call.answer.done():
                 call.answer.set_result(answer)
@@ -158,42 +243,8 @@ class Network:
         self._send(call.target, call.source.name, deliver)
 
 
-def _error(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
-    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details)
-
-
-class Stub:
-    """Stands for a generated stub: any method of the service, as a call through the network."""
-
-    def __init__(self, network: Network, source: Life, target: str) -> None:
-        self._network = network
-        self._source = source
-        self._target = target
-
-    def __getattr__(self, method: str) -> Callable[..., Any]:
-        def call(request: Any, timeout: float, **_others: Any) -> _Pending:
-            return _Pending(
-                lambda: self._network.call(
-                    self._source, self._target, method, request, timeout=timeout
-                )
-            )
-
-        return call
-
-
-class _Pending:
-    """A call that was made: awaited for its answer, or read as a stream."""
-
-    def __init__(self, call: Callable[[], Awaitable[list[Any]]]) -> None:
-        self._call = call
-
-    def __await__(self) -> Generator[Any, None, Any]:
-        answer = yield from self._call().__await__()
-        return answer[0]
-
-    async def __aiter__(self) -> AsyncIterator[Any]:
-        for message in await self._call():
-            yield message
+def rpc_error(code: grpc.StatusCode, details: str, trailing: Metadata = ()) -> grpc.aio.AioRpcError:
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailing), details)
 
 
 async def _messages(answer: Any) -> list[Any]:

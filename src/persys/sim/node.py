@@ -1,26 +1,32 @@
 """A node of the simulation: a machine with Docker, volumes and a disk, and on it the real agent."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
-from typing import cast
+from inspect import isasyncgenfunction
+from typing import Any, cast
 
+import grpc
+
+from persys.agent.agent_api import AgentApi
 from persys.agent.app import Agent, Surroundings
-from persys.agent.link import GrpcLink, Link
+from persys.agent.calls import StreamedCalls
+from persys.agent.link import Link, over_grpc
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
+from persys.agent.stream import over_stream
 from persys.model.ids import NodeId
 from persys.model.spec import WorkloadType
+from persys.sim.channel import SimChannel
 from persys.sim.dice import dice
 from persys.sim.disk import CLUSTER, Disk
 from persys.sim.docker import Docker, Witness
 from persys.sim.happening import SCHEDULER
 from persys.sim.life import Life
 from persys.sim.machine import Hardware, WallClock
-from persys.sim.network import Network, Stub
+from persys.sim.network import Network
 from persys.sim.runtime import RuntimeTrouble, SimRuntime, SimVolumes
 from persys.wire.gen.agent.v1 import agent_pb2
-from persys.wire.gen.control.v1 import control_pb2_grpc
 
 PORT = 50051
 METHODS = tuple(
@@ -28,10 +34,44 @@ METHODS = tuple(
 )
 
 
+class Overheard:
+    """The door of an agent, for calls that come by its stream: the world hears them as it hears others."""
+
+    def __init__(self, api: AgentApi, life: Life, network: Network) -> None:
+        self._api = api
+        self._life = life
+        self._network = network
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method: Callable[..., Any] = getattr(self._api, name)
+        if isasyncgenfunction(method):
+            return method
+
+        async def call(request: Any, context: Any) -> Any:
+            self._network.on_request(self._life.name, name, request)
+            await self._life.gate("receive")
+            answer = await method(request, context)
+            self._network.on_answer(self._life, name, request, answer, ())
+            await self._life.gate("answer")
+            return answer
+
+        return call
+
+
 class SimNode:
     runtime_type = SimRuntime
 
-    def __init__(self, seed: int, name: str, network: Network, witness: Witness) -> None:
+    def __init__(
+        self,
+        seed: int,
+        name: str,
+        network: Network,
+        witness: Witness,
+        *,
+        schedulers: tuple[str, ...] = (SCHEDULER,),
+        streams: bool = False,
+    ) -> None:
+        """`streams`: it speaks to schedulers by a control stream, else by plain calls."""
         self.id = NodeId(name)
         self.powered = True
         self.life: Life | None = None
@@ -44,10 +84,11 @@ class SimNode:
         self._random = dice(seed, name, "agent")
         self._network = network
         self._witness = witness
+        self._streams = streams
         self._settings = replace(
             AgentSettings(),
             cluster_id=CLUSTER,
-            scheduler_addr=(SCHEDULER,),
+            scheduler_addr=schedulers,
             agent_grpc_endpoint=name,
         )
 
@@ -55,10 +96,11 @@ class SimNode:
         """The agent, until it dies."""
         self.state = state = self.disk.journal(life)
 
-        @asynccontextmanager
-        async def connect(address: str) -> AsyncIterator[Link]:
-            stub = Stub(self._network, life, address)
-            yield GrpcLink(cast("control_pb2_grpc.AgentControlStub", stub))
+        def dial(address: str) -> grpc.aio.Channel:
+            return cast("grpc.aio.Channel", SimChannel(self._network, life, address))
+
+        def connect(address: str) -> AbstractAsyncContextManager[Link]:
+            return streaming(address) if self._streams else over_grpc(address, dial)
 
         random = self._random
         around = Surroundings(
@@ -76,5 +118,8 @@ class SimNode:
         )
         agent = Agent(self._settings, self.id, around)
         api = agent.api()
+        streaming = over_stream(
+            StreamedCalls(cast("AgentApi", Overheard(api, life, self._network))), dial
+        )
         life.serves = {name: getattr(api, name) for name in METHODS if hasattr(api, name)}
         await life.together(part() for part in agent.parts(PORT).values())

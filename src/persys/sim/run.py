@@ -8,6 +8,7 @@ from itertools import islice
 from persys.model.belief import Status
 from persys.sim.happening import Happening, Plan
 from persys.sim.invariants import Violation
+from persys.sim.leadership import compare_followers, standby_differences, watch_leadership
 from persys.sim.loop import VirtualLoop
 from persys.sim.misfortune import befall
 from persys.sim.settled import differences, unsettled
@@ -67,10 +68,14 @@ async def _run(plan: Plan, world_type: type[World]) -> World:
     async with asyncio.TaskGroup() as group:
         world.open(group)
         acts = group.create_task(_act(world))
-        comparing = group.create_task(_compare(world))
+        watches = [
+            group.create_task(watch)
+            for watch in (_compare(world), watch_leadership(world), compare_followers(world))
+        ]
         await world.over.wait()
         acts.cancel()
-        comparing.cancel()
+        for watch in watches:
+            watch.cancel()
         world.close()
     return world
 
@@ -120,7 +125,7 @@ async def _compare(world: World) -> None:
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         scheduler = world.seat.scheduler
-        steady = scheduler is before and len(world.seat.lives) == 1 and world.seat.trouble.none
+        steady = scheduler is before and world.is_steady
         before = scheduler
         if scheduler is None or not steady:
             differ_count = 0
@@ -136,16 +141,16 @@ async def _stay_quiet(world: World) -> None:
     assert scheduler is not None
     restless = any(container.is_restless for each in world.live().values() for container in each)
     await asyncio.sleep(LOOK_SECONDS)
-    for difference in differences(mirror, scheduler):
+    for difference in (*differences(mirror, scheduler), *standby_differences(world)):
         world.invariants.fail("memory", difference)
-    steps, written = scheduler.reconciler.steps, world.seat.store.transactions
+    steps, written = scheduler.reconciler.steps, world.store.transactions
     due = len(mirror.retries)  # plans to retry are dropped after ten good minutes
     await asyncio.sleep(QUIET_SECONDS)
     for problem in _open_questions(world):
         world.invariants.fail("8 everything ends", f"settled, and then: {problem}")
     if restless:
         return  # what ends by itself is news
-    steps, written = scheduler.reconciler.steps - steps, world.seat.store.transactions - written
+    steps, written = scheduler.reconciler.steps - steps, world.store.transactions - written
     failed = sum(belief.status is Status.FAILED for belief in mirror.beliefs.values())
     if steps > QUIET_LOOKS_MAX * len(mirror.workloads) + FAILED_LOOKS_MAX * failed:
         world.invariants.fail("8 no hot loop", f"{steps} steps in {QUIET_SECONDS:g} quiet seconds")

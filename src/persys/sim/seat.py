@@ -1,20 +1,18 @@
 """The seat of the scheduler: the real one on a store with faults, and now and then a second one beside it."""
 
-from collections.abc import Callable, Sequence
-from typing import cast
+from functools import partial
 
 from persys.scheduler.agents import Close
 from persys.scheduler.agents import Stub as AgentStub
 from persys.scheduler.app import Scheduler
 from persys.scheduler.settings import SchedulerSettings
+from persys.sim.channel import SimChannel
 from persys.sim.dice import dice
 from persys.sim.happening import SCHEDULER
 from persys.sim.life import Life
 from persys.sim.machine import WallClock
-from persys.sim.network import Network, Stub
-from persys.sim.store import SimStore, StoreTrouble
-from persys.store.memory import MemoryStore
-from persys.store.port import Unit
+from persys.sim.network import Network
+from persys.sim.store import Committing, SharedStore, SimStore, StoreTrouble
 from persys.wire.gen.control.v1 import control_pb2
 
 METHODS = tuple(
@@ -28,17 +26,20 @@ class Seat:
         seed: int,
         network: Network,
         *,
-        committed: Callable[[Life, Sequence[Unit]], None],
+        committed: Committing,
+        name: str = SCHEDULER,
+        store: SharedStore | None = None,
     ) -> None:
+        self.name = name
         self.settings = SchedulerSettings()
         self.wall = WallClock()
         self.trouble = StoreTrouble()
-        self.store = MemoryStore(self.wall.elapsed)
+        self.store = store or SharedStore(self.wall.elapsed)
         self.lives: list[Life] = []  # the newest last
         self.schedulers: dict[str, Scheduler] = {}
         self._network = network
         self._committed = committed
-        self._random = dice(seed, SCHEDULER)
+        self._random = dice(seed, name)
         self._count = 0
 
     @property
@@ -55,15 +56,13 @@ class Seat:
 
     async def run(self, life: Life) -> None:
         """A scheduler, until it dies."""
-        self._count += 1
-        life.title = f"{SCHEDULER}-{self._count}"
-        store = SimStore(self.store, life, self.trouble, self._random, committed=self._committed)
-
-        def connect(endpoint: str) -> tuple[AgentStub, Close]:
-            return cast("AgentStub", Stub(self._network, life, endpoint)), _close
-
+        store = self._reach_store(life)
         scheduler = Scheduler(
-            self.settings, store, self.wall.as_read(), connect=connect, random=self._random
+            self.settings,
+            store,
+            self.wall.as_read(),
+            connect=partial(self._connect, life),
+            random=self._random,
         )
         await scheduler.take_over(life.title)
         self.schedulers[life.title] = scheduler
@@ -71,6 +70,12 @@ class Seat:
         life.serves = {name: getattr(api, name) for name in METHODS}
         await life.together(scheduler.parts())
 
+    def _reach_store(self, life: Life) -> SimStore:
+        """Each process has a title of its own."""
+        self._count += 1
+        life.title = f"{self.name}-{self._count}"
+        return SimStore(self.store, life, self.trouble, self._random, committed=self._committed)
 
-async def _close() -> None:
-    """Nothing is open."""
+    def _connect(self, life: Life, endpoint: str) -> tuple[AgentStub, Close]:
+        channel = SimChannel(self._network, life, endpoint)
+        return AgentStub(channel), channel.close

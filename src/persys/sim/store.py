@@ -7,11 +7,13 @@ from random import Random
 
 from persys.errors import StoreUnavailableError
 from persys.sim.life import Life
+from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Change, Committed, LeaseId, Outcome, Record, Snapshot, Unit
 
 DELAY_SECONDS = (0.0005, 0.003)
 NO_ANSWER_SECONDS = 5.0
+AFTERMATH_SECONDS = 20.0
 
 
 @dataclass(slots=True)
@@ -22,22 +24,49 @@ class StoreTrouble:
     answers_lost: float = 0.0
     delay_seconds: float = 0.0
 
+    over_at: float = 0.0
+
     @property
     def none(self) -> bool:
         return not (self.out or self.answers_lost or self.delay_seconds)
+
+    @property
+    def is_long_over(self) -> bool:
+        """So that nothing is still on its way because of it."""
+        return self.none and asyncio.get_running_loop().time() > self.over_at + AFTERMATH_SECONDS
+
+    def heal(self) -> None:
+        self.out = False
+        self.answers_lost = self.delay_seconds = 0.0
+        self.over_at = asyncio.get_running_loop().time()
+
+
+Committing = Callable[[Life, Sequence[Unit], Record | None], None]
+
+
+class SharedStore(MemoryStore):
+    """The store itself, which the world can look into without anybody noticing."""
+
+    @property
+    def revision(self) -> int:
+        return self._revision
+
+    def peek(self, key: str) -> Record | None:
+        self._settle()
+        return self._records.get(key)
 
 
 class SimStore:
     def __init__(
         self,
-        inner: MemoryStore,
+        inner: SharedStore,
         life: Life,
         trouble: StoreTrouble,
         random: Random,
         *,
-        committed: Callable[[Life, Sequence[Unit]], None],
+        committed: Committing,
     ) -> None:
-        """`committed` hears of each write, whether or not its answer arrives."""
+        """`committed` hears of each write, whether or not its answer arrives, and who led before it."""
         self._inner = inner
         self._life = life
         self._trouble = trouble
@@ -59,13 +88,14 @@ class SimStore:
     ) -> list[Outcome]:
         await self._reach()
         await self._life.gate("store.commit")
+        before = self._inner.peek(keys.LEADER)
         outcomes = await self._inner.commit(units, fence=fence)
         written = [
             unit
             for unit, outcome in zip(units, outcomes, strict=True)
             if isinstance(outcome, Committed)
         ]
-        self._committed(self._life, written)
+        self._committed(self._life, written, before)
         await self._life.gate("store.committed")
         if self._random.random() < self._trouble.answers_lost:
             await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
@@ -73,8 +103,16 @@ class SimStore:
         await self._pause()
         return outcomes
 
-    def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
-        return self._inner.watch(prefix, after=after)
+    async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
+        await self._reach()
+        async for changes in self._inner.watch(prefix, after=after):
+            if self._inner.revision <= changes[0].version:
+                await self._pause()  # those before are on their way already
+            await self._life.gate("store.watch")
+            if self._trouble.out or self._random.random() < self._trouble.answers_lost / 10:
+                await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
+                raise StoreUnavailableError("the watch was lost")
+            yield changes
 
     async def grant_lease(self, ttl_seconds: int) -> LeaseId:
         await self._reach()

@@ -9,7 +9,8 @@ import grpc
 from persys.infra.lanes import Lanes
 from persys.model.ids import WorkloadId
 from persys.model.workload import Desired
-from persys.sim.happening import SCHEDULER, Happening
+from persys.sim.dice import dice
+from persys.sim.happening import Happening
 from persys.sim.intents import Word
 from persys.sim.invariants import Invariants
 from persys.sim.life import Life
@@ -27,13 +28,22 @@ OPERATOR_CALLS = {"cordon": "CordonNode", "uncordon": "UncordonNode"}
 
 class Users:
     def __init__(
-        self, seed: int, life: Life, network: Network, invariants: Invariants, trace: Trace
+        self,
+        seed: int,
+        life: Life,
+        network: Network,
+        invariants: Invariants,
+        trace: Trace,
+        *,
+        schedulers: tuple[str, ...],
     ) -> None:
         self._seed = seed
         self._life = life
         self._network = network
         self._invariants = invariants
         self._trace = trace
+        self._schedulers = schedulers
+        self._random = dice(seed, "users")
         self._lanes: Lanes[str] | None = None
 
     async def run(self) -> None:
@@ -42,6 +52,8 @@ class Users:
             while True:  # somebody looks at the nodes now and then, and believes what they say
                 await asyncio.sleep(LOOK_SECONDS)
                 await self._call("ListNodes", control_pb2.ListNodesRequest())
+                if len(self._schedulers) > 1:
+                    await self._call("ListWorkloads", control_pb2.ListWorkloadsRequest())
 
     def do(self, happening: Happening) -> None:
         assert self._lanes is not None
@@ -99,9 +111,15 @@ class Users:
             await asyncio.sleep(1)
 
     async def _call(self, method: str, request: Any) -> Any:
+        time = asyncio.get_running_loop().time
+        until = time() + DEADLINE_SECONDS
+        address = self._random.choice(self._schedulers)
         with suppress(grpc.aio.AioRpcError):
             answer = await self._network.call(
-                self._life, SCHEDULER, method, request, timeout=DEADLINE_SECONDS
+                self._life, address, method, request, timeout=DEADLINE_SECONDS
             )
             return answer[0]
+        if len(self._schedulers) > 1:
+            # One scheduler may still be at what another has given up: what is said next shall come after it.
+            await asyncio.sleep(max(0.0, until - time()))
         return None

@@ -1,4 +1,4 @@
-"""The world of one run: a store, a scheduler, nodes, users and a network, all in virtual time."""
+"""The world of one run: a store, schedulers, nodes, users and a network, all in virtual time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -9,18 +9,23 @@ import grpc
 
 from persys.errors import FencedError, PersysError
 from persys.model.ids import NodeId, WorkloadId
+from persys.scheduler.lead import leader_of
 from persys.sim.dice import dice
 from persys.sim.docker import Container
-from persys.sim.drawing import node_names
-from persys.sim.happening import SCHEDULER, USER, Plan
+from persys.sim.drawing import node_names, scheduler_names, streaming_nodes
+from persys.sim.happening import USER, Plan
 from persys.sim.invariants import Invariants, Violation
 from persys.sim.life import Life
 from persys.sim.loop import later
-from persys.sim.network import Network
+from persys.sim.network import Metadata, Network
 from persys.sim.node import SimNode
 from persys.sim.seat import Seat
+from persys.sim.shared import SharedSeat
+from persys.sim.store import SharedStore
 from persys.sim.trace import Trace
 from persys.sim.users import Users
+from persys.store import keys
+from persys.wire.beside import DATA_AGE_MS, ROLE
 
 START_AGAIN_SECONDS = 2.0
 _ORDERS = frozenset({"ApplyWorkload", "DeleteWorkload"})
@@ -45,9 +50,19 @@ class World:
             live=self.live,
             kept=lambda node_id, workload_id: self.nodes[node_id].disk.kept(workload_id),
         )
-        self.seat = Seat(plan.seed, self.network, committed=self.invariants.committed)
+        self.store = SharedStore(loop.time)
+        names = scheduler_names(plan.shape)
+        self.seats = {name: self._new_seat(name) for name in names}
+        streaming = streaming_nodes(plan.seed, plan.shape)
         self.nodes = {
-            name: self.node_type(plan.seed, name, self.network, self.invariants)
+            name: self.node_type(
+                plan.seed,
+                name,
+                self.network,
+                self.invariants,
+                schedulers=tuple(names),
+                streams=name in streaming,
+            )
             for name in node_names(plan.shape)
         }
         self.users = Users(
@@ -56,25 +71,58 @@ class World:
             self.network,
             self.invariants,
             self.trace,
+            schedulers=tuple(names),
         )
         self.network.on_answer = self._answered
         self.network.on_request = self._requested
+        self.network.on_send = self._sent
         self._past_orders: list[tuple[str, str, Any]] = []
         self._split = dice(plan.seed, "split")
         self._cures: dict[object, Callable[[], None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._tasks: list[asyncio.Task[None]] = []
 
+    @property
+    def shared(self) -> list[SharedSeat]:
+        """The seats of schedulers that elect a leader; none if there is one scheduler."""
+        return [seat for seat in self.seats.values() if isinstance(seat, SharedSeat)]
+
+    @property
+    def seat(self) -> Seat:
+        """The one that leads; while none does, any."""
+        seats = list(self.seats.values())
+        return next((seat for seat in seats if seat.scheduler is not None), seats[0])
+
+    def seat_of(self, name: str) -> Seat:
+        return self.seats.get(name) or self.seat
+
+    @property
+    def is_steady(self) -> bool:
+        """The leader reaches the store, and nobody doubts who it is."""
+        seat = self.seat
+        newest = seat.newest
+        if not seat.trouble.none or newest is None:
+            return False
+        return newest.title == self.leader_name if self.shared else len(seat.lives) == 1
+
+    @property
+    def leader_name(self) -> str:
+        """As the store has it."""
+        found = self.store.peek(keys.LEADER)
+        return leader_of(found).name if found is not None else ""
+
     def open(self, group: asyncio.TaskGroup) -> None:
         self._group = group
         self.spawn(self.users.run())
-        self.start_scheduler()
+        for seat in self.seats.values():
+            self.start_scheduler(seat)
         for node in self.nodes.values():
             self.start_agent(node)
 
     def close(self) -> None:
         """End everything, so that nothing is left to be waited for."""
-        for life in (*self.seat.lives, *(node.life for node in self.nodes.values())):
+        schedulers = (life for seat in self.seats.values() for life in seat.lives)
+        for life in (*schedulers, *(node.life for node in self.nodes.values())):
             if life is not None:
                 life.restart_seconds = None
                 life.crash()
@@ -84,17 +132,22 @@ class World:
     def live(self) -> dict[NodeId, list[Container]]:
         return {node.id: node.docker.live() for node in self.nodes.values()}
 
-    def start_scheduler(self) -> None:
-        newest = self.seat.newest
+    def start_scheduler(self, seat: Seat) -> None:
+        newest = seat.newest
         if newest is not None and newest.alive:
             return
-        self.add_scheduler()
+        self.add_scheduler(seat)
 
-    def add_scheduler(self) -> None:
-        life = Life(SCHEDULER, self.trace, died=self._died)
-        self.seat.lives = [each for each in self.seat.lives if each.alive]
-        self.seat.lives.append(life)
-        self._supervise(life, self.seat.run)
+    def add_scheduler(self, seat: Seat) -> None:
+        life = Life(seat.name, self.trace, died=self._died)
+        seat.lives = [each for each in seat.lives if each.alive]
+        seat.lives.append(life)
+        self._supervise(life, seat.run)
+
+    def _new_seat(self, name: str) -> Seat:
+        kind = Seat if self.plan.shape.schedulers <= 1 else SharedSeat
+        committed = self.invariants.committed
+        return kind(self.plan.seed, self.network, committed=committed, name=name, store=self.store)
 
     def start_agent(self, node: SimNode) -> None:
         if not node.powered or (node.life is not None and node.life.alive):
@@ -136,9 +189,10 @@ class World:
         cures, self._cures = self._cures, {}
         for cure in cures.values():
             cure()
-        for life in self.seat.lives[:-1]:
-            life.crash()
-        self.start_scheduler()
+        for seat in self.seats.values():
+            for life in seat.lives[:-1]:
+                life.crash()
+            self.start_scheduler(seat)
         for node in self.nodes.values():
             self.start_agent(node)
 
@@ -169,13 +223,16 @@ class World:
         if life.restart_seconds is None:
             return
         node = self.nodes.get(life.name)
-        again = self.start_scheduler if node is None else lambda: self.start_agent(node)
-        later(life.restart_seconds, again)
+        if node is None:
+            seat = self.seats[life.name]
+            later(life.restart_seconds, lambda: self.start_scheduler(seat))
+        else:
+            later(life.restart_seconds, lambda: self.start_agent(node))
 
     def _resolve(self, source: str, target: str) -> Life | None:
-        if target != SCHEDULER:
+        if target not in self.seats:
             return self.nodes[target].life
-        alive = [life for life in self.seat.lives if life.alive]
+        alive = [life for life in self.seats[target].lives if life.alive]
         if source in self.nodes and len(alive) > 1:
             return self._split.choice(alive)
         return alive[-1] if alive else None
@@ -189,11 +246,40 @@ class World:
             if method in _ORDERS:
                 self._past_orders.append((listener, method, request))
 
-    def _answered(self, listener: Life, method: str, request: Any, answer: Any) -> None:
+    def _answered(
+        self, listener: Life, method: str, request: Any, answer: Any, beside: Metadata
+    ) -> None:
         if listener.name in self.nodes:
             self.invariants.obeyed(NodeId(listener.name), request, answer)
-        else:
-            self.invariants.answered(listener, method, request, answer)
+            return
+        self.invariants.answered(listener, method, request, answer, dict(beside))
+        if method == "ListWorkloads":
+            self._check_read(listener, answer, dict(beside))
+        if method == "Heartbeat" and answer.leads:
+            self._check_authority(listener, "says to a node that it leads")
+
+    def _check_read(self, listener: Life, answer: Any, beside: dict[str, str]) -> None:
+        """Of the leader, and of standbys with the age that they tell."""
+        seat = self.seats[listener.name]
+        if not isinstance(seat, SharedSeat) or not seat.trouble.is_long_over:
+            return
+        if ROLE in beside or self.leader_name == listener.title:
+            self.invariants.check_read(answer, int(beside.get(DATA_AGE_MS, "0")) / 1000)
+
+    def _sent(self, sender: Life, method: str) -> None:
+        if method in _ORDERS and sender.name in self.seats:
+            self._check_authority(sender, f"orders {method}")
+
+    def _check_authority(self, life: Life, deed: str) -> None:
+        """What is only passed on, or was done before it was frozen, is not its own deed."""
+        seat = self.seats[life.name]
+        if not isinstance(seat, SharedSeat) or not seat.leads:
+            return
+        if life.thawed_at == asyncio.get_running_loop().time():
+            return
+        leader = self.leader_name
+        if leader not in ("", life.title):
+            self.invariants.fail("authority", f"{life.title} {deed}, and {leader} leads")
 
     def _failed(self, violation: Violation) -> None:
         if self.violation is None:

@@ -6,6 +6,7 @@ timer of the running loop, whichever is first, so that it works on virtual time 
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextvars import Context
 
 from persys.errors import NotFoundError, StoreUnavailableError
 from persys.store.history import History
@@ -117,7 +118,10 @@ class MemoryStore:
             self._timer.cancel()
         delay = self._leases.next_end_in()
         if delay is not None:
-            self._timer = asyncio.get_running_loop().call_later(delay, self._on_timer)
+            # The store's own timer, whoever asked for the lease.
+            self._timer = asyncio.get_running_loop().call_later(
+                delay, self._on_timer, context=Context()
+            )
 
     def _on_timer(self) -> None:
         self._settle()

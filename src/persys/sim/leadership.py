@@ -1,0 +1,67 @@
+"""Among several schedulers one leads soon, and those that stand by know what is stored."""
+
+import asyncio
+from collections.abc import Iterator
+
+from persys.sim.settled import differences
+from persys.sim.shared import SharedSeat
+from persys.sim.world import World
+
+LOOK_SECONDS = 0.5
+LEASES_MAX = 1.5
+# To read what is stored, and to write a name.
+SLACK_SECONDS = 1.0
+# What was slow or lost may have its consequences so much later.
+AFTERMATH_SECONDS = 8.0
+DIFFER_SECONDS = 10.0
+
+
+async def watch_leadership(world: World) -> None:
+    """While the store answers, nobody leads for a lease and a half at most."""
+    time = asyncio.get_running_loop().time
+    well_at = time()
+    while world.shared:
+        await asyncio.sleep(LOOK_SECONDS)
+        lease = world.shared[0].settings.leader_lease.total_seconds()
+        candidates = [seat for seat in world.shared if seat.is_up]
+        if not candidates or not all(seat.trouble.none for seat in candidates):
+            well_at = time() + AFTERMATH_SECONDS
+        elif _leads(world):
+            well_at = max(well_at, time())
+        if time() - well_at > LEASES_MAX * lease + SLACK_SECONDS:
+            text = f"nobody led for {time() - well_at:.1f}s; the store has {world.leader_name!r}"
+            world.invariants.fail("7 leader", text)
+
+
+async def compare_followers(world: World) -> None:
+    """A standby may lag behind for a moment and no longer."""
+    time = asyncio.get_running_loop().time
+    since: dict[str, float] = {}
+    while world.shared:
+        await asyncio.sleep(LOOK_SECONDS * 2)
+        for seat in world.shared:
+            found = next(_differences(world, seat), "")
+            if not found or not seat.trouble.none:
+                since.pop(seat.name, None)
+            elif time() - since.setdefault(seat.name, time()) > DIFFER_SECONDS:
+                world.invariants.fail("memory", f"{seat.name} stands by: {found}")
+
+
+def standby_differences(world: World) -> Iterator[str]:
+    for seat in world.shared:
+        for difference in _differences(world, seat):
+            yield f"{seat.name} stands by: {difference}"
+
+
+def _differences(world: World, seat: SharedSeat) -> Iterator[str]:
+    if (scheduler := seat.follower) is not None:
+        yield from differences(world.invariants.mirror, scheduler)
+
+
+def _leads(world: World) -> bool:
+    """Somebody does, and the store says so too."""
+    leader = world.leader_name
+    return any(
+        seat.leads and seat.newest is not None and seat.newest.title == leader
+        for seat in world.shared
+    )

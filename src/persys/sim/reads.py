@@ -1,0 +1,46 @@
+"""What readers were shown, against what was stored: no answer may be older than it says it is."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from persys.model.ids import WorkloadId
+from persys.model.workload import Desired
+from persys.sim.intents import State, Stored, state_of
+from persys.sim.mirror import Mirror
+
+# What is stored is in memory when the store has answered, or when the watch has come by.
+SLACK_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Reads:
+    """For each workload what was stored of it, and when that ended."""
+
+    mirror: Mirror
+    _now: dict[WorkloadId, State] = field(default_factory=dict)
+    _past: dict[WorkloadId, list[tuple[State, float]]] = field(default_factory=dict)
+
+    def committed(self, workload_ids: Iterable[WorkloadId], now: float) -> None:
+        for workload_id in workload_ids:
+            old = self._now.get(workload_id)
+            new = state_of(self.mirror.workload(workload_id))
+            if old != new:
+                self._past.setdefault(workload_id, []).append((old, now))
+                self._now[workload_id] = new
+
+    def too_old(self, views: Iterable[Any], *, age_seconds: float, now: float) -> str:
+        """What the reader was shown and should not have been; empty if nothing."""
+        shown = {
+            WorkloadId(view.workload_id): Stored(
+                view.revision_id, Desired(view.desired_state.lower())
+            )
+            for view in views
+        }
+        since = now - age_seconds - SLACK_SECONDS
+        for workload_id, state in sorted(self._now.items()):
+            seen = shown.get(workload_id)
+            recent = (old for old, ended_at in self._past[workload_id] if ended_at >= since)
+            if seen != state and seen not in recent:
+                return f"{workload_id} was shown as {seen} with an age of {age_seconds:.1f}s, and is {state}"
+        return ""

@@ -1,0 +1,105 @@
+"""One seat of several on one store: the real plane of a scheduler, but for its sockets.
+
+It leads or stands by, and behind its door the next leader is found, as in a real process.
+"""
+
+import asyncio
+from dataclasses import replace
+from functools import partial
+from typing import Any, cast
+
+import grpc
+
+from persys.infra.clock import Clock
+from persys.scheduler.app import Scheduler
+from persys.scheduler.front import Front
+from persys.scheduler.plane import Plane
+from persys.scheduler.settings import SchedulerSettings
+from persys.scheduler.standby import Standby
+from persys.scheduler.upstream import Upstream
+from persys.sim.channel import SimChannel
+from persys.sim.life import Life
+from persys.sim.network import Network
+from persys.sim.seat import METHODS, Seat
+from persys.sim.store import Committing, SharedStore, SimStore
+
+
+class SimPlane(Plane):
+    def __init__(
+        self,
+        name: str,
+        settings: SchedulerSettings,
+        store: SimStore,
+        clock: Clock,
+        front: Front,
+        **seat: Any,
+    ) -> None:
+        super().__init__(
+            settings, store, clock, shared=True, front=front, new_seat=partial(Scheduler, **seat)
+        )
+        self.name = name
+        self.front = front
+
+    @property
+    def scheduler(self) -> Scheduler | None:
+        return self._seat
+
+    @property
+    def standby(self) -> Standby | None:
+        return self._standby
+
+
+class SharedSeat(Seat):
+    def __init__(
+        self, seed: int, network: Network, *, committed: Committing, name: str, store: SharedStore
+    ) -> None:
+        super().__init__(seed, network, committed=committed, name=name, store=store)
+        self.settings = replace(self.settings, advertise_ip=name)
+        self.plane: SimPlane | None = None
+
+    @property
+    def leads(self) -> bool:
+        """As it believes itself."""
+        return self.is_up and self.plane is not None and self.plane.front.leads
+
+    @property
+    def scheduler(self) -> Scheduler | None:
+        return self.plane.scheduler if self.leads and self.plane is not None else None
+
+    @property
+    def follower(self) -> Scheduler | None:
+        """The memory of one that stands by, if it has read what is stored."""
+        plane = self.plane
+        if not self.is_up or plane is None or self.leads or plane.standby is None:
+            return None
+        return plane.scheduler if plane.standby.has_read else None
+
+    @property
+    def is_up(self) -> bool:
+        newest = self.newest
+        return newest is not None and newest.alive and not newest.frozen
+
+    async def run(self, life: Life) -> None:
+        front = Front(upstream=partial(self._upstream, life))
+        store = self._reach_store(life)
+        plane = self.plane = SimPlane(
+            life.title,
+            self.settings,
+            store,
+            self.wall.as_read(),
+            front,
+            connect=partial(self._connect, life),
+            random=self._random,
+        )
+        await life.together([plane.take_seats(), self._open(life, front)])
+
+    async def _open(self, life: Life, front: Front) -> None:
+        await front.until_open()
+        life.serves = {name: getattr(front, name) for name in METHODS}
+        await asyncio.Event().wait()
+
+    def _upstream(self, life: Life, endpoint: str) -> Upstream:
+        def connect(address: str) -> grpc.aio.Channel:
+            return cast("grpc.aio.Channel", SimChannel(self._network, life, address))
+
+        return Upstream(endpoint, connect)
