@@ -75,6 +75,11 @@ class AgentSettings:
     bind_roots: tuple[str, ...] = setting(
         (), "PERSYS_BIND_ROOTS", help="host paths that containers may bind; none: any"
     )
+    credentials_dir: Path = setting(
+        Path("/etc/persys/credentials"),
+        "PERSYS_CREDENTIALS_DIR",
+        help="where credentials that specs refer to by name are",
+    )
     pids_max: int = setting(4096, "PERSYS_PIDS_MAX", help="processes per container, unless it says")
     stop_grace: timedelta = setting(
         timedelta(seconds=10),
