@@ -20,6 +20,8 @@ from persys.model.spec import (
     ComposeSpec,
     ContainerSpec,
     Disk,
+    HealthCheck,
+    HealthType,
     ManagedVolume,
     Network,
     Port,
@@ -66,6 +68,25 @@ volumes = st.builds(
 
 
 @st.composite
+def health_checks(draw: st.DrawFn) -> HealthCheck:
+    kind = draw(st.sampled_from(HealthType))
+    probes = kind in (HealthType.HTTP, HealthType.TCP)
+    return HealthCheck(
+        kind,
+        port=draw(st.integers(1, 65535)) if probes else 0,
+        path=draw(paths) if kind is HealthType.HTTP else "",
+        command=tuple(draw(st.lists(texts, min_size=1, max_size=2)))
+        if kind is HealthType.EXEC
+        else (),
+        interval_seconds=draw(st.integers(0, 99)),
+        timeout_seconds=draw(st.integers(0, 99)),
+        retries=draw(st.integers(0, 9)),
+        start_period_seconds=draw(st.integers(0, 99)),
+        restart_unhealthy=draw(st.booleans()) and kind is not HealthType.NONE,
+    )
+
+
+@st.composite
 def containers(draw: st.DrawFn) -> ContainerSpec:
     places = draw(st.lists(paths, max_size=4, unique=True))
     split = draw(st.integers(0, len(places)))
@@ -95,6 +116,8 @@ def containers(draw: st.DrawFn) -> ContainerSpec:
         pids_max=draw(st.integers(0, 1000)),
         stop_grace_seconds=draw(st.integers(0, 600)),
         init=draw(st.booleans()),
+        image_credential=draw(st.one_of(st.just(""), words)),
+        health=draw(health_checks()),
         labels=draw(maps),
     )
 

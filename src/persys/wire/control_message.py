@@ -17,7 +17,7 @@ from persys.model.spec import (
     type_of,
 )
 from persys.model.workload import Desired, Workload
-from persys.wire import machine, parts, placement
+from persys.wire import health, machine, parts, placement
 from persys.wire.control_spec import VM_SPEC_KEY, vm
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -95,6 +95,8 @@ def _container_message(spec: ContainerSpec) -> control_pb2.ContainerSpec:
         stop_grace_seconds=spec.stop_grace_seconds,
         init=spec.init,
         labels=spec.labels,
+        image_credential=spec.image_credential,
+        health_check=health.health_message(spec.health, control_pb2.HealthCheck),
     )
 
 

@@ -19,7 +19,7 @@ from persys.model.spec import (
     VMSpec,
     WorkloadType,
 )
-from persys.wire import checks, machine, parts, placement, stack
+from persys.wire import checks, health, machine, parts, placement, stack
 from persys.wire.gen.control.v1 import control_pb2
 
 VM_SPEC_KEY = "persys.vm_spec_b64"
@@ -113,6 +113,8 @@ def _container(message: control_pb2.ContainerSpec) -> ContainerSpec:
         ),
         init=message.init,
         labels=_labels(message.labels),
+        image_credential=checks.credential(message.image_credential, f"{where}.image_credential"),
+        health=health.health_check(message.health_check, f"{where}.health_check"),
     )
 
 

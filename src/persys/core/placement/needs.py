@@ -12,7 +12,14 @@ from persys.model.assignment import HostPort
 from persys.model.node import Capabilities, Node
 from persys.model.resources import Resources
 from persys.model.rules import NO_RULES, Rules
-from persys.model.spec import ComposeSpec, ContainerSpec, PullPolicy, VMSpec, type_of
+from persys.model.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    HealthCheck,
+    PullPolicy,
+    VMSpec,
+    type_of,
+)
 from persys.model.workload import Workload
 
 
@@ -102,4 +109,8 @@ def _container_features(spec: ContainerSpec) -> set[str]:
         or spec.pull_policy is not PullPolicy.IF_NOT_PRESENT
     ):
         features.add(f"feature:{feature.CONTAINER_LIMITS}")
+    if spec.image_credential:
+        features.add(f"feature:{feature.CREDENTIALS}")
+    if spec.health != HealthCheck():
+        features.add(f"feature:{feature.HEALTH}")
     return features
