@@ -15,6 +15,7 @@ from persys.agent.agent_api import SERVICE, AgentApi
 from persys.agent.calls import StreamedCalls
 from persys.agent.collector import Collector
 from persys.agent.contact import Contact
+from persys.agent.credentials import Credentials
 from persys.agent.intake import Intake
 from persys.agent.ledger import Ledger
 from persys.agent.link import CALL_DEADLINE_SECONDS, Connect
@@ -22,10 +23,12 @@ from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.policy import NodePolicy
 from persys.agent.ports import Machine, Runtime, Volumes
+from persys.agent.pulls import Pulls
 from persys.agent.reconciler import Watch, look_at_all
 from persys.agent.runtimes.docker import DockerRuntime
 from persys.agent.runtimes.docker_engine import Engine
 from persys.agent.runtimes.docker_form import Owner
+from persys.agent.runtimes.docker_pull import Puller
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.steps import Steps
@@ -99,7 +102,8 @@ class Agent:
         ledger = Ledger(
             state, self._clock, self._metrics, tell=self._news.tell, random=around.random
         )
-        steps = Steps(self._runtimes, around.volumes)
+        pulls = Pulls(state, ledger, self._clock, self._metrics)
+        steps = Steps(self._runtimes, around.volumes, pulls)
         self._worker = Worker(state, turns, steps, ledger, self._clock)
         self._contact = Contact(state, self._clock, wake=self._worker.wake)
         self._intake = Intake(
@@ -212,7 +216,13 @@ class Agent:
 
     def _capabilities(self) -> Capabilities:
         settings = self._settings
-        features = {feature.PUSHES_STATUS, feature.CONTAINER_LIMITS, feature.STOP_AFTER}
+        features = {
+            feature.PUSHES_STATUS,
+            feature.CONTAINER_LIMITS,
+            feature.STOP_AFTER,
+            feature.CREDENTIALS,
+            feature.HEALTH,
+        }
         if settings.allow_privileged:
             features.add(feature.PRIVILEGED)
         machine = self._around.machine
@@ -259,6 +269,7 @@ def _new_runtimes(
     docker = DockerRuntime(
         engine,
         Owner(settings.cluster_id, node_id),
+        puller=Puller(engine, Credentials(settings.credentials_dir)),
         stop_grace_seconds=round(settings.stop_grace.total_seconds()),
         pids_max=settings.pids_max,
     )

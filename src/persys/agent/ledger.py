@@ -136,6 +136,17 @@ class Ledger:
         )
         self._tell(entry.order.workload_id)
 
+    def under_way(self, seen: Entry, code: str, message: str) -> None:
+        """How far a step is that takes long. Not written: after a restart the step begins anew."""
+        workload_id = seen.order.workload_id
+        entry = self._state.entries.get(workload_id)
+        if entry is None or entry.generation != seen.generation:
+            return
+        now = self._clock.now()
+        standing = Standing(Actual.PENDING, now, code=code, message=message)
+        self._state.note(replace(entry, standing=standing, updated_at=now))
+        self._tell(workload_id)
+
     def pardon(self, entry: Entry) -> None:
         """Forget a failure that may have passed, so that its step is tried again."""
         failure = entry.progress.failure

@@ -27,6 +27,21 @@ class Metrics:
             buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
             registry=self.registry,
         )
+        self._pulls = Counter(
+            "persys_agent_pulls",
+            "Images fetched or not, by what came of it",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self._pull_seconds = Histogram(
+            "persys_agent_pull_seconds",
+            "From asking the registry to having the image",
+            buckets=(0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
+            registry=self.registry,
+        )
+        self._pulled_bytes = Counter(
+            "persys_agent_pulled_bytes", "Fetched from registries", registry=self.registry
+        )
         self.scheduler_connected = Gauge(
             "persys_agent_scheduler_connected",
             "1 while the scheduler acknowledges heartbeats",
@@ -43,6 +58,11 @@ class Metrics:
     def action_ended(self, kind: ActionKind, outcome: ActionState, seconds: float) -> None:
         self._actions.labels(kind.value, outcome.value).inc()
         self._action_seconds.labels(kind.value).observe(seconds)
+
+    def pull_ended(self, outcome: str, seconds: float, byte_count: int) -> None:
+        self._pulls.labels(outcome).inc()
+        self._pull_seconds.observe(seconds)
+        self._pulled_bytes.inc(byte_count)
 
 
 class _WorkloadCounts(Collector):

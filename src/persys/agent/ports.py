@@ -12,16 +12,30 @@ from typing import Protocol
 
 from persys.agent.host import CpuTime, Disk, Memory
 from persys.core.convergence import Artefact
+from persys.core.pulling import Layers
 from persys.model.failure import Failure
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
+
+
+class PullWatch(Protocol):
+    """Who wants to know about an image while it is fetched."""
+
+    def began(self) -> None:
+        """It was not here, and is fetched from now on."""
+
+    def progress(self, layers: Layers) -> None:
+        """May be called as often as there is something new."""
+
+    async def fetched(self, image: str, image_id: str) -> None:
+        """It is here because this agent fetched it."""
 
 
 class Runtime(Protocol):
     async def inspect(self, workload_id: WorkloadId) -> Artefact | None:
         """What there is now. None: it was looked for, and there is nothing."""
 
-    async def pull(self, order: Order) -> Failure | None:
+    async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
         """Have the image here, as the pull policy says. May be cancelled."""
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:

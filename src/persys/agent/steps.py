@@ -6,6 +6,7 @@ from typing import assert_never
 
 from persys.agent.journal import Entry
 from persys.agent.ports import Runtime, Volumes
+from persys.agent.pulls import Pulls
 from persys.core.convergence import Artefact, Step
 from persys.errors import ConflictError, RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
@@ -21,9 +22,12 @@ DEEDS_MAX = 16
 
 
 class Steps:
-    def __init__(self, runtimes: Mapping[WorkloadType, Runtime], volumes: Volumes) -> None:
+    def __init__(
+        self, runtimes: Mapping[WorkloadType, Runtime], volumes: Volumes, pulls: Pulls
+    ) -> None:
         self._runtimes = runtimes
         self._volumes = volumes
+        self._watched = pulls
         self._pulls: dict[WorkloadId, asyncio.Timeout] = {}
         self._pull_room = asyncio.Semaphore(PULLS_MAX)
         self._stop_room = asyncio.Semaphore(STOPS_MAX)
@@ -62,7 +66,10 @@ class Steps:
         runtime = self.runtime(order.type)
         match step:
             case Step.PULL:
-                return await runtime.pull(order)
+                pull = self._watched.watch(entry)
+                failure = await runtime.pull(order, pull)
+                pull.ended(failure)
+                return failure
             case Step.PREPARE_VOLUMES:
                 return await self._volumes.prepare(order)
             case Step.CREATE:

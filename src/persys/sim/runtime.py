@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from persys.agent.ports import PullWatch
 from persys.core.convergence import Artefact
 from persys.errors import ConflictError, RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
@@ -46,7 +47,7 @@ class SimRuntime:
         await self._answer()
         return found.artefact() if found is not None else None
 
-    async def pull(self, order: Order) -> Failure | None:
+    async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
         image = _spec(order).image
         if image in self._docker.images:
             await self._reach("pull", (0.001, 0.01))

@@ -11,6 +11,7 @@ from contextlib import aclosing
 from http import HTTPStatus
 from pathlib import Path
 
+from persys.agent.ports import PullWatch
 from persys.agent.runtimes import docker_logs
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
 from persys.agent.runtimes.docker_form import (
@@ -20,6 +21,7 @@ from persys.agent.runtimes.docker_form import (
     container_spec,
     create_body,
 )
+from persys.agent.runtimes.docker_pull import Puller, image_not_found
 from persys.agent.runtimes.host_ports import is_taken
 from persys.core.convergence import Artefact, Condition
 from persys.core.fencing import stop_grace_seconds
@@ -27,7 +29,7 @@ from persys.errors import ConflictError, RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
-from persys.model.spec import Port, PullPolicy
+from persys.model.spec import Port
 from persys.model.workload import Desired
 
 START_DEADLINE_SECONDS = 60.0
@@ -39,9 +41,16 @@ _EVENTS = ("create", "start", "die", "destroy", "oom", "pause", "unpause", "rena
 
 class DockerRuntime:
     def __init__(
-        self, engine: Engine, owner: Owner, *, stop_grace_seconds: int, pids_max: int
+        self,
+        engine: Engine,
+        owner: Owner,
+        *,
+        puller: Puller,
+        stop_grace_seconds: int,
+        pids_max: int,
     ) -> None:
         self._engine = engine
+        self._puller = puller
         self._owner = owner
         self._stop_grace_seconds = stop_grace_seconds
         self._pids_max = pids_max
@@ -56,26 +65,8 @@ class DockerRuntime:
                 return found
         return None
 
-    async def pull(self, order: Order) -> Failure | None:
-        spec = container_spec(order)
-        if spec.pull_policy is not PullPolicy.ALWAYS and await self._has_image(spec.image):
-            return None
-        if spec.pull_policy is PullPolicy.NEVER:
-            return _image_not_found(f"image {spec.image} is not here and its pull policy is Never")
-        try:
-            async with aclosing(
-                self._engine.stream(
-                    "POST", "images/create", params={"fromImage": _tagged(spec.image)}
-                )
-            ) as lines:
-                async for line in lines:
-                    if "error" in line:
-                        return Failure(FailureReason.IMAGE_PULL_FAILED, str(line["error"]))
-        except EngineError as err:
-            if err.status == HTTPStatus.NOT_FOUND:
-                return _image_not_found(err.message)
-            return _failure(err, FailureReason.IMAGE_PULL_FAILED)
-        return None
+    async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
+        return await self._puller.pull(container_spec(order), watch)
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
         name = self._owner.name(order.workload_id)
@@ -90,7 +81,7 @@ class DockerRuntime:
             )
         except EngineError as err:
             if err.status == HTTPStatus.NOT_FOUND:
-                return _image_not_found(err.message)
+                return image_not_found(err.message)
             if err.status == HTTPStatus.CONFLICT:
                 return await self._who_has(name, order.workload_id)
             return _failure(err, FailureReason.RUNTIME_ERROR)
@@ -197,17 +188,6 @@ class DockerRuntime:
             raise as_unavailable(err) from err
         return [container["Id"] for container in found]
 
-    async def _has_image(self, image: str) -> bool:
-        try:
-            await self._engine.call("GET", f"images/{image}/json")
-        except EngineError as err:
-            if err.status == HTTPStatus.NOT_FOUND:
-                return False
-            if err.status == HTTPStatus.BAD_REQUEST:
-                return False  # not a name at all: the pull says so
-            raise as_unavailable(err) from err
-        return True
-
     async def _who_has(self, name: str, workload_id: WorkloadId) -> Failure:
         if await self.inspect(workload_id) is None:
             text = f"the name {name} belongs to a container that this agent did not make"
@@ -245,17 +225,7 @@ class DockerRuntime:
         return Failure(FailureReason.RUNTIME_ERROR, text)
 
 
-def _tagged(image: str) -> str:
-    """Without a tag Docker would fetch all of them."""
-    last = image.rpartition("/")[2]
-    return image if ":" in last or "@" in last else f"{image}:latest"
-
-
 def _failure(err: EngineError, reason: FailureReason) -> Failure:
     if err.status == HTTPStatus.BAD_REQUEST:
         return Failure(FailureReason.INVALID_SPEC, err.message, retryable=False)
     return Failure(reason, err.message)
-
-
-def _image_not_found(message: str) -> Failure:
-    return Failure(FailureReason.IMAGE_NOT_FOUND, message, retryable=False)

@@ -66,10 +66,15 @@ class Engine:
         return content
 
     async def stream(
-        self, method: str, path: str, *, params: Mapping[str, str]
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str],
+        headers: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[dict[str, Any], None]:
         """JSON lines as they come. Ends only when the engine ends it. Whoever reads sets the deadline."""
-        async with self._answer(method, path, params, None, None) as answer:
+        async with self._answer(method, path, params, None, None, headers) as answer:
             yield {}  # the engine listens from here on
             rest = b""
             async for chunk in answer.content.iter_any():
@@ -86,12 +91,15 @@ class Engine:
         params: Mapping[str, str] | None,
         body: object,
         deadline: float | None,
+        headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         data = None if body is None else json.dumps(body)
         try:
             async with (
                 asyncio.timeout(deadline),
-                self._docker._query(path, method, params=dict(params or {}), data=data) as answer,
+                self._docker._query(
+                    path, method, params=dict(params or {}), data=data, headers=headers
+                ) as answer,
             ):
                 try:
                     yield answer
