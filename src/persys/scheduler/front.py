@@ -51,9 +51,7 @@ class Front(control_pb2_grpc.AgentControlServicer):
         self._news = asyncio.Event()
         service = control_pb2.DESCRIPTOR.services_by_name["AgentControl"]
         for method in service.methods:
-            make = self._call
-            if method.server_streaming:
-                make = self._both_ways if method.client_streaming else self._answers
+            make = self._stream if method.server_streaming else self._call
             setattr(self, method.name, make(method.name))
 
     def lead(self, api: ControlApi) -> None:
@@ -96,34 +94,24 @@ class Front(control_pb2_grpc.AgentControlServicer):
 
         return call
 
-    def _answers(self, name: str) -> Callable[..., Any]:
-        async def answers(request: Any, context: Context) -> AsyncIterator[Any]:
+    def _stream(self, name: str) -> Callable[..., Any]:
+        """Answers that are many; `said` is one request, or all that the caller will say."""
+
+        async def stream(said: Any, context: Context) -> None:
             if (own := self._own(name, context)) is not None:
-                async for one in own(request, context):
-                    yield one
+                await _answer(own(said, context), context)
                 return
+            call = None
             try:
-                stub = await self._leader_stub(context)
-                async for one in getattr(stub, name)(request, metadata=_ON):
-                    yield one
+                call = getattr(await self._leader_stub(context), name)(said, metadata=_ON)
+                await _answer(aiter(call), context)
             except grpc.aio.AioRpcError as err:
                 await _refuse(err, context)
+            finally:
+                if call is not None:
+                    call.cancel()  # the leader shall not go on for somebody who has left
 
-        return answers
-
-    def _both_ways(self, name: str) -> Callable[..., Any]:
-        async def converse(messages: Any, context: Context) -> None:
-            if (own := self._own(name, context)) is not None:
-                await own(messages, context)
-                return
-            try:
-                stub = await self._leader_stub(context)
-                async for one in getattr(stub, name)(messages, metadata=_ON):
-                    await context.write(one)
-            except grpc.aio.AioRpcError as err:
-                await _refuse(err, context)
-
-        return converse
+        return stream
 
     def _own(self, name: str, context: Context) -> Callable[..., Any] | None:
         """How this scheduler answers by itself, if it does."""
@@ -162,6 +150,15 @@ class Front(control_pb2_grpc.AgentControlServicer):
 
 
 _ON = ((PASSED_ON, "1"),)
+
+
+async def _answer(answers: Any, context: Context) -> None:
+    """A method gives its answers one by one, or writes them itself."""
+    if not isinstance(answers, AsyncIterator):
+        await answers
+        return
+    async for one in answers:
+        await context.write(one)
 
 
 async def _refuse(err: grpc.aio.AioRpcError, context: Context) -> NoReturn:

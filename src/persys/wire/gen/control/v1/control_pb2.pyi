@@ -843,7 +843,7 @@ class ControlMessage(_message.Message):
     def __init__(self, register: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., apply: _Optional[_Union[ApplyWorkloadRequest, _Mapping]] = ..., delete: _Optional[_Union[DeleteWorkloadRequest, _Mapping]] = ..., registered: _Optional[_Union[RegisterNodeResponse, _Mapping]] = ..., heartbeat_answer: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., call: _Optional[_Union[StreamCall, _Mapping]] = ..., reply: _Optional[_Union[StreamReply, _Mapping]] = ..., number: _Optional[int] = ...) -> None: ...
 
 class StreamCall(_message.Message):
-    __slots__ = ("id", "method", "request", "cancel", "metadata", "more", "last")
+    __slots__ = ("id", "method", "request", "cancel", "metadata", "more", "last", "window", "taken")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -858,6 +858,8 @@ class StreamCall(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     MORE_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
     id: int
     method: str
     request: bytes
@@ -865,21 +867,25 @@ class StreamCall(_message.Message):
     metadata: _containers.ScalarMap[str, str]
     more: bool
     last: bool
-    def __init__(self, id: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., cancel: _Optional[bool] = ..., metadata: _Optional[_Mapping[str, str]] = ..., more: _Optional[bool] = ..., last: _Optional[bool] = ...) -> None: ...
+    window: int
+    taken: int
+    def __init__(self, id: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., cancel: _Optional[bool] = ..., metadata: _Optional[_Mapping[str, str]] = ..., more: _Optional[bool] = ..., last: _Optional[bool] = ..., window: _Optional[int] = ..., taken: _Optional[int] = ...) -> None: ...
 
 class StreamReply(_message.Message):
-    __slots__ = ("id", "code", "message", "response", "last")
+    __slots__ = ("id", "code", "message", "response", "last", "taken")
     ID_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
     id: int
     code: int
     message: str
     response: bytes
     last: bool
-    def __init__(self, id: _Optional[int] = ..., code: _Optional[int] = ..., message: _Optional[str] = ..., response: _Optional[bytes] = ..., last: _Optional[bool] = ...) -> None: ...
+    taken: int
+    def __init__(self, id: _Optional[int] = ..., code: _Optional[int] = ..., message: _Optional[str] = ..., response: _Optional[bytes] = ..., last: _Optional[bool] = ..., taken: _Optional[int] = ...) -> None: ...
 
 class TaintNodeRequest(_message.Message):
     __slots__ = ("node_id", "taints")
