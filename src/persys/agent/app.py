@@ -11,6 +11,7 @@ from typing import Any
 import structlog
 
 from persys.agent import host
+from persys.agent.access import Access
 from persys.agent.agent_api import SERVICE, AgentApi
 from persys.agent.calls import StreamedCalls
 from persys.agent.collector import Collector
@@ -21,11 +22,14 @@ from persys.agent.ledger import Ledger
 from persys.agent.link import CALL_DEADLINE_SECONDS, Connect
 from persys.agent.metrics import Metrics
 from persys.agent.news import News
+from persys.agent.past import Past
 from persys.agent.policy import NodePolicy
 from persys.agent.ports import Machine, Runtime, Volumes
+from persys.agent.probes import Probes
 from persys.agent.pulls import Pulls
 from persys.agent.reconciler import Watch, look_at_all
 from persys.agent.runtimes.docker import DockerRuntime
+from persys.agent.runtimes.docker_access import DockerAccess
 from persys.agent.runtimes.docker_engine import Engine
 from persys.agent.runtimes.docker_form import Owner
 from persys.agent.runtimes.docker_pull import Puller
@@ -65,6 +69,7 @@ class Surroundings:
     clock: Clock
     connect: Connect | None  # None: by stream where the scheduler knows streams, else by calls
     random: Random
+    access: DockerAccess | None = None  # into workloads; a simulation has no inside
 
 
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
@@ -79,6 +84,7 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         clock=SystemClock(monotonic=since_boot),  # leases run on while the machine sleeps
         connect=None,
         random=SystemRandom(),
+        access=DockerAccess(engine, Owner(settings.cluster_id, node_id)) if engine else None,
     )
     try:
         await Agent(settings, node_id, around).run(stop)
@@ -103,8 +109,14 @@ class Agent:
             state, self._clock, self._metrics, tell=self._news.tell, random=around.random
         )
         pulls = Pulls(state, ledger, self._clock, self._metrics)
-        steps = Steps(self._runtimes, around.volumes, pulls)
-        self._worker = Worker(state, turns, steps, ledger, self._clock)
+        self._access, past = None, None
+        if around.access is not None:
+            past = Past(settings.state_path.parent / "past", around.access)
+            self._access = Access(state, around.access, past, exec_enabled=settings.exec_enabled)
+        steps = Steps(self._runtimes, around.volumes, pulls, past)
+        self._probes = Probes(self._clock, self._metrics)
+        self._worker = Worker(state, turns, steps, self._probes, ledger, self._clock)
+        self._probes.wake = self._worker.wake
         self._contact = Contact(state, self._clock, wake=self._worker.wake)
         self._intake = Intake(
             state,
@@ -151,6 +163,7 @@ class Agent:
             collector=self._collector,
             runtimes=self._runtimes,
             clock=self._clock,
+            access=self._access,
         )
 
     def parts(self, port: int) -> dict[str, Callable[[], Awaitable[None]]]:
@@ -160,6 +173,7 @@ class Agent:
         parts: dict[str, Callable[[], Awaitable[None]]] = {
             "state": self._state.run,
             "worker": self._worker.run,
+            "probes": self._probes.run,
             "collector": self._collector.run,
         }
         for kind, watch in self._watches.items():

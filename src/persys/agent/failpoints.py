@@ -15,6 +15,7 @@ AFTER_STEP = {
     Step.REMOVE: "agent.removed",
     Step.CREATE: "agent.created",
     Step.START: "agent.started",
+    Step.RESTART: "agent.restarted",
     Step.REMOVE_VOLUMES: "agent.deleted",
 }
 

@@ -20,6 +20,7 @@ from persys.core.convergence import (
     Step,
     after_settling,
     after_step,
+    curing,
     launching,
 )
 from persys.errors import StoreUnavailableError
@@ -78,8 +79,10 @@ class Ledger:
         if action.state is ActionState.PENDING:
             action = replace(action, state=ActionState.RUNNING, started_at=now)
         self._state.note(entry, action)
-        if step is Step.START:
-            entry = replace(entry, progress=launching(entry.progress, artefact))
+        if step in (Step.START, Step.RESTART):
+            keep = launching if step is Step.START else curing
+            self._metrics.health_restarts.inc(step is Step.RESTART)
+            entry = replace(entry, progress=keep(entry.progress, artefact))
             await self._state.commit(Change(entry=entry, actions=[action]))
         elif todo.halts:
             entry = replace(entry, progress=replace(entry.progress, halted=True))

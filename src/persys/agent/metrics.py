@@ -7,6 +7,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from persys.model.action import ActionKind, ActionState
+from persys.model.spec import HealthType
 
 
 class Metrics:
@@ -42,6 +43,17 @@ class Metrics:
         self._pulled_bytes = Counter(
             "persys_agent_pulled_bytes", "Fetched from registries", registry=self.registry
         )
+        self._probes = Counter(
+            "persys_agent_probes",
+            "Health probes of the agent itself",
+            ["type", "outcome"],
+            registry=self.registry,
+        )
+        self.health_restarts = Counter(
+            "persys_agent_health_restarts",
+            "Restarts of workloads because they were unhealthy",
+            registry=self.registry,
+        )
         self.scheduler_connected = Gauge(
             "persys_agent_scheduler_connected",
             "1 while the scheduler acknowledges heartbeats",
@@ -58,6 +70,9 @@ class Metrics:
     def action_ended(self, kind: ActionKind, outcome: ActionState, seconds: float) -> None:
         self._actions.labels(kind.value, outcome.value).inc()
         self._action_seconds.labels(kind.value).observe(seconds)
+
+    def probed(self, kind: HealthType, *, well: bool) -> None:
+        self._probes.labels(kind.value, "passed" if well else "failed").inc()
 
     def pull_ended(self, outcome: str, seconds: float, byte_count: int) -> None:
         self._pulls.labels(outcome).inc()

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import assert_never
 
 from persys.agent.journal import Entry
+from persys.agent.past import Past
 from persys.agent.ports import Runtime, Volumes
 from persys.agent.pulls import Pulls
 from persys.core.convergence import Artefact, Step
@@ -19,15 +20,21 @@ PULLS_MAX = 4
 # while many containers gave their networks back at once.
 STOPS_MAX = 16
 DEEDS_MAX = 16
+_STOPPING = (Step.STOP, Step.RESTART)
 
 
 class Steps:
     def __init__(
-        self, runtimes: Mapping[WorkloadType, Runtime], volumes: Volumes, pulls: Pulls
+        self,
+        runtimes: Mapping[WorkloadType, Runtime],
+        volumes: Volumes,
+        pulls: Pulls,
+        past: Past | None = None,
     ) -> None:
         self._runtimes = runtimes
         self._volumes = volumes
         self._watched = pulls
+        self._past = past
         self._pulls: dict[WorkloadId, asyncio.Timeout] = {}
         self._pull_room = asyncio.Semaphore(PULLS_MAX)
         self._stop_room = asyncio.Semaphore(STOPS_MAX)
@@ -52,7 +59,7 @@ class Steps:
         """ConflictError: what there is has changed, or the order has. Look again."""
         if step is Step.PULL:
             return await self._pull(entry)
-        async with self._stop_room if step is Step.STOP else self._room:
+        async with self._stop_room if step in _STOPPING else self._room:
             return await self._do(step, entry, artefact)
 
     def interrupt(self, workload_id: WorkloadId) -> None:
@@ -84,15 +91,22 @@ class Steps:
                     for name, retain in entry.volumes.items()
                     if not retain and not order.keeps_data
                 )
+                if self._past is not None:
+                    await self._past.forget(order.workload_id)
                 return await self._volumes.remove(order.workload_id, doomed)
             case Step.STOP | Step.REMOVE | Step.START:
                 assert artefact is not None, "these are decided only about something that is there"
+                if step is Step.REMOVE and self._past is not None:
+                    await self._past.keep(order)
                 deed = {
                     Step.STOP: runtime.stop,
                     Step.REMOVE: runtime.remove,
                     Step.START: runtime.start,
                 }[step]
                 return await deed(order, artefact)
+            case Step.RESTART:
+                assert artefact is not None, "decided only about something that runs"
+                return await runtime.stop(order, artefact) or await runtime.start(order, artefact)
             case unreachable:
                 assert_never(unreachable)
 

@@ -11,6 +11,7 @@ from functools import partial
 from persys.agent import failpoints
 from persys.agent.journal import Entry
 from persys.agent.ledger import Ledger
+from persys.agent.probes import Probes
 from persys.agent.state import State
 from persys.agent.steps import Steps
 from persys.core.convergence import STOPPED_ALONE, Artefact, Do, Settled, Step, next_step
@@ -35,11 +36,18 @@ PATIENCE_MAX_SECONDS = 30.0
 
 class Worker:
     def __init__(
-        self, state: State, turns: Turns[WorkloadId], steps: Steps, ledger: Ledger, clock: Clock
+        self,
+        state: State,
+        turns: Turns[WorkloadId],
+        steps: Steps,
+        probes: Probes,
+        ledger: Ledger,
+        clock: Clock,
     ) -> None:
         self._state = state
         self._turns = turns
         self._steps = steps
+        self._probes = probes
         self._ledger = ledger
         self._clock = clock
         self._lanes: Lanes[WorkloadId] | None = None
@@ -104,6 +112,7 @@ class Worker:
             entry = self._state.entries.get(workload_id)  # an order may have come meanwhile
             if entry is None:
                 return False
+            artefact = self._probes.seen(entry, artefact)
             outcome = next_step(
                 entry.order,
                 artefact,

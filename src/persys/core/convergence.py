@@ -13,11 +13,12 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
+from persys.core.health import Health
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision
 from persys.model.observation import Actual
 from persys.model.order import Order
-from persys.model.spec import ContainerSpec, RestartPolicy, Spec
+from persys.model.spec import ContainerSpec, HealthCheck, RestartPolicy, Spec
 from persys.model.workload import Desired
 
 COMPLETED = "Completed"
@@ -26,11 +27,16 @@ OOM_KILLED = "OOMKilled"
 RESTARTING = "Restarting"
 EXITED = "Exited"
 STOPPED_ALONE = "StoppedAlone"
+UNHEALTHY = "Unhealthy"
 
 LOOP_RESTARTS_MIN = 3
 STABLE_AFTER = timedelta(seconds=10)
 RESTART_FIRST_AFTER = timedelta(seconds=0.2)
 RESTART_LONGEST_AFTER = timedelta(seconds=60)
+# What is unhealthy is shown so before it is started again; if that does not help, it gets longer each time.
+UNHEALTHY_SHOWN_FOR = timedelta(seconds=1)
+CURE_FIRST_AFTER = timedelta(seconds=10)
+CURE_LONGEST_AFTER = timedelta(minutes=5)
 
 
 class Step(StrEnum):
@@ -40,6 +46,7 @@ class Step(StrEnum):
     REMOVE = "remove"
     CREATE = "create"
     START = "start"
+    RESTART = "restart"
     REMOVE_VOLUMES = "remove_volumes"
 
 
@@ -74,6 +81,9 @@ class Artefact(Struct, frozen=True):
     finished_at: datetime | None = None
     ports: tuple[str, ...] = ()
     error: str = ""
+    address: str = ""  # towards the host
+    health: Health | None = None  # None: nobody checks it
+    ailment: str = ""  # what the last check found
 
 
 class Settled(Struct, frozen=True):
@@ -85,6 +95,7 @@ class Settled(Struct, frozen=True):
     failure: Failure | None = None
     look_again_at: datetime | None = None
     final: bool = False
+    healthy: bool = False  # seen to be well by a check
 
 
 class Do(Struct, frozen=True):
@@ -105,6 +116,8 @@ class Progress(Struct, frozen=True):
         0  # in a row, each after a brief run; counted where the runtime restarts nothing
     )
     halted: bool = False  # stopped because nobody spoke; only a new order lets it run again
+    cures: int = 0  # restarts because it was unhealthy, since it was last healthy
+    unhealthy_shown: bool = False
 
     def has_launched(self, artefact: Artefact) -> bool:
         return self.launching and artefact.started_at != self.launched_from
@@ -143,6 +156,12 @@ def launching(progress: Progress, artefact: Artefact | None) -> Progress:
     return replace(progress, launching=True, launched_from=started_at, restarts=restarts)
 
 
+def curing(progress: Progress, artefact: Artefact | None) -> Progress:
+    """What to keep before a restart of what is unhealthy; cut off half-way, it is started again."""
+    started_at = artefact.started_at if artefact is not None else None
+    return replace(progress, launching=True, launched_from=started_at, cures=progress.cures + 1)
+
+
 def after_step(progress: Progress, step: Step, failure: Failure | None) -> Progress:
     if failure is not None:
         return replace(progress, failure=failure)
@@ -162,6 +181,8 @@ def after_settling(progress: Progress, settled: Settled) -> Progress:
         verdict=settled if settled.final else None,
         looping=settled.code == CRASH_LOOP,
         halted=settled.code == STOPPED_ALONE,
+        cures=0 if settled.healthy else progress.cures,
+        unhealthy_shown=settled.code == UNHEALTHY,
     )
 
 
@@ -208,7 +229,7 @@ def _towards_running(
         return _make_way(artefact, progress)
     match artefact.condition:
         case Condition.RUNNING:
-            return _while_running(artefact, progress, now)
+            return _while_running(order, artefact, progress, now)
         case Condition.RESTARTING:
             return _while_restarting(artefact, progress)
         case Condition.EXITED if progress.has_launched(artefact):
@@ -234,13 +255,59 @@ def _make_way(artefact: Artefact, progress: Progress) -> Do:
     return Do(Step.STOP if artefact.condition.active else Step.REMOVE)
 
 
-def _while_running(artefact: Artefact, progress: Progress, now: datetime) -> Settled:
+def _while_running(
+    order: Order, artefact: Artefact, progress: Progress, now: datetime
+) -> Do | Settled:
+    match artefact.health:
+        case Health.UNHEALTHY:
+            return _while_unhealthy(order, artefact, progress, now)
+        case Health.STARTING if progress.cures >= LOOP_RESTARTS_MIN:
+            return _not_cured(artefact, progress)
+        case Health.HEALTHY:
+            return replace(_while_alive(artefact, progress, now), healthy=True)
+        case _:
+            return _while_alive(artefact, progress, now)
+
+
+def _while_alive(artefact: Artefact, progress: Progress, now: datetime) -> Settled:
     if not progress.looping or artefact.started_at is None:
         return Settled(Actual.RUNNING)
     stable_at = artefact.started_at + STABLE_AFTER
     if now >= stable_at:
         return Settled(Actual.RUNNING)
     return replace(_crash_loop(artefact, progress), look_again_at=stable_at)
+
+
+def _while_unhealthy(
+    order: Order, artefact: Artefact, progress: Progress, now: datetime
+) -> Do | Settled:
+    """It runs, and does not do its work. It is started again only if both its check and its policy say so."""
+    message = f"unhealthy: {artefact.ailment}" if artefact.ailment else "unhealthy"
+    settled = Settled(Actual.RUNNING, code=UNHEALTHY, message=message)
+    if progress.cures >= LOOP_RESTARTS_MIN:
+        settled = _not_cured(artefact, progress)
+    policy = _restart_policy(order.spec)
+    given_up = 0 < policy.retries_max <= progress.cures
+    if not _health_check(order.spec).restart_unhealthy or policy.name == "no" or given_up:
+        return settled
+    restart_at = (artefact.started_at or now) + _patience(progress.cures)
+    if settled.actual is Actual.RUNNING and not progress.unhealthy_shown:
+        restart_at = max(restart_at, now + UNHEALTHY_SHOWN_FOR)
+    return Do(Step.RESTART) if now >= restart_at else replace(settled, look_again_at=restart_at)
+
+
+def _patience(cures: int) -> timedelta:
+    if not cures:
+        return timedelta()
+    growth: int = 2 ** min(cures - 1, 16)
+    return min(CURE_FIRST_AFTER * growth, CURE_LONGEST_AFTER)
+
+
+def _not_cured(artefact: Artefact, progress: Progress) -> Settled:
+    message = f"crash loop: unhealthy, restarted {progress.cures} times"
+    if artefact.ailment:
+        message = f"{message}; {artefact.ailment}"
+    return _failed(Failure(FailureReason.RUNTIME_ERROR, message, retryable=False, code=CRASH_LOOP))
 
 
 def _while_restarting(artefact: Artefact, progress: Progress) -> Settled:
@@ -320,3 +387,7 @@ def _ending(artefact: Artefact) -> str:
 
 def _restart_policy(spec: Spec) -> RestartPolicy:
     return spec.restart if isinstance(spec, ContainerSpec) else RestartPolicy()
+
+
+def _health_check(spec: Spec) -> HealthCheck:
+    return spec.health if isinstance(spec, ContainerSpec) else HealthCheck()

@@ -36,7 +36,17 @@ START_DEADLINE_SECONDS = 60.0
 REMOVE_DEADLINE_SECONDS = 60.0
 STOP_MARGIN_SECONDS = 20.0
 # A change of one of these may change a status. Everything else Docker tells is noise here.
-_EVENTS = ("create", "start", "die", "destroy", "oom", "pause", "unpause", "rename")
+_EVENTS = (
+    "create",
+    "start",
+    "die",
+    "destroy",
+    "oom",
+    "pause",
+    "unpause",
+    "rename",
+    "health_status",
+)
 
 
 class DockerRuntime:
