@@ -7,6 +7,7 @@ from typing import TypeVar
 
 import grpc
 
+from persys.agent.access import Access
 from persys.agent.collector import Collector
 from persys.agent.intake import Accepted, Intake, Refused, Skipped
 from persys.agent.journal import Entry
@@ -14,7 +15,13 @@ from persys.agent.ports import Runtime
 from persys.agent.reports import observation_of
 from persys.agent.state import State
 from persys.core.actions import select
-from persys.errors import InvalidError, NotFoundError, PersysError, RuntimeUnavailableError
+from persys.errors import (
+    InvalidError,
+    NotFoundError,
+    PersysError,
+    RefusedError,
+    RuntimeUnavailableError,
+)
 from persys.infra import tracing
 from persys.infra.clock import Clock
 from persys.model.failure import Failure, FailureReason
@@ -66,6 +73,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         collector: Collector,
         runtimes: Mapping[WorkloadType, Runtime],
         clock: Clock,
+        access: Access | None = None,
     ) -> None:
         self._node_id = node_id
         self._version = version
@@ -74,6 +82,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self._collector = collector
         self._runtimes = runtimes
         self._clock = clock
+        self._access = access
 
     @_translated
     async def ApplyWorkload(
@@ -170,6 +179,19 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         for named, entry in sorted(self._state.entries.items()):
             if entry.intent and entry.order.desired is not Desired.DELETED:
                 yield agent_pb2.IntentView(id=named, epoch=entry.order.epoch, intent=entry.intent)
+
+    @_translated
+    async def StreamLogs(self, request: agent_pb2.LogsRequest, context: Context) -> None:
+        await self._inside().logs(request, context.write)
+
+    @_translated
+    async def Exec(self, requests: AsyncIterator[agent_pb2.ExecInput], context: Context) -> None:
+        await self._inside().exec(requests, context.write)
+
+    def _inside(self) -> Access:
+        if self._access is None:
+            raise RefusedError("this node runs nothing that can be looked into")
+        return self._access
 
     async def _runtime_status(self, kind: WorkloadType) -> str:
         if kind not in self._runtimes:

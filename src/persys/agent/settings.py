@@ -72,6 +72,9 @@ class AgentSettings:
     allow_privileged: bool = setting(
         False, "PERSYS_ALLOW_PRIVILEGED", help="run privileged containers"
     )
+    exec_enabled: bool = setting(
+        True, "PERSYS_EXEC_ENABLED", help="let users run commands inside workloads"
+    )
     bind_roots: tuple[str, ...] = setting(
         (), "PERSYS_BIND_ROOTS", help="host paths that containers may bind; none: any"
     )

@@ -6,11 +6,13 @@ An answer is an answer, also a no: EngineError with its HTTP status. No answer i
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiodocker
 import aiohttp
+from aiodocker.stream import Stream
+from yarl import URL
 
 from persys.errors import RuntimeUnavailableError, SettingsError
 
@@ -83,6 +85,31 @@ class Engine:
                     if line.strip():
                         yield json.loads(line)
 
+    async def chunks(self, path: str, *, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
+        """The raw answer as it comes; whoever reads slowly is sent slowly. Without a deadline."""
+        async with self._answer("GET", path, params, None, None) as answer:
+            async for chunk in answer.content.iter_any():
+                yield chunk
+
+    @asynccontextmanager
+    async def converse(self, path: str, *, tty: bool) -> AsyncIterator["Duplex"]:
+        """Start what was prepared, and speak with it both ways."""
+
+        async def setup() -> tuple[URL, bytes, bool]:
+            return URL(path), json.dumps({"Detach": False, "Tty": tty}).encode(), tty
+
+        stream = Stream(self._docker, setup)
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                await stream._init()
+            yield Duplex(stream)
+        except aiodocker.DockerError as err:
+            raise EngineError(err.status, err.message) from err
+        except _NO_ANSWER as err:
+            raise RuntimeUnavailableError(_SILENCE) from err
+        finally:
+            await stream.close()
+
     @asynccontextmanager
     async def _answer(
         self,
@@ -112,6 +139,34 @@ class Engine:
             raise EngineError(err.status, err.message) from err
         except _NO_ANSWER as err:
             raise RuntimeUnavailableError(_SILENCE) from err
+
+
+class Duplex:
+    """A connection to a process inside a container. Both ways hold back a sender that is too quick."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    async def read(self) -> tuple[int, bytes] | None:
+        """1 and what it wrote, or 2 for its standard error; None at its end."""
+        message = await self._stream.read_out()
+        return None if message is None else (message.stream, message.data)
+
+    async def write(self, data: bytes) -> None:
+        with suppress(ConnectionError):  # it has ended, as reading will tell
+            if self._is_open():
+                await self._stream.write_in(data)
+
+    def end_input(self) -> None:
+        """It reads the end of its input; what it writes still comes."""
+        answer = self._stream._resp
+        transport = answer.connection.transport if answer and answer.connection else None
+        if transport is not None and transport.can_write_eof():
+            transport.write_eof()
+
+    def _is_open(self) -> bool:
+        answer = self._stream._resp
+        return bool(answer and answer.connection and answer.connection.transport)
 
 
 def as_unavailable(err: EngineError) -> RuntimeUnavailableError:
