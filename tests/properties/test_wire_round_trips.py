@@ -1,6 +1,7 @@
 """Whatever the model holds comes back the same from messages and from stored bytes."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from random import Random
 
 from hypothesis import given
@@ -17,7 +18,6 @@ from persys.model.resources import Resources
 from persys.model.rules import Constraint, Operator, Rules, Strategy
 from persys.model.spec import (
     CloudInit,
-    ComposeSpec,
     ContainerSpec,
     Disk,
     HealthCheck,
@@ -34,7 +34,7 @@ from persys.model.spec import (
 )
 from persys.model.usage import NodeUsage, WorkloadUsage
 from persys.model.workload import Desired, Workload
-from persys.wire import agent, agent_form, canonical, control, records
+from persys.wire import agent, agent_form, canonical, control, records, stack
 from persys.wire.times import EPOCH
 
 NODE = NodeId("n1")
@@ -122,19 +122,23 @@ def containers(draw: st.DrawFn) -> ContainerSpec:
     )
 
 
+variables = st.dictionaries(st.from_regex(r"[a-z_][a-z0-9_]*", fullmatch=True), texts, max_size=3)
+names_of_credentials = st.sampled_from(["", "forge"])
 stacks = st.one_of(
     st.builds(
-        ComposeSpec,
-        st.just("inline"),
-        yaml=words.map(lambda name: f"services:\n  {name}: {{image: '{name}'}}\n"),
-        env=maps,
+        partial(stack.compose, source_type="inline", text_field="yaml", git_repo="", git_ref=""),
+        text=words.map(lambda name: f"services:\n  {name}: {{image: '{name}'}}\n"),
+        env=variables,
+        image_credential=names_of_credentials,
+        delete_volumes=st.booleans(),
     ),
     st.builds(
-        ComposeSpec,
-        st.just("git"),
+        partial(stack.compose, source_type="git", text="", text_field="yaml"),
         git_repo=words.map(lambda name: f"https://example.org/{name}.git"),
         git_ref=st.one_of(st.just(""), words),
-        env=maps,
+        git_path=st.sampled_from(["", "deploy", "deploy/stack.yaml"]),
+        git_credential=names_of_credentials,
+        env=variables,
     ),
 )
 

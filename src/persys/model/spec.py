@@ -99,8 +99,22 @@ class ContainerSpec(Struct, frozen=True, tag="container"):
     memory_swap_bytes: int = 0
 
 
+class StackNeeds(Struct, frozen=True, omit_defaults=True):
+    """What the services of a Compose file ask of a node, as far as its text tells."""
+
+    ports: tuple[Port, ...] = ()  # only those with a host port
+    cpu_millicores: int = 0
+    memory_mb: int = 0
+    privileged: bool = False
+    holds_data: bool = False
+
+
 class ComposeSpec(Struct, frozen=True, tag="compose"):
-    """`source_type` is inline (`yaml` holds the plain text) or git."""
+    """`source_type` is inline (`yaml` holds the plain text) or git.
+
+    `needs` is read from the text, never said beside it, and so no part of the revision. What a repository
+    holds is not known before a node fetches it.
+    """
 
     source_type: str = "inline"
     yaml: str = ""
@@ -112,6 +126,7 @@ class ComposeSpec(Struct, frozen=True, tag="compose"):
     git_credential: str = ""  # names that the node knows
     image_credential: str = ""
     delete_volumes: bool = False  # with the workload; otherwise they stay
+    needs: StackNeeds = StackNeeds()
 
 
 class Disk(Struct, frozen=True):

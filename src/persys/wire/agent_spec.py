@@ -151,6 +151,10 @@ def _compose(message: agent_pb2.ComposeSpec) -> ComposeSpec:
         git_ref=message.git_ref,
         env=message.env,
         project_name=message.project_name,
+        git_path=message.git_path,
+        git_credential=message.git_credential,
+        image_credential=message.image_credential,
+        delete_volumes=message.delete_volumes,
     )
 
 
@@ -161,4 +165,8 @@ def _compose_message(written: ComposeSpec) -> agent_pb2.ComposeSpec:
         env=written.env,
         git_repo=written.git_repo,
         git_ref=written.git_ref,
+        git_path=written.git_path,
+        git_credential=written.git_credential,
+        image_credential=written.image_credential,
+        delete_volumes=written.delete_volumes,
     )

@@ -111,6 +111,10 @@ def _compose_message(spec: ComposeSpec) -> control_pb2.ComposeSpec:
         git_repo=spec.git_repo,
         git_ref=spec.git_ref,
         env=spec.env,
+        git_path=spec.git_path,
+        git_credential=spec.git_credential,
+        image_credential=spec.image_credential,
+        volume_policy="Delete" if spec.delete_volumes else "",
     )
 
 
