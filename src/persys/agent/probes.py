@@ -17,6 +17,7 @@ from persys.agent.metrics import Metrics
 from persys.agent.probing import probe
 from persys.core.convergence import Artefact, Condition
 from persys.core.health import (
+    HEALTH,
     Timing,
     Vitals,
     after_probe,
@@ -24,7 +25,7 @@ from persys.core.health import (
     remembered,
     timing_of,
 )
-from persys.core.report import HEALTH, ID, STARTED_AT, describe
+from persys.core.report import ID, STARTED_AT, describe
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
 from persys.model.spec import ContainerSpec, HealthCheck, HealthType

@@ -13,12 +13,12 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
-from persys.core.health import Health
+from persys.core.health import UNHEALTHY, Health
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision
 from persys.model.observation import Actual
 from persys.model.order import Order
-from persys.model.spec import ContainerSpec, HealthCheck, RestartPolicy, Spec
+from persys.model.spec import ComposeSpec, ContainerSpec, HealthCheck, RestartPolicy, Spec
 from persys.model.workload import Desired
 
 COMPLETED = "Completed"
@@ -27,7 +27,6 @@ OOM_KILLED = "OOMKilled"
 RESTARTING = "Restarting"
 EXITED = "Exited"
 STOPPED_ALONE = "StoppedAlone"
-UNHEALTHY = "Unhealthy"
 
 LOOP_RESTARTS_MIN = 3
 STABLE_AFTER = timedelta(seconds=10)
@@ -84,6 +83,16 @@ class Artefact(Struct, frozen=True):
     address: str = ""  # towards the host
     health: Health | None = None  # None: nobody checks it
     ailment: str = ""  # what the last check found
+    # Only of a stack, which has many containers. What is said above is about the one that matters most.
+    part: str = ""
+    parts: tuple[str, ...] = ()  # each service and how it is, such as web=running
+    others_active: bool = False
+    restart: RestartPolicy | None = None  # what is to become of that one when it has ended
+    commit: str = ""  # from which its file was taken
+
+    @property
+    def active(self) -> bool:
+        return self.condition.active or self.others_active
 
 
 class Settled(Struct, frozen=True):
@@ -188,7 +197,7 @@ def after_settling(progress: Progress, settled: Settled) -> Progress:
 
 def _towards_deleted(artefact: Artefact | None, progress: Progress) -> Do | Settled:
     if artefact is not None:
-        return Do(Step.STOP if artefact.condition.active else Step.REMOVE)
+        return Do(Step.STOP if artefact.active else Step.REMOVE)
     if Step.REMOVE_VOLUMES not in progress.done:
         return Do(Step.REMOVE_VOLUMES)
     return Settled(Actual.ABSENT)
@@ -197,7 +206,7 @@ def _towards_deleted(artefact: Artefact | None, progress: Progress) -> Do | Sett
 def _towards_stopped(order: Order, artefact: Artefact | None) -> Do | Settled:
     if artefact is None:
         return Settled(Actual.STOPPED)
-    if artefact.condition.active:
+    if artefact.active:
         return Do(Step.STOP)
     if artefact.revision != order.revision or _is_rubble(artefact):
         return Do(Step.REMOVE)
@@ -208,7 +217,7 @@ def _towards_halted(
     order: Order, artefact: Artefact | None, progress: Progress, now: datetime
 ) -> Do | Settled:
     """Whatever came before, even a failure: it must not run. What had ended already stays as it ended."""
-    if artefact is not None and artefact.condition.active:
+    if artefact is not None and artefact.active:
         return Do(Step.STOP, halts=True)
     if not progress.halted:
         outcome = _towards_running(order, artefact, progress, now)
@@ -226,7 +235,7 @@ def _towards_running(
     if _is_rubble(artefact):
         return Do(Step.REMOVE)
     if artefact.revision != order.revision:
-        return _make_way(artefact, progress)
+        return _make_way(order, artefact, progress)
     match artefact.condition:
         case Condition.RUNNING:
             return _while_running(order, artefact, progress, now)
@@ -249,10 +258,12 @@ def _make(progress: Progress) -> Do:
     return Do(Step.CREATE)
 
 
-def _make_way(artefact: Artefact, progress: Progress) -> Do:
+def _make_way(order: Order, artefact: Artefact, progress: Progress) -> Do:
     if Step.PULL not in progress.done:
         return Do(Step.PULL)  # what runs is not stopped for an image that cannot be had
-    return Do(Step.STOP if artefact.condition.active else Step.REMOVE)
+    if isinstance(order.spec, ComposeSpec):
+        return Do(Step.CREATE)  # in place: services that stay the same run on
+    return Do(Step.STOP if artefact.active else Step.REMOVE)
 
 
 def _while_running(
@@ -325,7 +336,7 @@ def _was_brief(artefact: Artefact) -> bool:
 def _after_exit(
     order: Order, artefact: Artefact, progress: Progress, now: datetime
 ) -> Do | Settled:
-    policy = _restart_policy(order.spec)
+    policy = artefact.restart or _restart_policy(order.spec)
     if not policy.runs_to_completion:
         return _again(order, artefact, progress, now)
     if artefact.exit_code == 0 and not artefact.oom_killed:
@@ -369,7 +380,8 @@ def _ended_badly(artefact: Artefact) -> Settled:
 
 
 def _crash_loop(artefact: Artefact, progress: Progress) -> Settled:
-    message = f"crash loop: restarted {_restarts(artefact, progress)} times"
+    subject = f"{artefact.part} restarted" if artefact.part else "restarted"
+    message = f"crash loop: {subject} {_restarts(artefact, progress)} times"
     if artefact.condition is not Condition.RUNNING:
         message = f"{message}; {_ending(artefact)}"
     return _failed(Failure(FailureReason.RUNTIME_ERROR, message, retryable=False, code=CRASH_LOOP))
@@ -380,9 +392,10 @@ def _failed(failure: Failure) -> Settled:
 
 
 def _ending(artefact: Artefact) -> str:
+    subject = f"{artefact.part}: " if artefact.part else ""
     if artefact.oom_killed:
-        return f"out of memory: killed with exit code {artefact.exit_code}"
-    return f"exited with code {artefact.exit_code}"
+        return f"{subject}out of memory: killed with exit code {artefact.exit_code}"
+    return f"{subject}exited with code {artefact.exit_code}"
 
 
 def _restart_policy(spec: Spec) -> RestartPolicy:

@@ -12,6 +12,9 @@ from msgspec import Struct
 
 from persys.model.spec import HealthCheck
 
+HEALTH = "container.health"  # in the metadata of a status, if anybody checks it
+UNHEALTHY = "Unhealthy"  # why what runs is not as it should be
+
 INTERVAL_DEFAULT = timedelta(seconds=10)
 TIMEOUT_DEFAULT = timedelta(seconds=5)
 RETRIES_DEFAULT = 3

@@ -25,6 +25,7 @@ from persys.core.assigning import (
 from persys.core.dispatch import Goal
 from persys.core.effects import Apply, Inquire, Remove
 from persys.core.failing import after_failed, before_retry, count_failure, removal_counted
+from persys.core.health import HEALTH, UNHEALTHY, Health
 from persys.core.leaving import leave, must_leave, stopped_alone_at, stranded
 from persys.core.liveness import Phase
 from persys.core.placement.needs import needs_of
@@ -200,13 +201,17 @@ def _completed(seen: Observation, workload: Workload) -> bool:
 
 def _settled(situation: Situation, seen: Observation, policy: Policy, now: datetime) -> Decision:
     status = Status.RUNNING if seen.actual is Actual.RUNNING else Status.STOPPED
-    done = status is Status.STOPPED and situation.workload.desired is Desired.RUNNING
+    code = message = ""
+    if status is Status.STOPPED and situation.workload.desired is Desired.RUNNING:
+        code, message = COMPLETED, "ran to completion"
+    elif status is Status.RUNNING and seen.metadata.get(HEALTH) == Health.UNHEALTHY:
+        code, message = UNHEALTHY, seen.message
     belief = believe(
         situation,
         status,
         now,
-        code=COMPLETED if done else "",
-        message="ran to completion" if done else "",
+        code=code,
+        message=message,
         revision=situation.workload.revision,
         metadata=seen.metadata,
     )

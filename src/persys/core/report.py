@@ -3,11 +3,11 @@
 from datetime import datetime
 
 from persys.core.convergence import Artefact, Condition
+from persys.core.health import HEALTH
 
 LOG_TAIL_BYTES_MAX = 4096
 ID = "container.id"
 STARTED_AT = "container.started_at"
-HEALTH = "container.health"
 
 
 def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]:

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from persys.core.dispatch import Dispatch, Goal
 from persys.core.effects import Effect
+from persys.core.health import HEALTH
 from persys.core.liveness import Phase
 from persys.core.placement.filters import Rejection
 from persys.core.placement.needs import Needs
@@ -172,6 +173,7 @@ def believe(
         old is not None
         and (old.status, old.code, old.message) == (status, code, message)
         and (old.failure, old.revision, old.epoch) == (failure, revision, epoch)
+        and (metadata is None or metadata.get(HEALTH) == old.metadata.get(HEALTH))
     ):
         return old
     changed_at = old.changed_at if old is not None and old.status is status else now

@@ -7,7 +7,6 @@ from msgspec.structs import replace
 
 from persys.core.convergence import (
     CRASH_LOOP,
-    UNHEALTHY,
     Artefact,
     Condition,
     Do,
@@ -18,7 +17,7 @@ from persys.core.convergence import (
     curing,
     next_step,
 )
-from persys.core.health import Health
+from persys.core.health import UNHEALTHY, Health
 from persys.model.ids import Revision, WorkloadId
 from persys.model.observation import Actual
 from persys.model.order import Order
