@@ -62,6 +62,7 @@ class Access:
             async with self._docker.exec(
                 part, list(start.command), tty=start.tty, stdin=True
             ) as session:
+                await write(agent_pb2.ExecOutput())
                 await self._converse(session, start, inputs, write)
                 code = await session.exit_code()
             await write(agent_pb2.ExecOutput(exit=agent_pb2.ExecExit(code=code)))
