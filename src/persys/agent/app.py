@@ -12,6 +12,7 @@ import structlog
 
 from persys.agent import host
 from persys.agent.access import Access
+from persys.agent.admission import Admission, Bounds
 from persys.agent.agent_api import SERVICE, AgentApi
 from persys.agent.calls import StreamedCalls
 from persys.agent.collector import Collector
@@ -20,6 +21,7 @@ from persys.agent.credentials import Credentials
 from persys.agent.intake import Intake
 from persys.agent.ledger import Ledger
 from persys.agent.link import CALL_DEADLINE_SECONDS, Connect
+from persys.agent.meter import Meter, Sampler
 from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.past import Past
@@ -33,6 +35,7 @@ from persys.agent.runtimes.docker_access import DockerAccess
 from persys.agent.runtimes.docker_engine import Engine
 from persys.agent.runtimes.docker_form import Owner
 from persys.agent.runtimes.docker_pull import Puller
+from persys.agent.runtimes.docker_usage import DockerUsage
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.steps import Steps
@@ -40,6 +43,7 @@ from persys.agent.stream import over_stream
 from persys.agent.uplink import Membership, Uplink
 from persys.agent.volumes.local import DRIVER, LocalVolumes
 from persys.agent.worker import Worker
+from persys.core.admission import Load
 from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.http import SideServer
 from persys.infra.process import serve
@@ -70,12 +74,14 @@ class Surroundings:
     connect: Connect | None  # None: by stream where the scheduler knows streams, else by calls
     random: Random
     access: DockerAccess | None = None  # into workloads; a simulation has no inside
+    sampler: Sampler | None = None  # of what workloads use
 
 
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     node_id = host.own_node_id(settings.node_id)
     state = State(settings.state_path, cluster_id=settings.cluster_id, node_id=node_id)
     engine = Engine(settings.docker_host) if settings.docker_enabled else None
+    owner = Owner(settings.cluster_id, node_id)
     around = Surroundings(
         state=state,
         runtimes=_new_runtimes(settings, node_id, engine),
@@ -84,7 +90,8 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         clock=SystemClock(monotonic=since_boot),  # leases run on while the machine sleeps
         connect=None,
         random=SystemRandom(),
-        access=DockerAccess(engine, Owner(settings.cluster_id, node_id)) if engine else None,
+        access=DockerAccess(engine, owner) if engine else None,
+        sampler=DockerUsage(engine, owner, SystemClock()) if engine else None,
     )
     try:
         await Agent(settings, node_id, around).run(stop)
@@ -118,6 +125,16 @@ class Agent:
         self._worker = Worker(state, turns, steps, self._probes, ledger, self._clock)
         self._probes.wake = self._worker.wake
         self._contact = Contact(state, self._clock, wake=self._worker.wake)
+        self._meter = Meter(around.sampler, state, self._clock)
+        self._metrics.tell_usage(lambda: self._meter.usage)
+        self._collector = Collector(state, settings.storage_local_root, around.machine)
+        self._admission = Admission(
+            self._bounds(),
+            state,
+            self._collector,
+            self._metrics,
+            is_here=steps.may_have,
+        )
         self._intake = Intake(
             state,
             turns,
@@ -125,13 +142,13 @@ class Agent:
             ledger,
             self._clock,
             policy=NodePolicy(settings.allow_privileged, settings.bind_roots, frozenset({DRIVER})),
+            admission=self._admission,
             types=self._runtimes.keys(),
             tell=self._news.tell,
         )
         if not settings.standalone:
             self._worker.is_alone = self._contact.is_lost_for
             self._intake.has_contact_for = self._contact.is_made_for
-        self._collector = Collector(state, settings.storage_local_root, around.machine)
         self._watches = {
             kind: Watch(kind, runtime, self._worker, self._metrics)
             for kind, runtime in self._runtimes.items()
@@ -164,6 +181,7 @@ class Agent:
             runtimes=self._runtimes,
             clock=self._clock,
             access=self._access,
+            meter=self._meter,
         )
 
     def parts(self, port: int) -> dict[str, Callable[[], Awaitable[None]]]:
@@ -175,7 +193,10 @@ class Agent:
             "worker": self._worker.run,
             "probes": self._probes.run,
             "collector": self._collector.run,
+            "admission": self._admission.run,
         }
+        if self._around.sampler is not None:
+            parts["meter"] = self._meter.run
         for kind, watch in self._watches.items():
             parts[f"watch-{kind}"] = watch.run
         if settings.reconcile_enabled:
@@ -216,6 +237,7 @@ class Agent:
             news=self._news,
             intake=self._intake,
             collector=self._collector,
+            meter=self._meter,
             clock=self._clock,
             metrics=self._metrics,
             contact=self._contact,
@@ -251,6 +273,18 @@ class Agent:
                 settings.system_reserve_cpu_millicores, settings.system_reserve_memory_mb
             ),
             features=frozenset(features),
+        )
+
+    def _bounds(self) -> Bounds:
+        settings = self._settings
+        return Bounds(
+            Load(
+                settings.admission_cpu_percent,
+                settings.admission_memory_percent,
+                settings.admission_disk_percent,
+            ),
+            settings.admission_half_life,
+            self._capabilities().allocatable,
         )
 
     def _count_workloads(self) -> Mapping[str, int]:

@@ -6,8 +6,22 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from persys.core.admission import Load
 from persys.model.action import ActionKind, ActionState
+from persys.model.ids import WorkloadId
 from persys.model.spec import HealthType
+from persys.model.usage import WorkloadUsage
+
+WORKLOADS_SHOWN_MAX = 500
+_SINCE_START = "since its containers started"
+_FIGURES = {
+    "cpu_percent": "Of one core, lately",
+    "memory_bytes": "Memory in use, without what can be given back at once",
+    "disk_read_bytes": f"Read from disks {_SINCE_START}",
+    "disk_write_bytes": f"Written to disks {_SINCE_START}",
+    "net_rx_bytes": f"Received {_SINCE_START}",
+    "net_tx_bytes": f"Sent {_SINCE_START}",
+}
 
 
 class Metrics:
@@ -54,6 +68,24 @@ class Metrics:
             "Restarts of workloads because they were unhealthy",
             registry=self.registry,
         )
+        self._refusals = Counter(
+            "persys_agent_admission_refusals",
+            "New workloads turned away because the node was full",
+            ["kind"],
+            registry=self.registry,
+        )
+        self._load = Gauge(
+            "persys_agent_admission_load_percent",
+            "The smoothed figures that admission goes by",
+            ["resource"],
+            registry=self.registry,
+        )
+        self._thresholds = Gauge(
+            "persys_agent_admission_threshold_percent",
+            "Above which new workloads are turned away",
+            ["resource"],
+            registry=self.registry,
+        )
         self.scheduler_connected = Gauge(
             "persys_agent_scheduler_connected",
             "1 while the scheduler acknowledges heartbeats",
@@ -67,9 +99,23 @@ class Metrics:
         )
         self.registry.register(_WorkloadCounts(workloads))
 
+    def tell_usage(self, usage: Callable[[], Mapping[WorkloadId, WorkloadUsage]]) -> None:
+        """`usage` is asked whenever somebody looks."""
+        self.registry.register(_WorkloadUsages(usage))
+
     def action_ended(self, kind: ActionKind, outcome: ActionState, seconds: float) -> None:
         self._actions.labels(kind.value, outcome.value).inc()
         self._action_seconds.labels(kind.value).observe(seconds)
+
+    def refused(self, kind: str) -> None:
+        """`kind`: load or allocation."""
+        self._refusals.labels(kind).inc()
+
+    def show_load(self, load: Load) -> None:
+        _show(self._load, load)
+
+    def show_thresholds(self, most: Load) -> None:
+        _show(self._thresholds, most)
 
     def probed(self, kind: HealthType, *, well: bool) -> None:
         self._probes.labels(kind.value, "passed" if well else "failed").inc()
@@ -78,6 +124,11 @@ class Metrics:
         self._pulls.labels(outcome).inc()
         self._pull_seconds.observe(seconds)
         self._pulled_bytes.inc(byte_count)
+
+
+def _show(gauge: Gauge, load: Load) -> None:
+    for resource in ("cpu", "memory", "disk"):
+        gauge.labels(resource).set(getattr(load, resource))
 
 
 class _WorkloadCounts(Collector):
@@ -93,3 +144,22 @@ class _WorkloadCounts(Collector):
         for actual, count in self._workloads().items():
             family.add_metric([actual], count)
         return [family]
+
+
+class _WorkloadUsages(Collector):
+    """Figures per workload, of so many at most: whoever collects them pays for each name."""
+
+    def __init__(self, usage: Callable[[], Mapping[WorkloadId, WorkloadUsage]]) -> None:
+        self._usage = usage
+
+    def collect(self) -> list[Metric]:
+        shown = sorted(self._usage().items())[:WORKLOADS_SHOWN_MAX]
+        families: list[Metric] = []
+        for figure, about in _FIGURES.items():
+            family = GaugeMetricFamily(
+                f"persys_agent_workload_{figure}", about, labels=["workload_id"]
+            )
+            for workload_id, used in shown:
+                family.add_metric([workload_id], getattr(used, figure))
+            families.append(family)
+        return families

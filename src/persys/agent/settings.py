@@ -9,6 +9,8 @@ from persys.errors import SettingsError
 from persys.infra.address import split_server
 from persys.infra.settings import setting
 
+PERCENT_MAX = 100
+
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
@@ -96,6 +98,21 @@ class AgentSettings:
         256, "PERSYS_SYSTEM_RESERVE_MEMORY_MB", help="memory never given to workloads"
     )
 
+    admission_cpu_percent: int = setting(
+        80, "PERSYS_ADMISSION_CPU_PERCENT", help="no new workloads above; 100: never refused"
+    )
+    admission_memory_percent: int = setting(
+        80, "PERSYS_ADMISSION_MEMORY_PERCENT", help="no new workloads above; 100: never refused"
+    )
+    admission_disk_percent: int = setting(
+        80, "PERSYS_ADMISSION_DISK_PERCENT", help="no new workloads above; 100: never refused"
+    )
+    admission_half_life: timedelta = setting(
+        timedelta(seconds=30),
+        "PERSYS_ADMISSION_HALF_LIFE",
+        help="after which an older figure counts half in these; 0s: only the newest counts",
+    )
+
     def check(self) -> None:
         """Raises SettingsError for what each value alone does not show."""
         if self.tls_enabled and not self.insecure:
@@ -112,6 +129,9 @@ class AgentSettings:
             raise SettingsError("PERSYS_RECONCILE_INTERVAL: expected more than 0s")
         if self.pids_max < 1:
             raise SettingsError("PERSYS_PIDS_MAX: expected 1 or more")
+        for name in ("cpu", "memory", "disk"):
+            if not 1 <= getattr(self, f"admission_{name}_percent") <= PERCENT_MAX:
+                raise SettingsError(f"PERSYS_ADMISSION_{name.upper()}_PERCENT: expected 1 to 100")
         if not self.standalone and not self.scheduler_addr:
             raise SettingsError("PERSYS_SCHEDULER_ADDR: expected host:port")
         if self.dns_server:

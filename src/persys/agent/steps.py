@@ -12,6 +12,7 @@ from persys.core.convergence import Artefact, Step
 from persys.errors import ConflictError, RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
+from persys.model.order import Order
 from persys.model.spec import ContainerSpec, Spec, VMSpec, WorkloadType
 
 PULL_DEADLINE_SECONDS = 1800.0
@@ -48,6 +49,13 @@ class Steps:
     async def inspect(self, entry: Entry) -> Artefact | None:
         async with self._room:
             return await self.runtime(entry.order.type).inspect(entry.order.workload_id)
+
+    async def may_have(self, order: Order) -> bool:
+        """Whether the runtime has something of it, or cannot say."""
+        try:
+            return await self.runtime(order.type).inspect(order.workload_id) is not None
+        except RuntimeUnavailableError:
+            return True
 
     async def log_tail(self, entry: Entry, artefact: Artefact | None) -> str:
         """The last words of this revision; those of the one before it would mislead."""

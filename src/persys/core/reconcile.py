@@ -18,6 +18,7 @@ from persys.core.assigning import (
     Misplaced,
     assign,
     misplaced,
+    refused_as_full,
     refused_by_runtime,
     reservation_differs,
     resize,
@@ -50,7 +51,7 @@ from persys.model.belief import Belief, Status
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId
 from persys.model.observation import Actual, Observation
-from persys.model.spec import ContainerSpec, VMSpec
+from persys.model.spec import ComposeSpec, ContainerSpec, VMSpec
 from persys.model.workload import Desired, Workload
 
 
@@ -63,7 +64,7 @@ def decide(
         situation = replace(situation, retry=None)
     if situation.assignment is None:
         return assign(situation, rooms, now)
-    if refused_by_runtime(situation):
+    if refused_by_runtime(situation) or refused_as_full(situation):
         return assign(situation, rooms, now)
     if must_leave(situation, now):
         return _leave(situation, rooms, policy, now=now, roll=roll)
@@ -192,11 +193,14 @@ def _matches(seen: Observation, workload: Workload, assignment: Assignment) -> b
 
 
 def _completed(seen: Observation, workload: Workload) -> bool:
-    return (
-        isinstance(workload.spec, ContainerSpec)
-        and workload.spec.restart.runs_to_completion
-        and seen.metadata.get("container.exit_code") == "0"
-    )
+    match workload.spec:
+        case ContainerSpec() as spec:
+            may_end = spec.restart.runs_to_completion
+        case ComposeSpec():
+            may_end = True  # its services say; the agent reports an end only if all of them may
+        case _:
+            may_end = False
+    return may_end and seen.metadata.get("container.exit_code") == "0"
 
 
 def _settled(situation: Situation, seen: Observation, policy: Policy, now: datetime) -> Decision:

@@ -47,6 +47,15 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
+class Aside:
+    """A node that turned the workload away, and gets it not again until then."""
+
+    node_id: NodeId
+    until: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
     """Everything that is known about one workload at one moment."""
 
@@ -65,6 +74,7 @@ class Situation:
     stops_alone: bool = False  # the assigned node stops what has been too long without us
     silent: timedelta = timedelta()  # since the assigned node was last heard
     neighbours: int = 0  # workloads on the assigned node, this one included
+    asides: tuple[Aside, ...] = ()  # placement does not see these nodes
 
 
 @dataclass(frozen=True, slots=True)

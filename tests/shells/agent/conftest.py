@@ -77,6 +77,10 @@ class Agent:
         self._channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
         self.stub = agent_pb2_grpc.AgentServiceStub(self._channel)
 
+    def set(self, name: str, value: str) -> None:
+        """A variable for the next start."""
+        self._environment[name] = value
+
     @property
     def is_dead(self) -> bool:
         assert self._process is not None
