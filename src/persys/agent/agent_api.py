@@ -11,6 +11,7 @@ from persys.agent.access import Access
 from persys.agent.collector import Collector
 from persys.agent.intake import Accepted, Intake, Refused, Skipped
 from persys.agent.journal import Entry
+from persys.agent.meter import Meter
 from persys.agent.ports import Runtime
 from persys.agent.reports import observation_of
 from persys.agent.state import State
@@ -73,7 +74,8 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         collector: Collector,
         runtimes: Mapping[WorkloadType, Runtime],
         clock: Clock,
-        access: Access | None = None,
+        access: Access | None,
+        meter: Meter,
     ) -> None:
         self._node_id = node_id
         self._version = version
@@ -83,6 +85,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self._runtimes = runtimes
         self._clock = clock
         self._access = access
+        self._meter = meter
 
     @_translated
     async def ApplyWorkload(
@@ -209,6 +212,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
             desired=entry.order.desired,
             created_at=entry.created_at,
             updated_at=entry.updated_at,
+            usage=self._meter.usage.get(entry.order.workload_id),
         )
 
     def _refused(

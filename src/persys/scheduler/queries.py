@@ -117,6 +117,8 @@ class Queries:
             taints=sorted(node.taints),
             clock_skew_ms=round(member.clock_skew.total_seconds() * 1000),
         )
+        if member.usage is not None:
+            view.usage.CopyFrom(control.usage_message(member.usage))
         if node.drain is not None:
             view.drain.CopyFrom(self._drain_view(node.id, node.drain))
         if node.status_at is not None:
