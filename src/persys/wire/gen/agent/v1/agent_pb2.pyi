@@ -571,3 +571,33 @@ class ExecExit(_message.Message):
     CODE_FIELD_NUMBER: _ClassVar[int]
     code: int
     def __init__(self, code: _Optional[int] = ...) -> None: ...
+
+class GarbageCollectRequest(_message.Message):
+    __slots__ = ("dry_run",)
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    dry_run: bool
+    def __init__(self, dry_run: _Optional[bool] = ...) -> None: ...
+
+class GarbageCollectResponse(_message.Message):
+    __slots__ = ("dry_run", "items")
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    dry_run: bool
+    items: _containers.RepeatedCompositeFieldContainer[GarbageItem]
+    def __init__(self, dry_run: _Optional[bool] = ..., items: _Optional[_Iterable[_Union[GarbageItem, _Mapping]]] = ...) -> None: ...
+
+class GarbageItem(_message.Message):
+    __slots__ = ("kind", "name", "workload_id", "reason", "removed", "problem")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    workload_id: str
+    reason: str
+    removed: bool
+    problem: str
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., workload_id: _Optional[str] = ..., reason: _Optional[str] = ..., removed: _Optional[bool] = ..., problem: _Optional[str] = ...) -> None: ...

@@ -69,6 +69,11 @@ class AgentServiceStub:
                 request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListIntentsRequest.SerializeToString,
                 response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.IntentView.FromString,
                 _registered_method=True)
+        self.GarbageCollect = channel.unary_unary(
+                '/persys.agent.v1.AgentService/GarbageCollect',
+                request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.GarbageCollectRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.GarbageCollectResponse.FromString,
+                _registered_method=True)
         self.StreamLogs = channel.unary_stream(
                 '/persys.agent.v1.AgentService/StreamLogs',
                 request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.LogsRequest.SerializeToString,
@@ -127,6 +132,13 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GarbageCollect(self, request, context):
+        """Removes what nothing refers to any more, now; or says only what it would remove.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def StreamLogs(self, request, context):
         """Into a workload.
         """
@@ -177,6 +189,11 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.ListIntents,
                     request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListIntentsRequest.FromString,
                     response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.IntentView.SerializeToString,
+            ),
+            'GarbageCollect': grpc.unary_unary_rpc_method_handler(
+                    servicer.GarbageCollect,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.GarbageCollectRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.GarbageCollectResponse.SerializeToString,
             ),
             'StreamLogs': grpc.unary_stream_rpc_method_handler(
                     servicer.StreamLogs,
@@ -378,6 +395,33 @@ class AgentService:
             '/persys.agent.v1.AgentService/ListIntents',
             persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListIntentsRequest.SerializeToString,
             persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.IntentView.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GarbageCollect(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.agent.v1.AgentService/GarbageCollect',
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.GarbageCollectRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.GarbageCollectResponse.FromString,
             options,
             channel_credentials,
             insecure,
