@@ -26,6 +26,15 @@ def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]
         "container.stderr": tail(log_tail),
         HEALTH: artefact.health.value if artefact.health is not None else "",
     }
+    if artefact.parts:
+        # A stack is no single container, but its end, its log and its ports are told by the same words.
+        for name in (ID, "container.name", "container.image", STARTED_AT):
+            del words[name]
+        words |= {
+            "compose.project": artefact.name,
+            "compose.services": ",".join(artefact.parts),
+            "compose.commit": artefact.commit,
+        }
     return {name: word for name, word in words.items() if word}
 
 

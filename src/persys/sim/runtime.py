@@ -104,6 +104,9 @@ class SimRuntime:
         await self._answer()
         return None
 
+    async def discard(self, order: Order) -> Failure | None:
+        return None
+
     async def log_tail(self, artefact: Artefact) -> str:
         await self._life.gate("runtime")
         return ""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import yaml
 
 from persys.errors import InvalidError
-from persys.model.spec import Port, StackNeeds
+from persys.model.spec import Port, RestartPolicy, StackNeeds
 from persys.wire import amounts
 from persys.wire.interpolation import interpolated
 from persys.wire.nodes import Item, Walk
@@ -20,7 +20,8 @@ from persys.wire.stackrules import HOST_SPACES, NO_OTHER_FILE, Rules
 
 PROFILES = "COMPOSE_PROFILES"
 _NEEDS_PRIVILEGE = ("cap_add", "devices", "device_cgroup_rules", "cgroup_parent", "gpus", "runtime")
-_RESTARTS = {"none": "no", "on-failure": "on-failure", "": "no"}
+_RESTARTS = {"none": "no", "on-failure": "on-failure"}
+_RESTART_NAMES = ("", "no", "always", "on-failure", "unless-stopped")
 
 
 class Bind(NamedTuple):
@@ -34,7 +35,7 @@ class Service(NamedTuple):
     image: str
     pull_policy: str
     is_built: bool
-    restart: str
+    restart: RestartPolicy
     replicas: int
 
 
@@ -116,18 +117,24 @@ class _Reader:
         if not image and not is_built:
             raise InvalidError(f"services.{name}", "has no image")
         deploy = walk.mapping_at(parts, "deploy")
-        policy = walk.mapping_at(deploy, "restart_policy")
-        said = walk.text_at(parts, "restart").partition(":")[0]
-        if not said and policy:
-            said = _RESTARTS.get(walk.text_at(policy, "condition"), "always")
         return Service(
             name,
             image,
             walk.text_at(parts, "pull_policy"),
             is_built,
-            said or "no",
+            self._restart(parts, walk.mapping_at(deploy, "restart_policy")),
             self._replicas(deploy.get("replicas") or parts.get("scale")),
         )
+
+    def _restart(self, parts: Mapping[str, Item], policy: Mapping[str, Item]) -> RestartPolicy:
+        if policy:
+            said = _RESTARTS.get(self._walk.text_at(policy, "condition"), "always")
+            return RestartPolicy(said)
+        text = self._walk.text_at(parts, "restart")
+        name, _, count = text.partition(":")
+        if name not in _RESTART_NAMES or not (not count or count.isdigit()):
+            raise parts["restart"].refused(f"{text[:40]!r} is no restart policy")
+        return RestartPolicy(name or "no", int(count or 0) if name == "on-failure" else 0)
 
     def _replicas(self, item: Item | None) -> int:
         text = self._walk.text(item) if item is not None else ""

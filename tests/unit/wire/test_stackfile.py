@@ -9,7 +9,7 @@ from persys.core.placement.needs import holds_data, needs_of
 from persys.errors import InvalidError
 from persys.model import feature
 from persys.model.assignment import HostPort
-from persys.model.spec import Port, StackNeeds
+from persys.model.spec import Port, RestartPolicy, StackNeeds
 from persys.wire.control_spec import workload_spec
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.stackfile import StackFile, read_inline, read_resolved
@@ -200,7 +200,7 @@ def test_a_file_of_a_repository_may_build_from_it_and_bind_it() -> None:
         """
     found = read_resolved(dedent(text), project="p", inside="/co")
     assert found.services[0].is_built
-    assert found.services[0].restart == "on-failure"
+    assert found.services[0].restart == RestartPolicy("on-failure", 3)
     assert [bind.path for bind in found.binds] == ["/co/conf"]
     assert found.volumes == ("data",)
     with pytest.raises(InvalidError, match="outside the repository"):

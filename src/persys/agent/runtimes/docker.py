@@ -7,13 +7,13 @@ host port is taken, as it does for its own troubles, so after a failed start we 
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from http import HTTPStatus
 from pathlib import Path
 
 from persys.agent.ports import PullWatch
 from persys.agent.runtimes import docker_logs
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
+from persys.agent.runtimes.docker_events import container_changes
 from persys.agent.runtimes.docker_form import (
     WORKLOAD_LABEL,
     Owner,
@@ -35,18 +35,6 @@ from persys.model.workload import Desired
 START_DEADLINE_SECONDS = 60.0
 REMOVE_DEADLINE_SECONDS = 60.0
 STOP_MARGIN_SECONDS = 20.0
-# A change of one of these may change a status. Everything else Docker tells is noise here.
-_EVENTS = (
-    "create",
-    "start",
-    "die",
-    "destroy",
-    "oom",
-    "pause",
-    "unpause",
-    "rename",
-    "health_status",
-)
 
 
 class DockerRuntime:
@@ -147,28 +135,17 @@ class DockerRuntime:
                 return _failure(err, FailureReason.RUNTIME_ERROR)
         return None
 
+    async def discard(self, order: Order) -> Failure | None:
+        return None  # nothing is left of a container that was removed
+
     async def log_tail(self, artefact: Artefact) -> str:
         try:
             return await docker_logs.tail(self._engine, artefact.id)
         except EngineError:
             return ""  # some log drivers keep nothing
 
-    async def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
-        filters = {
-            "type": ["container"],
-            "event": list(_EVENTS),
-            "label": self._owner.filters(),
-        }
-        params = {"filters": json.dumps(filters)}
-        try:
-            async with aclosing(self._engine.stream("GET", "events", params=params)) as lines:
-                async for line in lines:
-                    if not line:
-                        yield None
-                    elif workload_id := line["Actor"]["Attributes"].get(WORKLOAD_LABEL):
-                        yield WorkloadId(workload_id)
-        except EngineError as err:
-            raise as_unavailable(err) from err
+    def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
+        return container_changes(self._engine, self._owner.filters())
 
     async def ping(self) -> None:
         try:
