@@ -31,6 +31,7 @@ from persys.agent.probes import Probes
 from persys.agent.pulls import Pulls
 from persys.agent.reconciler import Watch, look_at_all
 from persys.agent.runtimes.docker import DockerRuntime
+from persys.agent.runtimes.compose_setup import find_compose, has_git
 from persys.agent.runtimes.docker_access import DockerAccess
 from persys.agent.runtimes.docker_engine import Engine
 from persys.agent.runtimes.docker_form import Owner
@@ -84,7 +85,7 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     owner = Owner(settings.cluster_id, node_id)
     around = Surroundings(
         state=state,
-        runtimes=_new_runtimes(settings, node_id, engine),
+        runtimes=await _find_runtimes(settings, owner, engine),
         volumes=LocalVolumes(settings.storage_local_root),
         machine=host,
         clock=SystemClock(monotonic=since_boot),  # leases run on while the machine sleeps
@@ -141,7 +142,7 @@ class Agent:
             self._worker,
             ledger,
             self._clock,
-            policy=NodePolicy(settings.allow_privileged, settings.bind_roots, frozenset({DRIVER})),
+            policy=_policy(settings),
             admission=self._admission,
             types=self._runtimes.keys(),
             tell=self._news.tell,
@@ -285,6 +286,8 @@ class Agent:
             ),
             settings.admission_half_life,
             self._capabilities().allocatable,
+        if WorkloadType.COMPOSE in self._runtimes:
+            features |= {feature.COMPOSE, feature.COMPOSE_GIT} if has_git() else {feature.COMPOSE}
         )
 
     def _count_workloads(self) -> Mapping[str, int]:
@@ -309,16 +312,29 @@ class Agent:
         }
 
 
-def _new_runtimes(
-    settings: AgentSettings, node_id: NodeId, engine: Engine | None
+async def _find_runtimes(
+    settings: AgentSettings, owner: Owner, engine: Engine | None
 ) -> Mapping[WorkloadType, Runtime]:
     if engine is None:
         return {}
-    docker = DockerRuntime(
-        engine,
-        Owner(settings.cluster_id, node_id),
-        puller=Puller(engine, Credentials(settings.credentials_dir)),
-        stop_grace_seconds=round(settings.stop_grace.total_seconds()),
-        pids_max=settings.pids_max,
+    credentials = Credentials(settings.credentials_dir)
+    puller = Puller(engine, credentials)
+    runtimes: dict[WorkloadType, Runtime] = {
+        WorkloadType.CONTAINER: DockerRuntime(
+            engine,
+            owner,
+            puller=puller,
+            stop_grace_seconds=round(settings.stop_grace.total_seconds()),
+            pids_max=settings.pids_max,
+        )
+    }
+    compose = await find_compose(
+        settings, engine, owner, policy=_policy(settings), puller=puller, credentials=credentials
     )
-    return {WorkloadType.CONTAINER: docker}
+    if compose is not None:
+        runtimes[WorkloadType.COMPOSE] = compose
+    return runtimes
+
+
+def _policy(settings: AgentSettings) -> NodePolicy:
+    return NodePolicy(settings.allow_privileged, settings.bind_roots, frozenset({DRIVER}))

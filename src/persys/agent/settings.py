@@ -27,6 +27,14 @@ class AgentSettings:
     docker_host: str = setting(
         "unix:///var/run/docker.sock", "DOCKER_HOST", help="where Docker listens"
     )
+    compose_enabled: bool = setting(
+        True, "PERSYS_COMPOSE_ENABLED", help="run Compose stacks, if Compose is here"
+    )
+    compose_binary: str = setting(
+        "",
+        "PERSYS_COMPOSE_BINARY",
+        help="Compose to use: a path, a name or 'docker compose'; else whichever is there, v2 first",
+    )
     reconcile_enabled: bool = setting(
         True, "PERSYS_RECONCILE_ENABLED", help="look at everything now and then, beside events"
     )

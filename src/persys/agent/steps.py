@@ -21,7 +21,9 @@ PULLS_MAX = 4
 # while many containers gave their networks back at once.
 STOPS_MAX = 16
 DEEDS_MAX = 16
+STACKS_MAX = 8  # brought up at once
 _STOPPING = (Step.STOP, Step.RESTART)
+_WAITING = (Step.CREATE, Step.START)  # a service may wait long for another one of its stack
 
 
 class Steps:
@@ -40,6 +42,7 @@ class Steps:
         self._pull_room = asyncio.Semaphore(PULLS_MAX)
         self._stop_room = asyncio.Semaphore(STOPS_MAX)
         self._room = asyncio.Semaphore(DEEDS_MAX)
+        self._stack_room = asyncio.Semaphore(STACKS_MAX)
 
     def runtime(self, type_: WorkloadType) -> Runtime:
         if type_ not in self._runtimes:
@@ -67,11 +70,13 @@ class Steps:
         """ConflictError: what there is has changed, or the order has. Look again."""
         if step is Step.PULL:
             return await self._pull(entry)
+        if entry.order.type is WorkloadType.COMPOSE and step in _WAITING:
+            return await self._bring_up(step, entry, artefact)
         async with self._stop_room if step in _STOPPING else self._room:
             return await self._do(step, entry, artefact)
 
     def interrupt(self, workload_id: WorkloadId) -> None:
-        """A newer order has come: do not finish fetching an image for the old one."""
+        """A newer order has come: do not finish what takes long for the old one."""
         deadline = self._pulls.pop(workload_id, None)
         if deadline is not None and not deadline.expired():
             deadline.reschedule(0)
@@ -101,7 +106,8 @@ class Steps:
                 )
                 if self._past is not None:
                     await self._past.forget(order.workload_id)
-                return await self._volumes.remove(order.workload_id, doomed)
+                failure = await runtime.discard(order)
+                return failure or await self._volumes.remove(order.workload_id, doomed)
             case Step.STOP | Step.REMOVE | Step.START:
                 assert artefact is not None, "these are decided only about something that is there"
                 if step is Step.REMOVE and self._past is not None:
@@ -129,6 +135,19 @@ class Steps:
                 raise ConflictError(f"a newer order for {workload_id} has come") from err
             text = f"the image was not here after {PULL_DEADLINE_SECONDS:.0f} s"
             return Failure(FailureReason.IMAGE_PULL_FAILED, text)
+        finally:
+            self._pulls.pop(workload_id, None)
+
+    async def _bring_up(
+        self, step: Step, entry: Entry, artefact: Artefact | None
+    ) -> Failure | None:
+        """Has its own deadline, and room of its own: it may wait long for a service to end."""
+        workload_id = entry.order.workload_id
+        try:
+            async with asyncio.timeout(None) as self._pulls[workload_id], self._stack_room:
+                return await self._do(step, entry, artefact)
+        except TimeoutError as err:
+            raise ConflictError(f"a newer order for {workload_id} has come") from err
         finally:
             self._pulls.pop(workload_id, None)
 
