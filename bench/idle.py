@@ -35,16 +35,16 @@ def main() -> None:
         asyncio.run(_all(port, until_running))
         sleep(12)  # past the next heartbeat, which still belongs to the start
         before, began = transactions(metrics_port), monotonic()
-        cpu = {name: -_cpu_seconds(pid) for name, pid in _pids(control, hands)}
+        cpu = {name: -cpu_seconds(pid) for name, pid in _pids(control, hands)}
         sleep(SECONDS)
         commits = transactions(metrics_port) - before
         elapsed = monotonic() - began
-        floor = _bare_rss()
+        floor = bare_rss()
         verdicts = [Verdict("idle: store commits in 60 s, 100 running", commits, at_most=0)]
         for name, pid in _pids(control, hands):
-            share = (cpu[name] + _cpu_seconds(pid)) / elapsed
+            share = (cpu[name] + cpu_seconds(pid)) / elapsed
             verdicts.append(Verdict(f"idle: {name}, share of one core", share))
-            verdicts.append(Verdict(f"idle: {name}, memory over bare Python", _rss(pid) / floor))
+            verdicts.append(Verdict(f"idle: {name}, memory over bare Python", rss(pid) / floor))
         asyncio.run(_all(port, until_gone))
     report(*verdicts)
 
@@ -63,21 +63,21 @@ def _pids(
     return [("scheduler", control.pid), ("agent", hands.pid)]
 
 
-def _cpu_seconds(pid: int) -> float:
+def cpu_seconds(pid: int) -> float:
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / 100
 
 
-def _rss(pid: int) -> int:
+def rss(pid: int) -> int:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1])
 
 
-def _bare_rss() -> int:
+def bare_rss() -> int:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as bare:
         sleep(1)
-        rss = _rss(bare.pid)
+        found = rss(bare.pid)
         bare.communicate(b"\n")
-    return rss
+    return found
 
 
 if __name__ == "__main__":
