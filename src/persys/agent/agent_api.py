@@ -9,6 +9,7 @@ import grpc
 
 from persys.agent.access import Access
 from persys.agent.collector import Collector
+from persys.agent.garbage import Garbage
 from persys.agent.intake import Accepted, Intake, Refused, Skipped
 from persys.agent.journal import Entry
 from persys.agent.meter import Meter
@@ -76,6 +77,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         clock: Clock,
         access: Access | None,
         meter: Meter,
+        garbage: Garbage,
     ) -> None:
         self._node_id = node_id
         self._version = version
@@ -86,6 +88,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self._clock = clock
         self._access = access
         self._meter = meter
+        self._garbage = garbage
 
     @_translated
     async def ApplyWorkload(
@@ -195,6 +198,26 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         if self._access is None:
             raise RefusedError("this node runs nothing that can be looked into")
         return self._access
+
+    @_translated
+    async def GarbageCollect(
+        self, request: agent_pb2.GarbageCollectRequest, _context: Context
+    ) -> agent_pb2.GarbageCollectResponse:
+        found = await self._garbage.collect(dry_run=request.dry_run)
+        return agent_pb2.GarbageCollectResponse(
+            dry_run=request.dry_run,
+            items=[
+                agent_pb2.GarbageItem(
+                    kind=each.item.kind,
+                    name=each.item.name,
+                    workload_id=each.item.workload_id,
+                    reason=each.why,
+                    removed=each.removed,
+                    problem=each.problem,
+                )
+                for each in found
+            ],
+        )
 
     async def _runtime_status(self, kind: WorkloadType) -> str:
         if kind not in self._runtimes:

@@ -18,6 +18,7 @@ from persys.agent.calls import StreamedCalls
 from persys.agent.collector import Collector
 from persys.agent.contact import Contact
 from persys.agent.credentials import Credentials
+from persys.agent.garbage import Garbage
 from persys.agent.intake import Intake
 from persys.agent.ledger import Ledger
 from persys.agent.link import CALL_DEADLINE_SECONDS, Connect
@@ -26,15 +27,16 @@ from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.past import Past
 from persys.agent.policy import NodePolicy
-from persys.agent.ports import Machine, Runtime, Volumes
+from persys.agent.ports import Leftovers, Machine, Runtime, Volumes
 from persys.agent.probes import Probes
 from persys.agent.pulls import Pulls
 from persys.agent.reconciler import Watch, look_at_all
-from persys.agent.runtimes.docker import DockerRuntime
 from persys.agent.runtimes.compose_setup import find_compose, has_git
+from persys.agent.runtimes.docker import DockerRuntime
 from persys.agent.runtimes.docker_access import DockerAccess
 from persys.agent.runtimes.docker_engine import Engine
 from persys.agent.runtimes.docker_form import Owner
+from persys.agent.runtimes.docker_leftovers import DockerLeftovers
 from persys.agent.runtimes.docker_pull import Puller
 from persys.agent.runtimes.docker_usage import DockerUsage
 from persys.agent.settings import AgentSettings
@@ -45,6 +47,7 @@ from persys.agent.uplink import Membership, Uplink
 from persys.agent.volumes.local import DRIVER, LocalVolumes
 from persys.agent.worker import Worker
 from persys.core.admission import Load
+from persys.core.garbage import Ages
 from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.http import SideServer
 from persys.infra.process import serve
@@ -76,6 +79,7 @@ class Surroundings:
     random: Random
     access: DockerAccess | None = None  # into workloads; a simulation has no inside
     sampler: Sampler | None = None  # of what workloads use
+    leftovers: Leftovers | None = None
 
 
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
@@ -93,6 +97,7 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         random=SystemRandom(),
         access=DockerAccess(engine, owner) if engine else None,
         sampler=DockerUsage(engine, owner, SystemClock()) if engine else None,
+        leftovers=DockerLeftovers(engine, owner) if engine else None,
     )
     try:
         await Agent(settings, node_id, around).run(stop)
@@ -135,6 +140,22 @@ class Agent:
             self._collector,
             self._metrics,
             is_here=steps.may_have,
+        )
+        self._garbage = Garbage(
+            state,
+            turns,
+            self._clock,
+            self._metrics,
+            found=around.leftovers,
+            ages=Ages(
+                zombie=settings.gc_zombie_after,
+                orphan=settings.gc_orphan_after,
+                image=settings.gc_image_after,
+                action=settings.gc_action_after,
+            ),
+            interval=settings.gc_interval,
+            dry_run=settings.gc_dry_run,
+            in_touch=self._contact.unbroken_for,
         )
         self._intake = Intake(
             state,
@@ -181,6 +202,7 @@ class Agent:
             collector=self._collector,
             runtimes=self._runtimes,
             clock=self._clock,
+            garbage=self._garbage,
             access=self._access,
             meter=self._meter,
         )
@@ -196,6 +218,8 @@ class Agent:
             "collector": self._collector.run,
             "admission": self._admission.run,
         }
+        if settings.gc_enabled:
+            parts["garbage"] = self._garbage.run
         if self._around.sampler is not None:
             parts["meter"] = self._meter.run
         for kind, watch in self._watches.items():
@@ -262,6 +286,8 @@ class Agent:
         }
         if settings.allow_privileged:
             features.add(feature.PRIVILEGED)
+        if WorkloadType.COMPOSE in self._runtimes:
+            features |= {feature.COMPOSE, feature.COMPOSE_GIT} if has_git() else {feature.COMPOSE}
         machine = self._around.machine
         pool = StoragePool(DRIVER, DRIVER, machine.disk(settings.storage_local_root).total_gb)
         return Capabilities(
@@ -286,8 +312,6 @@ class Agent:
             ),
             settings.admission_half_life,
             self._capabilities().allocatable,
-        if WorkloadType.COMPOSE in self._runtimes:
-            features |= {feature.COMPOSE, feature.COMPOSE_GIT} if has_git() else {feature.COMPOSE}
         )
 
     def _count_workloads(self) -> Mapping[str, int]:

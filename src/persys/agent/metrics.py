@@ -7,6 +7,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from persys.core.admission import Load
+from persys.core.garbage import Kind
 from persys.model.action import ActionKind, ActionState
 from persys.model.ids import WorkloadId
 from persys.model.spec import HealthType
@@ -86,6 +87,23 @@ class Metrics:
             ["resource"],
             registry=self.registry,
         )
+        self._garbage = Counter(
+            "persys_agent_gc_items",
+            "Garbage that was removed, or could not be",
+            ["kind", "outcome"],
+            registry=self.registry,
+        )
+        self._gc_seconds = Histogram(
+            "persys_agent_gc_seconds",
+            "How long a look for garbage took",
+            buckets=(0.01, 0.05, 0.25, 1, 5, 30, 120),
+            registry=self.registry,
+        )
+        self.unclaimed = Gauge(
+            "persys_agent_gc_unclaimed",
+            "Containers and networks of this agent that no workload of its journal has",
+            registry=self.registry,
+        )
         self.scheduler_connected = Gauge(
             "persys_agent_scheduler_connected",
             "1 while the scheduler acknowledges heartbeats",
@@ -116,6 +134,12 @@ class Metrics:
 
     def show_thresholds(self, most: Load) -> None:
         _show(self._thresholds, most)
+
+    def garbage(self, kind: Kind, *, removed: bool, count: int = 1) -> None:
+        self._garbage.labels(kind.value, "removed" if removed else "kept").inc(count)
+
+    def collected(self, seconds: float) -> None:
+        self._gc_seconds.observe(seconds)
 
     def probed(self, kind: HealthType, *, well: bool) -> None:
         self._probes.labels(kind.value, "passed" if well else "failed").inc()

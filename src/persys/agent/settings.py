@@ -121,6 +121,32 @@ class AgentSettings:
         help="after which an older figure counts half in these; 0s: only the newest counts",
     )
 
+    gc_enabled: bool = setting(
+        True, "PERSYS_GC_ENABLED", help="remove what nothing refers to any more, now and then"
+    )
+    gc_dry_run: bool = setting(False, "PERSYS_GC_DRY_RUN", help="only log what would be removed")
+    gc_interval: timedelta = setting(
+        timedelta(minutes=10), "PERSYS_GC_INTERVAL", help="how often it is looked for"
+    )
+    gc_zombie_after: timedelta = setting(
+        timedelta(minutes=10),
+        "PERSYS_GC_ZOMBIE_AFTER",
+        help="remove what is left of a deleted workload; 0s: never",
+    )
+    gc_orphan_after: timedelta = setting(
+        timedelta(hours=24),
+        "PERSYS_GC_ORPHAN_AFTER",
+        help="remove what neither the journal knows nor the scheduler wants; 0s: never",
+    )
+    gc_image_after: timedelta = setting(
+        timedelta(),
+        "PERSYS_GC_IMAGE_AFTER",
+        help="remove images that this agent fetched and nothing uses; 0s: never",
+    )
+    gc_action_after: timedelta = setting(
+        timedelta(hours=168), "PERSYS_GC_ACTION_AFTER", help="forget ended actions; 0s: never"
+    )
+
     def check(self) -> None:
         """Raises SettingsError for what each value alone does not show."""
         if self.tls_enabled and not self.insecure:
@@ -135,6 +161,8 @@ class AgentSettings:
             )
         if self.reconcile_interval <= timedelta(0):
             raise SettingsError("PERSYS_RECONCILE_INTERVAL: expected more than 0s")
+        if self.gc_interval <= timedelta(0):
+            raise SettingsError("PERSYS_GC_INTERVAL: expected more than 0s")
         if self.pids_max < 1:
             raise SettingsError("PERSYS_PIDS_MAX: expected 1 or more")
         for name in ("cpu", "memory", "disk"):

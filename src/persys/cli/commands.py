@@ -94,6 +94,9 @@ _AGENT = Argument(
     ("--agent",),
     {"metavar": "HOST:PORT", "help": "address of the agent (default: 127.0.0.1:50051)"},
 )
+_DRY_RUN = Argument(
+    ("--dry-run",), {"action": "store_true", "help": "only show what would be removed"}
+)
 _SHELL = Argument(
     ("shell",), {"choices": ("bash", "zsh", "fish"), "help": "the shell to complete in"}
 )
@@ -293,6 +296,12 @@ GROUPS = (
                 (_AGENT, _OF_WORKLOAD, _LIMIT),
             ),
             Command("list", "the workloads the agent has", "agents:list_workloads", (_AGENT,)),
+            Command(
+                "gc",
+                "remove what nothing on the node refers to any more",
+                "agents:collect_garbage",
+                (_AGENT, _DRY_RUN),
+            ),
         ),
     ),
 )

@@ -7,7 +7,6 @@ import subprocess
 import threading
 import time
 from base64 import b64encode
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,8 +17,11 @@ CHUNK_BYTES = 64 * 1024
 
 
 class Registry:
-    def __init__(self, directory: Path, free_port: Callable[[], int]) -> None:
-        self.address = f"127.0.0.1:{free_port()}"
+    def __init__(self, directory: Path) -> None:
+        self.address = f"127.0.0.1:{_free_port()}"
+        self.credentials = directory / "credentials"  # as nodes keep them: one, named registry
+        self.credentials.mkdir()
+        _keep(self.credentials / "registry.json", PASSWORD)
         self._directory = directory
         (directory / "htpasswd").write_text(HTPASSWD)
         config = {
@@ -105,6 +107,18 @@ class SlowWay:
                 sink.sendall(data)
                 time.sleep(pause * len(data) / CHUNK_BYTES)
             sink.shutdown(socket.SHUT_WR)
+
+
+def _keep(path: Path, password: str) -> None:
+    path.write_text(json.dumps({"username": USER, "password": password}))
+    path.chmod(0o600)
+
+
+def _free_port() -> int:
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        port: int = trial.getsockname()[1]
+    return port
 
 
 def _login() -> dict[str, str]:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,16 +15,9 @@ from shells.agent.registry import PASSWORD, USER, Registry, SlowWay
 LAYER_BYTES = 4_000_000
 
 
-def a_free_port() -> int:
-    with socket.socket() as trial:
-        trial.bind(("127.0.0.1", 0))
-        port: int = trial.getsockname()[1]
-    return port
-
-
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
-    made = Registry(tmp_path_factory.mktemp("registry"), a_free_port)
+    made = Registry(tmp_path_factory.mktemp("registry"))
     yield made
     made.close()
 
