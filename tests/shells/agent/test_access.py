@@ -222,6 +222,21 @@ def test_a_terminal_has_the_size_it_is_told(visited: Agent) -> None:
     assert not reader.is_alive()
 
 
+@pytest.mark.parametrize("tty", [True, False])
+def test_what_a_user_leaves_behind_is_ended(visited: Agent, tty: bool) -> None:
+    start = pb.ExecStart(workload_id="visited", command=["sleep", "4321"], tty=tty)
+    never: SimpleQueue[pb.ExecInput] = SimpleQueue()
+    never.put(pb.ExecInput(start=start))
+    call = visited.stub.Exec(iter(never.get, None), timeout=30)
+    next(call)
+    eventually(lambda: "sleep 4321" in visited.inside("visited", "ps"), "it runs")
+
+    call.cancel()
+
+    eventually(lambda: "sleep 4321" not in visited.inside("visited", "ps"), "it is gone")
+    never.put(pb.ExecInput(stdin_closed=True))
+
+
 def test_nothing_runs_in_what_does_not_run(agent: Agent, shell: Shell) -> None:
     agent.apply("ended", shell("exit 0"))
     agent.wait_for("ended", STOPPED)

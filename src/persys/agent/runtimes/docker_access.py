@@ -1,7 +1,7 @@
 """Into the containers of a workload: what they write, and commands inside them.
 
 Containers are found by their labels, so a stack is all its services. What would surprise: Docker counts a
-tail before it cuts off at a time, and a process started by exec goes on when its reader has left.
+tail before it cuts off at a time.
 """
 
 import asyncio
@@ -17,6 +17,7 @@ from msgspec import Struct
 from persys.agent.runtimes.docker_engine import Duplex, Engine, EngineError, as_unavailable
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
 from persys.agent.runtimes.docker_frames import Frame, Frames
+from persys.agent.runtimes.docker_hangup import hang_up
 from persys.errors import NotFoundError, RefusedError, RuntimeUnavailableError
 from persys.model.ids import WorkloadId
 
@@ -123,7 +124,12 @@ class DockerAccess:
         try:
             made = await self._engine.call("POST", f"containers/{part.id}/exec", body=body)
             async with self._engine.converse(f"exec/{made['Id']}/start", tty=tty) as duplex:
-                yield Session(self._engine, made["Id"], duplex)
+                session = Session(self._engine, made["Id"], duplex)
+                try:
+                    yield session
+                finally:
+                    if not session.has_ended:
+                        await hang_up(self._engine, made["Id"], part.id)
         except EngineError as err:
             raise _refusal(err) from err
 
@@ -137,6 +143,7 @@ class Session:
         self.read = duplex.read
         self.write = duplex.write
         self.end_input = duplex.end_input
+        self.has_ended = False
 
     async def resize(self, rows: int, columns: int) -> None:
         """Best effort: Docker refuses until the process is there, and after its end."""
@@ -153,6 +160,7 @@ class Session:
         for _ in range(_END_ATTEMPTS):
             found = await self._engine.call("GET", f"exec/{self._id}/json")
             if not found["Running"] and found["ExitCode"] is not None:
+                self.has_ended = True
                 return int(found["ExitCode"])
             await asyncio.sleep(_PAUSE_SECONDS)
         raise RuntimeUnavailableError("docker does not say how the command ended")
