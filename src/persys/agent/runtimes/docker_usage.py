@@ -1,7 +1,7 @@
-"""What containers use, as the Docker Engine counts it.
+"""What the containers of this agent use: one list from Docker, then the kernel's own counters.
 
-What would surprise: asked for one look, Docker waits for its next count, up to a second. So many are asked at
-once, and a pass takes seconds in which hardly anything is done.
+Docker is asked only about a container that is not found there. What would surprise: it then waits for its
+next count, up to a second. So many are asked at once, and such a pass takes seconds in which little is done.
 """
 
 import asyncio
@@ -9,6 +9,9 @@ import json
 from http import HTTPStatus
 from typing import Any
 
+from msgspec.structs import asdict
+
+from persys.agent.runtimes.cgroups import Cgroups
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
 from persys.core.metering import Sample
@@ -22,10 +25,13 @@ _ONE_LOOK = {"stream": "false", "one-shot": "true"}
 
 
 class DockerUsage:
-    def __init__(self, engine: Engine, owner: Owner, clock: Clock) -> None:
+    def __init__(
+        self, engine: Engine, owner: Owner, clock: Clock, cgroups: Cgroups | None = None
+    ) -> None:
         self._engine = engine
         self._owner = owner
         self._clock = clock
+        self._cgroups = cgroups or Cgroups()
 
     async def sample(self) -> list[Sample]:
         """All containers of ours that run now. Raises RuntimeUnavailableError."""
@@ -34,16 +40,26 @@ class DockerUsage:
             listed = await self._engine.call("GET", "containers/json", params=params)
         except EngineError as err:
             raise as_unavailable(err) from err
+        owners = {
+            found["Id"]: WorkloadId(found["Labels"].get(WORKLOAD_LABEL, "")) for found in listed
+        }
+        at = self._clock.monotonic()
+        counted = await asyncio.to_thread(self._cgroups.read_all, owners)
+        samples = [
+            Sample(owners[container_id], container_id, at, **asdict(counters))
+            for container_id, counters in counted.items()
+        ]
         room = asyncio.Semaphore(ASKED_AT_ONCE_MAX)
         async with together() as group:
             looks = [
-                group.create_task(self._look(found["Id"], found["Labels"], room))
-                for found in listed
+                group.create_task(self._look(container_id, workload_id, room))
+                for container_id, workload_id in owners.items()
+                if container_id not in counted
             ]
-        return [sample for look in looks if (sample := look.result()) is not None]
+        return samples + [sample for look in looks if (sample := look.result()) is not None]
 
     async def _look(
-        self, container_id: str, labels: dict[str, str], room: asyncio.Semaphore
+        self, container_id: str, workload_id: WorkloadId, room: asyncio.Semaphore
     ) -> Sample | None:
         async with room:
             try:
@@ -54,7 +70,6 @@ class DockerUsage:
                 if err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                     return None  # it ended meanwhile
                 raise as_unavailable(err) from err
-        workload_id = WorkloadId(labels.get(WORKLOAD_LABEL, ""))
         try:
             return _sample(workload_id, container_id, stats, self._clock.monotonic())
         except (KeyError, TypeError, ValueError) as err:
