@@ -48,6 +48,7 @@ from persys.agent.volumes.local import DRIVER, LocalVolumes
 from persys.agent.worker import Worker
 from persys.core.admission import Load
 from persys.core.garbage import Ages
+from persys.core.health import HEALTH
 from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.http import SideServer
 from persys.infra.process import serve
@@ -115,7 +116,7 @@ class Agent:
         self._state = state = around.state
         self._clock = around.clock
         self._news = News()
-        self._metrics = Metrics(self._count_workloads)
+        self._metrics = Metrics(self._count_workloads, self._count_health)
         self._runtimes = around.runtimes
         turns: Turns[WorkloadId] = Turns()
         ledger = Ledger(
@@ -149,7 +150,7 @@ class Agent:
             found=around.leftovers,
             ages=Ages(
                 zombie=settings.gc_zombie_after,
-                orphan=settings.gc_orphan_after,
+                stray=settings.gc_stray_after,
                 image=settings.gc_image_after,
                 action=settings.gc_action_after,
             ),
@@ -316,6 +317,10 @@ class Agent:
 
     def _count_workloads(self) -> Mapping[str, int]:
         return Counter(entry.standing.actual.value for entry in self._state.entries.values())
+
+    def _count_health(self) -> Mapping[str, int]:
+        standings = (entry.standing.metadata for entry in self._state.entries.values())
+        return Counter(words[HEALTH] for words in standings if HEALTH in words)
 
     def _health(self) -> Mapping[str, Any]:
         runtimes = {

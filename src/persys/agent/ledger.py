@@ -94,7 +94,9 @@ class Ledger:
                 self._state.note(entry, action)
         return entry
 
-    def keep(self, entry: Entry, step: Step, failure: Failure | None) -> None:
+    def keep(self, entry: Entry, step: Step, failure: Failure | None, seconds: float) -> None:
+        """After a step that took so long."""
+        self._metrics.step_ended(step, seconds)
         self._state.note(replace(entry, progress=after_step(entry.progress, step, failure)))
 
     async def settle(self, entry: Entry, settled: Settled, metadata: Mapping[str, str]) -> bool:
@@ -123,6 +125,8 @@ class Ledger:
             updated_at=now if changed else entry.updated_at,
         )
         await self._state.commit(Change(entry=entry, actions=ended))
+        if settled.failure is not None and settled.failure != before.failure:
+            self._metrics.failed(settled.failure.reason)
         if changed:
             self._tell(entry.order.workload_id)
         return True

@@ -7,8 +7,10 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from persys.core.admission import Load
+from persys.core.convergence import Step
 from persys.core.garbage import Kind
 from persys.model.action import ActionKind, ActionState
+from persys.model.failure import FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.spec import HealthType
 from persys.model.usage import WorkloadUsage
@@ -26,8 +28,12 @@ _FIGURES = {
 
 
 class Metrics:
-    def __init__(self, workloads: Callable[[], Mapping[str, int]]) -> None:
-        """`workloads` counts the workloads by their actual state."""
+    def __init__(
+        self,
+        workloads: Callable[[], Mapping[str, int]],
+        health: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        """They count the workloads by their actual state, and by their health."""
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._actions = Counter(
@@ -41,6 +47,19 @@ class Metrics:
             "From the order to the end of the action",
             ["kind"],
             buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
+            registry=self.registry,
+        )
+        self._step_seconds = Histogram(
+            "persys_agent_step_seconds",
+            "How long one deed of a runtime took, such as pull, create or start",
+            ["step"],
+            buckets=(0.01, 0.05, 0.25, 1, 2.5, 5, 10, 30, 300, 1800),
+            registry=self.registry,
+        )
+        self._failures = Counter(
+            "persys_agent_failures",
+            "Times that a workload came to fail, by reason",
+            ["reason"],
             registry=self.registry,
         )
         self._pulls = Counter(
@@ -115,7 +134,17 @@ class Metrics:
             ["runtime"],
             registry=self.registry,
         )
-        self.registry.register(_WorkloadCounts(workloads))
+        self.registry.register(
+            _WorkloadCounts("persys_agent_workloads", "Workloads on this node", "actual", workloads)
+        )
+        self.registry.register(
+            _WorkloadCounts(
+                "persys_agent_workload_health",
+                "Workloads whose health is checked",
+                "health",
+                health,
+            )
+        )
 
     def tell_usage(self, usage: Callable[[], Mapping[WorkloadId, WorkloadUsage]]) -> None:
         """`usage` is asked whenever somebody looks."""
@@ -124,6 +153,12 @@ class Metrics:
     def action_ended(self, kind: ActionKind, outcome: ActionState, seconds: float) -> None:
         self._actions.labels(kind.value, outcome.value).inc()
         self._action_seconds.labels(kind.value).observe(seconds)
+
+    def step_ended(self, step: Step, seconds: float) -> None:
+        self._step_seconds.labels(step.value).observe(seconds)
+
+    def failed(self, reason: FailureReason) -> None:
+        self._failures.labels(reason.value).inc()
 
     def refused(self, kind: str) -> None:
         """`kind`: load or allocation."""
@@ -158,15 +193,18 @@ def _show(gauge: Gauge, load: Load) -> None:
 class _WorkloadCounts(Collector):
     """Counted when asked, so that it cannot go wrong in between."""
 
-    def __init__(self, workloads: Callable[[], Mapping[str, int]]) -> None:
-        self._workloads = workloads
+    def __init__(
+        self, name: str, about: str, label: str, count: Callable[[], Mapping[str, int]]
+    ) -> None:
+        self._name = name
+        self._about = about
+        self._label = label
+        self._count = count
 
     def collect(self) -> list[Metric]:
-        family = GaugeMetricFamily(
-            "persys_agent_workloads", "Workloads on this node", labels=["actual"]
-        )
-        for actual, count in self._workloads().items():
-            family.add_metric([actual], count)
+        family = GaugeMetricFamily(self._name, self._about, labels=[self._label])
+        for word, count in self._count().items():
+            family.add_metric([word], count)
         return [family]
 
 

@@ -133,10 +133,10 @@ class AgentSettings:
         "PERSYS_GC_ZOMBIE_AFTER",
         help="remove what is left of a deleted workload; 0s: never",
     )
-    gc_orphan_after: timedelta = setting(
+    gc_stray_after: timedelta = setting(
         timedelta(hours=24),
-        "PERSYS_GC_ORPHAN_AFTER",
-        help="remove what neither the journal knows nor the scheduler wants; 0s: never",
+        "PERSYS_GC_STRAY_AFTER",
+        help="remove what does not run, the journal does not know and nobody wants; 0s: never",
     )
     gc_image_after: timedelta = setting(
         timedelta(),

@@ -135,6 +135,7 @@ class Worker:
             entry = await self._ledger.begin(entry, todo, artefact)
         if step is Step.START:
             passing(failpoints.LAUNCHING)
+        began = self._clock.monotonic()
         try:
             failure = await self._steps.perform(step, entry, artefact)
         except ConflictError:
@@ -143,7 +144,7 @@ class Worker:
         async with self._turns.of(workload_id):
             current = self._state.entries.get(workload_id)
             if current is not None and current.generation == entry.generation:
-                self._ledger.keep(current, step, failure)
+                self._ledger.keep(current, step, failure, self._clock.monotonic() - began)
 
     async def _settle(self, settled: Settled, seen: Entry, artefact: Artefact | None) -> bool:
         """False if a newer order has come meanwhile."""

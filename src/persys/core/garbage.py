@@ -1,13 +1,13 @@
 """What may go from a node, and why: only what has the agent's own marks, and only what is surely nobody's.
 
     zombie   its workload was deleted here, and it is there all the same
-    orphan   the journal does not know its workload, although the scheduler has spoken to this node all the
-             while and sends what it wants here; its data stays
+    stray    the journal does not know its workload, although the scheduler has spoken to this node all the
+             while and sends what it wants here; it goes only if it does not run, and its data stays
     image    this agent fetched it, and nothing has used it for long
     action   a line of history
 
 What would surprise: ages count from when the agent first saw that something is nobody's, not from its making.
-A journal that was lost a minute ago makes everything look like an orphan, and nothing of it may go.
+A journal that was lost a minute ago makes everything look like a stray, and nothing of it may go.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,6 +36,7 @@ class Item(Struct, frozen=True):
     id: str
     name: str
     workload_id: WorkloadId = WorkloadId("")
+    running: bool = False
 
 
 class ImageUse(Struct, frozen=True):
@@ -55,7 +56,7 @@ class Ages(Struct, frozen=True):
     """How long each must have been garbage. 0: it is never removed."""
 
     zombie: timedelta = timedelta(minutes=10)
-    orphan: timedelta = timedelta(hours=24)
+    stray: timedelta = timedelta(hours=24)
     image: timedelta = timedelta()
     action: timedelta = timedelta(days=7)
 
@@ -91,8 +92,8 @@ def leftovers(
         if item.workload_id in deleted:
             if timedelta() < ages.zombie <= age:
                 doomed.append(Doomed(item, f"zombie: its workload was deleted; seen {_told(age)}"))
-        elif timedelta() < ages.orphan <= min(age, in_touch):
-            why = f"orphan: unknown here and not wanted by the scheduler; seen {_told(age)}"
+        elif not item.running and timedelta() < ages.stray <= min(age, in_touch):
+            why = f"stray: unknown here and not wanted by the scheduler; seen {_told(age)}"
             doomed.append(Doomed(item, why))
     # A network goes only after what hangs on it.
     return sorted(doomed, key=lambda each: each.item.kind is Kind.NETWORK)

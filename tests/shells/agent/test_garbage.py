@@ -66,9 +66,9 @@ def test_what_is_left_of_a_deleted_workload_goes_and_all_else_stays(
     agent.delete(unique_id)
     agent.wait_until_gone(unique_id)
     zombie = make_container(agent, unique_id, demo_image)
-    orphan = make_container(agent, f"{unique_id}-unknown", demo_image)
+    stray = make_container(agent, f"{unique_id}-unknown", demo_image)
     foreign = make_container(agent, unique_id, demo_image, node_id=f"other-{uuid.uuid4().hex}")
-    strays += (zombie, orphan, foreign)
+    strays += (zombie, stray, foreign)
     kept = agent.containers(f"{unique_id}-kept")
 
     eventually(lambda: bool(collect(agent, dry_run=True)), "it is seen")
@@ -80,7 +80,7 @@ def test_what_is_left_of_a_deleted_workload_goes_and_all_else_stays(
     assert gone.reason.startswith("zombie: its workload was deleted")
     assert not exists(zombie)
     assert exists(foreign)
-    assert exists(orphan), "no scheduler has said that it is not wanted"
+    assert exists(stray), "no scheduler has said that it is not wanted"
     assert agent.containers(f"{unique_id}-kept") == kept
     (line,) = agent.logged("garbage.removed")
     assert (line["kind"], line["workload_id"]) == ("container", unique_id)
@@ -90,7 +90,7 @@ def test_what_is_left_of_a_deleted_workload_goes_and_all_else_stays(
 def test_a_lost_journal_makes_garbage_of_nothing(
     new_agent: Callable[..., Agent], sleeper: agent_pb2.ContainerSpec, unique_id: str
 ) -> None:
-    agent = new_agent(**NOW_AND_THEN, PERSYS_GC_ORPHAN_AFTER="1ms")
+    agent = new_agent(**NOW_AND_THEN, PERSYS_GC_STRAY_AFTER="1ms")
     agent.start()
     agent.apply(unique_id, sleeper)
     agent.wait_for(unique_id, RUNNING)

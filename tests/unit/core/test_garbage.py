@@ -25,7 +25,7 @@ FOREVER = timedelta(days=365)
 WEB, OLD = WorkloadId("web"), WorkloadId("old")
 AGES = Ages(
     zombie=timedelta(minutes=10),
-    orphan=timedelta(hours=24),
+    stray=timedelta(hours=24),
     image=timedelta(days=30),
     action=timedelta(days=7),
 )
@@ -74,14 +74,21 @@ def test_what_is_left_of_a_deleted_workload_stays_until_its_age() -> None:
     assert not doomed(an_item(), buried=(OLD,), since=NOW - timedelta(minutes=9))
 
 
-def test_an_orphan_goes_after_its_age() -> None:
+def test_a_stray_goes_after_its_age() -> None:
     assert doomed(an_item()) == [an_item().id]
     assert not doomed(an_item(), since=NOW - timedelta(hours=23))
 
 
-def test_an_orphan_stays_unless_the_scheduler_has_spoken_all_the_while() -> None:
+def test_a_stray_stays_unless_the_scheduler_has_spoken_all_the_while() -> None:
     assert not doomed(an_item(), in_touch=timedelta())
     assert not doomed(an_item(), in_touch=timedelta(hours=23))
+
+
+def test_what_runs_goes_only_if_its_workload_was_deleted() -> None:
+    running = Item(Kind.CONTAINER, "c", "persys-old", OLD, running=True)
+
+    assert not doomed(running)
+    assert doomed(running, buried=(OLD,)) == ["c"]
 
 
 def test_an_age_of_nothing_means_never() -> None:
@@ -161,4 +168,4 @@ def test_nothing_known_goes_and_nothing_goes_before_its_time(
     for each in found:
         assert each.item.workload_id not in known
         assert age >= AGES.zombie
-        assert each.item.workload_id in buried or min(age, in_touch) >= AGES.orphan
+        assert each.item.workload_id in buried or min(age, in_touch) >= AGES.stray

@@ -17,6 +17,8 @@ from persys.errors import RuntimeUnavailableError
 from persys.model.ids import WorkloadId
 
 REMOVE_DEADLINE_SECONDS = 60.0
+# A network has no state.
+_AT_REST = ("", "created", "exited", "dead")
 
 
 class DockerLeftovers:
@@ -83,4 +85,5 @@ class DockerLeftovers:
 
 def _item(kind: Kind, described: Mapping[str, Any], name: str) -> Item:
     workload_id = (described.get("Labels") or {}).get(WORKLOAD_LABEL, "")
-    return Item(kind, described["Id"], name, WorkloadId(workload_id))
+    running = described.get("State", "") not in _AT_REST
+    return Item(kind, described["Id"], name, WorkloadId(workload_id), running)
