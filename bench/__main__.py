@@ -3,7 +3,16 @@
 import subprocess
 import sys
 
-BENCHMARKS = ("placement", "explain", "apply_rate", "startup", "containers", "idle")
+BENCHMARKS = (
+    "placement",
+    "explain",
+    "apply_rate",
+    "startup",
+    "containers",
+    "logs",
+    "idle",
+    "agent_idle",
+)
 
 
 def main() -> int:

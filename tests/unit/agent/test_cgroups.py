@@ -47,10 +47,10 @@ def tree(root: Path, files: dict[str, str], *, network: str = "net:[2]") -> Cgro
         path = root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
-    for pid, namespace in (("1", "net:[1]"), ("17", network)):
+    for pid, namespace in (("self", "net:[1]"), ("17", network)):
         (root / "proc" / pid / "ns").mkdir(parents=True)
         (root / "proc" / pid / "ns/net").symlink_to(namespace)
-    return Cgroups(root / "cgroup", root / "proc")
+    return Cgroups(f"{root}/cgroup", f"{root}/proc")
 
 
 @pytest.mark.parametrize("files", [SEPARATE, UNIFIED], ids=["version 1", "version 2"])

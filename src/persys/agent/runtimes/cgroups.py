@@ -4,13 +4,15 @@ Both versions of cgroups, where Docker puts its containers with either of its dr
 found, because Docker or its cgroups are elsewhere, is asked for in the other way.
 """
 
+import os
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec import Struct
 
 _PLACES = ("docker/{}", "system.slice/docker-{}.scope")
-_PROC = Path("/proc")
+_FILE_BYTES_MAX = 64 * 1024
 
 
 class Counters(Struct, frozen=True):
@@ -23,10 +25,12 @@ class Counters(Struct, frozen=True):
 
 
 class Cgroups:
-    def __init__(self, root: Path = Path("/sys/fs/cgroup"), proc: Path = _PROC) -> None:
+    """Most paths are plain text here: with hundreds of files at each look, anything finer is felt."""
+
+    def __init__(self, root: str = "/sys/fs/cgroup", proc: str = "/proc") -> None:
         self._root = root
         self._proc = proc
-        self._is_unified = (root / "cgroup.controllers").exists()
+        self._is_unified = Path(root, "cgroup.controllers").exists()
 
     def read_all(self, container_ids: Iterable[str]) -> dict[str, Counters]:
         """Those that are found here."""
@@ -34,24 +38,23 @@ class Cgroups:
         return {container_id: counters for container_id, counters in found if counters is not None}
 
     def read(self, container_id: str) -> Counters | None:
+        read = self._read_unified if self._is_unified else self._read_separate
         for place in _PLACES:
             try:
-                read = self._read_unified if self._is_unified else self._read_separate
                 return read(place.format(container_id))
             except (OSError, ValueError):
                 continue
         return None
 
     def _read_separate(self, place: str) -> Counters:
-        memory = self._root / "memory" / place
-        cached = _figure(memory / "memory.stat", "total_inactive_file")
-        used = int((memory / "memory.usage_in_bytes").read_text())
-        disk = (self._root / "blkio" / place / "blkio.throttle.io_service_bytes").read_text()
+        memory, cpu = f"{self._root}/memory/{place}", f"{self._root}/cpuacct/{place}"
+        used = int(_text(f"{memory}/memory.usage_in_bytes"))
+        cached = _figure(_text(f"{memory}/memory.stat"), "total_inactive_file")
+        disk = _text(f"{self._root}/blkio/{place}/blkio.throttle.io_service_bytes")
         words = [line.split() for line in disk.splitlines()]
-        cpu = self._root / "cpuacct" / place
         rx, tx = self._network(cpu)
         return Counters(
-            cpu_nanos=int((cpu / "cpuacct.usage").read_text()),
+            cpu_nanos=int(_text(f"{cpu}/cpuacct.usage")),
             memory_bytes=max(0, used - cached),
             disk_read_bytes=sum(int(line[2]) for line in words if line[1] == "Read"),
             disk_write_bytes=sum(int(line[2]) for line in words if line[1] == "Write"),
@@ -60,13 +63,13 @@ class Cgroups:
         )
 
     def _read_unified(self, place: str) -> Counters:
-        group = self._root / place
-        cached = _figure(group / "memory.stat", "inactive_file")
-        used = int((group / "memory.current").read_text())
-        disk = (group / "io.stat").read_text().split()
+        group = f"{self._root}/{place}"
+        used = int(_text(f"{group}/memory.current"))
+        cached = _figure(_text(f"{group}/memory.stat"), "inactive_file")
+        disk = _text(f"{group}/io.stat").split()
         rx, tx = self._network(group)
         return Counters(
-            cpu_nanos=_figure(group / "cpu.stat", "usage_usec") * 1000,
+            cpu_nanos=_figure(_text(f"{group}/cpu.stat"), "usage_usec") * 1000,
             memory_bytes=max(0, used - cached),
             disk_read_bytes=_sum_of(disk, "rbytes="),
             disk_write_bytes=_sum_of(disk, "wbytes="),
@@ -74,26 +77,32 @@ class Cgroups:
             net_tx_bytes=tx,
         )
 
-    def _network(self, group: Path) -> tuple[int, int]:
-        """As one of its processes sees it. What has the machine's own network has no figures of its own."""
-        pid = (group / "cgroup.procs").read_text().split()[:1]
-        if not pid or self._namespace(pid[0]) == self._namespace("1"):
+    def _network(self, group: str) -> tuple[int, int]:
+        """As one of its processes sees it. What shares our own network has no figures of its own."""
+        pid = _text(f"{group}/cgroup.procs").partition("\n")[0]
+        if not pid or self._namespace(pid) == self._namespace("self"):
             return 0, 0
-        lines = (self._proc / pid[0] / "net/dev").read_text().splitlines()[2:]
+        lines = _text(f"{self._proc}/{pid}/net/dev").splitlines()[2:]
         devices = [line.replace(":", " ").split() for line in lines]
         counted = [device for device in devices if device[0] != "lo"]
         return sum(int(one[1]) for one in counted), sum(int(one[9]) for one in counted)
 
     def _namespace(self, pid: str) -> str:
-        return str((self._proc / pid / "ns/net").readlink())
+        return str(Path(f"{self._proc}/{pid}/ns/net").readlink())
 
 
-def _figure(path: Path, name: str) -> int:
-    for line in path.read_text().splitlines():
-        word, _, value = line.partition(" ")
-        if word == name:
-            return int(value)
-    return 0
+def _text(path: str) -> str:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, _FILE_BYTES_MAX).decode()
+    finally:
+        os.close(file)
+
+
+def _figure(text: str, name: str) -> int:
+    """The number after the name, in a text of such lines."""
+    found = re.search(rf"^{name} (\d+)$", text, re.MULTILINE)
+    return int(found[1]) if found else 0
 
 
 def _sum_of(words: Iterable[str], prefix: str) -> int:
