@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from persys.agent import failpoints
 from persys.wire.gen.agent.v1 import agent_pb2
-from shells.agent.conftest import RUNNING, Agent, eventually
+from shells.agent.conftest import RUNNING, Agent, docker, eventually
 
 HTTPD = "mkdir -p /www && echo fine > /www/ready && exec httpd -f -p 8000 -h /www"
 HTTP = agent_pb2.HealthCheck(
@@ -133,6 +134,27 @@ def test_health_outlives_the_agent(
     assert status.metadata["container.health"] == "healthy"
     assert status.metadata["container.id"] == before.metadata["container.id"]
     until_health(agent, unique_id, "healthy")
+
+
+def test_dying_in_the_middle_of_a_cure_cures_once(
+    new_agent: Callable[..., Agent], server: agent_pb2.ContainerSpec, unique_id: str
+) -> None:
+    agent = new_agent()
+    agent.start(failpoint=failpoints.RESTARTED)
+    server.health_check.CopyFrom(HTTP)
+    server.health_check.restart_unhealthy = True
+    agent.apply(unique_id, server)
+    before = until_health(agent, unique_id, "healthy").metadata
+    agent.inside(unique_id, "rm", "/www/ready")
+    agent.wait_until_dead()
+    (container,) = agent.containers(unique_id, running=True)
+    started_at = docker("inspect", "-f", "{{.State.StartedAt}}", container)
+    agent.start()
+    until_health(agent, unique_id, "healthy")
+
+    assert container == before["container.id"]
+    assert docker("inspect", "-f", "{{.State.StartedAt}}", container) == started_at
+    assert agent.containers(unique_id, running=True) == [container]
 
 
 def test_no_check_means_no_health(
