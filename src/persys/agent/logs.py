@@ -20,6 +20,7 @@ from persys.wire.gen.agent.v1 import agent_pb2
 
 # Restarts are waited for by looking: Docker tells a follower nothing about them.
 LOOK_SECONDS = 0.25
+_ABOUT_TO_RUN = ("created", "restarting")
 TAIL_BYTES_MAX = 4 * 1024 * 1024
 
 Write = Callable[[agent_pb2.LogChunk], Awaitable[None]]
@@ -77,7 +78,7 @@ class Logs:
     async def _next_run(self, part: Part) -> Part | None:
         """None: it has ended for good."""
         now = await self._access.part(part.id)
-        while now is not None and now.status == "restarting":
+        while now is not None and now.status in _ABOUT_TO_RUN:
             await asyncio.sleep(LOOK_SECONDS)
             now = await self._access.part(part.id)
         return now if now is not None and now.started_at != part.started_at else None

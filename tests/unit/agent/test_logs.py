@@ -69,10 +69,11 @@ def test_instants_keep_their_nanoseconds() -> None:
     ("started", "finished", "border"),
     [
         ("1970-01-01T00:01:00Z", "0001-01-01T00:00:00Z", ""),
-        ("1970-01-01T00:01:00Z", "1970-01-01T00:00:50Z", "55.000000000"),
-        ("1970-01-01T00:01:00Z", "1970-01-01T00:01:30Z", "59.950000000"),
+        ("1970-01-01T00:01:00Z", "1970-01-01T00:00:50Z", "50.090000000"),
+        ("1970-01-01T00:01:00Z", "1970-01-01T00:00:59.9Z", "59.950000000"),
+        ("1970-01-01T00:01:00Z", "1970-01-01T00:01:30Z", "59.910000000"),
     ],
-    ids=["never before", "runs again", "has ended"],
+    ids=["never before", "runs again", "runs again at once", "has ended"],
 )
 def test_the_border_between_runs_lies_between_an_end_and_a_start(
     started: str, finished: str, border: str

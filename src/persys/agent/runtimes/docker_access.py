@@ -23,7 +23,7 @@ from persys.model.ids import WorkloadId
 
 SERVICE_LABEL = "com.docker.compose.service"
 _NEVER = "0001-"
-_START = 50_000_000  # nanoseconds that a start may take until Docker notes it
+_MOMENT = 90_000_000  # nanoseconds
 _RESIZE_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.05
 _END_ATTEMPTS = 100
@@ -42,13 +42,15 @@ class Part(Struct, frozen=True):
     def before_present_run(self) -> str:
         """An instant between the run before and the present one; "" if there was none before.
 
-        Docker notes a start after the first words were written, and an end before the last were: neither is
-        the border, but what lies between them is.
+        Docker notes a start after the first words were written, and an end before the last were. It lets at
+        least 100 ms pass before it restarts something, so the border is shortly after the end.
         """
         if self.finished_at.startswith(_NEVER):
             return ""
         started, finished = unix_nanos(self.started_at), unix_nanos(self.finished_at)
-        return unix_seconds((started + finished) // 2 if finished < started else started - _START)
+        if finished >= started:
+            return unix_seconds(started - _MOMENT)
+        return unix_seconds(min((started + finished) // 2, finished + _MOMENT))
 
 
 class DockerAccess:
