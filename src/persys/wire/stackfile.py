@@ -37,6 +37,7 @@ class Service(NamedTuple):
     is_built: bool
     restart: RestartPolicy
     replicas: int
+    waits_for: tuple[str, ...]  # services that must be healthy, or have ended, before it starts
 
 
 class StackFile(NamedTuple):
@@ -124,7 +125,13 @@ class _Reader:
             is_built,
             self._restart(parts, walk.mapping_at(deploy, "restart_policy")),
             self._replicas(deploy.get("replicas") or parts.get("scale")),
+            self._waits_for(parts),
         )
+
+    def _waits_for(self, parts: Mapping[str, Item]) -> tuple[str, ...]:
+        if "depends_on" not in parts or not isinstance(parts["depends_on"].node, yaml.MappingNode):
+            return ()
+        return tuple(self._walk.mapping_at(parts, "depends_on"))
 
     def _restart(self, parts: Mapping[str, Item], policy: Mapping[str, Item]) -> RestartPolicy:
         if policy:

@@ -1,8 +1,10 @@
 """Compose stacks on the real Docker, with Compose v1 and v2."""
 
 import json
+import socket
 import stat
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -22,7 +24,7 @@ STOP = agent_pb2.DESIRED_STATE_STOPPED
 ROOT = Path(__file__).resolve().parents[3]
 PLUGIN = ROOT / ".cache" / "compose" / "cli-plugins" / "docker-compose"
 BINARIES = {"v1": "docker-compose", "v2": str(PLUGIN) if PLUGIN.exists() else "docker compose"}
-WITHIN = 60.0
+WITHIN = 30.0
 
 STACK = """
     services:
@@ -71,6 +73,13 @@ def stacks(
             docker(kind, "rm", name)
 
 
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {WITHIN} s"
+        time.sleep(0.05)
+
+
 def docker(*arguments: str) -> str:
     done = subprocess.run(
         ["docker", *arguments], capture_output=True, text=True, timeout=60, check=True
@@ -85,6 +94,7 @@ def apply(
     *,
     revision: str = "r1",
     desired: agent_pb2.DesiredState = agent_pb2.DESIRED_STATE_RUNNING,
+    stop_after: int = 0,
     **parts: Any,
 ) -> agent_pb2.ApplyWorkloadResponse:
     compose = agent_pb2.ComposeSpec(compose_yaml=dedent(text), **parts)
@@ -94,6 +104,7 @@ def apply(
         revision_id=revision,
         desired_state=desired,
         spec=agent_pb2.WorkloadSpec(compose=compose),
+        stop_after_seconds=stop_after,
     )
     answer: agent_pb2.ApplyWorkloadResponse = agent.stub.ApplyWorkload(request, timeout=10)
     return answer
@@ -122,10 +133,8 @@ def leftovers(agent: "Agent", workload_id: str, kind: str) -> list[str]:
 
 def settled(agent: "Agent", workload_id: str, words: str) -> agent_pb2.WorkloadStatus:
     """Running, with its services as said."""
-    status = agent.wait_for(workload_id, RUNNING, within=WITHIN)
-    while status.metadata["compose.services"] != words:
-        status = agent.wait_for(workload_id, RUNNING, within=WITHIN)
-    return status
+    until(lambda: agent.status(workload_id).metadata["compose.services"] == words)
+    return agent.wait_for(workload_id, RUNNING, within=WITHIN)
 
 
 WELL = "db=running,migrate=completed,web=running"
@@ -285,8 +294,7 @@ def test_a_service_stopped_by_hand_is_started_again_alone(stacks: "Agent", uniqu
     before = runs(stacks, unique_id)
 
     docker("stop", "-t", "1", before["db"][0])
-    while runs(stacks, unique_id)["db"] == before["db"]:
-        pass  # each look takes a while
+    until(lambda: runs(stacks, unique_id)["db"] != before["db"])
     settled(stacks, unique_id, WELL)
 
     after = runs(stacks, unique_id)
@@ -317,3 +325,60 @@ def test_what_runs_goes_on_when_its_new_revision_cannot_be_made(
     assert runs(stacks, unique_id) == before
     stacks.delete(unique_id)
     stacks.wait_until_gone(unique_id)
+
+
+def test_a_stack_that_must_not_run_alone_is_restarted_by_the_agent_only(
+    stacks: "Agent", unique_id: str
+) -> None:
+    text = """
+        services:
+          web:
+            image: persys-test
+            command: ["sleep", "3600"]
+            init: true
+            restart: always
+            deploy: {restart_policy: {condition: any}}
+        """
+    apply(stacks, unique_id, text, stop_after=3600)
+    stacks.wait_for(unique_id, RUNNING, within=WITHIN)
+    before = services(stacks, unique_id)["web"]
+    assert before["HostConfig"]["RestartPolicy"]["Name"] in ("", "no")
+
+    docker("kill", before["Id"])
+    until(lambda: runs(stacks, unique_id)["web"][1] != before["State"]["StartedAt"])
+    stacks.wait_for(unique_id, RUNNING, within=WITHIN)
+
+    assert runs(stacks, unique_id)["web"][0] == before["Id"]
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+
+def test_a_taken_host_port_is_named(stacks: "Agent", unique_id: str, free_port: int) -> None:
+    text = f"services: {{web: {{image: persys-test, command: [sleep, '9'], ports: ['{free_port}:80']}}}}"
+    with socket.create_server(("0.0.0.0", free_port)):
+        apply(stacks, unique_id, text)
+        status = stacks.wait_for(unique_id, FAILED, within=WITHIN)
+
+    assert status.message == f"host port {free_port}/tcp is taken on this node"
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+
+def test_a_newer_order_does_not_wait_for_a_service_that_does_not_end(
+    stacks: "Agent", unique_id: str
+) -> None:
+    text = """
+        services:
+          web:
+            image: persys-test
+            command: ["sleep", "3600"]
+            depends_on: {migrate: {condition: service_completed_successfully}}
+          migrate: {image: persys-test, command: ["sleep", "3600"], init: true}
+        """
+    apply(stacks, unique_id, text)
+    until(lambda: bool(stacks.containers(unique_id, running=True)))
+
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+    assert stacks.containers(unique_id) == []

@@ -1,6 +1,7 @@
 """Stacks from repositories: the commit that was deployed, private ones, builds, and what is refused."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -66,6 +67,13 @@ def stack_id(stacks: "Agent", unique_id: str) -> Iterator[str]:
     stacks.wait_until_gone(unique_id)
 
 
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {WITHIN} s"
+        time.sleep(0.05)
+
+
 def apply(
     agent: "Agent", workload_id: str, repo: str, *, revision: str = "r1", **parts: Any
 ) -> agent_pb2.ApplyWorkloadResponse:
@@ -115,8 +123,7 @@ def test_the_commit_that_was_deployed_stays_until_a_new_revision(
 
     second = repository.commit({"deploy/conf/name": "two"})
     run_docker("rm", "-f", other)  # it is made again, and from the same commit
-    while not container(stacks, run_docker, stack_id, "other"):
-        pass  # each look takes a while
+    until(lambda: bool(container(stacks, run_docker, stack_id, "other")))
     assert deploy("r1").metadata["compose.commit"] == first
     other = container(stacks, run_docker, stack_id, "other")
 

@@ -110,8 +110,14 @@ class ComposeRuntime:
             return record
         override = await self._override(order, record)
         await asyncio.to_thread(write, place.override, json.dumps(override).encode())
+        project = self._project(name, place, record)
+        if self._cli.is_old and record.waits:
+            await asyncio.to_thread(
+                write, place.no_waiting, json.dumps(_no_waiting(record)).encode()
+            )
+            project = project._replace(files=(*project.files, place.no_waiting))
         failure = await self._compose(
-            self._project(name, place, record),
+            project,
             place,
             *("up", "--no-start", "--no-build", "--remove-orphans"),
             deadline=CREATE_DEADLINE_SECONDS,
@@ -295,3 +301,14 @@ class ComposeRuntime:
             if key in others or (key not in own and is_taken(port)):
                 return port
         return None
+
+
+def _no_waiting(record: StackRecord) -> dict[str, Any]:
+    """v1 would wait for what nobody has started yet, also when it is only to create containers."""
+    at_once = {"condition": "service_started"}
+    return {
+        "services": {
+            name: {"depends_on": dict.fromkeys(others, at_once)}
+            for name, others in record.waits.items()
+        }
+    }

@@ -23,6 +23,7 @@ class StackRecord(Struct, frozen=True):
     file: str  # the Compose file
     services: dict[str, ServicePlan]
     hashes: dict[str, str]  # of what each service is made of
+    waits: dict[str, tuple[str, ...]] = {}  # services that start only when others are ready
     networks: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
     ports: tuple[Port, ...] = ()
@@ -37,6 +38,7 @@ class StackPlace:
         self.source = self.root / "source"  # the checkout of a repository
         self.env_file = self.root / "env"
         self.override = self.root / "override.json"
+        self.no_waiting = self.root / "no_waiting.json"
         self.lock = self.root / "lock"
         self._planned = self.root / "planned.json"
         self._applied = self.root / "applied.json"

@@ -72,6 +72,7 @@ class ComposeSource:
             file=str(file),
             services={s.name: ServicePlan(s.restart, s.replicas) for s in found.services},
             hashes=await self._hashes(resolved, found, place, commit),
+            waits={s.name: s.waits_for for s in found.services if s.waits_for},
             networks=found.networks,
             volumes=found.volumes,
             ports=found.needs.ports,
