@@ -73,15 +73,16 @@ async def _run(
     assert process.stdout is not None, "it is a pipe"
     assert process.stderr is not None, "it is a pipe"
     try:
-        out, err, code = await asyncio.gather(
-            _read(process.stdout), _read(process.stderr), process.wait()
-        )
+        async with asyncio.TaskGroup() as group:
+            out = group.create_task(_read(process.stdout))
+            err = group.create_task(_read(process.stderr))
+            code = group.create_task(process.wait())
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    return Ran(code, out, err)
+    return Ran(code.result(), out.result(), err.result())
 
 
 async def _read(stream: asyncio.StreamReader) -> str:

@@ -1,6 +1,7 @@
 """A repository, and servers that give it away only to those who may have it: https and ssh, both real."""
 
 import base64
+import getpass
 import ssl
 import subprocess
 from collections.abc import Iterator
@@ -133,7 +134,7 @@ def over_ssh(repository: Repository, directory: Path, port: int) -> Iterator[tup
             assert line, "sshd ended"
         host_key = " ".join((directory / "host.pub").read_text().split()[:2])
         yield (
-            f"ssh://root@127.0.0.1:{port}{repository.path}",
+            f"ssh://{getpass.getuser()}@127.0.0.1:{port}{repository.path}",
             (directory / "user").read_text(),
             f"[127.0.0.1]:{port} {host_key}",
         )

@@ -10,14 +10,13 @@ from http import HTTPStatus
 from typing import Any
 
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
-from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner, artefact
+from persys.agent.runtimes.docker_form import SERVICE_LABEL, WORKLOAD_LABEL, Owner, artefact
 from persys.core.stack import Member
 from persys.errors import RuntimeUnavailableError
 from persys.model.ids import WorkloadId
 from persys.model.spec import RestartPolicy
 
 PROJECT_LABEL = "com.docker.compose.project"
-SERVICE_LABEL = "com.docker.compose.service"
 _ONE_OFF_LABEL = "com.docker.compose.oneoff"
 _DEPENDS_LABEL = "com.docker.compose.depends_on"
 _REMOVE_DEADLINE_SECONDS = 60.0
@@ -35,7 +34,7 @@ class StackEngine:
     async def containers(self, workload_id: WorkloadId) -> list[Described]:
         """All that the stack has, as Docker describes each in full."""
         listed = await self._list("containers/json", workload_id, {"all": "true"}, PROJECT_LABEL)
-        found = await asyncio.gather(*(self._describe(one["Id"]) for one in listed))
+        found = [await self._describe(one["Id"]) for one in listed]
         return [one for one in found if one is not None]
 
     async def networks(self, workload_id: WorkloadId) -> list[Described]:
@@ -67,7 +66,12 @@ class StackEngine:
         waiting = {one["Id"]: one for one in found}
         while waiting:
             layer = _without_dependents(list(waiting.values()))
-            await asyncio.gather(*(self._stop(one, grace_seconds, exactly) for one in layer))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for one in layer:
+                        group.create_task(self._stop(one, grace_seconds, exactly))
+            except ExceptionGroup as errors:
+                raise errors.exceptions[0] from errors  # one is enough to look again
             for one in layer:
                 del waiting[one["Id"]]
 
