@@ -272,3 +272,46 @@ def test_usage_is_what_docker_measures(agent: Agent, shell: Shell) -> None:
 
     assert usage.source == "docker"
     assert usage.memory_bytes > 10_000_000
+
+
+STACK = """
+services:
+  db:
+    image: IMAGE
+    command: ["sh", "-c", "echo from db; exec sleep 3600"]
+    init: true
+  web:
+    image: IMAGE
+    command: ["sh", "-c", "echo from web; exec sleep 3600"]
+    init: true
+"""
+
+
+def test_a_stack_is_all_its_services(new_agent: Callable[..., Agent], demo_image: str) -> None:
+    agent = new_agent("-standalone", "-insecure", PERSYS_COMPOSE_ENABLED="true")
+    agent.start()
+    compose = pb.ComposeSpec(compose_yaml=STACK.replace("IMAGE", demo_image))
+    request = pb.ApplyWorkloadRequest(
+        id="shop",
+        type=pb.WORKLOAD_TYPE_COMPOSE,
+        revision_id="r1",
+        desired_state=pb.DESIRED_STATE_RUNNING,
+        spec=pb.WorkloadSpec(compose=compose),
+    )
+    agent.stub.ApplyWorkload(request, timeout=10)
+    agent.wait_for("shop", RUNNING, within=40)
+    eventually(lambda: text(logs(agent, "shop")).count("\n") == 2, "both have written")
+
+    told = {chunk.service: chunk.data for chunk in logs(agent, "shop")}
+    one = text(logs(agent, "shop", service="db"))
+    with pytest.raises(grpc.RpcError) as unclear:
+        run_in(agent, "shop", "hostname")
+    eventually(lambda: agent.status("shop").usage.memory_bytes > 0, "its figures", within=40)
+    usage = agent.status("shop").usage
+    agent.delete("shop")
+    agent.wait_until_gone("shop")
+
+    assert told == {"db": b"from db\n", "web": b"from web\n"}
+    assert one == "from db\n"
+    assert "shop has db, web" in str(unclear.value.details())
+    assert usage.type == pb.WORKLOAD_TYPE_COMPOSE

@@ -16,7 +16,6 @@ from persys.agent.runtimes import docker_logs
 from persys.agent.runtimes.compose_cli import ComposeCli, Project
 from persys.agent.runtimes.compose_engine import (
     PROJECT_LABEL,
-    SERVICE_LABEL,
     Described,
     StackEngine,
     labels_of,
@@ -26,7 +25,7 @@ from persys.agent.runtimes.compose_place import StackPlace, StackRecord, write
 from persys.agent.runtimes.compose_source import ComposeSource, compose_spec, last_words
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
 from persys.agent.runtimes.docker_events import container_changes
-from persys.agent.runtimes.docker_form import REVISION_LABEL, WORKLOAD_LABEL, Owner
+from persys.agent.runtimes.docker_form import REVISION_LABEL, SERVICE_LABEL, WORKLOAD_LABEL, Owner
 from persys.agent.runtimes.docker_pull import Puller
 from persys.agent.runtimes.host_ports import is_taken
 from persys.core.convergence import Artefact, Condition

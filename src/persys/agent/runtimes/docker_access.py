@@ -15,13 +15,12 @@ from typing import Any
 from msgspec import Struct
 
 from persys.agent.runtimes.docker_engine import Duplex, Engine, EngineError, as_unavailable
-from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
+from persys.agent.runtimes.docker_form import SERVICE_LABEL, WORKLOAD_LABEL, Owner
 from persys.agent.runtimes.docker_frames import Frame, Frames
 from persys.agent.runtimes.docker_hangup import hang_up
 from persys.errors import NotFoundError, RefusedError, RuntimeUnavailableError
 from persys.model.ids import WorkloadId
 
-SERVICE_LABEL = "com.docker.compose.service"
 _NEVER = "0001-"
 _MOMENT = 90_000_000  # nanoseconds
 _RESIZE_ATTEMPTS = 5

@@ -18,6 +18,7 @@ from persys.model.spec import ContainerSpec, HealthCheck, HealthType, Port
 LABEL_PREFIX = "persys."
 WORKLOAD_LABEL = "persys.workload_id"
 REVISION_LABEL = "persys.revision_id"
+SERVICE_LABEL = "com.docker.compose.service"  # written by Compose
 
 # Docker writes nanoseconds, datetime reads microseconds.
 _TOO_FINE = re.compile(r"(\.\d{6})\d+")
