@@ -9,7 +9,9 @@ BENCHMARKS = (
     "apply_rate",
     "startup",
     "containers",
+    "logs",
     "idle",
+    "agent_idle",
     "ha",
     "heartbeats",
 )

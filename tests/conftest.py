@@ -1,6 +1,7 @@
 """What tests of whole processes share: an image to run, names and ports that nobody else has."""
 
 import io
+import os
 import shutil
 import socket
 import subprocess
@@ -11,6 +12,13 @@ from pathlib import Path
 import pytest
 
 DEMO_IMAGE = "persys-test:latest"
+
+# The machine that runs the tests is busy with them; tests of admission set these anew.
+for _resource in ("CPU", "MEMORY", "DISK"):
+    os.environ.setdefault(f"PERSYS_ADMISSION_{_resource}_PERCENT", "100")
+
+# To look for Compose takes time at each start of an agent; tests of stacks set this anew.
+os.environ.setdefault("PERSYS_COMPOSE_ENABLED", "false")
 
 
 @pytest.fixture(scope="session")

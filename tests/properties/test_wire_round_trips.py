@@ -1,6 +1,7 @@
 """Whatever the model holds comes back the same from messages and from stored bytes."""
 
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from random import Random
 
 from hypothesis import given
@@ -17,9 +18,10 @@ from persys.model.resources import Resources
 from persys.model.rules import Constraint, Operator, Rules, Strategy
 from persys.model.spec import (
     CloudInit,
-    ComposeSpec,
     ContainerSpec,
     Disk,
+    HealthCheck,
+    HealthType,
     ManagedVolume,
     Network,
     Port,
@@ -32,7 +34,7 @@ from persys.model.spec import (
 )
 from persys.model.usage import NodeUsage, WorkloadUsage
 from persys.model.workload import Desired, Workload
-from persys.wire import agent, agent_form, canonical, control, records
+from persys.wire import agent, agent_form, canonical, control, records, stack
 from persys.wire.times import EPOCH
 
 NODE = NodeId("n1")
@@ -66,6 +68,25 @@ volumes = st.builds(
 
 
 @st.composite
+def health_checks(draw: st.DrawFn) -> HealthCheck:
+    kind = draw(st.sampled_from(HealthType))
+    probes = kind in (HealthType.HTTP, HealthType.TCP)
+    return HealthCheck(
+        kind,
+        port=draw(st.integers(1, 65535)) if probes else 0,
+        path=draw(paths) if kind is HealthType.HTTP else "",
+        command=tuple(draw(st.lists(texts, min_size=1, max_size=2)))
+        if kind is HealthType.EXEC
+        else (),
+        interval_seconds=draw(st.integers(0, 99)),
+        timeout_seconds=draw(st.integers(0, 99)),
+        retries=draw(st.integers(0, 9)),
+        start_period_seconds=draw(st.integers(0, 99)),
+        restart_unhealthy=draw(st.booleans()) and kind is not HealthType.NONE,
+    )
+
+
+@st.composite
 def containers(draw: st.DrawFn) -> ContainerSpec:
     places = draw(st.lists(paths, max_size=4, unique=True))
     split = draw(st.integers(0, len(places)))
@@ -95,23 +116,29 @@ def containers(draw: st.DrawFn) -> ContainerSpec:
         pids_max=draw(st.integers(0, 1000)),
         stop_grace_seconds=draw(st.integers(0, 600)),
         init=draw(st.booleans()),
+        image_credential=draw(st.one_of(st.just(""), words)),
+        health=draw(health_checks()),
         labels=draw(maps),
     )
 
 
+variables = st.dictionaries(st.from_regex(r"[a-z_][a-z0-9_]*", fullmatch=True), texts, max_size=3)
+names_of_credentials = st.sampled_from(["", "forge"])
 stacks = st.one_of(
     st.builds(
-        ComposeSpec,
-        st.just("inline"),
-        yaml=words.map(lambda name: f"services:\n  {name}: {{image: '{name}'}}\n"),
-        env=maps,
+        partial(stack.compose, source_type="inline", text_field="yaml", git_repo="", git_ref=""),
+        text=words.map(lambda name: f"services:\n  {name}: {{image: '{name}'}}\n"),
+        env=variables,
+        image_credential=names_of_credentials,
+        delete_volumes=st.booleans(),
     ),
     st.builds(
-        ComposeSpec,
-        st.just("git"),
+        partial(stack.compose, source_type="git", text="", text_field="yaml"),
         git_repo=words.map(lambda name: f"https://example.org/{name}.git"),
         git_ref=st.one_of(st.just(""), words),
-        env=maps,
+        git_path=st.sampled_from(["", "deploy", "deploy/stack.yaml"]),
+        git_credential=names_of_credentials,
+        env=variables,
     ),
 )
 

@@ -7,14 +7,23 @@ from typing import TypeVar
 
 import grpc
 
+from persys.agent.access import Access
 from persys.agent.collector import Collector
+from persys.agent.garbage import Garbage
 from persys.agent.intake import Accepted, Intake, Refused, Skipped
 from persys.agent.journal import Entry
+from persys.agent.meter import Meter
 from persys.agent.ports import Runtime
 from persys.agent.reports import observation_of
 from persys.agent.state import State
 from persys.core.actions import select
-from persys.errors import InvalidError, NotFoundError, PersysError, RuntimeUnavailableError
+from persys.errors import (
+    InvalidError,
+    NotFoundError,
+    PersysError,
+    RefusedError,
+    RuntimeUnavailableError,
+)
 from persys.infra import tracing
 from persys.infra.clock import Clock
 from persys.model.failure import Failure, FailureReason
@@ -66,6 +75,9 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         collector: Collector,
         runtimes: Mapping[WorkloadType, Runtime],
         clock: Clock,
+        access: Access | None,
+        meter: Meter,
+        garbage: Garbage,
     ) -> None:
         self._node_id = node_id
         self._version = version
@@ -74,6 +86,9 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self._collector = collector
         self._runtimes = runtimes
         self._clock = clock
+        self._access = access
+        self._meter = meter
+        self._garbage = garbage
 
     @_translated
     async def ApplyWorkload(
@@ -171,6 +186,39 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
             if entry.intent and entry.order.desired is not Desired.DELETED:
                 yield agent_pb2.IntentView(id=named, epoch=entry.order.epoch, intent=entry.intent)
 
+    @_translated
+    async def StreamLogs(self, request: agent_pb2.LogsRequest, context: Context) -> None:
+        await self._inside().logs(request, context.write)
+
+    @_translated
+    async def Exec(self, requests: AsyncIterator[agent_pb2.ExecInput], context: Context) -> None:
+        await self._inside().exec(requests, context.write)
+
+    def _inside(self) -> Access:
+        if self._access is None:
+            raise RefusedError("this node runs nothing that can be looked into")
+        return self._access
+
+    @_translated
+    async def GarbageCollect(
+        self, request: agent_pb2.GarbageCollectRequest, _context: Context
+    ) -> agent_pb2.GarbageCollectResponse:
+        found = await self._garbage.collect(dry_run=request.dry_run)
+        return agent_pb2.GarbageCollectResponse(
+            dry_run=request.dry_run,
+            items=[
+                agent_pb2.GarbageItem(
+                    kind=each.item.kind,
+                    name=each.item.name,
+                    workload_id=each.item.workload_id,
+                    reason=each.why,
+                    removed=each.removed,
+                    problem=each.problem,
+                )
+                for each in found
+            ],
+        )
+
     async def _runtime_status(self, kind: WorkloadType) -> str:
         if kind not in self._runtimes:
             return "runtime not available"
@@ -187,6 +235,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
             desired=entry.order.desired,
             created_at=entry.created_at,
             updated_at=entry.updated_at,
+            usage=self._meter.usage.get(entry.order.workload_id),
         )
 
     def _refused(

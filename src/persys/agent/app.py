@@ -11,21 +11,34 @@ from typing import Any
 import structlog
 
 from persys.agent import host
+from persys.agent.access import Access
+from persys.agent.admission import Admission, Bounds
 from persys.agent.agent_api import SERVICE, AgentApi
 from persys.agent.calls import StreamedCalls
 from persys.agent.collector import Collector
 from persys.agent.contact import Contact
+from persys.agent.credentials import Credentials
+from persys.agent.garbage import Garbage
 from persys.agent.intake import Intake
 from persys.agent.ledger import Ledger
 from persys.agent.link import CALL_DEADLINE_SECONDS, Connect
+from persys.agent.meter import Meter, Sampler
 from persys.agent.metrics import Metrics
 from persys.agent.news import News
+from persys.agent.past import Past
 from persys.agent.policy import NodePolicy
-from persys.agent.ports import Machine, Runtime, Volumes
+from persys.agent.ports import Leftovers, Machine, Runtime, Volumes
+from persys.agent.probes import Probes
+from persys.agent.pulls import Pulls
 from persys.agent.reconciler import Watch, look_at_all
+from persys.agent.runtimes.compose_setup import find_compose, has_git
 from persys.agent.runtimes.docker import DockerRuntime
+from persys.agent.runtimes.docker_access import DockerAccess
 from persys.agent.runtimes.docker_engine import Engine
 from persys.agent.runtimes.docker_form import Owner
+from persys.agent.runtimes.docker_leftovers import DockerLeftovers
+from persys.agent.runtimes.docker_pull import Puller
+from persys.agent.runtimes.docker_usage import DockerUsage
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.steps import Steps
@@ -33,6 +46,9 @@ from persys.agent.stream import over_stream
 from persys.agent.uplink import Membership, Uplink
 from persys.agent.volumes.local import DRIVER, LocalVolumes
 from persys.agent.worker import Worker
+from persys.core.admission import Load
+from persys.core.garbage import Ages
+from persys.core.health import HEALTH
 from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.http import SideServer
 from persys.infra.process import serve
@@ -62,20 +78,27 @@ class Surroundings:
     clock: Clock
     connect: Connect | None  # None: by stream where the scheduler knows streams, else by calls
     random: Random
+    access: DockerAccess | None = None  # into workloads; a simulation has no inside
+    sampler: Sampler | None = None  # of what workloads use
+    leftovers: Leftovers | None = None
 
 
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     node_id = host.own_node_id(settings.node_id)
     state = State(settings.state_path, cluster_id=settings.cluster_id, node_id=node_id)
     engine = Engine(settings.docker_host) if settings.docker_enabled else None
+    owner = Owner(settings.cluster_id, node_id)
     around = Surroundings(
         state=state,
-        runtimes=_new_runtimes(settings, node_id, engine),
+        runtimes=await _find_runtimes(settings, owner, engine),
         volumes=LocalVolumes(settings.storage_local_root),
         machine=host,
         clock=SystemClock(monotonic=since_boot),  # leases run on while the machine sleeps
         connect=None,
         random=SystemRandom(),
+        access=DockerAccess(engine, owner) if engine else None,
+        sampler=DockerUsage(engine, owner, SystemClock()) if engine else None,
+        leftovers=DockerLeftovers(engine, owner) if engine else None,
     )
     try:
         await Agent(settings, node_id, around).run(stop)
@@ -93,29 +116,62 @@ class Agent:
         self._state = state = around.state
         self._clock = around.clock
         self._news = News()
-        self._metrics = Metrics(self._count_workloads)
+        self._metrics = Metrics(self._count_workloads, self._count_health)
         self._runtimes = around.runtimes
         turns: Turns[WorkloadId] = Turns()
         ledger = Ledger(
             state, self._clock, self._metrics, tell=self._news.tell, random=around.random
         )
-        steps = Steps(self._runtimes, around.volumes)
-        self._worker = Worker(state, turns, steps, ledger, self._clock)
+        pulls = Pulls(state, ledger, self._clock, self._metrics)
+        self._access, past = None, None
+        if around.access is not None:
+            past = Past(settings.state_path.parent / "past", around.access)
+            self._access = Access(state, around.access, past, exec_enabled=settings.exec_enabled)
+        steps = Steps(self._runtimes, around.volumes, pulls, past)
+        self._probes = Probes(self._clock, self._metrics)
+        self._worker = Worker(state, turns, steps, self._probes, ledger, self._clock)
+        self._probes.wake = self._worker.wake
         self._contact = Contact(state, self._clock, wake=self._worker.wake)
+        self._meter = Meter(around.sampler, state, self._clock)
+        self._metrics.tell_usage(lambda: self._meter.usage)
+        self._collector = Collector(state, settings.storage_local_root, around.machine)
+        self._admission = Admission(
+            self._bounds(),
+            state,
+            self._collector,
+            self._metrics,
+            is_here=steps.may_have,
+        )
+        self._garbage = Garbage(
+            state,
+            turns,
+            self._clock,
+            self._metrics,
+            found=around.leftovers,
+            ages=Ages(
+                zombie=settings.gc_zombie_after,
+                stray=settings.gc_stray_after,
+                image=settings.gc_image_after,
+                action=settings.gc_action_after,
+            ),
+            interval=settings.gc_interval,
+            dry_run=settings.gc_dry_run,
+            in_touch=self._contact.unbroken_for,
+        )
         self._intake = Intake(
             state,
             turns,
             self._worker,
             ledger,
             self._clock,
-            policy=NodePolicy(settings.allow_privileged, settings.bind_roots, frozenset({DRIVER})),
+            policy=_policy(settings),
+            admission=self._admission,
             types=self._runtimes.keys(),
             tell=self._news.tell,
         )
         if not settings.standalone:
             self._worker.is_alone = self._contact.is_lost_for
             self._intake.has_contact_for = self._contact.is_made_for
-        self._collector = Collector(state, settings.storage_local_root, around.machine)
         self._watches = {
             kind: Watch(kind, runtime, self._worker, self._metrics)
             for kind, runtime in self._runtimes.items()
@@ -147,6 +203,9 @@ class Agent:
             collector=self._collector,
             runtimes=self._runtimes,
             clock=self._clock,
+            garbage=self._garbage,
+            access=self._access,
+            meter=self._meter,
         )
 
     def parts(self, port: int) -> dict[str, Callable[[], Awaitable[None]]]:
@@ -156,8 +215,14 @@ class Agent:
         parts: dict[str, Callable[[], Awaitable[None]]] = {
             "state": self._state.run,
             "worker": self._worker.run,
+            "probes": self._probes.run,
             "collector": self._collector.run,
+            "admission": self._admission.run,
         }
+        if settings.gc_enabled:
+            parts["garbage"] = self._garbage.run
+        if self._around.sampler is not None:
+            parts["meter"] = self._meter.run
         for kind, watch in self._watches.items():
             parts[f"watch-{kind}"] = watch.run
         if settings.reconcile_enabled:
@@ -198,6 +263,7 @@ class Agent:
             news=self._news,
             intake=self._intake,
             collector=self._collector,
+            meter=self._meter,
             clock=self._clock,
             metrics=self._metrics,
             contact=self._contact,
@@ -212,9 +278,17 @@ class Agent:
 
     def _capabilities(self) -> Capabilities:
         settings = self._settings
-        features = {feature.PUSHES_STATUS, feature.CONTAINER_LIMITS, feature.STOP_AFTER}
+        features = {
+            feature.PUSHES_STATUS,
+            feature.CONTAINER_LIMITS,
+            feature.STOP_AFTER,
+            feature.CREDENTIALS,
+            feature.HEALTH,
+        }
         if settings.allow_privileged:
             features.add(feature.PRIVILEGED)
+        if WorkloadType.COMPOSE in self._runtimes:
+            features |= {feature.COMPOSE, feature.COMPOSE_GIT} if has_git() else {feature.COMPOSE}
         machine = self._around.machine
         pool = StoragePool(DRIVER, DRIVER, machine.disk(settings.storage_local_root).total_gb)
         return Capabilities(
@@ -229,8 +303,24 @@ class Agent:
             features=frozenset(features),
         )
 
+    def _bounds(self) -> Bounds:
+        settings = self._settings
+        return Bounds(
+            Load(
+                settings.admission_cpu_percent,
+                settings.admission_memory_percent,
+                settings.admission_disk_percent,
+            ),
+            settings.admission_half_life,
+            self._capabilities().allocatable,
+        )
+
     def _count_workloads(self) -> Mapping[str, int]:
         return Counter(entry.standing.actual.value for entry in self._state.entries.values())
+
+    def _count_health(self) -> Mapping[str, int]:
+        standings = (entry.standing.metadata for entry in self._state.entries.values())
+        return Counter(words[HEALTH] for words in standings if HEALTH in words)
 
     def _health(self) -> Mapping[str, Any]:
         runtimes = {
@@ -251,15 +341,29 @@ class Agent:
         }
 
 
-def _new_runtimes(
-    settings: AgentSettings, node_id: NodeId, engine: Engine | None
+async def _find_runtimes(
+    settings: AgentSettings, owner: Owner, engine: Engine | None
 ) -> Mapping[WorkloadType, Runtime]:
     if engine is None:
         return {}
-    docker = DockerRuntime(
-        engine,
-        Owner(settings.cluster_id, node_id),
-        stop_grace_seconds=round(settings.stop_grace.total_seconds()),
-        pids_max=settings.pids_max,
+    credentials = Credentials(settings.credentials_dir)
+    puller = Puller(engine, credentials)
+    runtimes: dict[WorkloadType, Runtime] = {
+        WorkloadType.CONTAINER: DockerRuntime(
+            engine,
+            owner,
+            puller=puller,
+            stop_grace_seconds=round(settings.stop_grace.total_seconds()),
+            pids_max=settings.pids_max,
+        )
+    }
+    compose = await find_compose(
+        settings, engine, owner, policy=_policy(settings), puller=puller, credentials=credentials
     )
-    return {WorkloadType.CONTAINER: docker}
+    if compose is not None:
+        runtimes[WorkloadType.COMPOSE] = compose
+    return runtimes
+
+
+def _policy(settings: AgentSettings) -> NodePolicy:
+    return NodePolicy(settings.allow_privileged, settings.bind_roots, frozenset({DRIVER}))

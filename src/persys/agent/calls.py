@@ -1,14 +1,15 @@
 """Calls of the agent's own service that came through the control stream, answered by the same door as others.
 
-Many run at once, up to a bound; one that its caller has left is cancelled.
+Many run at once, up to a bound; one that its caller has left is cancelled. Calls with many messages are
+bounded by whoever serves them, so that they never hold up an order.
 """
 
 import asyncio
-import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, NoReturn
 
 import grpc
+from google.protobuf.message import Message
 
 from persys.errors import PersysError
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
@@ -18,9 +19,9 @@ from persys.wire.status import grpc_code
 CALLS_MAX = 64
 
 Send = Callable[[control_pb2.StreamReply], Awaitable[None]]
+Write = Callable[[Message], Awaitable[None]]
 
 _METHODS = agent_pb2.DESCRIPTOR.services_by_name["AgentService"].methods_by_name
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class AbortedError(PersysError):
@@ -34,8 +35,9 @@ class AbortedError(PersysError):
 class StreamedContext:
     """What the door needs to know of a call that has no connection of its own."""
 
-    def __init__(self, metadata: Mapping[str, str]) -> None:
+    def __init__(self, metadata: Mapping[str, str], write: Write) -> None:
         self._metadata = tuple(metadata.items())
+        self.write = write
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return self._metadata
@@ -48,40 +50,92 @@ class StreamedCalls:
     def __init__(self, api: agent_pb2_grpc.AgentServiceServicer) -> None:
         self._api = api
         self._room = asyncio.Semaphore(CALLS_MAX)
-        self._under_way: dict[int, asyncio.Task[None]] = {}
+        self._under_way: dict[int, _Call] = {}
 
     def take(self, call: control_pb2.StreamCall, send: Send, group: asyncio.TaskGroup) -> None:
-        if call.cancel:
-            if (task := self._under_way.get(call.id)) is not None:
-                task.cancel()
-            return
-        task = group.create_task(self._serve(call, send))
-        self._under_way[call.id] = task
-        task.add_done_callback(lambda _: self._under_way.pop(call.id, None))
+        if call.method:
+            begun = _Call(call, send)
+            begun.task = group.create_task(self._serve(begun))
+            self._under_way[call.id] = begun
+            begun.task.add_done_callback(lambda _: self._under_way.pop(call.id, None))
+        elif (known := self._under_way.get(call.id)) is not None:
+            known.take(call)
 
-    async def _serve(self, call: control_pb2.StreamCall, send: Send) -> None:
-        async with self._room:
-            try:
-                async for response in self._answers(call):
-                    await send(control_pb2.StreamReply(id=call.id, response=response))
-                last = control_pb2.StreamReply(id=call.id, last=True)
-            except AbortedError as err:
-                code = err.code.value[0]
-                last = control_pb2.StreamReply(id=call.id, code=code, message=str(err), last=True)
-            except PersysError as err:
-                code = grpc_code(err).value[0]
-                last = control_pb2.StreamReply(id=call.id, code=code, message=str(err), last=True)
-            await send(last)
+    async def _serve(self, call: "_Call") -> None:
+        try:
+            last = await self._answer(call)
+        except AbortedError as err:
+            last = control_pb2.StreamReply(code=err.code.value[0], message=str(err), last=True)
+        except PersysError as err:
+            code = grpc_code(err).value[0]
+            last = control_pb2.StreamReply(code=code, message=str(err), last=True)
+        await call.reply(last)
 
-    async def _answers(self, call: control_pb2.StreamCall) -> AsyncIterator[bytes]:
-        known = _METHODS.get(call.method)
-        method: Callable[..., Any] | None = getattr(self._api, call.method, None)
+    async def _answer(self, call: "_Call") -> control_pb2.StreamReply:
+        """Writes all answers but the last one, which it returns."""
+        name = call.opening.method
+        known = _METHODS.get(name)
+        method: Callable[..., Any] | None = getattr(self._api, name, None)
         if known is None or method is None:
-            raise AbortedError(grpc.StatusCode.UNIMPLEMENTED, f"no method {call.method}")
-        request = getattr(agent_pb2, known.input_type.name).FromString(call.request)
-        context = StreamedContext(call.metadata)
-        if inspect.isasyncgenfunction(method):
-            async for response in method(request, context):
-                yield response.SerializeToString()
+            raise AbortedError(grpc.StatusCode.UNIMPLEMENTED, f"no method {name}")
+        read = getattr(agent_pb2, known.input_type.name).FromString
+        context = StreamedContext(call.opening.metadata, call.write)
+        if not known.server_streaming:
+            async with self._room:
+                answer = await method(read(call.opening.request), context)
+            return control_pb2.StreamReply(response=answer.SerializeToString(), last=True)
+        requests = call.requests(read) if known.client_streaming else read(call.opening.request)
+        answers = method(requests, context)
+        if isinstance(answers, AsyncIterator):
+            async for answer in answers:
+                await call.write(answer)
         else:
-            yield (await method(request, context)).SerializeToString()
+            await answers
+        return control_pb2.StreamReply(last=True)
+
+
+class _Call:
+    """One call under way: what still comes for it, and how much may go back."""
+
+    def __init__(self, opening: control_pb2.StreamCall, send: Send) -> None:
+        self.opening = opening
+        self.task: asyncio.Task[None] | None = None
+        self._send = send
+        self._window = opening.window
+        self._may_send = asyncio.Semaphore(opening.window)
+        # One more than the window for the end. Whoever sends more than that has broken the rules.
+        self._came: asyncio.Queue[bytes | None] = asyncio.Queue(opening.window + 1)
+        self._taken = 0
+
+    def take(self, call: control_pb2.StreamCall) -> None:
+        assert self.task is not None
+        for _ in range(call.taken):
+            self._may_send.release()
+        try:
+            if call.more:
+                self._came.put_nowait(call.request)
+            if call.last:
+                self._came.put_nowait(None)
+        except asyncio.QueueFull:
+            self.task.cancel()
+        if call.cancel:
+            self.task.cancel()
+
+    async def requests(self, read: Callable[[bytes], Message]) -> AsyncIterator[Message]:
+        request: bytes | None = self.opening.request
+        while request is not None:
+            self._taken += 1
+            yield read(request)
+            if self._window and self._taken >= self._window // 2:
+                await self.reply(control_pb2.StreamReply(taken=self._taken))
+                self._taken = 0
+            request = await self._came.get()
+
+    async def write(self, message: Message) -> None:
+        if self._window:
+            await self._may_send.acquire()
+        await self.reply(control_pb2.StreamReply(response=message.SerializeToString()))
+
+    async def reply(self, reply: control_pb2.StreamReply) -> None:
+        reply.id = self.opening.id
+        await self._send(reply)

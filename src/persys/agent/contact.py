@@ -23,6 +23,7 @@ log = structlog.get_logger()
 LOOK_SECONDS = 1.0
 WRITE_SECONDS = 5.0
 FIRST_SECONDS = 3.0
+SILENCE_MAX_SECONDS = 60.0
 # A clock that was set back by more than this cannot say how long it has been.
 STEP_BACK_MAX = timedelta(seconds=1)
 
@@ -35,10 +36,18 @@ class Contact:
         self._heard = _on_monotonic(state.heard_at, clock)
         self._written = self._heard
         self._first = asyncio.Event()
+        self._unbroken = float("inf")  # since when no silence was long
 
     def is_lost_for(self, order: Order) -> bool:
         """Whether this order allows no more silence."""
         return 0 < order.stop_after_seconds <= self._clock.monotonic() - self._heard
+
+    def unbroken_for(self) -> timedelta:
+        """How long the scheduler has answered without a long silence, in the life of this process."""
+        now = self._clock.monotonic()
+        if now - self._heard > SILENCE_MAX_SECONDS:
+            return timedelta()
+        return timedelta(seconds=max(0.0, now - self._unbroken))
 
     async def is_made_for(self, order: Order) -> bool:
         """Whether this order can be taken now: an order may come just before the first answer to us."""
@@ -52,6 +61,8 @@ class Contact:
 
     async def heard(self, *, sent: float, sent_at: datetime) -> None:
         """A leading scheduler has acknowledged what was sent then."""
+        if sent - self._heard > SILENCE_MAX_SECONDS or self._unbroken > sent:
+            self._unbroken = sent
         self._heard = max(self._heard, sent)
         self._first.set()
         shortest = min(self._spans(), default=0)

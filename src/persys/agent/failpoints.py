@@ -7,6 +7,7 @@ LAUNCHING = "agent.launching"
 SETTLED = "agent.settled"
 DELETE_ACCEPTED = "agent.delete_accepted"
 FORGOTTEN = "agent.forgotten"
+RESTARTED = "agent.restarted"
 
 AFTER_STEP = {
     Step.PULL: "agent.pulled",
@@ -15,7 +16,16 @@ AFTER_STEP = {
     Step.REMOVE: "agent.removed",
     Step.CREATE: "agent.created",
     Step.START: "agent.started",
+    Step.RESTART: RESTARTED,
     Step.REMOVE_VOLUMES: "agent.deleted",
 }
 
-ALL = (ACCEPTED, *AFTER_STEP.values(), LAUNCHING, SETTLED, DELETE_ACCEPTED, FORGOTTEN)
+# All that an apply, an update, a stop and a delete pass.
+ALL = (
+    ACCEPTED,
+    *(point for point in AFTER_STEP.values() if point != RESTARTED),
+    LAUNCHING,
+    SETTLED,
+    DELETE_ACCEPTED,
+    FORGOTTEN,
+)

@@ -7,6 +7,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from persys.agent import failpoints
+from persys.agent.admission import Admission
 from persys.agent.journal import Entry, Standing
 from persys.agent.ledger import Ledger
 from persys.agent.policy import NodePolicy
@@ -57,6 +58,7 @@ class Intake:
         clock: Clock,
         *,
         policy: NodePolicy,
+        admission: Admission,
         types: Collection[WorkloadType],
         tell: Callable[[WorkloadId], None],
     ) -> None:
@@ -66,6 +68,7 @@ class Intake:
         self._ledger = ledger
         self._clock = clock
         self._policy = policy
+        self._admission = admission
         self._types = types
         self._tell = tell
         self.draining = False  # set by the uplink
@@ -86,10 +89,13 @@ class Intake:
         async with self._turns.of(order.workload_id):
             known = self._state.entries.get(order.workload_id)
             match self._receive(order, known):
+                case Taken(order=order) if known is None:
+                    if (full := await self._admission.refusal(order)) is not None:
+                        return Refused(full)
+                    with self._admission.arriving(order):
+                        return await self._accept(order, None, intent)
                 case Taken(order=order):
-                    entry = await self._take(order, known, ActionKind.APPLY, intent=intent)
-                    passing(failpoints.ACCEPTED)
-                    return Accepted(entry)
+                    return await self._accept(order, known, intent)
                 case Unchanged(order=order):
                     assert known is not None, "nothing can be unchanged that is not known"
                     return Skipped(await self._renew(known, order, intent or known.intent))
@@ -103,6 +109,11 @@ class Intake:
                     return Refused(Failure(reason, text, code="Draining"))
                 case unreachable:
                     assert_never(unreachable)
+
+    async def _accept(self, order: Order, known: Entry | None, intent: bytes) -> Accepted:
+        entry = await self._take(order, known, ActionKind.APPLY, intent=intent)
+        passing(failpoints.ACCEPTED)
+        return Accepted(entry)
 
     async def delete(self, workload_id: WorkloadId, epoch: int, *, keeps_data: bool = False) -> str:
         """What to tell who asked. Raises StaleEpochError."""

@@ -37,6 +37,15 @@ class Entry(Struct, frozen=True):
     intent: bytes = b""  # the scheduler's own record, kept for it as it came
 
 
+class Image(Struct, frozen=True):
+    """An image that this agent fetched. Another one may have its name by now; it then has another id."""
+
+    name: str
+    id: str
+    fetched_at: datetime
+    used_at: datetime  # when it was last seen in use
+
+
 class Burial(Struct, frozen=True):
     """A workload that was deleted here. `told`: the scheduler has acknowledged it."""
 

@@ -20,6 +20,7 @@ from persys.core.convergence import (
     Step,
     after_settling,
     after_step,
+    curing,
     launching,
 )
 from persys.errors import StoreUnavailableError
@@ -78,8 +79,10 @@ class Ledger:
         if action.state is ActionState.PENDING:
             action = replace(action, state=ActionState.RUNNING, started_at=now)
         self._state.note(entry, action)
-        if step is Step.START:
-            entry = replace(entry, progress=launching(entry.progress, artefact))
+        if step in (Step.START, Step.RESTART):
+            keep = launching if step is Step.START else curing
+            self._metrics.health_restarts.inc(step is Step.RESTART)
+            entry = replace(entry, progress=keep(entry.progress, artefact))
             await self._state.commit(Change(entry=entry, actions=[action]))
         elif todo.halts:
             entry = replace(entry, progress=replace(entry.progress, halted=True))
@@ -91,7 +94,9 @@ class Ledger:
                 self._state.note(entry, action)
         return entry
 
-    def keep(self, entry: Entry, step: Step, failure: Failure | None) -> None:
+    def keep(self, entry: Entry, step: Step, failure: Failure | None, seconds: float) -> None:
+        """After a step that took so long."""
+        self._metrics.step_ended(step, seconds)
         self._state.note(replace(entry, progress=after_step(entry.progress, step, failure)))
 
     async def settle(self, entry: Entry, settled: Settled, metadata: Mapping[str, str]) -> bool:
@@ -120,6 +125,8 @@ class Ledger:
             updated_at=now if changed else entry.updated_at,
         )
         await self._state.commit(Change(entry=entry, actions=ended))
+        if settled.failure is not None and settled.failure != before.failure:
+            self._metrics.failed(settled.failure.reason)
         if changed:
             self._tell(entry.order.workload_id)
         return True
@@ -135,6 +142,17 @@ class Ledger:
             )
         )
         self._tell(entry.order.workload_id)
+
+    def under_way(self, seen: Entry, code: str, message: str) -> None:
+        """How far a step is that takes long. Not written: after a restart the step begins anew."""
+        workload_id = seen.order.workload_id
+        entry = self._state.entries.get(workload_id)
+        if entry is None or entry.generation != seen.generation:
+            return
+        now = self._clock.now()
+        standing = Standing(Actual.PENDING, now, code=code, message=message)
+        self._state.note(replace(entry, standing=standing, updated_at=now))
+        self._tell(workload_id)
 
     def pardon(self, entry: Entry) -> None:
         """Forget a failure that may have passed, so that its step is tried again."""

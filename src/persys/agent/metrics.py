@@ -6,12 +6,34 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from persys.core.admission import Load
+from persys.core.convergence import Step
+from persys.core.garbage import Kind
 from persys.model.action import ActionKind, ActionState
+from persys.model.failure import FailureReason
+from persys.model.ids import WorkloadId
+from persys.model.spec import HealthType
+from persys.model.usage import WorkloadUsage
+
+WORKLOADS_SHOWN_MAX = 500
+_SINCE_START = "since its containers started"
+_FIGURES = {
+    "cpu_percent": "Of one core, lately",
+    "memory_bytes": "Memory in use, without what can be given back at once",
+    "disk_read_bytes": f"Read from disks {_SINCE_START}",
+    "disk_write_bytes": f"Written to disks {_SINCE_START}",
+    "net_rx_bytes": f"Received {_SINCE_START}",
+    "net_tx_bytes": f"Sent {_SINCE_START}",
+}
 
 
 class Metrics:
-    def __init__(self, workloads: Callable[[], Mapping[str, int]]) -> None:
-        """`workloads` counts the workloads by their actual state."""
+    def __init__(
+        self,
+        workloads: Callable[[], Mapping[str, int]],
+        health: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        """They count the workloads by their actual state, and by their health."""
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._actions = Counter(
@@ -27,6 +49,80 @@ class Metrics:
             buckets=(0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
             registry=self.registry,
         )
+        self._step_seconds = Histogram(
+            "persys_agent_step_seconds",
+            "How long one deed of a runtime took, such as pull, create or start",
+            ["step"],
+            buckets=(0.01, 0.05, 0.25, 1, 2.5, 5, 10, 30, 300, 1800),
+            registry=self.registry,
+        )
+        self._failures = Counter(
+            "persys_agent_failures",
+            "Times that a workload came to fail, by reason",
+            ["reason"],
+            registry=self.registry,
+        )
+        self._pulls = Counter(
+            "persys_agent_pulls",
+            "Images fetched or not, by what came of it",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self._pull_seconds = Histogram(
+            "persys_agent_pull_seconds",
+            "From asking the registry to having the image",
+            buckets=(0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800),
+            registry=self.registry,
+        )
+        self._pulled_bytes = Counter(
+            "persys_agent_pulled_bytes", "Fetched from registries", registry=self.registry
+        )
+        self._probes = Counter(
+            "persys_agent_probes",
+            "Health probes of the agent itself",
+            ["type", "outcome"],
+            registry=self.registry,
+        )
+        self.health_restarts = Counter(
+            "persys_agent_health_restarts",
+            "Restarts of workloads because they were unhealthy",
+            registry=self.registry,
+        )
+        self._refusals = Counter(
+            "persys_agent_admission_refusals",
+            "New workloads turned away because the node was full",
+            ["kind"],
+            registry=self.registry,
+        )
+        self._load = Gauge(
+            "persys_agent_admission_load_percent",
+            "The smoothed figures that admission goes by",
+            ["resource"],
+            registry=self.registry,
+        )
+        self._thresholds = Gauge(
+            "persys_agent_admission_threshold_percent",
+            "Above which new workloads are turned away",
+            ["resource"],
+            registry=self.registry,
+        )
+        self._garbage = Counter(
+            "persys_agent_gc_items",
+            "Garbage that was removed, or could not be",
+            ["kind", "outcome"],
+            registry=self.registry,
+        )
+        self._gc_seconds = Histogram(
+            "persys_agent_gc_seconds",
+            "How long a look for garbage took",
+            buckets=(0.01, 0.05, 0.25, 1, 5, 30, 120),
+            registry=self.registry,
+        )
+        self.unclaimed = Gauge(
+            "persys_agent_gc_unclaimed",
+            "Containers and networks of this agent that no workload of its journal has",
+            registry=self.registry,
+        )
         self.scheduler_connected = Gauge(
             "persys_agent_scheduler_connected",
             "1 while the scheduler acknowledges heartbeats",
@@ -38,23 +134,94 @@ class Metrics:
             ["runtime"],
             registry=self.registry,
         )
-        self.registry.register(_WorkloadCounts(workloads))
+        self.registry.register(
+            _WorkloadCounts("persys_agent_workloads", "Workloads on this node", "actual", workloads)
+        )
+        self.registry.register(
+            _WorkloadCounts(
+                "persys_agent_workload_health",
+                "Workloads whose health is checked",
+                "health",
+                health,
+            )
+        )
+
+    def tell_usage(self, usage: Callable[[], Mapping[WorkloadId, WorkloadUsage]]) -> None:
+        """`usage` is asked whenever somebody looks."""
+        self.registry.register(_WorkloadUsages(usage))
 
     def action_ended(self, kind: ActionKind, outcome: ActionState, seconds: float) -> None:
         self._actions.labels(kind.value, outcome.value).inc()
         self._action_seconds.labels(kind.value).observe(seconds)
 
+    def step_ended(self, step: Step, seconds: float) -> None:
+        self._step_seconds.labels(step.value).observe(seconds)
+
+    def failed(self, reason: FailureReason) -> None:
+        self._failures.labels(reason.value).inc()
+
+    def refused(self, kind: str) -> None:
+        """`kind`: load or allocation."""
+        self._refusals.labels(kind).inc()
+
+    def show_load(self, load: Load) -> None:
+        _show(self._load, load)
+
+    def show_thresholds(self, most: Load) -> None:
+        _show(self._thresholds, most)
+
+    def garbage(self, kind: Kind, *, removed: bool, count: int = 1) -> None:
+        self._garbage.labels(kind.value, "removed" if removed else "kept").inc(count)
+
+    def collected(self, seconds: float) -> None:
+        self._gc_seconds.observe(seconds)
+
+    def probed(self, kind: HealthType, *, well: bool) -> None:
+        self._probes.labels(kind.value, "passed" if well else "failed").inc()
+
+    def pull_ended(self, outcome: str, seconds: float, byte_count: int) -> None:
+        self._pulls.labels(outcome).inc()
+        self._pull_seconds.observe(seconds)
+        self._pulled_bytes.inc(byte_count)
+
+
+def _show(gauge: Gauge, load: Load) -> None:
+    for resource in ("cpu", "memory", "disk"):
+        gauge.labels(resource).set(getattr(load, resource))
+
 
 class _WorkloadCounts(Collector):
     """Counted when asked, so that it cannot go wrong in between."""
 
-    def __init__(self, workloads: Callable[[], Mapping[str, int]]) -> None:
-        self._workloads = workloads
+    def __init__(
+        self, name: str, about: str, label: str, count: Callable[[], Mapping[str, int]]
+    ) -> None:
+        self._name = name
+        self._about = about
+        self._label = label
+        self._count = count
 
     def collect(self) -> list[Metric]:
-        family = GaugeMetricFamily(
-            "persys_agent_workloads", "Workloads on this node", labels=["actual"]
-        )
-        for actual, count in self._workloads().items():
-            family.add_metric([actual], count)
+        family = GaugeMetricFamily(self._name, self._about, labels=[self._label])
+        for word, count in self._count().items():
+            family.add_metric([word], count)
         return [family]
+
+
+class _WorkloadUsages(Collector):
+    """Figures per workload, of so many at most: whoever collects them pays for each name."""
+
+    def __init__(self, usage: Callable[[], Mapping[WorkloadId, WorkloadUsage]]) -> None:
+        self._usage = usage
+
+    def collect(self) -> list[Metric]:
+        shown = sorted(self._usage().items())[:WORKLOADS_SHOWN_MAX]
+        families: list[Metric] = []
+        for figure, about in _FIGURES.items():
+            family = GaugeMetricFamily(
+                f"persys_agent_workload_{figure}", about, labels=["workload_id"]
+            )
+            for workload_id, used in shown:
+                family.add_metric([workload_id], getattr(used, figure))
+            families.append(family)
+        return families

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from persys.agent.runtimes.docker_form import LABEL_PREFIX
 from persys.errors import InvalidError
-from persys.model.spec import ContainerSpec, Spec
+from persys.model.spec import ComposeSpec, ContainerSpec, Spec
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,9 @@ class NodePolicy:
         """Raises InvalidError."""
         if isinstance(spec, ContainerSpec):
             self._check_container(spec)
+        elif isinstance(spec, ComposeSpec) and spec.needs.privileged and not self.allow_privileged:
+            problem = "power over the node is not allowed on this one (PERSYS_ALLOW_PRIVILEGED)"
+            raise InvalidError("spec.compose", problem)
 
     def _check_container(self, spec: ContainerSpec) -> None:
         if spec.privileged and not self.allow_privileged:
@@ -32,7 +35,7 @@ class NodePolicy:
                     f"names in {LABEL_PREFIX} are the agent's own",
                 )
         for index, mount in enumerate(spec.volumes):
-            if not self._allows(mount.host_path):
+            if not self.allows_path(mount.host_path):
                 raise InvalidError(
                     f"spec.container.volumes[{index}].host_path",
                     f"{mount.host_path!r} is not below {', '.join(self.bind_roots)} (PERSYS_BIND_ROOTS)",
@@ -45,7 +48,7 @@ class NodePolicy:
                     f"{', '.join(sorted(self.volume_drivers))}",
                 )
 
-    def _allows(self, host_path: str) -> bool:
+    def allows_path(self, host_path: str) -> bool:
         if not self.bind_roots:
             return True
         # A link below an allowed root may lead out of it.

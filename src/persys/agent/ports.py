@@ -11,17 +11,33 @@ from pathlib import Path
 from typing import Protocol
 
 from persys.agent.host import CpuTime, Disk, Memory
+from persys.agent.journal import Image
 from persys.core.convergence import Artefact
+from persys.core.garbage import ImageUse, Item
+from persys.core.pulling import Layers
 from persys.model.failure import Failure
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
+
+
+class PullWatch(Protocol):
+    """Who wants to know about an image while it is fetched."""
+
+    def began(self) -> None:
+        """It was not here, and is fetched from now on."""
+
+    def progress(self, layers: Layers) -> None:
+        """May be called as often as there is something new."""
+
+    async def fetched(self, image: str, image_id: str) -> None:
+        """It is here because this agent fetched it."""
 
 
 class Runtime(Protocol):
     async def inspect(self, workload_id: WorkloadId) -> Artefact | None:
         """What there is now. None: it was looked for, and there is nothing."""
 
-    async def pull(self, order: Order) -> Failure | None:
+    async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
         """Have the image here, as the pull policy says. May be cancelled."""
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
@@ -35,6 +51,9 @@ class Runtime(Protocol):
     async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
         """Returns when it is gone."""
 
+    async def discard(self, order: Order) -> Failure | None:
+        """After the removal of what was deleted: let go of all else, and of data if the order says so."""
+
     async def log_tail(self, artefact: Artefact) -> str:
         """The last of what it wrote, "" if that cannot be had."""
 
@@ -43,6 +62,19 @@ class Runtime(Protocol):
 
     async def ping(self) -> None:
         """Raises RuntimeUnavailableError if the runtime gives no answer."""
+
+
+class Leftovers(Protocol):
+    """All that this agent has made in a runtime, also what no workload of the journal has."""
+
+    async def inventory(self) -> list[Item]:
+        """Raises RuntimeUnavailableError: then nothing is known to be garbage."""
+
+    async def images(self, fetched: Mapping[str, Image]) -> list[ImageUse]:
+        """Of the images that this agent fetched, those that are still what it fetched."""
+
+    async def remove(self, item: Item) -> str:
+        """Empty when it is gone, else why it is not. Data is never removed."""
 
 
 class Volumes(Protocol):

@@ -9,6 +9,8 @@ from persys.errors import SettingsError
 from persys.infra.address import split_server
 from persys.infra.settings import setting
 
+PERCENT_MAX = 100
+
 
 @dataclass(frozen=True, slots=True)
 class AgentSettings:
@@ -24,6 +26,14 @@ class AgentSettings:
     docker_enabled: bool = setting(True, "PERSYS_DOCKER_ENABLED", help="run containers")
     docker_host: str = setting(
         "unix:///var/run/docker.sock", "DOCKER_HOST", help="where Docker listens"
+    )
+    compose_enabled: bool = setting(
+        True, "PERSYS_COMPOSE_ENABLED", help="run Compose stacks, if Compose is here"
+    )
+    compose_binary: str = setting(
+        "",
+        "PERSYS_COMPOSE_BINARY",
+        help="Compose to use: a path, a name or 'docker compose'; else whichever is there, v2 first",
     )
     reconcile_enabled: bool = setting(
         True, "PERSYS_RECONCILE_ENABLED", help="look at everything now and then, beside events"
@@ -72,8 +82,16 @@ class AgentSettings:
     allow_privileged: bool = setting(
         False, "PERSYS_ALLOW_PRIVILEGED", help="run privileged containers"
     )
+    exec_enabled: bool = setting(
+        True, "PERSYS_EXEC_ENABLED", help="let users run commands inside workloads"
+    )
     bind_roots: tuple[str, ...] = setting(
         (), "PERSYS_BIND_ROOTS", help="host paths that containers may bind; none: any"
+    )
+    credentials_dir: Path = setting(
+        Path("/etc/persys/credentials"),
+        "PERSYS_CREDENTIALS_DIR",
+        help="where credentials that specs refer to by name are",
     )
     pids_max: int = setting(4096, "PERSYS_PIDS_MAX", help="processes per container, unless it says")
     stop_grace: timedelta = setting(
@@ -86,6 +104,47 @@ class AgentSettings:
     )
     system_reserve_memory_mb: int = setting(
         256, "PERSYS_SYSTEM_RESERVE_MEMORY_MB", help="memory never given to workloads"
+    )
+
+    admission_cpu_percent: int = setting(
+        80, "PERSYS_ADMISSION_CPU_PERCENT", help="no new workloads above; 100: never refused"
+    )
+    admission_memory_percent: int = setting(
+        80, "PERSYS_ADMISSION_MEMORY_PERCENT", help="no new workloads above; 100: never refused"
+    )
+    admission_disk_percent: int = setting(
+        80, "PERSYS_ADMISSION_DISK_PERCENT", help="no new workloads above; 100: never refused"
+    )
+    admission_half_life: timedelta = setting(
+        timedelta(seconds=30),
+        "PERSYS_ADMISSION_HALF_LIFE",
+        help="after which an older figure counts half in these; 0s: only the newest counts",
+    )
+
+    gc_enabled: bool = setting(
+        True, "PERSYS_GC_ENABLED", help="remove what nothing refers to any more, now and then"
+    )
+    gc_dry_run: bool = setting(False, "PERSYS_GC_DRY_RUN", help="only log what would be removed")
+    gc_interval: timedelta = setting(
+        timedelta(minutes=10), "PERSYS_GC_INTERVAL", help="how often it is looked for"
+    )
+    gc_zombie_after: timedelta = setting(
+        timedelta(minutes=10),
+        "PERSYS_GC_ZOMBIE_AFTER",
+        help="remove what is left of a deleted workload; 0s: never",
+    )
+    gc_stray_after: timedelta = setting(
+        timedelta(hours=24),
+        "PERSYS_GC_STRAY_AFTER",
+        help="remove what does not run, the journal does not know and nobody wants; 0s: never",
+    )
+    gc_image_after: timedelta = setting(
+        timedelta(),
+        "PERSYS_GC_IMAGE_AFTER",
+        help="remove images that this agent fetched and nothing uses; 0s: never",
+    )
+    gc_action_after: timedelta = setting(
+        timedelta(hours=168), "PERSYS_GC_ACTION_AFTER", help="forget ended actions; 0s: never"
     )
 
     def check(self) -> None:
@@ -102,8 +161,13 @@ class AgentSettings:
             )
         if self.reconcile_interval <= timedelta(0):
             raise SettingsError("PERSYS_RECONCILE_INTERVAL: expected more than 0s")
+        if self.gc_interval <= timedelta(0):
+            raise SettingsError("PERSYS_GC_INTERVAL: expected more than 0s")
         if self.pids_max < 1:
             raise SettingsError("PERSYS_PIDS_MAX: expected 1 or more")
+        for name in ("cpu", "memory", "disk"):
+            if not 1 <= getattr(self, f"admission_{name}_percent") <= PERCENT_MAX:
+                raise SettingsError(f"PERSYS_ADMISSION_{name.upper()}_PERCENT: expected 1 to 100")
         if not self.standalone and not self.scheduler_addr:
             raise SettingsError("PERSYS_SCHEDULER_ADDR: expected host:port")
         if self.dns_server:

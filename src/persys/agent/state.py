@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from persys.agent.journal import Burial, Entry
+from persys.agent.journal import Burial, Entry, Image
 from persys.errors import SettingsError, StoreUnavailableError
 from persys.model.action import Action, ActionState
 from persys.model.ids import ActionId, NodeId, WorkloadId
@@ -28,6 +28,7 @@ CREATE TABLE IF NOT EXISTS identity (cluster_id TEXT NOT NULL, node_id TEXT NOT 
 CREATE TABLE IF NOT EXISTS allegiance (cluster_uid TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS contact (heard_at TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS entries (id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS images (name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS actions
     (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS burials
@@ -45,6 +46,9 @@ class Change:
     burials: Sequence[Burial] = ()
     unburied: WorkloadId | None = None
     cluster_uid: str = ""  # the cluster that took this node in
+    images: Sequence[Image] = ()
+    images_gone: Sequence[str] = ()
+    actions_gone: Sequence[ActionId] = ()
     heard_at: datetime | None = None  # a leading scheduler acknowledged what was sent then
 
 
@@ -71,6 +75,7 @@ class State:
         self.entries: dict[WorkloadId, Entry] = {}
         self.actions: dict[ActionId, Action] = {}
         self.burials: dict[WorkloadId, Burial] = {}
+        self.images: dict[str, Image] = {}  # by name
         self.cluster_uid = ""  # of the cluster this node last belonged to
         self.heard_at: datetime | None = None
         self.connection = (
@@ -139,6 +144,12 @@ class State:
             self.actions[action.id] = action
         for burial in change.burials:
             self.burials[burial.workload_id] = burial
+        for image in change.images:
+            self.images[image.name] = image
+        for name in change.images_gone:
+            self.images.pop(name, None)
+        for action_id in change.actions_gone:
+            self.actions.pop(action_id, None)
         _keep_newest(self.actions, ACTIONS_MAX)
         _keep_newest(self.burials, BURIALS_MAX)
 
@@ -168,6 +179,9 @@ class State:
         for (data,) in self.connection.execute("SELECT record FROM burials ORDER BY number"):
             burial = decode(data, Burial)
             self.burials[burial.workload_id] = burial
+        for (data,) in self.connection.execute("SELECT record FROM images"):
+            image = decode(data, Image)
+            self.images[image.name] = image
         for (uid,) in self.connection.execute("SELECT cluster_uid FROM allegiance"):
             self.cluster_uid = uid
         for (text,) in self.connection.execute("SELECT heard_at FROM contact"):
@@ -190,6 +204,16 @@ def _put(cursor: sqlite3.Cursor, change: Change) -> None:
     if change.heard_at is not None:
         cursor.execute("DELETE FROM contact")
         cursor.execute("INSERT INTO contact VALUES (?)", (change.heard_at.isoformat(),))
+    cursor.executemany(
+        "INSERT INTO images VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET record = excluded.record",
+        [(image.name, encode(image)) for image in change.images],
+    )
+    cursor.executemany(
+        "DELETE FROM images WHERE name = ?", [(name,) for name in change.images_gone]
+    )
+    cursor.executemany(
+        "DELETE FROM actions WHERE id = ?", [(each,) for each in change.actions_gone]
+    )
     upsert = "ON CONFLICT (id) DO UPDATE SET record = excluded.record"
     cursor.executemany(
         f"INSERT INTO actions (id, record) VALUES (?, ?) {upsert}",  # noqa: S608

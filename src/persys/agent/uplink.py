@@ -25,6 +25,7 @@ from persys.agent.link import (
     NoStreamError,
     SchedulerLostError,
 )
+from persys.agent.meter import Meter
 from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.reports import observation_of
@@ -35,7 +36,13 @@ from persys.infra.clock import Clock
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
 from persys.model.workload import Desired
-from persys.wire.control import capabilities_message, status_message, timestamp, usage_message
+from persys.wire.control import (
+    capabilities_message,
+    status_message,
+    timestamp,
+    usage_message,
+    workload_usage_message,
+)
 from persys.wire.gen.control.v1 import control_pb2
 
 log = structlog.get_logger()
@@ -72,6 +79,7 @@ class Uplink:
         news: News,
         intake: Intake,
         collector: Collector,
+        meter: Meter,
         clock: Clock,
         metrics: Metrics,
         contact: Contact,
@@ -87,6 +95,7 @@ class Uplink:
         self._news = news
         self._intake = intake
         self._collector = collector
+        self._meter = meter
         self._clock = clock
         self._metrics = metrics
         self._contact = contact
@@ -204,6 +213,9 @@ class Uplink:
                 if (entry := self._state.entries.get(workload_id)) is not None
             ],
             timestamp=timestamp(self._clock.now()),
+            workload_usage=[workload_usage_message(used) for used in self._meter.usage.values()]
+            if complete
+            else (),
             complete=complete,
             removed_workload_ids=[burial.workload_id for burial in gone],
         )

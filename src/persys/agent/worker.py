@@ -11,6 +11,7 @@ from functools import partial
 from persys.agent import failpoints
 from persys.agent.journal import Entry
 from persys.agent.ledger import Ledger
+from persys.agent.probes import Probes
 from persys.agent.state import State
 from persys.agent.steps import Steps
 from persys.core.convergence import STOPPED_ALONE, Artefact, Do, Settled, Step, next_step
@@ -35,11 +36,18 @@ PATIENCE_MAX_SECONDS = 30.0
 
 class Worker:
     def __init__(
-        self, state: State, turns: Turns[WorkloadId], steps: Steps, ledger: Ledger, clock: Clock
+        self,
+        state: State,
+        turns: Turns[WorkloadId],
+        steps: Steps,
+        probes: Probes,
+        ledger: Ledger,
+        clock: Clock,
     ) -> None:
         self._state = state
         self._turns = turns
         self._steps = steps
+        self._probes = probes
         self._ledger = ledger
         self._clock = clock
         self._lanes: Lanes[WorkloadId] | None = None
@@ -104,6 +112,7 @@ class Worker:
             entry = self._state.entries.get(workload_id)  # an order may have come meanwhile
             if entry is None:
                 return False
+            artefact = self._probes.seen(entry, artefact)
             outcome = next_step(
                 entry.order,
                 artefact,
@@ -126,6 +135,7 @@ class Worker:
             entry = await self._ledger.begin(entry, todo, artefact)
         if step is Step.START:
             passing(failpoints.LAUNCHING)
+        began = self._clock.monotonic()
         try:
             failure = await self._steps.perform(step, entry, artefact)
         except ConflictError:
@@ -134,7 +144,7 @@ class Worker:
         async with self._turns.of(workload_id):
             current = self._state.entries.get(workload_id)
             if current is not None and current.generation == entry.generation:
-                self._ledger.keep(current, step, failure)
+                self._ledger.keep(current, step, failure, self._clock.monotonic() - began)
 
     async def _settle(self, settled: Settled, seen: Entry, artefact: Artefact | None) -> bool:
         """False if a newer order has come meanwhile."""

@@ -36,6 +36,14 @@ _WORKLOADS: tuple[Column[pb.WorkloadStatus], ...] = (
     Column("MESSAGE", lambda status, now: " ".join(status.message.split()) or NOT_SAID),
 )
 
+_GARBAGE: tuple[Column[pb.GarbageItem], ...] = (
+    Column("KIND", lambda item, now: item.kind),
+    Column("NAME", lambda item, now: item.name),
+    Column("WORKLOAD", lambda item, now: item.workload_id or NOT_SAID),
+    Column("REMOVED", lambda item, now: "yes" if item.removed else "no"),
+    Column("REASON", lambda item, now: "; ".join(filter(None, (item.reason, item.problem)))),
+)
+
 
 def health(options: Namespace) -> Exit:
     """Exit code 1 for an agent that answers and says it is not well."""
@@ -79,6 +87,20 @@ def list_workloads(options: Namespace) -> Exit:
             ),
             watch=False,
         )
+
+
+def collect_garbage(options: Namespace) -> Exit:
+    """Exit code 1 if something could not be removed."""
+    with agent(options) as client:
+        found = client.collect_garbage(dry_run=options.dry_run)
+        show(
+            lambda: found.items,
+            lambda items: render_list(
+                items, options, columns=_GARBAGE, name=lambda item: item.name, nothing="no garbage"
+            ),
+            watch=False,
+        )
+        return Exit.FAILED if any(item.problem for item in found.items) else Exit.OK
 
 
 def _describe(found: pb.HealthCheckResponse, now: datetime, wide: bool) -> str:

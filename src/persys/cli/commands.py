@@ -94,6 +94,9 @@ _AGENT = Argument(
     ("--agent",),
     {"metavar": "HOST:PORT", "help": "address of the agent (default: 127.0.0.1:50051)"},
 )
+_DRY_RUN = Argument(
+    ("--dry-run",), {"action": "store_true", "help": "only show what would be removed"}
+)
 _SHELL = Argument(
     ("shell",), {"choices": ("bash", "zsh", "fish"), "help": "the shell to complete in"}
 )
@@ -135,6 +138,34 @@ _DRIFT_TYPE = Argument(
         "choices": ("orphan_on_agent", "state_mismatch", "revision_mismatch", "missing_on_agent"),
         "help": "only those of this type",
     },
+)
+
+_SERVICE = Argument(
+    ("--service",), {"metavar": "SERVICE", "default": "", "help": "of a Compose stack"}
+)
+_FOLLOW = Argument(
+    ("-f", "--follow"), {"action": "store_true", "help": "go on with what is written from now on"}
+)
+_TAIL = Argument(
+    ("--tail",), {"metavar": "LINES", "type": int, "default": 0, "help": "only the last so many"}
+)
+_PREVIOUS = Argument(
+    ("--previous",), {"action": "store_true", "help": "of the run before the present one"}
+)
+_TIMESTAMPS = Argument(
+    ("--timestamps",), {"action": "store_true", "help": "each line with when it was written"}
+)
+_STDIN = Argument(("-i", "--stdin"), {"action": "store_true", "help": "pass standard input on"})
+_TTY = Argument(("-t", "--tty"), {"action": "store_true", "help": "give the command a terminal"})
+_COMMAND = Argument(
+    ("command",), {"metavar": "-- COMMAND", "nargs": "*", "help": "what to run, and its arguments"}
+)
+_SORT = Argument(
+    ("--sort",),
+    {"choices": ("cpu", "memory", "name"), "default": "cpu", "help": "what comes first"},
+)
+_ONCE = Argument(
+    ("--once",), {"action": "store_true", "help": "show once, as when there is no terminal"}
 )
 
 GROUPS = (
@@ -265,6 +296,12 @@ GROUPS = (
                 (_AGENT, _OF_WORKLOAD, _LIMIT),
             ),
             Command("list", "the workloads the agent has", "agents:list_workloads", (_AGENT,)),
+            Command(
+                "gc",
+                "remove what nothing on the node refers to any more",
+                "agents:collect_garbage",
+                (_AGENT, _DRY_RUN),
+            ),
         ),
     ),
 )
@@ -284,6 +321,20 @@ SINGLES = (
         "events:show",
         (_WATCH_EVENTS, _OF_WORKLOAD, _OF_NODE, _KIND, _SINCE, _LIMIT, _AFTER),
     ),
+    Command(
+        "logs",
+        "what a workload writes",
+        "logs:show",
+        (_WORKLOAD, _FOLLOW, _SINCE, _TAIL, _PREVIOUS, _SERVICE, _TIMESTAMPS),
+    ),
+    Command(
+        "exec",
+        "run a command inside a workload",
+        "inside:run",
+        (_WORKLOAD, _COMMAND, _STDIN, _TTY, _SERVICE),
+    ),
+    Command("top", "what nodes and workloads use now", "top:show", (_SORT, _ONCE, _ON_NODE)),
+    Command("stats", "what one workload uses", "top:stats", (_WORKLOAD, _WATCH)),
     Command("completion", "print the completion script of a shell", "completion:script", (_SHELL,)),
     Command("version", "print the version", "version:show"),
 )

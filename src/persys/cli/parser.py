@@ -8,8 +8,22 @@ from persys.cli.commands import GLOBAL, GROUPS, SINGLES, Argument, Command
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Exits with code 2 and a usage line on what it does not understand."""
+    own, verbatim = _split(argv)
     # argparse would take the next word, which may be a workload, for the value of a bare --wait.
-    return _parser().parse_args(["--wait=" if word == "--wait" else word for word in argv])
+    options = _parser().parse_args(["--wait=" if word == "--wait" else word for word in own])
+    if verbatim is not None:
+        if not hasattr(options, "command"):
+            _parser().error("-- comes only before the command of exec")
+        options.command = [*options.command, *verbatim]
+    return options
+
+
+def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:
+    """What is ours, and after a -- what is somebody else's: argparse would take more of them away."""
+    if "--" not in argv:
+        return argv, None
+    at = list(argv).index("--")
+    return argv[:at], argv[at + 1 :]
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -22,6 +22,10 @@ T = TypeVar("T")
 
 _START_DEADLINE = timedelta(seconds=30)
 _STOP_GRACE = timedelta(seconds=10)
+# Somebody works on this machine, and a trial shall not depend on what else they run.
+_NEVER_TOO_BUSY = {
+    f"PERSYS_ADMISSION_{resource}_PERCENT": "100" for resource in ("CPU", "MEMORY", "DISK")
+}
 _CALL_TIMEOUT = timedelta(seconds=2)
 
 
@@ -56,6 +60,7 @@ class Plane:
                 "PERSYS_SCHEDULER_ADDR": self.target,
                 "PERSYS_STATE_PATH": str(state_dir / "agent.db"),
                 "PERSYS_STORAGE_LOCAL_ROOT": str(state_dir / "volumes"),
+                **_NEVER_TOO_BUSY,
             },
             state_dir,
         )

@@ -8,6 +8,9 @@ from persys.client.call import DEFAULT_TIMEOUT, call, open_channel
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 from persys.wire.gen.agent.v1.agent_pb2_grpc import AgentServiceStub
 
+# Each container that goes is waited for.
+GARBAGE_TIMEOUT = timedelta(minutes=5)
+
 
 class AgentClient:
     """Safe for use by several threads."""
@@ -43,6 +46,14 @@ class AgentClient:
             self._stub.ListWorkloads, pb.ListWorkloadsRequest(), timeout=self._timeout
         )
         return list(response.workloads)
+
+    def collect_garbage(self, *, dry_run: bool) -> pb.GarbageCollectResponse:
+        response: pb.GarbageCollectResponse = call(
+            self._stub.GarbageCollect,
+            pb.GarbageCollectRequest(dry_run=dry_run),
+            timeout=max(self._timeout, GARBAGE_TIMEOUT),
+        )
+        return response
 
     def list_actions(
         self, *, workload_id: str = "", status: str = "", limit: int = 0

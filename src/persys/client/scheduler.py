@@ -3,6 +3,7 @@
 from types import TracebackType
 from typing import Self
 
+from persys.client.access import AccessCalls
 from persys.client.drifts import DriftCalls
 from persys.client.events import EventCalls
 from persys.client.nodes import NodeCalls
@@ -12,7 +13,7 @@ from persys.client.workloads import WorkloadCalls
 
 
 class SchedulerClient(
-    NodeCalls, WorkloadCalls, OutlookCalls, EventCalls, DriftCalls, RecoveryCalls
+    NodeCalls, WorkloadCalls, OutlookCalls, EventCalls, DriftCalls, RecoveryCalls, AccessCalls
 ):
     """Safe for use by several threads. UnavailableError means that nothing is known, not even a refusal."""
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 
+from persys.core.admission import NODE_FULL
 from persys.core.effects import Apply
 from persys.core.liveness import Phase
 from persys.core.placement.needs import Needs, holds_data, needs_of
@@ -97,6 +98,7 @@ def _bind(situation: Situation, node_id: NodeId, needs: Needs, why: str, now: da
 
 
 def _wait(situation: Situation, why: str, now: datetime) -> Decision:
+    why = "; ".join([why, *(f"{aside.node_id}: {aside.why}" for aside in situation.asides)])
     belief = believe(
         situation,
         Status.PENDING,
@@ -105,7 +107,8 @@ def _wait(situation: Situation, why: str, now: datetime) -> Decision:
         message=why,
         failure=Failure(FailureReason.INSUFFICIENT_RESOURCES, why),
     )
-    return Decision(None, belief, situation.retry, waits_for_room=True)
+    ask_again_at = min((aside.until for aside in situation.asides), default=None)
+    return Decision(None, belief, situation.retry, waits_for_room=True, wake_at=ask_again_at)
 
 
 def _assignment(
@@ -136,6 +139,20 @@ def refused_by_runtime(situation: Situation) -> bool:
         and failed.failure is not None
         and failed.failure.code == RUNTIME_NOT_AVAILABLE
     )
+
+
+def refused_as_full(situation: Situation) -> str:
+    """What the node said when it turned this workload away for being full; "" if it did not.
+
+    Such an answer is given only about what the node does not have. But data may be there.
+    """
+    failed = current(situation, Actual.FAILED)
+    if failed is None or failed.failure is None or failed.failure.code != NODE_FULL:
+        return ""
+    has_run = situation.belief is not None and bool(situation.belief.revision)
+    if has_run and holds_data(situation.workload):
+        return ""
+    return failed.failure.message
 
 
 def reservation_differs(assignment: Assignment, needs: Needs) -> bool:

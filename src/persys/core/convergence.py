@@ -13,11 +13,12 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
+from persys.core.health import UNHEALTHY, Health
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision
 from persys.model.observation import Actual
 from persys.model.order import Order
-from persys.model.spec import ContainerSpec, RestartPolicy, Spec
+from persys.model.spec import ComposeSpec, ContainerSpec, HealthCheck, RestartPolicy, Spec
 from persys.model.workload import Desired
 
 COMPLETED = "Completed"
@@ -31,6 +32,10 @@ LOOP_RESTARTS_MIN = 3
 STABLE_AFTER = timedelta(seconds=10)
 RESTART_FIRST_AFTER = timedelta(seconds=0.2)
 RESTART_LONGEST_AFTER = timedelta(seconds=60)
+# What is unhealthy is shown so before it is started again; if that does not help, it gets longer each time.
+UNHEALTHY_SHOWN_FOR = timedelta(seconds=1)
+CURE_FIRST_AFTER = timedelta(seconds=10)
+CURE_LONGEST_AFTER = timedelta(minutes=5)
 
 
 class Step(StrEnum):
@@ -40,6 +45,7 @@ class Step(StrEnum):
     REMOVE = "remove"
     CREATE = "create"
     START = "start"
+    RESTART = "restart"
     REMOVE_VOLUMES = "remove_volumes"
 
 
@@ -74,6 +80,19 @@ class Artefact(Struct, frozen=True):
     finished_at: datetime | None = None
     ports: tuple[str, ...] = ()
     error: str = ""
+    address: str = ""  # towards the host
+    health: Health | None = None  # None: nobody checks it
+    ailment: str = ""  # what the last check found
+    # Only of a stack, which has many containers. What is said above is about the one that matters most.
+    part: str = ""
+    parts: tuple[str, ...] = ()  # each service and how it is, such as web=running
+    others_active: bool = False
+    restart: RestartPolicy | None = None  # what is to become of that one when it has ended
+    commit: str = ""  # from which its file was taken
+
+    @property
+    def active(self) -> bool:
+        return self.condition.active or self.others_active
 
 
 class Settled(Struct, frozen=True):
@@ -85,6 +104,7 @@ class Settled(Struct, frozen=True):
     failure: Failure | None = None
     look_again_at: datetime | None = None
     final: bool = False
+    healthy: bool = False  # seen to be well by a check
 
 
 class Do(Struct, frozen=True):
@@ -105,6 +125,8 @@ class Progress(Struct, frozen=True):
         0  # in a row, each after a brief run; counted where the runtime restarts nothing
     )
     halted: bool = False  # stopped because nobody spoke; only a new order lets it run again
+    cures: int = 0  # restarts because it was unhealthy, since it was last healthy
+    unhealthy_shown: bool = False
 
     def has_launched(self, artefact: Artefact) -> bool:
         return self.launching and artefact.started_at != self.launched_from
@@ -143,6 +165,12 @@ def launching(progress: Progress, artefact: Artefact | None) -> Progress:
     return replace(progress, launching=True, launched_from=started_at, restarts=restarts)
 
 
+def curing(progress: Progress, artefact: Artefact | None) -> Progress:
+    """What to keep before a restart of what is unhealthy; cut off half-way, it is started again."""
+    started_at = artefact.started_at if artefact is not None else None
+    return replace(progress, launching=True, launched_from=started_at, cures=progress.cures + 1)
+
+
 def after_step(progress: Progress, step: Step, failure: Failure | None) -> Progress:
     if failure is not None:
         return replace(progress, failure=failure)
@@ -162,12 +190,14 @@ def after_settling(progress: Progress, settled: Settled) -> Progress:
         verdict=settled if settled.final else None,
         looping=settled.code == CRASH_LOOP,
         halted=settled.code == STOPPED_ALONE,
+        cures=0 if settled.healthy else progress.cures,
+        unhealthy_shown=settled.code == UNHEALTHY,
     )
 
 
 def _towards_deleted(artefact: Artefact | None, progress: Progress) -> Do | Settled:
     if artefact is not None:
-        return Do(Step.STOP if artefact.condition.active else Step.REMOVE)
+        return Do(Step.STOP if artefact.active else Step.REMOVE)
     if Step.REMOVE_VOLUMES not in progress.done:
         return Do(Step.REMOVE_VOLUMES)
     return Settled(Actual.ABSENT)
@@ -176,7 +206,7 @@ def _towards_deleted(artefact: Artefact | None, progress: Progress) -> Do | Sett
 def _towards_stopped(order: Order, artefact: Artefact | None) -> Do | Settled:
     if artefact is None:
         return Settled(Actual.STOPPED)
-    if artefact.condition.active:
+    if artefact.active:
         return Do(Step.STOP)
     if artefact.revision != order.revision or _is_rubble(artefact):
         return Do(Step.REMOVE)
@@ -187,7 +217,7 @@ def _towards_halted(
     order: Order, artefact: Artefact | None, progress: Progress, now: datetime
 ) -> Do | Settled:
     """Whatever came before, even a failure: it must not run. What had ended already stays as it ended."""
-    if artefact is not None and artefact.condition.active:
+    if artefact is not None and artefact.active:
         return Do(Step.STOP, halts=True)
     if not progress.halted:
         outcome = _towards_running(order, artefact, progress, now)
@@ -205,10 +235,10 @@ def _towards_running(
     if _is_rubble(artefact):
         return Do(Step.REMOVE)
     if artefact.revision != order.revision:
-        return _make_way(artefact, progress)
+        return _make_way(order, artefact, progress)
     match artefact.condition:
         case Condition.RUNNING:
-            return _while_running(artefact, progress, now)
+            return _while_running(order, artefact, progress, now)
         case Condition.RESTARTING:
             return _while_restarting(artefact, progress)
         case Condition.EXITED if progress.has_launched(artefact):
@@ -228,19 +258,67 @@ def _make(progress: Progress) -> Do:
     return Do(Step.CREATE)
 
 
-def _make_way(artefact: Artefact, progress: Progress) -> Do:
+def _make_way(order: Order, artefact: Artefact, progress: Progress) -> Do:
     if Step.PULL not in progress.done:
         return Do(Step.PULL)  # what runs is not stopped for an image that cannot be had
-    return Do(Step.STOP if artefact.condition.active else Step.REMOVE)
+    if isinstance(order.spec, ComposeSpec):
+        return Do(Step.CREATE)  # in place: services that stay the same run on
+    return Do(Step.STOP if artefact.active else Step.REMOVE)
 
 
-def _while_running(artefact: Artefact, progress: Progress, now: datetime) -> Settled:
+def _while_running(
+    order: Order, artefact: Artefact, progress: Progress, now: datetime
+) -> Do | Settled:
+    match artefact.health:
+        case Health.UNHEALTHY:
+            return _while_unhealthy(order, artefact, progress, now)
+        case Health.STARTING if progress.cures >= LOOP_RESTARTS_MIN:
+            return _not_cured(artefact, progress)
+        case Health.HEALTHY:
+            return replace(_while_alive(artefact, progress, now), healthy=True)
+        case _:
+            return _while_alive(artefact, progress, now)
+
+
+def _while_alive(artefact: Artefact, progress: Progress, now: datetime) -> Settled:
     if not progress.looping or artefact.started_at is None:
         return Settled(Actual.RUNNING)
     stable_at = artefact.started_at + STABLE_AFTER
     if now >= stable_at:
         return Settled(Actual.RUNNING)
     return replace(_crash_loop(artefact, progress), look_again_at=stable_at)
+
+
+def _while_unhealthy(
+    order: Order, artefact: Artefact, progress: Progress, now: datetime
+) -> Do | Settled:
+    """It runs, and does not do its work. It is started again only if both its check and its policy say so."""
+    message = f"unhealthy: {artefact.ailment}" if artefact.ailment else "unhealthy"
+    settled = Settled(Actual.RUNNING, code=UNHEALTHY, message=message)
+    if progress.cures >= LOOP_RESTARTS_MIN:
+        settled = _not_cured(artefact, progress)
+    policy = _restart_policy(order.spec)
+    given_up = 0 < policy.retries_max <= progress.cures
+    if not _health_check(order.spec).restart_unhealthy or policy.name == "no" or given_up:
+        return settled
+    restart_at = (artefact.started_at or now) + _patience(progress.cures)
+    if settled.actual is Actual.RUNNING and not progress.unhealthy_shown:
+        restart_at = max(restart_at, now + UNHEALTHY_SHOWN_FOR)
+    return Do(Step.RESTART) if now >= restart_at else replace(settled, look_again_at=restart_at)
+
+
+def _patience(cures: int) -> timedelta:
+    if not cures:
+        return timedelta()
+    growth: int = 2 ** min(cures - 1, 16)
+    return min(CURE_FIRST_AFTER * growth, CURE_LONGEST_AFTER)
+
+
+def _not_cured(artefact: Artefact, progress: Progress) -> Settled:
+    message = f"crash loop: unhealthy, restarted {progress.cures} times"
+    if artefact.ailment:
+        message = f"{message}; {artefact.ailment}"
+    return _failed(Failure(FailureReason.RUNTIME_ERROR, message, retryable=False, code=CRASH_LOOP))
 
 
 def _while_restarting(artefact: Artefact, progress: Progress) -> Settled:
@@ -258,7 +336,7 @@ def _was_brief(artefact: Artefact) -> bool:
 def _after_exit(
     order: Order, artefact: Artefact, progress: Progress, now: datetime
 ) -> Do | Settled:
-    policy = _restart_policy(order.spec)
+    policy = artefact.restart or _restart_policy(order.spec)
     if not policy.runs_to_completion:
         return _again(order, artefact, progress, now)
     if artefact.exit_code == 0 and not artefact.oom_killed:
@@ -302,7 +380,8 @@ def _ended_badly(artefact: Artefact) -> Settled:
 
 
 def _crash_loop(artefact: Artefact, progress: Progress) -> Settled:
-    message = f"crash loop: restarted {_restarts(artefact, progress)} times"
+    subject = f"{artefact.part} restarted" if artefact.part else "restarted"
+    message = f"crash loop: {subject} {_restarts(artefact, progress)} times"
     if artefact.condition is not Condition.RUNNING:
         message = f"{message}; {_ending(artefact)}"
     return _failed(Failure(FailureReason.RUNTIME_ERROR, message, retryable=False, code=CRASH_LOOP))
@@ -313,10 +392,15 @@ def _failed(failure: Failure) -> Settled:
 
 
 def _ending(artefact: Artefact) -> str:
+    subject = f"{artefact.part}: " if artefact.part else ""
     if artefact.oom_killed:
-        return f"out of memory: killed with exit code {artefact.exit_code}"
-    return f"exited with code {artefact.exit_code}"
+        return f"{subject}out of memory: killed with exit code {artefact.exit_code}"
+    return f"{subject}exited with code {artefact.exit_code}"
 
 
 def _restart_policy(spec: Spec) -> RestartPolicy:
     return spec.restart if isinstance(spec, ContainerSpec) else RestartPolicy()
+
+
+def _health_check(spec: Spec) -> HealthCheck:
+    return spec.health if isinstance(spec, ContainerSpec) else HealthCheck()

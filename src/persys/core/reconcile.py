@@ -18,6 +18,7 @@ from persys.core.assigning import (
     Misplaced,
     assign,
     misplaced,
+    refused_as_full,
     refused_by_runtime,
     reservation_differs,
     resize,
@@ -25,6 +26,7 @@ from persys.core.assigning import (
 from persys.core.dispatch import Goal
 from persys.core.effects import Apply, Inquire, Remove
 from persys.core.failing import after_failed, before_retry, count_failure, removal_counted
+from persys.core.health import HEALTH, UNHEALTHY, Health
 from persys.core.leaving import leave, must_leave, stopped_alone_at, stranded
 from persys.core.liveness import Phase
 from persys.core.placement.needs import needs_of
@@ -49,7 +51,7 @@ from persys.model.belief import Belief, Status
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId
 from persys.model.observation import Actual, Observation
-from persys.model.spec import ContainerSpec, VMSpec
+from persys.model.spec import ComposeSpec, ContainerSpec, VMSpec
 from persys.model.workload import Desired, Workload
 
 
@@ -62,7 +64,7 @@ def decide(
         situation = replace(situation, retry=None)
     if situation.assignment is None:
         return assign(situation, rooms, now)
-    if refused_by_runtime(situation):
+    if refused_by_runtime(situation) or refused_as_full(situation):
         return assign(situation, rooms, now)
     if must_leave(situation, now):
         return _leave(situation, rooms, policy, now=now, roll=roll)
@@ -191,22 +193,29 @@ def _matches(seen: Observation, workload: Workload, assignment: Assignment) -> b
 
 
 def _completed(seen: Observation, workload: Workload) -> bool:
-    return (
-        isinstance(workload.spec, ContainerSpec)
-        and workload.spec.restart.runs_to_completion
-        and seen.metadata.get("container.exit_code") == "0"
-    )
+    match workload.spec:
+        case ContainerSpec() as spec:
+            may_end = spec.restart.runs_to_completion
+        case ComposeSpec():
+            may_end = True  # its services say; the agent reports an end only if all of them may
+        case _:
+            may_end = False
+    return may_end and seen.metadata.get("container.exit_code") == "0"
 
 
 def _settled(situation: Situation, seen: Observation, policy: Policy, now: datetime) -> Decision:
     status = Status.RUNNING if seen.actual is Actual.RUNNING else Status.STOPPED
-    done = status is Status.STOPPED and situation.workload.desired is Desired.RUNNING
+    code = message = ""
+    if status is Status.STOPPED and situation.workload.desired is Desired.RUNNING:
+        code, message = COMPLETED, "ran to completion"
+    elif status is Status.RUNNING and seen.metadata.get(HEALTH) == Health.UNHEALTHY:
+        code, message = UNHEALTHY, seen.message
     belief = believe(
         situation,
         status,
         now,
-        code=COMPLETED if done else "",
-        message="ran to completion" if done else "",
+        code=code,
+        message=message,
         revision=situation.workload.revision,
         metadata=seen.metadata,
     )

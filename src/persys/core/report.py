@@ -3,25 +3,38 @@
 from datetime import datetime
 
 from persys.core.convergence import Artefact, Condition
+from persys.core.health import HEALTH
 
 LOG_TAIL_BYTES_MAX = 4096
+ID = "container.id"
+STARTED_AT = "container.started_at"
 
 
 def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]:
     if artefact is None:
         return {}
     words = {
-        "container.id": artefact.id,
+        ID: artefact.id,
         "container.name": artefact.name,
         "container.state": artefact.condition.value,
         "container.image": artefact.image,
         "container.exit_code": str(artefact.exit_code) if _has_ended(artefact) else "",
-        "container.started_at": _shown(artefact.started_at),
+        STARTED_AT: _shown(artefact.started_at),
         "container.finished_at": _shown(artefact.finished_at),
         "container.restart_count": str(artefact.restart_count),
         "container.ports": ",".join(artefact.ports),
         "container.stderr": tail(log_tail),
+        HEALTH: artefact.health.value if artefact.health is not None else "",
     }
+    if artefact.parts:
+        # A stack is no single container, but its end, its log and its ports are told by the same words.
+        for name in (ID, "container.name", "container.image", STARTED_AT):
+            del words[name]
+        words |= {
+            "compose.project": artefact.name,
+            "compose.services": ",".join(artefact.parts),
+            "compose.commit": artefact.commit,
+        }
     return {name: word for name, word in words.items() if word}
 
 

@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 
 from persys.core.dispatch import Dispatch, Goal
 from persys.core.effects import Effect
+from persys.core.health import HEALTH
 from persys.core.liveness import Phase
 from persys.core.placement.filters import Rejection
 from persys.core.placement.needs import Needs
@@ -46,6 +47,15 @@ class Copy:
 
 
 @dataclass(frozen=True, slots=True)
+class Aside:
+    """A node that turned the workload away, and gets it not again until then."""
+
+    node_id: NodeId
+    until: datetime
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class Situation:
     """Everything that is known about one workload at one moment."""
 
@@ -64,6 +74,7 @@ class Situation:
     stops_alone: bool = False  # the assigned node stops what has been too long without us
     silent: timedelta = timedelta()  # since the assigned node was last heard
     neighbours: int = 0  # workloads on the assigned node, this one included
+    asides: tuple[Aside, ...] = ()  # placement does not see these nodes
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +183,7 @@ def believe(
         old is not None
         and (old.status, old.code, old.message) == (status, code, message)
         and (old.failure, old.revision, old.epoch) == (failure, revision, epoch)
+        and (metadata is None or metadata.get(HEALTH) == old.metadata.get(HEALTH))
     ):
         return old
     changed_at = old.changed_at if old is not None and old.status is status else now

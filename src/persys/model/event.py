@@ -21,6 +21,8 @@ class EventKind(StrEnum):
     WORKLOAD_PLACED = "WorkloadPlaced"
     WORKLOAD_UNPLACEABLE = "WorkloadUnplaceable"
     WORKLOAD_RUNNING = "WorkloadRunning"
+    WORKLOAD_UNHEALTHY = "WorkloadUnhealthy"
+    WORKLOAD_HEALTHY = "WorkloadHealthy"
     WORKLOAD_STOPPED = "WorkloadStopped"
     WORKLOAD_FAILED = "WorkloadFailed"
     WORKLOAD_UNKNOWN = "WorkloadUnknown"

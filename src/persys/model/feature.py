@@ -6,3 +6,6 @@ CONTAINER_LIMITS = "container-limits"  # cpu and pids ceilings, pull policy, sto
 COMPOSE_GIT = "compose-git"  # fetches Compose files from git by itself
 STOP_AFTER = "stop-after"  # stops by itself what has been too long without the scheduler
 CONTROL_STREAM = "control-stream"  # takes calls through the stream that it has opened
+COMPOSE = "compose-policies"  # paths in repositories, credentials by name, what becomes of volumes
+HEALTH = "health-checks"  # checks by http, tcp and exec, and restarts of what is unhealthy
+CREDENTIALS = "credentials"  # pulls from private registries with a credential by name

@@ -55,6 +55,26 @@ class PullPolicy(StrEnum):
     NEVER = "Never"
 
 
+class HealthType(StrEnum):
+    NONE = "none"  # not even what the image brings
+    IMAGE = "image"  # what the image brings, if anything
+    HTTP = "http"
+    TCP = "tcp"
+    EXEC = "exec"
+
+
+class HealthCheck(Struct, frozen=True, omit_defaults=True):
+    type: HealthType = HealthType.IMAGE
+    port: int = 0
+    path: str = ""
+    command: tuple[str, ...] = ()
+    interval_seconds: int = 0  # 0, here and below: the node's default
+    timeout_seconds: int = 0
+    retries: int = 0
+    start_period_seconds: int = 0
+    restart_unhealthy: bool = False
+
+
 class ContainerSpec(Struct, frozen=True, tag="container"):
     image: str
     command: tuple[str, ...] = ()
@@ -70,6 +90,8 @@ class ContainerSpec(Struct, frozen=True, tag="container"):
     stop_grace_seconds: int = 0  # 0: the node's default
     init: bool = False
     labels: dict[str, str] = {}
+    image_credential: str = ""  # a name that the node knows
+    health: HealthCheck = HealthCheck()
     # Limits as the agent enforces them. The scheduler derives them from the workload's resources.
     cpu_millicores: int = 0
     cpu_shares: int = 0
@@ -77,8 +99,22 @@ class ContainerSpec(Struct, frozen=True, tag="container"):
     memory_swap_bytes: int = 0
 
 
+class StackNeeds(Struct, frozen=True, omit_defaults=True):
+    """What the services of a Compose file ask of a node, as far as its text tells."""
+
+    ports: tuple[Port, ...] = ()  # only those with a host port
+    cpu_millicores: int = 0
+    memory_mb: int = 0
+    privileged: bool = False
+    holds_data: bool = False
+
+
 class ComposeSpec(Struct, frozen=True, tag="compose"):
-    """`source_type` is inline (`yaml` holds the plain text) or git."""
+    """`source_type` is inline (`yaml` holds the plain text) or git.
+
+    `needs` is read from the text, never said beside it, and so no part of the revision. What a repository
+    holds is not known before a node fetches it.
+    """
 
     source_type: str = "inline"
     yaml: str = ""
@@ -86,6 +122,11 @@ class ComposeSpec(Struct, frozen=True, tag="compose"):
     git_ref: str = ""
     env: dict[str, str] = {}
     project_name: str = ""  # "": derived from the workload id
+    git_path: str = ""  # of the Compose file in the repository
+    git_credential: str = ""  # names that the node knows
+    image_credential: str = ""
+    delete_volumes: bool = False  # with the workload; otherwise they stay
+    needs: StackNeeds = StackNeeds()
 
 
 class Disk(Struct, frozen=True):

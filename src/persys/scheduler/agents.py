@@ -3,9 +3,10 @@
 Channels are kept open, and each call has a deadline.
 """
 
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import grpc
@@ -32,7 +33,7 @@ from persys.model.intent import KeptIntent
 from persys.model.observation import Actual, Observation
 from persys.model.workload import Workload
 from persys.scheduler.metrics import Metrics
-from persys.scheduler.outgoing import Outgoing
+from persys.scheduler.outgoing import Outgoing, unknown_to
 from persys.scheduler.streams import Streams, Tunnel
 from persys.wire import agent, control_message, foreign
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
@@ -43,6 +44,8 @@ log = structlog.get_logger()
 Stub = agent_pb2_grpc.AgentServiceStub
 Close = Callable[[], Awaitable[None]]
 Connect = Callable[[str], tuple[Stub, Close]]
+# A call with many messages, of gRPC or on a stream: iterated, written to, cancelled.
+OpenCall = Callable[..., Any]
 
 
 def over_grpc(endpoint: str) -> tuple[Stub, Close]:
@@ -157,6 +160,14 @@ class GrpcAgents:
                     return []
                 raise AgentUnreachableError(f"{err.code().name}: {err.details()}") from err
         return kept
+
+    @contextmanager
+    def stream(self, node_id: NodeId, endpoint: str, method: str) -> Iterator[OpenCall]:
+        """Opens a call that lasts as long as its caller likes. Its failures are ours inside this."""
+        with self._outgoing.call(node_id, method, lasts=True) as headers:
+            if self._plain_stream(node_id, endpoint) is not None:
+                raise unknown_to(node_id, method)
+            yield partial(getattr(self._stub(node_id, endpoint), method), metadata=headers)
 
     async def forget(self, endpoint: str) -> None:
         """Close the channel to an endpoint that no node uses any more."""

@@ -14,6 +14,7 @@ from persys.model.ids import NodeId
 from persys.scheduler import whereabouts
 from persys.scheduler.adoption import Adoption
 from persys.scheduler.agents import Connect, GrpcAgents, over_grpc
+from persys.scheduler.api.access import AccessApi
 from persys.scheduler.api.automation import AutomationApi
 from persys.scheduler.api.drifts import DriftsApi
 from persys.scheduler.api.events import EventsApi
@@ -273,6 +274,7 @@ class Scheduler:
                 policy=policy_of(settings),
             ),
             AutomationApi(self.suggestions),
+            AccessApi(self.cluster, self.agents),
             self._recovery_api(),
             metrics=self.metrics,
             clock=self._clock,

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from persys.core.dispatch import Dispatch
 from persys.core.placement.columns import Columns
 from persys.core.placement.needs import facts_of, traits_of
-from persys.core.situation import fulfils
+from persys.core.situation import Aside, fulfils
 from persys.core.upkeep import closed_because
 from persys.core.waiting import Waiting
 from persys.model.assignment import Assignment, Tombstone
@@ -41,10 +41,12 @@ class Entry:
     observed_since: datetime | None = None
     dispatch: Dispatch | None = None
     usage: WorkloadUsage | None = None
+    asides: dict[NodeId, Aside] = field(default_factory=dict)
 
     def forget_news(self) -> None:
         """The intent is new: what was seen and sent before says nothing about it."""
         self.observation = self.observed_since = self.dispatch = None
+        self.asides = {}
 
 
 @dataclass(slots=True)
@@ -125,6 +127,18 @@ class Cluster:
         if member is not None and kind not in member.refused_types:
             member.refused_types.add(kind)
             self.show_node(member)
+
+    def turned_away(self, workload_id: WorkloadId, aside: Aside) -> None:
+        """The node was too full for this workload, which gets another one for a while."""
+        self.entries[workload_id].asides[aside.node_id] = aside
+
+    def asides_of(self, workload_id: WorkloadId, now: datetime) -> tuple[Aside, ...]:
+        """Those that are not over."""
+        entry = self.entries.get(workload_id)
+        if entry is None or not entry.asides:
+            return ()
+        entry.asides = {name: aside for name, aside in entry.asides.items() if now < aside.until}
+        return tuple(entry.asides.values())
 
     def drop_node(self, node_id: NodeId) -> None:
         del self.members[node_id]

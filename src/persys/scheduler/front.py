@@ -53,6 +53,10 @@ PATIENCE_SHARE = 0.8  # of a call's time; the rest is for the leader
 # Less than an agent waits for an answer to its registration before it takes this for an old scheduler.
 STREAM_BEGIN_SECONDS = 4.0
 AGAIN_SECONDS = 0.1
+# Methods that write their answers themselves.
+WRITING = frozenset({"ControlStream", "StreamLogs", "Exec"})
+# Of these the answer to the first message comes at once, if anybody is there.
+BEGINNING = frozenset({"ControlStream"})
 
 
 class Front(control_pb2_grpc.AgentControlServicer):
@@ -72,7 +76,7 @@ class Front(control_pb2_grpc.AgentControlServicer):
                 continue
             make = self._call
             if method.server_streaming:
-                make = self._both_ways if method.client_streaming else self._answers
+                make = self._both_ways if method.name in WRITING else self._answers
             setattr(self, method.name, make(method.name))
 
     def lead(self, api: ControlApi, *, revision: Callable[[], int]) -> None:
@@ -199,6 +203,8 @@ class Front(control_pb2_grpc.AgentControlServicer):
                         begin.reschedule(None)
                         await getattr(self._leading, name)(messages, context)
                         return
+                    if name not in BEGINNING:
+                        begin.reschedule(None)
                     call = getattr(upstream.stub, name)(messages, metadata=beside(context))
                     with upstream.using(call):
                         async for one in call:

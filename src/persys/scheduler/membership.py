@@ -236,7 +236,9 @@ class Membership:
         for workload_id in report.removed:
             self._observations.take(Observation(workload_id, node_id, Actual.ABSENT, now))
         for used in report.workload_usage:
-            if entry := self._cluster.entries.get(used.workload_id):
+            entry = self._cluster.entries.get(used.workload_id)
+            # A copy that was left elsewhere uses something too, but not for this assignment.
+            if entry and entry.assignment and entry.assignment.node_id == node_id:
                 entry.usage = used
 
     async def _judge(self, member: Member) -> None:

@@ -71,8 +71,12 @@ class Metrics:
         """How long a stream lasts is the client's choice, so that is not measured."""
         self._answered.count(method, code)
 
-    def sent(self, method: str, code: str, seconds: float) -> None:
-        self._sent.add(method, code, seconds)
+    def sent(self, method: str, code: str, seconds: float | None) -> None:
+        """None: how long it lasted says nothing."""
+        if seconds is None:
+            self._sent.count(method, code)
+        else:
+            self._sent.add(method, code, seconds)
 
     def reconciled(self, result: Result, seconds: float) -> None:
         self._reconciliations[result].inc()

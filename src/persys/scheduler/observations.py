@@ -10,6 +10,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from persys.core.health import HEALTH
 from persys.core.situation import confirms
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.observation import Actual, Observation
@@ -106,10 +107,7 @@ def _are_short(metadata: Mapping[str, str]) -> bool:
 
 
 def _differs(old: Observation, new: Observation) -> bool:
-    return (old.actual, old.revision, old.epoch, old.failure, old.node_id) != (
-        new.actual,
-        new.revision,
-        new.epoch,
-        new.failure,
-        new.node_id,
-    )
+    return (
+        (old.actual, old.revision, old.epoch, old.failure, old.node_id)
+        != (new.actual, new.revision, new.epoch, new.failure, new.node_id)
+    ) or old.metadata.get(HEALTH) != new.metadata.get(HEALTH)

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import grpc
 
-from persys.errors import AgentUnreachableError, UnavailableError
+from persys.errors import AgentUnreachableError, PersysError, RefusedError, UnavailableError
 from persys.infra import tracing
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId
@@ -31,8 +31,13 @@ class Outgoing:
         return self._unanswered.get(node_id, 0)
 
     @contextmanager
-    def call(self, node_id: NodeId, method: str) -> Iterator[tracing.Headers]:
-        """Yields what the call shall carry, so that the agent's part of the trace is found."""
+    def call(
+        self, node_id: NodeId, method: str, *, lasts: bool = False
+    ) -> Iterator[tracing.Headers]:
+        """Yields what the call shall carry, so that the agent's part of the trace is found.
+
+        One that `lasts` as long as somebody likes is counted and not timed.
+        """
         began = self._clock.monotonic()
         code = grpc.StatusCode.UNKNOWN
         with tracing.calling(f"{SERVICE}/{method}", node_id=node_id) as span:
@@ -41,18 +46,21 @@ class Outgoing:
                 code = grpc.StatusCode.OK
             except grpc.aio.AioRpcError as err:
                 code = err.code()
+                if code is grpc.StatusCode.UNIMPLEMENTED:
+                    raise unknown_to(node_id, method) from err
                 error = status.error_from(code, err.details())
                 if isinstance(error, UnavailableError):
                     raise AgentUnreachableError(f"{code.name}: {err.details()}") from err
                 raise error from err
-            except AgentUnreachableError:
-                code = grpc.StatusCode.UNAVAILABLE
+            except PersysError as err:
+                code = status.grpc_code(err)
                 raise
             except asyncio.CancelledError:
                 code = grpc.StatusCode.CANCELLED
                 raise
             finally:
-                self._metrics.sent(method, code.name, self._clock.monotonic() - began)
+                seconds = self._clock.monotonic() - began
+                self._metrics.sent(method, code.name, None if lasts else seconds)
                 self._note(node_id, code)
                 span.answered(code.name)
 
@@ -61,3 +69,9 @@ class Outgoing:
             self._unanswered[node_id] = self.unanswered(node_id) + 1
         elif code is not grpc.StatusCode.CANCELLED:
             self._unanswered.pop(node_id, None)
+
+
+def unknown_to(node_id: NodeId, method: str) -> RefusedError:
+    return RefusedError(
+        f"the agent of node {node_id} does not know {method}: it is older or of another make"
+    )

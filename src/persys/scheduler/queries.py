@@ -7,15 +7,18 @@ from typing import TypeVar
 from persys.core.leaving import stays_because
 from persys.core.placement.needs import needs_of
 from persys.core.placement.select import Placed, Unplaceable, place
+from persys.core.situation import speaks_of
 from persys.errors import InvalidError, NotFoundError
 from persys.infra.clock import Clock
 from persys.model.belief import Status
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Drain, NodeStatus
+from persys.model.observation import Actual, Observation
 from persys.model.spec import type_of
 from persys.model.workload import Desired
 from persys.scheduler.cluster import Cluster, Entry, Member
 from persys.wire import control
+from persys.wire.agent import REASON_CODE
 from persys.wire.control_message import spec_message
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.sightings import sighting_message
@@ -114,6 +117,8 @@ class Queries:
             taints=sorted(node.taints),
             clock_skew_ms=round(member.clock_skew.total_seconds() * 1000),
         )
+        if member.usage is not None:
+            view.usage.CopyFrom(control.usage_message(member.usage))
         if node.drain is not None:
             view.drain.CopyFrom(self._drain_view(node.id, node.drain))
         if node.status_at is not None:
@@ -194,12 +199,29 @@ def _tell_reason(view: control_pb2.WorkloadView, entry: Entry) -> None:
         view.reason.code = belief.code
         view.reason.message = belief.message
         view.reason.last_transition.CopyFrom(control.timestamp(belief.changed_at))
+    if belief.status is Status.PENDING and (seen := _at_work(entry)) is not None:
+        # How far it is changes every second: it is shown as it was last said, and never written.
+        view.reason.code, view.reason.message = seen.metadata[REASON_CODE], seen.message
     if belief.failure is not None:
         view.failure_reason = belief.failure.reason
         gave_up = entry.retry is not None and entry.retry.next_at is None
         view.reason.retryable = belief.failure.retryable and not gave_up
     seen = entry.observation
     view.metadata.update(seen.metadata if seen is not None else belief.metadata)
+
+
+def _at_work(entry: Entry) -> Observation | None:
+    """What its node says about a step that takes long."""
+    seen, assignment = entry.observation, entry.assignment
+    if (
+        seen is None
+        or assignment is None
+        or seen.actual is not Actual.PENDING
+        or not speaks_of(seen, entry.workload.revision, assignment)
+        or not (seen.message and seen.metadata.get(REASON_CODE))
+    ):
+        return None
+    return seen
 
 
 def _status(entry: Entry) -> Status:

@@ -15,15 +15,16 @@ from typing import TypeVar
 
 import structlog
 
-from persys.core.assigning import refused_by_runtime
+from persys.core.assigning import refused_as_full, refused_by_runtime
 from persys.core.dispatch import Dispatch, Goal
 from persys.core.effects import Apply, Remove
 from persys.core.intake import Accepted, Unchanged
 from persys.core.liveness import Phase, phase_of
+from persys.core.placement.aside import out_of_sight
 from persys.core.placement.needs import holds_data, needs_of
 from persys.core.reconcile import decide
 from persys.core.rooms import rooms_over
-from persys.core.situation import Copy, Decision, Policy, Situation
+from persys.core.situation import Aside, Copy, Decision, Policy, Situation
 from persys.core.waiting import wait_of
 from persys.errors import (
     ConflictError,
@@ -56,6 +57,8 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 STORE_RETRY_SECONDS = 1.0
+# A node that turned a workload away for being full is not asked again about it for so long.
+ASIDE_AFTER_REFUSAL = timedelta(minutes=1)
 STEPS_AT_ONCE = 512
 
 
@@ -252,13 +255,18 @@ class Reconciler:
         situation = self.situated(situation)
         if refused_by_runtime(situation) and situation.assignment is not None:
             self._cluster.stop_offering(situation.assignment.node_id, type_of(workload.spec))
-        decision = decide(
-            situation,
-            self._rooms,
-            self._policy,
-            now=now,
-            roll=self._random.random(),
-        )
+        if (why := refused_as_full(situation)) and situation.assignment is not None:
+            aside = Aside(situation.assignment.node_id, now + ASIDE_AFTER_REFUSAL, why)
+            self._cluster.turned_away(workload.id, aside)
+        situation = replace(situation, asides=self._cluster.asides_of(workload.id, now))
+        with out_of_sight([aside.node_id for aside in situation.asides], self._cluster.columns):
+            decision = decide(
+                situation,
+                self._rooms,
+                self._policy,
+                now=now,
+                roll=self._random.random(),
+            )
         old = entry.assignment if entry is not None else None
         change, nodes = change_of(entry, workload, decision, self._cluster, told=told, now=now)
         tell_drifts(

@@ -1,19 +1,20 @@
 """Calls to agents through the streams that they opened: to the generated stub a stream is a channel.
 
 An agent behind NAT can be called in no other way. Calls share one stream and are told apart by their ids; the
-stream's own flow control holds the sender back. When a stream ends, so do the calls on it: UNAVAILABLE, as if
-the connection of a plain call had broken, and whoever called tries again as ever.
+stream's own flow control holds the sender back. Calls with many messages have a window each, so that one slow
+reader delays nobody else. When a stream ends, so do the calls on it: UNAVAILABLE, as if the connection of a
+plain call had broken, and whoever called tries again as ever.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any, TypeVar
 
 import grpc
 
 from persys.model.ids import NodeId
+from persys.scheduler.conversation import Conversation, Replies, deadline, error, in_time
 from persys.wire.gen.agent.v1 import agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -22,7 +23,6 @@ Response = TypeVar("Response")
 Metadata = Sequence[tuple[str, str]]
 
 OUTGOING_MAX = 256
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class Streams:
@@ -50,7 +50,7 @@ class Streams:
 
 
 class Tunnel:
-    """One open stream. Its writer sends what is in `outgoing`; None ends it.
+    """One open stream. Its writer sends what `next_message` gives; None ends it.
 
     An agent of another make takes no calls on it, only the orders of the contract.
     """
@@ -61,30 +61,37 @@ class Tunnel:
         self.outgoing: asyncio.Queue[control_pb2.ControlMessage | None] = asyncio.Queue(
             OUTGOING_MAX
         )
-        # The stub needs no more of a channel than the two methods below.
+        # The stub needs no more of a channel than the three methods below.
         self.stub = agent_pb2_grpc.AgentServiceStub(self)
-        self._replies: dict[int, asyncio.Queue[control_pb2.StreamReply]] = {}
+        self._calls: dict[int, Replies] = {}
+        self._left: list[int] = []
         self._ids = count(1)
         self._closed = ""
 
+    async def next_message(self) -> control_pb2.ControlMessage | None:
+        """Who has left comes first: it costs the agent something as long as it does not know."""
+        if self._left and not self._closed:
+            return _cancel(self._left.pop())
+        return await self.outgoing.get()
+
     async def tell(self, message: control_pb2.ControlMessage, *, timeout: float) -> None:
         if self._closed:
-            raise _error(grpc.StatusCode.UNAVAILABLE, self._closed)
-        async with _in_time(_deadline(timeout)):
+            raise error(grpc.StatusCode.UNAVAILABLE, self._closed)
+        async with in_time(deadline(timeout)):
             await self.outgoing.put(message)
 
     def take(self, reply: control_pb2.StreamReply) -> None:
         """An answer has come. One that came too late is nobody's any more."""
-        if (waiting := self._replies.get(reply.id)) is not None:
-            waiting.put_nowait(reply)
+        if (waiting := self._calls.get(reply.id)) is not None:
+            waiting.take(reply)
 
     def close(self, why: str) -> None:
         if self._closed:
             return
         self._closed = why
         code = grpc.StatusCode.UNAVAILABLE.value[0]
-        for call_id, waiting in self._replies.items():
-            waiting.put_nowait(control_pb2.StreamReply(id=call_id, code=code, message=why))
+        for call_id, waiting in self._calls.items():
+            waiting.take(control_pb2.StreamReply(id=call_id, code=code, message=why))
         while not self.outgoing.empty():
             self.outgoing.get_nowait()
         self.outgoing.put_nowait(None)
@@ -96,14 +103,17 @@ class Tunnel:
         response_deserializer: Callable[[bytes], Response],
         **_: Any,
     ) -> Callable[..., Any]:
+        open_call = self._opener(method, request_serializer, response_deserializer, window=0)
+
         async def call(request: Request, *, timeout: float, metadata: Metadata = ()) -> Response:
-            with self._call() as (call_id, replies):
-                until = _deadline(timeout)
-                await self._send(call_id, method, request_serializer(request), metadata, until)
-                answer = await _next(replies, until)
-                if answer is None:
-                    raise _error(grpc.StatusCode.INTERNAL, "the call ended without an answer")
-                return response_deserializer(answer)
+            conversation = open_call(timeout, metadata)
+            try:
+                await conversation.write(request)
+                async for answer in conversation:
+                    return answer
+            finally:
+                conversation.cancel()
+            raise error(grpc.StatusCode.INTERNAL, "the call ended without an answer")
 
         return call
 
@@ -113,80 +123,74 @@ class Tunnel:
         request_serializer: Callable[[Request], bytes],
         response_deserializer: Callable[[bytes], Response],
         **_: Any,
-    ) -> Callable[..., AsyncIterator[Response]]:
-        async def call(
+    ) -> Callable[..., Conversation[Request, Response]]:
+        open_call = self._opener(method, request_serializer, response_deserializer)
+
+        def call(
             request: Request, *, timeout: float | None = None, metadata: Metadata = ()
-        ) -> AsyncIterator[Response]:
-            with self._call() as (call_id, replies):
-                until = _deadline(timeout)
-                await self._send(call_id, method, request_serializer(request), metadata, until)
-                while (answer := await _next(replies, until)) is not None:
-                    yield response_deserializer(answer)
+        ) -> Conversation[Request, Response]:
+            conversation = open_call(timeout, metadata)
+            conversation.first = request
+            return conversation
 
         return call
 
-    @contextmanager
-    def _call(self) -> Iterator[tuple[int, "asyncio.Queue[control_pb2.StreamReply]"]]:
-        """While it is open its answers are collected. Who leaves before the last one, says so."""
-        if self._closed:
-            raise _error(grpc.StatusCode.UNAVAILABLE, self._closed)
-        call_id = next(self._ids)
-        replies = self._replies[call_id] = asyncio.Queue()
-        try:
-            yield call_id, replies
-        except BaseException:
-            self._tell_left(call_id)
-            raise
-        finally:
-            del self._replies[call_id]
+    def stream_stream(
+        self,
+        method: str,
+        request_serializer: Callable[[Request], bytes],
+        response_deserializer: Callable[[bytes], Response],
+        **_: Any,
+    ) -> Callable[..., Conversation[Request, Response]]:
+        open_call = self._opener(method, request_serializer, response_deserializer)
 
-    async def _send(
-        self, call_id: int, method: str, request: bytes, metadata: Metadata, until: float | None
-    ) -> None:
-        call = control_pb2.StreamCall(
-            id=call_id,
-            method=method.rpartition("/")[2],
-            request=request,
-            metadata=dict(metadata),
-        )
-        async with _in_time(until):
-            await self.outgoing.put(control_pb2.ControlMessage(call=call))
+        def call(
+            *, timeout: float | None = None, metadata: Metadata = ()
+        ) -> Conversation[Request, Response]:
+            return open_call(timeout, metadata)
 
-    def _tell_left(self, call_id: int) -> None:
-        """Harmless when the call has ended: the agent knows no such call any more."""
-        if not self._closed and not self.outgoing.full():
-            left = control_pb2.StreamCall(id=call_id, cancel=True)
-            self.outgoing.put_nowait(control_pb2.ControlMessage(call=left))
+        return call
 
+    def _opener(
+        self,
+        method: str,
+        serialize: Callable[[Request], bytes],
+        deserialize: Callable[[bytes], Response],
+        **how: int,
+    ) -> Callable[[float | None, Metadata], Conversation[Request, Response]]:
+        def open_call(timeout: float | None, metadata: Metadata) -> Conversation[Request, Response]:
+            if self._closed:
+                raise error(grpc.StatusCode.UNAVAILABLE, self._closed)
+            opening = control_pb2.StreamCall(
+                id=next(self._ids), method=method.rpartition("/")[2], metadata=dict(metadata)
+            )
+            conversation = Conversation(
+                opening,
+                serialize,
+                deserialize,
+                send=self._send,
+                left=self._drop,
+                until=deadline(timeout),
+                **how,
+            )
+            self._calls[opening.id] = conversation.replies
+            return conversation
 
-async def _next(
-    replies: "asyncio.Queue[control_pb2.StreamReply]", until: float | None
-) -> bytes | None:
-    """The next answer; None after the last."""
-    async with _in_time(until):
-        reply = await replies.get()
-    if reply.code:
-        raise _error(_CODES.get(reply.code, grpc.StatusCode.UNKNOWN), reply.message)
-    if reply.HasField("response"):
-        if reply.last:
-            replies.put_nowait(control_pb2.StreamReply(id=reply.id, last=True))
-        return reply.response
-    return None
+        return open_call
 
+    async def _send(self, call: control_pb2.StreamCall) -> None:
+        await self.outgoing.put(control_pb2.ControlMessage(call=call))
 
-def _deadline(timeout: float | None) -> float | None:
-    return None if timeout is None else asyncio.get_running_loop().time() + timeout
-
-
-@asynccontextmanager
-async def _in_time(until: float | None) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout_at(until):
-            yield
-    except TimeoutError as err:
-        raise _error(grpc.StatusCode.DEADLINE_EXCEEDED, "the agent gave no answer in time") from err
+    def _drop(self, call_id: int, ended: bool) -> None:
+        """Its answers are nobody's from now on. The agent is told, unless it ended the call itself."""
+        self._calls.pop(call_id, None)
+        if ended or self._closed:
+            return
+        if self.outgoing.full():
+            self._left.append(call_id)
+        else:
+            self.outgoing.put_nowait(_cancel(call_id))
 
 
-def _error(code: grpc.StatusCode, text: str) -> grpc.aio.AioRpcError:
-    nothing = grpc.aio.Metadata()
-    return grpc.aio.AioRpcError(code, nothing, nothing, details=text)
+def _cancel(call_id: int) -> control_pb2.ControlMessage:
+    return control_pb2.ControlMessage(call=control_pb2.StreamCall(id=call_id, cancel=True))

@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from persys.core.health import UNHEALTHY
 from persys.core.situation import Decision
 from persys.model.assignment import Assignment
 from persys.model.belief import Belief, Status
@@ -127,6 +128,12 @@ def _told(old: Entry, workload: Workload, decision: Decision, now: datetime) -> 
             told.append(
                 _event(EventKind.WORKLOAD_UNPLACEABLE, workload, assignment, now, belief.message)
             )
+        elif belief.status is Status.RUNNING and belief.code == UNHEALTHY:
+            told.append(
+                _event(EventKind.WORKLOAD_UNHEALTHY, workload, assignment, now, belief.message)
+            )
+        elif _recovered(old.belief, belief):
+            told.append(_event(EventKind.WORKLOAD_HEALTHY, workload, assignment, now))
         elif belief.status in _KIND:
             told.append(_event(_KIND[belief.status], workload, assignment, now, belief.message))
     return told
@@ -134,6 +141,16 @@ def _told(old: Entry, workload: Workload, decision: Decision, now: datetime) -> 
 
 def _is_news(old: Belief | None, new: Belief) -> bool:
     return old is None or (old.status, old.code) != (new.status, new.code)
+
+
+def _recovered(old: Belief | None, new: Belief) -> bool:
+    """It ran all the time, and is well again."""
+    return (
+        old is not None
+        and old.status is new.status is Status.RUNNING
+        and old.code == UNHEALTHY
+        and not new.code
+    )
 
 
 def _event(

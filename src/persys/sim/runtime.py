@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
+from persys.agent.ports import PullWatch
 from persys.core.convergence import Artefact
 from persys.errors import ConflictError, RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
@@ -54,7 +55,7 @@ class SimRuntime:
         await self._answer("inspect")
         return found.artefact() if found is not None else None
 
-    async def pull(self, order: Order) -> Failure | None:
+    async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
         image = _spec(order).image
         if image in self._docker.images:
             await self._reach("pull", (0.001, 0.01))
@@ -112,6 +113,9 @@ class SimRuntime:
         if container is not None:
             self._docker.remove(container, order)
         await self._answer("remove")
+        return None
+
+    async def discard(self, order: Order) -> Failure | None:
         return None
 
     async def log_tail(self, artefact: Artefact) -> str:

@@ -13,7 +13,7 @@ from persys.model.spec import (
     Spec,
     VMSpec,
 )
-from persys.wire import checks, machine, parts, stack
+from persys.wire import checks, health, machine, parts, stack
 from persys.wire.gen.agent.v1 import agent_pb2
 
 # Twice what users may send: base64 and what the scheduler settles make a spec grow on its way.
@@ -71,6 +71,8 @@ def _container(message: agent_pb2.ContainerSpec) -> ContainerSpec:
         ),
         init=message.init,
         labels=checks.labels(message.labels, f"{where}.labels"),
+        image_credential=checks.credential(message.image_credential, f"{where}.image_credential"),
+        health=health.health_check(message.health_check, f"{where}.health_check"),
         cpu_millicores=checks.number(
             limits.cpu_millicores,
             f"{where}.resources.cpu_millicores",
@@ -135,6 +137,8 @@ def _container_message(written: ContainerSpec) -> agent_pb2.ContainerSpec:
         image_pull_policy=written.pull_policy,
         stop_grace_seconds=written.stop_grace_seconds,
         init=written.init,
+        image_credential=written.image_credential,
+        health_check=health.health_message(written.health, agent_pb2.HealthCheck),
     )
 
 
@@ -147,6 +151,10 @@ def _compose(message: agent_pb2.ComposeSpec) -> ComposeSpec:
         git_ref=message.git_ref,
         env=message.env,
         project_name=message.project_name,
+        git_path=message.git_path,
+        git_credential=message.git_credential,
+        image_credential=message.image_credential,
+        delete_volumes=message.delete_volumes,
     )
 
 
@@ -157,4 +165,8 @@ def _compose_message(written: ComposeSpec) -> agent_pb2.ComposeSpec:
         env=written.env,
         git_repo=written.git_repo,
         git_ref=written.git_ref,
+        git_path=written.git_path,
+        git_credential=written.git_credential,
+        image_credential=written.image_credential,
+        delete_volumes=written.delete_volumes,
     )

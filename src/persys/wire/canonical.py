@@ -10,11 +10,11 @@ from hashlib import sha256
 
 import msgspec
 from msgspec import NODEFAULT, Struct
-from msgspec.structs import fields
+from msgspec.structs import fields, replace
 
 from persys.model.ids import Revision
 from persys.model.resources import Resources
-from persys.model.spec import Spec, type_of
+from persys.model.spec import ComposeSpec, Spec, StackNeeds, type_of
 
 DIGITS = 16
 
@@ -29,6 +29,10 @@ def revision_of(
     stop_after_seconds: int = 0,
 ) -> Revision:
     """Placement rules are no part of it: where a workload may run is nothing to recreate it for."""
+    if isinstance(spec, ComposeSpec):
+        spec = replace(
+            spec, needs=StackNeeds()
+        )  # a later version may read more out of the same text
     said: list[object] = [type_of(spec), _said(spec), _said(resources), dict(metadata)]
     if stop_after_seconds:
         said.append(stop_after_seconds)

@@ -40,6 +40,7 @@ _RESTART_NAMES = {
     "unless-stopped": "unless-stopped",
 }
 _DEVICE = re.compile(r"[a-z]{1,8}[0-9]{0,3}")
+_CREDENTIAL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 
 
@@ -142,6 +143,15 @@ def image(text: str, path: str) -> str:
         raise InvalidError(path, "is empty; expected an image such as nginx:1.27")
     if text.split() != [text] or "\0" in text:
         raise InvalidError(path, f"{shown(text)} may hold no white space")
+    return text
+
+
+def credential(text: str, path: str) -> str:
+    """The name of a credential that nodes have, never the credential itself."""
+    if text and not _CREDENTIAL.fullmatch(text):
+        raise InvalidError(
+            path, "is no name of a credential; use letters, digits, '.', '_' and '-'"
+        )
     return text
 
 

@@ -17,7 +17,7 @@ from persys.model.spec import (
     type_of,
 )
 from persys.model.workload import Desired, Workload
-from persys.wire import machine, parts, placement
+from persys.wire import health, machine, parts, placement
 from persys.wire.control_spec import VM_SPEC_KEY, vm
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -95,6 +95,8 @@ def _container_message(spec: ContainerSpec) -> control_pb2.ContainerSpec:
         stop_grace_seconds=spec.stop_grace_seconds,
         init=spec.init,
         labels=spec.labels,
+        image_credential=spec.image_credential,
+        health_check=health.health_message(spec.health, control_pb2.HealthCheck),
     )
 
 
@@ -109,6 +111,10 @@ def _compose_message(spec: ComposeSpec) -> control_pb2.ComposeSpec:
         git_repo=spec.git_repo,
         git_ref=spec.git_ref,
         env=spec.env,
+        git_path=spec.git_path,
+        git_credential=spec.git_credential,
+        image_credential=spec.image_credential,
+        volume_policy="Delete" if spec.delete_volumes else "",
     )
 
 

@@ -19,11 +19,12 @@ from persys.model.spec import (
     VMSpec,
     WorkloadType,
 )
-from persys.wire import checks, machine, parts, placement, stack
+from persys.wire import checks, health, machine, parts, placement, stack
 from persys.wire.gen.control.v1 import control_pb2
 
 VM_SPEC_KEY = "persys.vm_spec_b64"
 
+_VOLUME_POLICIES = {"": False, "retain": False, "delete": True}
 _TYPES = {kind.value: kind for kind in WorkloadType}
 
 
@@ -37,7 +38,8 @@ def workload_spec(message: control_pb2.WorkloadSpec) -> tuple[Spec, Resources, d
     if kind is WorkloadType.CONTAINER:
         return _container(message.container), resources, metadata
     if kind is WorkloadType.COMPOSE:
-        return _compose(message.compose), resources, metadata
+        stack = _compose(message.compose)
+        return stack, _stack_resources(stack, resources), metadata
     if encoded_machine:
         spec = machine.from_base64(encoded_machine, f"spec.metadata[{VM_SPEC_KEY}]")
     else:
@@ -87,6 +89,15 @@ def _machine_resources(spec: VMSpec, said: Resources) -> Resources:
     )
 
 
+def _stack_resources(spec: ComposeSpec, said: Resources) -> Resources:
+    """A stack that does not say what it needs takes the limits of its services."""
+    return Resources(
+        said.cpu_millicores or min(spec.needs.cpu_millicores, checks.CPU_MILLICORES_MAX),
+        said.memory_mb or min(spec.needs.memory_mb, checks.MEMORY_MB_MAX),
+        said.disk_gb,
+    )
+
+
 def _container(message: control_pb2.ContainerSpec) -> ContainerSpec:
     taken: set[str] = set()
     where = "spec.container"
@@ -113,6 +124,8 @@ def _container(message: control_pb2.ContainerSpec) -> ContainerSpec:
         ),
         init=message.init,
         labels=_labels(message.labels),
+        image_credential=checks.credential(message.image_credential, f"{where}.image_credential"),
+        health=health.health_check(message.health_check, f"{where}.health_check"),
     )
 
 
@@ -135,6 +148,15 @@ def _compose(message: control_pb2.ComposeSpec) -> ComposeSpec:
         git_ref=message.git_ref,
         env=message.env,
         text_field="inline_yaml",
+        git_path=message.git_path,
+        git_credential=message.git_credential,
+        image_credential=message.image_credential,
+        delete_volumes=checks.word(
+            message.volume_policy,
+            _VOLUME_POLICIES,
+            "spec.compose.volume_policy",
+            "Retain or Delete",
+        ),
     )
 
 

@@ -1,10 +1,11 @@
-"""Ports and volumes as people write them in one line: "8080:80/udp", "/host:/container:ro"."""
+"""Ports, volumes and health checks as people write them in one line: "8080:80/udp", "tcp:5432"."""
 
 import re
 
 from google.protobuf.message import Message
 
 from persys.errors import InvalidError
+from persys.wire import health
 from persys.wire.gen.control.v1 import control_pb2
 
 _PORT = re.compile(r"(?:(?P<host>\d+):)?(?P<container>\d+)(?:/(?P<protocol>tcp|udp))?")
@@ -42,4 +43,4 @@ def volume(path: str, text: str, message: Message) -> None:
     message.read_only = mode == "ro"
 
 
-SHORT_FORMS = {"Port": port, "VolumeMount": volume}
+SHORT_FORMS = {"Port": port, "VolumeMount": volume, "HealthCheck": health.short}

@@ -8,14 +8,17 @@ import re
 from collections.abc import Mapping
 
 import yaml
+from msgspec.structs import replace
 
 from persys.errors import InvalidError
-from persys.model.spec import ComposeSpec
-from persys.wire import checks
+from persys.model.spec import ComposeSpec, StackNeeds
+from persys.wire import checks, git
+from persys.wire.stackfile import PROFILES, read_inline
 
 DEPTH_MAX = 64
 
 _SOURCES = {"inline": "inline", "git": "git"}
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PROJECT = re.compile(r"[a-z0-9][-_a-z0-9]{0,99}")
 
 
@@ -28,30 +31,61 @@ def compose(
     git_ref: str,
     env: Mapping[str, str],
     project_name: str = "",
+    git_path: str = "",
+    git_credential: str = "",
+    image_credential: str = "",
+    delete_volumes: bool = False,
 ) -> ComposeSpec:
     """The spec from one source or the other. `text_field` is what this contract calls the text."""
     if project_name and not _PROJECT.fullmatch(project_name):
         problem = f"{checks.shown(project_name)} is no project name; use a-z, 0-9, '-' and '_'"
         raise InvalidError("spec.compose.project_name", problem)
+    common = ComposeSpec(
+        env=_env(env),
+        project_name=project_name,
+        image_credential=checks.credential(image_credential, "spec.compose.image_credential"),
+        delete_volumes=delete_volumes,
+    )
     if _source(source_type, text=text, text_field=text_field, git_repo=git_repo) == "git":
         if text:
             raise InvalidError(f"spec.compose.{text_field}", "is set, but the source is git")
-        return ComposeSpec(
-            "git",
-            git_repo=_git_word(git_repo, "spec.compose.git_repo"),
-            git_ref=_git_word(git_ref, "spec.compose.git_ref") if git_ref else "",
-            env=checks.env(env, "spec.compose.env"),
-            project_name=project_name,
+        return replace(
+            common,
+            source_type="git",
+            git_repo=git.repository(git_repo, "spec.compose.git_repo"),
+            git_ref=git.word(git_ref, "spec.compose.git_ref") if git_ref else "",
+            git_path=git.path(git_path, "spec.compose.git_path"),
+            git_credential=checks.credential(git_credential, "spec.compose.git_credential"),
+            # What it holds is known only once a node has fetched it, so it may be data.
+            needs=StackNeeds(holds_data=True),
         )
-    for name, value in (("git_repo", git_repo), ("git_ref", git_ref)):
+    of_git = {
+        "git_repo": git_repo,
+        "git_ref": git_ref,
+        "git_path": git_path,
+        "git_credential": git_credential,
+    }
+    for name, value in of_git.items():
         if value:
             raise InvalidError(f"spec.compose.{name}", "is set, but the source is inline")
-    return ComposeSpec(
-        "inline",
-        yaml=compose_text(text, f"spec.compose.{text_field}"),
-        env=checks.env(env, "spec.compose.env"),
-        project_name=project_name,
-    )
+    plain = compose_text(text, f"spec.compose.{text_field}")
+    try:
+        needs = read_inline(plain, common.env).needs
+    except InvalidError as err:
+        raise InvalidError(f"spec.compose.{text_field}", str(err)) from None
+    return replace(common, yaml=plain, needs=needs)
+
+
+def _env(values: Mapping[str, str]) -> dict[str, str]:
+    """Names that Compose itself heeds would change what is done, and on which engine."""
+    found = checks.env(values, "spec.compose.env")
+    for name in found:
+        where = f"spec.compose.env[{checks.shown(name)}]"
+        if not _VARIABLE.fullmatch(name):
+            raise InvalidError(where, "is no name of a variable; use letters, digits and '_'")
+        if name.startswith(("COMPOSE_", "DOCKER_")) and name != PROFILES:
+            raise InvalidError(where, f"steers Compose itself; only {PROFILES} can be set")
+    return found
 
 
 def _source(said: str, *, text: str, text_field: str, git_repo: str) -> str:
@@ -60,13 +94,6 @@ def _source(said: str, *, text: str, text_field: str, git_repo: str) -> str:
     if not text and not git_repo:
         raise InvalidError("spec.compose", f"has no source; expected {text_field} or git_repo")
     return "inline" if text else "git"
-
-
-def _git_word(text: str, path: str) -> str:
-    """Never empty, and nothing that git could take for an option."""
-    if text.split() != [text] or text.startswith("-") or not text.isprintable():
-        raise InvalidError(path, f"{checks.shown(text)} is nothing that git can fetch")
-    return text
 
 
 def compose_text(text: str, path: str) -> str:

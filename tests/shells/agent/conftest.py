@@ -77,6 +77,10 @@ class Agent:
         self._channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
         self.stub = agent_pb2_grpc.AgentServiceStub(self._channel)
 
+    def set(self, name: str, value: str) -> None:
+        """A variable for the next start."""
+        self._environment[name] = value
+
     @property
     def is_dead(self) -> bool:
         assert self._process is not None
@@ -161,6 +165,17 @@ class Agent:
         assert self._process is not None
         fields = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def memory_mb(self) -> float:
+        assert self._process is not None
+        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def is_idle(self) -> bool:
+        """It used next to no time of the processor for a moment."""
+        before = self.cpu_seconds()
+        time.sleep(0.5)
+        return self.cpu_seconds() - before < 0.05
 
     def close(self) -> None:
         if self._process is not None and not self.is_dead:

@@ -137,3 +137,20 @@ async def test_such_an_order_waits_for_the_first_answer_of_a_scheduler(tmp_path:
         await contact.heard(sent=1000.0, sent_at=NOON)
 
         assert await waiting
+
+
+async def test_contact_is_unbroken_as_long_as_no_silence_was_long(tmp_path: Path) -> None:
+    clock = SetClock()
+    async with a_state(tmp_path / "state.db") as state:
+        contact = Contact(state, clock, wake=lambda _name: None)
+        assert contact.unbroken_for() == timedelta()
+        for _ in range(10):
+            await contact.heard(sent=clock.monotonic(), sent_at=clock.now())
+            clock.let_pass(30)
+        assert contact.unbroken_for() == timedelta(seconds=300)
+
+        clock.let_pass(60)
+        assert contact.unbroken_for() == timedelta()
+        await contact.heard(sent=clock.monotonic(), sent_at=clock.now())
+        clock.let_pass(5)
+        assert contact.unbroken_for() == timedelta(seconds=5)

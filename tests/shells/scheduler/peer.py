@@ -44,6 +44,7 @@ class Manner:
     # Cannot run anything: says so in the answer to an apply, or only in the result.
     refuses_at_once: bool = False
     refuses_later: bool = False
+    is_full: bool = False  # takes no workload that it does not have
     tells_actions: bool = True  # else it does not have that call
     keeps_copies: bool = False  # takes deletes and does nothing about them
     failures: dict[str, tuple[str, str]] = field(default_factory=dict)  # id: reason word, text
@@ -93,6 +94,8 @@ class Agent(AgentServiceServicer):
         self.applies.append(request)
         if self.manner.refuses_at_once:
             return pb.ApplyWorkloadResponse(applied=False, message="runtime not available: docker")
+        if self.manner.is_full and request.id not in self.copies:
+            return _full(request)
         if self.manner.is_ours:
             self.kept[request.id] = pb.IntentView(
                 id=request.id, epoch=request.epoch, intent=request.intent
@@ -202,6 +205,23 @@ class Agent(AgentServiceServicer):
                 metadata={"task_id": f"delete-{name}-1", "task_status": "failed"},
             )
             self.copies[name] = Copy(status)
+
+
+def _full(request: pb.ApplyWorkloadRequest) -> pb.ApplyWorkloadResponse:
+    text = "this node is full: cpu 93 % used, and new work only up to 80 %"
+    status = pb.WorkloadStatus(
+        id=request.id,
+        revision_id=request.revision_id,
+        epoch=request.epoch,
+        actual_state=pb.ACTUAL_STATE_FAILED,
+        message=text,
+        metadata={
+            "failure_reason": "INSUFFICIENT_RESOURCES",
+            "last_error": text,
+            "reason_code": "NodeFull",
+        },
+    )
+    return pb.ApplyWorkloadResponse(message=text, status=status)
 
 
 def _says_the_same(request: pb.ApplyWorkloadRequest, status: pb.WorkloadStatus) -> bool:

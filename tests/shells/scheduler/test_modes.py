@@ -35,6 +35,8 @@ CHANGES_NOTHING = {
     "ListDrifts",
     "GetMode",
     "SaveSnapshot",
+    "StreamLogs",
+    "Exec",
 }
 JUDGES_FOR_ITSELF = {
     "RegisterNode",

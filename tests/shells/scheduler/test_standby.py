@@ -26,6 +26,7 @@ from shells.scheduler.seats import (
     until_named,
     until_standing_by,
 )
+from shells.scheduler.test_access import ENDLESS, Talker, spoken
 
 
 @pytest.fixture
@@ -60,6 +61,31 @@ async def test_a_node_may_join_through_a_standby(seats: Seats) -> None:
         await node.join()
         await leader.apply("web")
         await leader.until("web", "Running")
+
+
+async def test_logs_and_exec_go_through_a_standby_both_ways(seats: Seats) -> None:
+    leader, standby = await seats.add(), await seats.add()
+    async with a_node("n1", leader.stub) as node:
+        await node.agent.stop()
+        node.agent = talker = Talker()
+        await talker.start()
+        await node.join()
+        for name in ("web", ENDLESS):
+            await leader.apply(name)
+            await leader.until(name, "Running")
+
+        logs = standby.stub.StreamLogs(pb.LogsRequest(workload_id="web"), timeout=10)
+        outputs = [one async for one in standby.stub.Exec(spoken(b"a", b"b"), timeout=10)]
+        endless = standby.stub.StreamLogs(pb.LogsRequest(workload_id=ENDLESS))
+        await endless.read()
+        talker.left.clear()
+        endless.cancel()
+        async with asyncio.timeout(10):
+            await talker.left.wait()
+
+        assert len([chunk async for chunk in logs]) == 2
+        assert b"".join(one.stdout for one in outputs) == b"AB"
+        assert outputs[-1].exit.code == 3
 
 
 async def test_the_next_one_leads_at_once_when_the_leader_stops(seats: Seats) -> None:

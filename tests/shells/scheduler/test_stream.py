@@ -27,8 +27,8 @@ def registration(node_id: str) -> pb.RegisterNodeRequest:
 class Outward:
     """An agent without any port: it holds a stream and serves calls on it."""
 
-    def __init__(self, cluster: Cluster, node_id: str) -> None:
-        self.agent = Agent()
+    def __init__(self, cluster: Cluster, node_id: str, agent: Agent | None = None) -> None:
+        self.agent = agent or Agent()
         self._address = f"127.0.0.1:{cluster.settings.grpc_port}"
         self._node_id = node_id
         self.joined = 0
@@ -48,8 +48,10 @@ class Outward:
 
 
 @asynccontextmanager
-async def outward(cluster: Cluster, node_id: str = "inside") -> AsyncIterator[Outward]:
-    node = Outward(cluster, node_id)
+async def outward(
+    cluster: Cluster, node_id: str = "inside", *, agent: Agent | None = None
+) -> AsyncIterator[Outward]:
+    node = Outward(cluster, node_id, agent)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(node.run())
 

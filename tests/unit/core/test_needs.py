@@ -13,6 +13,8 @@ from persys.model.spec import (
     ComposeSpec,
     ContainerSpec,
     Disk,
+    HealthCheck,
+    HealthType,
     ManagedVolume,
     Port,
     PullPolicy,
@@ -46,6 +48,15 @@ def test_every_type_needs_its_runtime_and_a_plain_one_nothing_else(spec: Spec, t
         (
             ContainerSpec("x", pull_policy=PullPolicy.ALWAYS),
             f"feature:{feature.CONTAINER_LIMITS}",
+        ),
+        (ContainerSpec("x", image_credential="c"), f"feature:{feature.CREDENTIALS}"),
+        (
+            ContainerSpec("x", health=HealthCheck(restart_unhealthy=True)),
+            f"feature:{feature.HEALTH}",
+        ),
+        (
+            ContainerSpec("x", health=HealthCheck(HealthType.TCP, port=1)),
+            f"feature:{feature.HEALTH}",
         ),
         (ComposeSpec(source_type="git", git_repo="r"), f"feature:{feature.COMPOSE_GIT}"),
         (

@@ -17,6 +17,7 @@ from persys.model.spec import (
     Port,
     PullPolicy,
     RestartPolicy,
+    StackNeeds,
     VMSpec,
     VolumeMount,
 )
@@ -464,7 +465,12 @@ def test_a_stack_from_git_needs_no_text(source_type: str) -> None:
 
     spec, _, _ = workload_spec(message)
 
-    assert spec == ComposeSpec("git", git_repo="https://example.org/a.git", git_ref="v1")
+    assert spec == ComposeSpec(
+        "git",
+        git_repo="https://example.org/a.git",
+        git_ref="v1",
+        needs=StackNeeds(holds_data=True),  # nobody knows yet
+    )
 
 
 def test_services_may_come_after_anchors_and_be_an_alias() -> None:

@@ -7,12 +7,13 @@ host port is taken, as it does for its own troubles, so after a failed start we 
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from http import HTTPStatus
 from pathlib import Path
 
+from persys.agent.ports import PullWatch
 from persys.agent.runtimes import docker_logs
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
+from persys.agent.runtimes.docker_events import container_changes
 from persys.agent.runtimes.docker_form import (
     WORKLOAD_LABEL,
     Owner,
@@ -20,6 +21,7 @@ from persys.agent.runtimes.docker_form import (
     container_spec,
     create_body,
 )
+from persys.agent.runtimes.docker_pull import Puller, image_not_found
 from persys.agent.runtimes.host_ports import is_taken
 from persys.core.convergence import Artefact, Condition
 from persys.core.fencing import stop_grace_seconds
@@ -27,21 +29,26 @@ from persys.errors import ConflictError, RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
-from persys.model.spec import Port, PullPolicy
+from persys.model.spec import Port
 from persys.model.workload import Desired
 
 START_DEADLINE_SECONDS = 60.0
 REMOVE_DEADLINE_SECONDS = 60.0
 STOP_MARGIN_SECONDS = 20.0
-# A change of one of these may change a status. Everything else Docker tells is noise here.
-_EVENTS = ("create", "start", "die", "destroy", "oom", "pause", "unpause", "rename")
 
 
 class DockerRuntime:
     def __init__(
-        self, engine: Engine, owner: Owner, *, stop_grace_seconds: int, pids_max: int
+        self,
+        engine: Engine,
+        owner: Owner,
+        *,
+        puller: Puller,
+        stop_grace_seconds: int,
+        pids_max: int,
     ) -> None:
         self._engine = engine
+        self._puller = puller
         self._owner = owner
         self._stop_grace_seconds = stop_grace_seconds
         self._pids_max = pids_max
@@ -56,26 +63,8 @@ class DockerRuntime:
                 return found
         return None
 
-    async def pull(self, order: Order) -> Failure | None:
-        spec = container_spec(order)
-        if spec.pull_policy is not PullPolicy.ALWAYS and await self._has_image(spec.image):
-            return None
-        if spec.pull_policy is PullPolicy.NEVER:
-            return _image_not_found(f"image {spec.image} is not here and its pull policy is Never")
-        try:
-            async with aclosing(
-                self._engine.stream(
-                    "POST", "images/create", params={"fromImage": _tagged(spec.image)}
-                )
-            ) as lines:
-                async for line in lines:
-                    if "error" in line:
-                        return Failure(FailureReason.IMAGE_PULL_FAILED, str(line["error"]))
-        except EngineError as err:
-            if err.status == HTTPStatus.NOT_FOUND:
-                return _image_not_found(err.message)
-            return _failure(err, FailureReason.IMAGE_PULL_FAILED)
-        return None
+    async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
+        return await self._puller.pull(container_spec(order), watch)
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
         name = self._owner.name(order.workload_id)
@@ -90,7 +79,7 @@ class DockerRuntime:
             )
         except EngineError as err:
             if err.status == HTTPStatus.NOT_FOUND:
-                return _image_not_found(err.message)
+                return image_not_found(err.message)
             if err.status == HTTPStatus.CONFLICT:
                 return await self._who_has(name, order.workload_id)
             return _failure(err, FailureReason.RUNTIME_ERROR)
@@ -146,28 +135,17 @@ class DockerRuntime:
                 return _failure(err, FailureReason.RUNTIME_ERROR)
         return None
 
+    async def discard(self, order: Order) -> Failure | None:
+        return None  # nothing is left of a container that was removed
+
     async def log_tail(self, artefact: Artefact) -> str:
         try:
             return await docker_logs.tail(self._engine, artefact.id)
         except EngineError:
             return ""  # some log drivers keep nothing
 
-    async def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
-        filters = {
-            "type": ["container"],
-            "event": list(_EVENTS),
-            "label": self._owner.filters(),
-        }
-        params = {"filters": json.dumps(filters)}
-        try:
-            async with aclosing(self._engine.stream("GET", "events", params=params)) as lines:
-                async for line in lines:
-                    if not line:
-                        yield None
-                    elif workload_id := line["Actor"]["Attributes"].get(WORKLOAD_LABEL):
-                        yield WorkloadId(workload_id)
-        except EngineError as err:
-            raise as_unavailable(err) from err
+    def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
+        return container_changes(self._engine, self._owner.filters())
 
     async def ping(self) -> None:
         try:
@@ -196,17 +174,6 @@ class DockerRuntime:
         except EngineError as err:
             raise as_unavailable(err) from err
         return [container["Id"] for container in found]
-
-    async def _has_image(self, image: str) -> bool:
-        try:
-            await self._engine.call("GET", f"images/{image}/json")
-        except EngineError as err:
-            if err.status == HTTPStatus.NOT_FOUND:
-                return False
-            if err.status == HTTPStatus.BAD_REQUEST:
-                return False  # not a name at all: the pull says so
-            raise as_unavailable(err) from err
-        return True
 
     async def _who_has(self, name: str, workload_id: WorkloadId) -> Failure:
         if await self.inspect(workload_id) is None:
@@ -245,17 +212,7 @@ class DockerRuntime:
         return Failure(FailureReason.RUNTIME_ERROR, text)
 
 
-def _tagged(image: str) -> str:
-    """Without a tag Docker would fetch all of them."""
-    last = image.rpartition("/")[2]
-    return image if ":" in last or "@" in last else f"{image}:latest"
-
-
 def _failure(err: EngineError, reason: FailureReason) -> Failure:
     if err.status == HTTPStatus.BAD_REQUEST:
         return Failure(FailureReason.INVALID_SPEC, err.message, retryable=False)
     return Failure(reason, err.message)
-
-
-def _image_not_found(message: str) -> Failure:
-    return Failure(FailureReason.IMAGE_NOT_FOUND, message, retryable=False)

@@ -6,11 +6,13 @@ An answer is an answer, also a no: EngineError with its HTTP status. No answer i
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiodocker
 import aiohttp
+from aiodocker.stream import Stream
+from yarl import URL
 
 from persys.errors import RuntimeUnavailableError, SettingsError
 
@@ -20,6 +22,9 @@ _NO_CONNECTION = 900
 # A ValueError is an answer that is no JSON: whoever gave it was not Docker.
 _NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
 _SILENCE = "docker gives no answer"
+# What comes close together travels together: Docker sends every line by itself.
+_GATHER_SECONDS = 0.003
+_GATHERED_BYTES = 32 * 1024
 
 
 class EngineError(Exception):
@@ -66,10 +71,15 @@ class Engine:
         return content
 
     async def stream(
-        self, method: str, path: str, *, params: Mapping[str, str]
+        self,
+        method: str,
+        path: str,
+        *,
+        params: Mapping[str, str],
+        headers: Mapping[str, str] | None = None,
     ) -> AsyncGenerator[dict[str, Any], None]:
         """JSON lines as they come. Ends only when the engine ends it. Whoever reads sets the deadline."""
-        async with self._answer(method, path, params, None, None) as answer:
+        async with self._answer(method, path, params, None, None, headers) as answer:
             yield {}  # the engine listens from here on
             rest = b""
             async for chunk in answer.content.iter_any():
@@ -77,6 +87,34 @@ class Engine:
                 for line in lines:
                     if line.strip():
                         yield json.loads(line)
+
+    async def chunks(self, path: str, *, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
+        """The raw answer as it comes; whoever reads slowly is sent slowly. Without a deadline."""
+        async with self._answer("GET", path, params, None, None) as answer:
+            while chunk := await answer.content.readany():
+                if len(chunk) < _GATHERED_BYTES:
+                    await asyncio.sleep(_GATHER_SECONDS)
+                    chunk += answer.content.read_nowait()
+                yield chunk
+
+    @asynccontextmanager
+    async def converse(self, path: str, *, tty: bool) -> AsyncIterator["Duplex"]:
+        """Start what was prepared, and speak with it both ways."""
+
+        async def setup() -> tuple[URL, bytes, bool]:
+            return URL(path), json.dumps({"Detach": False, "Tty": tty}).encode(), tty
+
+        stream = Stream(self._docker, setup)
+        try:
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                await stream._init()
+            yield Duplex(stream)
+        except aiodocker.DockerError as err:
+            raise EngineError(err.status, err.message) from err
+        except _NO_ANSWER as err:
+            raise RuntimeUnavailableError(_SILENCE) from err
+        finally:
+            await stream.close()
 
     @asynccontextmanager
     async def _answer(
@@ -86,12 +124,15 @@ class Engine:
         params: Mapping[str, str] | None,
         body: object,
         deadline: float | None,
+        headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         data = None if body is None else json.dumps(body)
         try:
             async with (
                 asyncio.timeout(deadline),
-                self._docker._query(path, method, params=dict(params or {}), data=data) as answer,
+                self._docker._query(
+                    path, method, params=dict(params or {}), data=data, headers=headers
+                ) as answer,
             ):
                 try:
                     yield answer
@@ -104,6 +145,34 @@ class Engine:
             raise EngineError(err.status, err.message) from err
         except _NO_ANSWER as err:
             raise RuntimeUnavailableError(_SILENCE) from err
+
+
+class Duplex:
+    """A connection to a process inside a container. Both ways hold back a sender that is too quick."""
+
+    def __init__(self, stream: Stream) -> None:
+        self._stream = stream
+
+    async def read(self) -> tuple[int, bytes] | None:
+        """1 and what it wrote, or 2 for its standard error; None at its end."""
+        message = await self._stream.read_out()
+        return None if message is None else (message.stream, message.data)
+
+    async def write(self, data: bytes) -> None:
+        with suppress(ConnectionError):  # it has ended, as reading will tell
+            if self._is_open():
+                await self._stream.write_in(data)
+
+    def end_input(self) -> None:
+        """It reads the end of its input; what it writes still comes."""
+        answer = self._stream._resp
+        transport = answer.connection.transport if answer and answer.connection else None
+        if transport is not None and transport.can_write_eof():
+            transport.write_eof()
+
+    def _is_open(self) -> bool:
+        answer = self._stream._resp
+        return bool(answer and answer.connection and answer.connection.transport)
 
 
 def as_unavailable(err: EngineError) -> RuntimeUnavailableError:

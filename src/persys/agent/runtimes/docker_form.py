@@ -1,8 +1,8 @@
 """Orders and answers in the form Docker knows: names, labels, create bodies, inspected containers."""
 
 import re
-from collections.abc import Mapping
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -10,17 +10,22 @@ from typing import Any
 from msgspec import Struct
 
 from persys.core.convergence import Artefact, Condition
+from persys.core.health import Health, timing_of
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.order import Order
-from persys.model.spec import ContainerSpec, Port
+from persys.model.spec import ContainerSpec, HealthCheck, HealthType, Port
 
 LABEL_PREFIX = "persys."
 WORKLOAD_LABEL = "persys.workload_id"
 REVISION_LABEL = "persys.revision_id"
+SERVICE_LABEL = "com.docker.compose.service"  # written by Compose
 
 # Docker writes nanoseconds, datetime reads microseconds.
 _TOO_FINE = re.compile(r"(\.\d{6})\d+")
 _NEVER_YEAR = 1
+_HEALTH = {health.value: health for health in Health}
+_AILMENT_LENGTH_MAX = 512
+_SECOND = 1_000_000_000
 
 
 class Owner(Struct, frozen=True):
@@ -70,6 +75,8 @@ def create_body(
     command = [*spec.command, *spec.args]
     if command:
         body["Cmd"] = command
+    if (check := _health_check(spec.health)) is not None:
+        body["Healthcheck"] = check
     return body
 
 
@@ -79,7 +86,8 @@ def container_spec(order: Order) -> ContainerSpec:
 
 
 def artefact(found: Mapping[str, Any]) -> Artefact:
-    state = found["State"]
+    state, network = found["State"], found["NetworkSettings"]
+    health = state.get("Health") or {}
     labels = found["Config"].get("Labels") or {}
     return Artefact(
         id=found["Id"],
@@ -92,8 +100,11 @@ def artefact(found: Mapping[str, Any]) -> Artefact:
         restart_count=found.get("RestartCount", 0),
         started_at=_instant(state["StartedAt"]),
         finished_at=_instant(state["FinishedAt"]),
-        ports=_published(found["NetworkSettings"].get("Ports") or {}),
+        ports=_published(network.get("Ports") or {}),
         error=state.get("Error", ""),
+        address=_address(network),
+        health=_HEALTH.get(health.get("Status", "")),
+        ailment=_ailment(health.get("Log") or ()),
     )
 
 
@@ -110,6 +121,50 @@ def _host_config(spec: ContainerSpec, volumes: Mapping[str, Path], pids_max: int
         "Privileged": spec.privileged,
         "Init": spec.init or None,  # None: as the engine is set up
     }
+
+
+def _health_check(check: HealthCheck) -> dict[str, Any] | None:
+    """What Docker checks by itself, also while no agent runs. Checks by http and tcp are the agent's."""
+    match check.type:
+        case HealthType.EXEC:
+            timing = timing_of(check)
+            return {
+                "Test": ["CMD", *check.command],
+                "Interval": _nanoseconds(timing.interval),
+                "Timeout": _nanoseconds(timing.timeout),
+                "Retries": timing.retries,
+                "StartPeriod": _nanoseconds(timing.start_period),
+            }
+        case HealthType.IMAGE if check == HealthCheck(restart_unhealthy=check.restart_unhealthy):
+            return None
+        case HealthType.IMAGE:  # 0 is what the image says
+            return {
+                "Interval": check.interval_seconds * _SECOND,
+                "Timeout": check.timeout_seconds * _SECOND,
+                "Retries": check.retries,
+                "StartPeriod": check.start_period_seconds * _SECOND,
+            }
+        case _:
+            return {"Test": ["NONE"]}
+
+
+def _nanoseconds(span: timedelta) -> int:
+    return round(span.total_seconds() * _SECOND)
+
+
+def _ailment(log: Sequence[Mapping[str, Any]]) -> str:
+    """What the last check said, if it did not go well."""
+    if not log or log[-1].get("ExitCode") == 0:
+        return ""
+    last = log[-1]
+    said = " ".join(str(last.get("Output", "")).split())[:_AILMENT_LENGTH_MAX]
+    return said or f"the check ended with code {last.get('ExitCode')}"
+
+
+def _address(network: Mapping[str, Any]) -> str:
+    """Where the host reaches it. "": nowhere."""
+    joined = (network.get("Networks") or {}).values()
+    return str(network.get("IPAddress") or next((one["IPAddress"] for one in joined), ""))
 
 
 def _restart(order: Order) -> dict[str, Any]:

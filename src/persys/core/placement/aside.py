@@ -1,10 +1,12 @@
-"""A node as it would be without one of its workloads."""
+"""A node as it would be without one of its workloads, and nodes that one workload shall not get."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from persys.core.placement.columns import Columns
 from persys.model.ids import NodeId, WorkloadId
+
+TURNED_AWAY = "that turned it away just now"
 
 
 @contextmanager
@@ -24,3 +26,16 @@ def set_aside(workload_id: WorkloadId, node_id: NodeId, columns: Columns) -> Ite
                 group=held.group,
                 apart=held.apart,
             )
+
+
+@contextmanager
+def out_of_sight(node_ids: Iterable[NodeId], columns: Columns) -> Iterator[None]:
+    """As if these nodes took nothing new. Nothing may await in between."""
+    rows = [row for node_id in node_ids if (row := columns.rows.get(node_id)) and not row.closed]
+    for row in rows:
+        columns.close(row.node_id, TURNED_AWAY)
+    try:
+        yield
+    finally:
+        for row in rows:
+            columns.close(row.node_id, "")

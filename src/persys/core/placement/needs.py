@@ -12,7 +12,15 @@ from persys.model.assignment import HostPort
 from persys.model.node import Capabilities, Node
 from persys.model.resources import Resources
 from persys.model.rules import NO_RULES, Rules
-from persys.model.spec import ComposeSpec, ContainerSpec, PullPolicy, VMSpec, type_of
+from persys.model.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    HealthCheck,
+    Port,
+    PullPolicy,
+    VMSpec,
+    type_of,
+)
 from persys.model.workload import Workload
 
 
@@ -32,12 +40,10 @@ def needs_of(workload: Workload) -> Needs:
     match spec:
         case ContainerSpec():
             traits |= _container_features(spec)
-            host_ports = frozenset(
-                HostPort(port.host_port, port.protocol) for port in spec.ports if port.host_port
-            )
+            host_ports = _host_ports(spec.ports)
         case ComposeSpec():
-            if spec.source_type == "git":
-                traits.add(f"feature:{feature.COMPOSE_GIT}")
+            traits |= _stack_features(spec)
+            host_ports = _host_ports(spec.needs.ports)
         case VMSpec():
             traits |= {f"pool:{disk.pool_name}" for disk in spec.disks if disk.pool_name}
             volumes_gb = sum(disk.size_gb for disk in spec.disks)
@@ -86,8 +92,24 @@ def holds_data(workload: Workload) -> bool:
             return True
         case ContainerSpec() as spec:
             return bool(spec.managed_volumes) or any(not v.read_only for v in spec.volumes)
-        case ComposeSpec():
-            return False
+        case ComposeSpec() as stack:
+            return stack.needs.holds_data
+
+
+def _host_ports(ports: tuple[Port, ...]) -> frozenset[HostPort]:
+    return frozenset(HostPort(port.host_port, port.protocol) for port in ports if port.host_port)
+
+
+def _stack_features(spec: ComposeSpec) -> set[str]:
+    features = set()
+    if spec.source_type == "git":
+        features.add(f"feature:{feature.COMPOSE_GIT}")
+    if spec.needs.privileged:
+        features.add(f"feature:{feature.PRIVILEGED}")
+    # A plain agent would drop these without a word.
+    if spec.git_path or spec.git_credential or spec.image_credential or spec.delete_volumes:
+        features.add(f"feature:{feature.COMPOSE}")
+    return features
 
 
 def _container_features(spec: ContainerSpec) -> set[str]:
@@ -102,4 +124,8 @@ def _container_features(spec: ContainerSpec) -> set[str]:
         or spec.pull_policy is not PullPolicy.IF_NOT_PRESENT
     ):
         features.add(f"feature:{feature.CONTAINER_LIMITS}")
+    if spec.image_credential:
+        features.add(f"feature:{feature.CREDENTIALS}")
+    if spec.health != HealthCheck():
+        features.add(f"feature:{feature.HEALTH}")
     return features

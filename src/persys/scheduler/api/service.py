@@ -26,12 +26,12 @@ Answer = TypeVar("Answer")
 Context = grpc.aio.ServicerContext[Any, Any]
 
 SERVICE = "persys.control.v1.AgentControl"
+_METHODS = control_pb2.DESCRIPTOR.services_by_name["AgentControl"].methods_by_name
 
 
 class ControlApi(control_pb2_grpc.AgentControlServicer):
     def __init__(self, *parts: object, metrics: Metrics, clock: Clock, modes: Modes) -> None:
-        service = control_pb2.DESCRIPTOR.services_by_name["AgentControl"]
-        for name in (method.name for method in service.methods):
+        for name in _METHODS:
             for part in parts:
                 if (method := getattr(part, name, None)) is not None:
                     setattr(self, name, _measured(name, method, metrics, clock, modes))
@@ -47,6 +47,8 @@ def _measured(
 ) -> Callable[..., Any]:
     if inspect.isasyncgenfunction(method):
         return _measured_stream(name, heeding_stream(method, modes), metrics)
+    if _METHODS[name].server_streaming:
+        return _measured_conversation(name, heeding(name, method, modes), metrics)
     return _measured_call(name, heeding(name, method, modes), metrics, clock)
 
 
@@ -98,5 +100,25 @@ def _measured_stream(
             metrics.streamed(name, code.name)
             await context.abort(code, str(err))
         metrics.streamed(name, grpc.StatusCode.OK.name)
+
+    return measured
+
+
+def _measured_conversation(
+    name: str, method: Callable[[Request, Context], Awaitable[None]], metrics: Metrics
+) -> Callable[[Request, Context], Awaitable[None]]:
+    """The same for a method that writes its answers by itself."""
+    metrics.expect(name)
+
+    async def measured(request: Request, context: Context) -> None:
+        code = grpc.StatusCode.CANCELLED
+        try:
+            await method(request, context)
+            code = grpc.StatusCode.OK
+        except PersysError as err:
+            code = status.grpc_code(err)
+            await context.abort(code, str(err))
+        finally:
+            metrics.streamed(name, code.name)
 
     return measured

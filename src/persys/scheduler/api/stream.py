@@ -83,5 +83,5 @@ class StreamApi:
 
 
 async def _write(tunnel: Tunnel, context: Context) -> None:
-    while (message := await tunnel.outgoing.get()) is not None:
+    while (message := await tunnel.next_message()) is not None:
         await context.write(message)

@@ -194,7 +194,7 @@ class WorkloadSpec(_message.Message):
     def __init__(self, container: _Optional[_Union[ContainerSpec, _Mapping]] = ..., compose: _Optional[_Union[ComposeSpec, _Mapping]] = ..., vm: _Optional[_Union[VMSpec, _Mapping]] = ...) -> None: ...
 
 class ContainerSpec(_message.Message):
-    __slots__ = ("image", "command", "args", "env", "volumes", "ports", "resources", "restart_policy", "labels", "managed_volumes", "privileged", "image_pull_policy", "stop_grace_seconds", "init")
+    __slots__ = ("image", "command", "args", "env", "volumes", "ports", "resources", "restart_policy", "labels", "managed_volumes", "privileged", "image_pull_policy", "stop_grace_seconds", "init", "image_credential", "health_check")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -223,6 +223,8 @@ class ContainerSpec(_message.Message):
     IMAGE_PULL_POLICY_FIELD_NUMBER: _ClassVar[int]
     STOP_GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     INIT_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_CHECK_FIELD_NUMBER: _ClassVar[int]
     image: str
     command: _containers.RepeatedScalarFieldContainer[str]
     args: _containers.RepeatedScalarFieldContainer[str]
@@ -237,10 +239,34 @@ class ContainerSpec(_message.Message):
     image_pull_policy: str
     stop_grace_seconds: int
     init: bool
-    def __init__(self, image: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., args: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., volumes: _Optional[_Iterable[_Union[VolumeMount, _Mapping]]] = ..., ports: _Optional[_Iterable[_Union[PortMapping, _Mapping]]] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., restart_policy: _Optional[_Union[RestartPolicy, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., privileged: _Optional[bool] = ..., image_pull_policy: _Optional[str] = ..., stop_grace_seconds: _Optional[int] = ..., init: _Optional[bool] = ...) -> None: ...
+    image_credential: str
+    health_check: HealthCheck
+    def __init__(self, image: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., args: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., volumes: _Optional[_Iterable[_Union[VolumeMount, _Mapping]]] = ..., ports: _Optional[_Iterable[_Union[PortMapping, _Mapping]]] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., restart_policy: _Optional[_Union[RestartPolicy, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., privileged: _Optional[bool] = ..., image_pull_policy: _Optional[str] = ..., stop_grace_seconds: _Optional[int] = ..., init: _Optional[bool] = ..., image_credential: _Optional[str] = ..., health_check: _Optional[_Union[HealthCheck, _Mapping]] = ...) -> None: ...
+
+class HealthCheck(_message.Message):
+    __slots__ = ("type", "port", "path", "command", "interval_seconds", "timeout_seconds", "retries", "start_period_seconds", "restart_unhealthy")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    INTERVAL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
+    START_PERIOD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    RESTART_UNHEALTHY_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    port: int
+    path: str
+    command: _containers.RepeatedScalarFieldContainer[str]
+    interval_seconds: int
+    timeout_seconds: int
+    retries: int
+    start_period_seconds: int
+    restart_unhealthy: bool
+    def __init__(self, type: _Optional[str] = ..., port: _Optional[int] = ..., path: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., interval_seconds: _Optional[int] = ..., timeout_seconds: _Optional[int] = ..., retries: _Optional[int] = ..., start_period_seconds: _Optional[int] = ..., restart_unhealthy: _Optional[bool] = ...) -> None: ...
 
 class ComposeSpec(_message.Message):
-    __slots__ = ("project_name", "compose_yaml", "env", "git_repo", "git_ref")
+    __slots__ = ("project_name", "compose_yaml", "env", "git_repo", "git_ref", "git_path", "git_credential", "image_credential", "delete_volumes")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -253,12 +279,20 @@ class ComposeSpec(_message.Message):
     ENV_FIELD_NUMBER: _ClassVar[int]
     GIT_REPO_FIELD_NUMBER: _ClassVar[int]
     GIT_REF_FIELD_NUMBER: _ClassVar[int]
+    GIT_PATH_FIELD_NUMBER: _ClassVar[int]
+    GIT_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    DELETE_VOLUMES_FIELD_NUMBER: _ClassVar[int]
     project_name: str
     compose_yaml: str
     env: _containers.ScalarMap[str, str]
     git_repo: str
     git_ref: str
-    def __init__(self, project_name: _Optional[str] = ..., compose_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., git_repo: _Optional[str] = ..., git_ref: _Optional[str] = ...) -> None: ...
+    git_path: str
+    git_credential: str
+    image_credential: str
+    delete_volumes: bool
+    def __init__(self, project_name: _Optional[str] = ..., compose_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., git_repo: _Optional[str] = ..., git_ref: _Optional[str] = ..., git_path: _Optional[str] = ..., git_credential: _Optional[str] = ..., image_credential: _Optional[str] = ..., delete_volumes: _Optional[bool] = ...) -> None: ...
 
 class VMSpec(_message.Message):
     __slots__ = ("name", "vcpus", "memory_mb", "disks", "networks", "cloud_init", "metadata", "cloud_init_config", "managed_volumes")
@@ -459,3 +493,111 @@ class IntentView(_message.Message):
     epoch: int
     intent: bytes
     def __init__(self, id: _Optional[str] = ..., epoch: _Optional[int] = ..., intent: _Optional[bytes] = ...) -> None: ...
+
+class LogsRequest(_message.Message):
+    __slots__ = ("workload_id", "service", "follow", "since_unix_nanos", "tail", "previous", "timestamps")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    SINCE_UNIX_NANOS_FIELD_NUMBER: _ClassVar[int]
+    TAIL_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    service: str
+    follow: bool
+    since_unix_nanos: int
+    tail: int
+    previous: bool
+    timestamps: bool
+    def __init__(self, workload_id: _Optional[str] = ..., service: _Optional[str] = ..., follow: _Optional[bool] = ..., since_unix_nanos: _Optional[int] = ..., tail: _Optional[int] = ..., previous: _Optional[bool] = ..., timestamps: _Optional[bool] = ...) -> None: ...
+
+class LogChunk(_message.Message):
+    __slots__ = ("data", "stream", "service")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    stream: str
+    service: str
+    def __init__(self, data: _Optional[bytes] = ..., stream: _Optional[str] = ..., service: _Optional[str] = ...) -> None: ...
+
+class ExecInput(_message.Message):
+    __slots__ = ("start", "stdin", "stdin_closed", "resize")
+    START_FIELD_NUMBER: _ClassVar[int]
+    STDIN_FIELD_NUMBER: _ClassVar[int]
+    STDIN_CLOSED_FIELD_NUMBER: _ClassVar[int]
+    RESIZE_FIELD_NUMBER: _ClassVar[int]
+    start: ExecStart
+    stdin: bytes
+    stdin_closed: bool
+    resize: TerminalSize
+    def __init__(self, start: _Optional[_Union[ExecStart, _Mapping]] = ..., stdin: _Optional[bytes] = ..., stdin_closed: _Optional[bool] = ..., resize: _Optional[_Union[TerminalSize, _Mapping]] = ...) -> None: ...
+
+class ExecStart(_message.Message):
+    __slots__ = ("workload_id", "service", "command", "tty", "size")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    TTY_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    service: str
+    command: _containers.RepeatedScalarFieldContainer[str]
+    tty: bool
+    size: TerminalSize
+    def __init__(self, workload_id: _Optional[str] = ..., service: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., size: _Optional[_Union[TerminalSize, _Mapping]] = ...) -> None: ...
+
+class TerminalSize(_message.Message):
+    __slots__ = ("rows", "columns")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    columns: int
+    def __init__(self, rows: _Optional[int] = ..., columns: _Optional[int] = ...) -> None: ...
+
+class ExecOutput(_message.Message):
+    __slots__ = ("stdout", "stderr", "exit")
+    STDOUT_FIELD_NUMBER: _ClassVar[int]
+    STDERR_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    stdout: bytes
+    stderr: bytes
+    exit: ExecExit
+    def __init__(self, stdout: _Optional[bytes] = ..., stderr: _Optional[bytes] = ..., exit: _Optional[_Union[ExecExit, _Mapping]] = ...) -> None: ...
+
+class ExecExit(_message.Message):
+    __slots__ = ("code",)
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    def __init__(self, code: _Optional[int] = ...) -> None: ...
+
+class GarbageCollectRequest(_message.Message):
+    __slots__ = ("dry_run",)
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    dry_run: bool
+    def __init__(self, dry_run: _Optional[bool] = ...) -> None: ...
+
+class GarbageCollectResponse(_message.Message):
+    __slots__ = ("dry_run", "items")
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    ITEMS_FIELD_NUMBER: _ClassVar[int]
+    dry_run: bool
+    items: _containers.RepeatedCompositeFieldContainer[GarbageItem]
+    def __init__(self, dry_run: _Optional[bool] = ..., items: _Optional[_Iterable[_Union[GarbageItem, _Mapping]]] = ...) -> None: ...
+
+class GarbageItem(_message.Message):
+    __slots__ = ("kind", "name", "workload_id", "reason", "removed", "problem")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REMOVED_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    name: str
+    workload_id: str
+    reason: str
+    removed: bool
+    problem: str
+    def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., workload_id: _Optional[str] = ..., reason: _Optional[str] = ..., removed: _Optional[bool] = ..., problem: _Optional[str] = ...) -> None: ...

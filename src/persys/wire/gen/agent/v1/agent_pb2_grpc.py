@@ -69,6 +69,21 @@ class AgentServiceStub:
                 request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListIntentsRequest.SerializeToString,
                 response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.IntentView.FromString,
                 _registered_method=True)
+        self.GarbageCollect = channel.unary_unary(
+                '/persys.agent.v1.AgentService/GarbageCollect',
+                request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.GarbageCollectRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.GarbageCollectResponse.FromString,
+                _registered_method=True)
+        self.StreamLogs = channel.unary_stream(
+                '/persys.agent.v1.AgentService/StreamLogs',
+                request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.LogsRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.LogChunk.FromString,
+                _registered_method=True)
+        self.Exec = channel.stream_stream(
+                '/persys.agent.v1.AgentService/Exec',
+                request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecInput.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecOutput.FromString,
+                _registered_method=True)
 
 
 class AgentServiceServicer:
@@ -117,6 +132,26 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GarbageCollect(self, request, context):
+        """Removes what nothing refers to any more, now; or says only what it would remove.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StreamLogs(self, request, context):
+        """Into a workload.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Exec(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -154,6 +189,21 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.ListIntents,
                     request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListIntentsRequest.FromString,
                     response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.IntentView.SerializeToString,
+            ),
+            'GarbageCollect': grpc.unary_unary_rpc_method_handler(
+                    servicer.GarbageCollect,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.GarbageCollectRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.GarbageCollectResponse.SerializeToString,
+            ),
+            'StreamLogs': grpc.unary_stream_rpc_method_handler(
+                    servicer.StreamLogs,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.LogsRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.LogChunk.SerializeToString,
+            ),
+            'Exec': grpc.stream_stream_rpc_method_handler(
+                    servicer.Exec,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecInput.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecOutput.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -345,6 +395,87 @@ class AgentService:
             '/persys.agent.v1.AgentService/ListIntents',
             persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListIntentsRequest.SerializeToString,
             persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.IntentView.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GarbageCollect(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.agent.v1.AgentService/GarbageCollect',
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.GarbageCollectRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.GarbageCollectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamLogs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/persys.agent.v1.AgentService/StreamLogs',
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.LogsRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.LogChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Exec(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/persys.agent.v1.AgentService/Exec',
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecInput.SerializeToString,
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecOutput.FromString,
             options,
             channel_credentials,
             insecure,

@@ -271,7 +271,7 @@ class ResourceRequirements(_message.Message):
     def __init__(self, cpu_millicores: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disk_gb: _Optional[int] = ...) -> None: ...
 
 class ContainerSpec(_message.Message):
-    __slots__ = ("image", "command", "env", "volumes", "ports", "restart_policy", "privileged", "managed_volumes", "args", "image_pull_policy", "pids_max", "stop_grace_seconds", "init", "labels")
+    __slots__ = ("image", "command", "env", "volumes", "ports", "restart_policy", "privileged", "managed_volumes", "args", "image_pull_policy", "pids_max", "stop_grace_seconds", "init", "labels", "image_credential", "health_check")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -300,6 +300,8 @@ class ContainerSpec(_message.Message):
     STOP_GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
     INIT_FIELD_NUMBER: _ClassVar[int]
     LABELS_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    HEALTH_CHECK_FIELD_NUMBER: _ClassVar[int]
     image: str
     command: _containers.RepeatedScalarFieldContainer[str]
     env: _containers.ScalarMap[str, str]
@@ -314,7 +316,31 @@ class ContainerSpec(_message.Message):
     stop_grace_seconds: int
     init: bool
     labels: _containers.ScalarMap[str, str]
-    def __init__(self, image: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., volumes: _Optional[_Iterable[_Union[VolumeMount, _Mapping]]] = ..., ports: _Optional[_Iterable[_Union[Port, _Mapping]]] = ..., restart_policy: _Optional[str] = ..., privileged: _Optional[bool] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., args: _Optional[_Iterable[str]] = ..., image_pull_policy: _Optional[str] = ..., pids_max: _Optional[int] = ..., stop_grace_seconds: _Optional[int] = ..., init: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    image_credential: str
+    health_check: HealthCheck
+    def __init__(self, image: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., volumes: _Optional[_Iterable[_Union[VolumeMount, _Mapping]]] = ..., ports: _Optional[_Iterable[_Union[Port, _Mapping]]] = ..., restart_policy: _Optional[str] = ..., privileged: _Optional[bool] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., args: _Optional[_Iterable[str]] = ..., image_pull_policy: _Optional[str] = ..., pids_max: _Optional[int] = ..., stop_grace_seconds: _Optional[int] = ..., init: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ..., image_credential: _Optional[str] = ..., health_check: _Optional[_Union[HealthCheck, _Mapping]] = ...) -> None: ...
+
+class HealthCheck(_message.Message):
+    __slots__ = ("type", "port", "path", "command", "interval_seconds", "timeout_seconds", "retries", "start_period_seconds", "restart_unhealthy")
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    PORT_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    INTERVAL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    RETRIES_FIELD_NUMBER: _ClassVar[int]
+    START_PERIOD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    RESTART_UNHEALTHY_FIELD_NUMBER: _ClassVar[int]
+    type: str
+    port: int
+    path: str
+    command: _containers.RepeatedScalarFieldContainer[str]
+    interval_seconds: int
+    timeout_seconds: int
+    retries: int
+    start_period_seconds: int
+    restart_unhealthy: bool
+    def __init__(self, type: _Optional[str] = ..., port: _Optional[int] = ..., path: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., interval_seconds: _Optional[int] = ..., timeout_seconds: _Optional[int] = ..., retries: _Optional[int] = ..., start_period_seconds: _Optional[int] = ..., restart_unhealthy: _Optional[bool] = ...) -> None: ...
 
 class VolumeMount(_message.Message):
     __slots__ = ("host_path", "container_path", "read_only")
@@ -337,7 +363,7 @@ class Port(_message.Message):
     def __init__(self, host_port: _Optional[int] = ..., container_port: _Optional[int] = ..., protocol: _Optional[str] = ...) -> None: ...
 
 class ComposeSpec(_message.Message):
-    __slots__ = ("source_type", "git_repo", "git_ref", "inline_yaml", "env")
+    __slots__ = ("source_type", "git_repo", "git_ref", "inline_yaml", "env", "git_path", "git_credential", "image_credential", "volume_policy")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -350,12 +376,20 @@ class ComposeSpec(_message.Message):
     GIT_REF_FIELD_NUMBER: _ClassVar[int]
     INLINE_YAML_FIELD_NUMBER: _ClassVar[int]
     ENV_FIELD_NUMBER: _ClassVar[int]
+    GIT_PATH_FIELD_NUMBER: _ClassVar[int]
+    GIT_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
+    VOLUME_POLICY_FIELD_NUMBER: _ClassVar[int]
     source_type: str
     git_repo: str
     git_ref: str
     inline_yaml: str
     env: _containers.ScalarMap[str, str]
-    def __init__(self, source_type: _Optional[str] = ..., git_repo: _Optional[str] = ..., git_ref: _Optional[str] = ..., inline_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    git_path: str
+    git_credential: str
+    image_credential: str
+    volume_policy: str
+    def __init__(self, source_type: _Optional[str] = ..., git_repo: _Optional[str] = ..., git_ref: _Optional[str] = ..., inline_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., git_path: _Optional[str] = ..., git_credential: _Optional[str] = ..., image_credential: _Optional[str] = ..., volume_policy: _Optional[str] = ...) -> None: ...
 
 class VMSpec(_message.Message):
     __slots__ = ("vcpus", "memory_mb", "disks", "networks", "cloud_init", "os_image", "managed_volumes")
@@ -521,7 +555,7 @@ class GetNodeResponse(_message.Message):
     def __init__(self, node: _Optional[_Union[NodeView, _Mapping]] = ...) -> None: ...
 
 class NodeView(_message.Message):
-    __slots__ = ("node_id", "status", "status_reason", "status_updated_by", "status_updated_at", "last_heartbeat", "grpc_endpoint", "total_cpu_cores", "available_cpu_cores", "total_memory_mb", "available_memory_mb", "supported_workload_types", "labels", "total_disk_gb", "available_disk_gb", "workload_count", "agent_version", "cordoned", "drain", "clock_skew_ms", "confirmed_dead", "taints")
+    __slots__ = ("node_id", "status", "status_reason", "status_updated_by", "status_updated_at", "last_heartbeat", "grpc_endpoint", "total_cpu_cores", "available_cpu_cores", "total_memory_mb", "available_memory_mb", "supported_workload_types", "labels", "total_disk_gb", "available_disk_gb", "workload_count", "agent_version", "cordoned", "drain", "clock_skew_ms", "confirmed_dead", "taints", "usage")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -551,6 +585,7 @@ class NodeView(_message.Message):
     CLOCK_SKEW_MS_FIELD_NUMBER: _ClassVar[int]
     CONFIRMED_DEAD_FIELD_NUMBER: _ClassVar[int]
     TAINTS_FIELD_NUMBER: _ClassVar[int]
+    USAGE_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     status: str
     status_reason: str
@@ -573,7 +608,8 @@ class NodeView(_message.Message):
     clock_skew_ms: int
     confirmed_dead: bool
     taints: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_id: _Optional[str] = ..., status: _Optional[str] = ..., status_reason: _Optional[str] = ..., status_updated_by: _Optional[str] = ..., status_updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_heartbeat: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., grpc_endpoint: _Optional[str] = ..., total_cpu_cores: _Optional[float] = ..., available_cpu_cores: _Optional[float] = ..., total_memory_mb: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., total_disk_gb: _Optional[int] = ..., available_disk_gb: _Optional[int] = ..., workload_count: _Optional[int] = ..., agent_version: _Optional[str] = ..., cordoned: _Optional[bool] = ..., drain: _Optional[_Union[DrainView, _Mapping]] = ..., clock_skew_ms: _Optional[int] = ..., confirmed_dead: _Optional[bool] = ..., taints: _Optional[_Iterable[str]] = ...) -> None: ...
+    usage: NodeUsage
+    def __init__(self, node_id: _Optional[str] = ..., status: _Optional[str] = ..., status_reason: _Optional[str] = ..., status_updated_by: _Optional[str] = ..., status_updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_heartbeat: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., grpc_endpoint: _Optional[str] = ..., total_cpu_cores: _Optional[float] = ..., available_cpu_cores: _Optional[float] = ..., total_memory_mb: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., total_disk_gb: _Optional[int] = ..., available_disk_gb: _Optional[int] = ..., workload_count: _Optional[int] = ..., agent_version: _Optional[str] = ..., cordoned: _Optional[bool] = ..., drain: _Optional[_Union[DrainView, _Mapping]] = ..., clock_skew_ms: _Optional[int] = ..., confirmed_dead: _Optional[bool] = ..., taints: _Optional[_Iterable[str]] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ...) -> None: ...
 
 class DrainView(_message.Message):
     __slots__ = ("state", "started_at", "deadline_at", "remaining", "blocked")
@@ -809,7 +845,7 @@ class ControlMessage(_message.Message):
     def __init__(self, register: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., apply: _Optional[_Union[ApplyWorkloadRequest, _Mapping]] = ..., delete: _Optional[_Union[DeleteWorkloadRequest, _Mapping]] = ..., registered: _Optional[_Union[RegisterNodeResponse, _Mapping]] = ..., heartbeat_answer: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., call: _Optional[_Union[StreamCall, _Mapping]] = ..., reply: _Optional[_Union[StreamReply, _Mapping]] = ..., number: _Optional[int] = ...) -> None: ...
 
 class StreamCall(_message.Message):
-    __slots__ = ("id", "method", "request", "cancel", "metadata")
+    __slots__ = ("id", "method", "request", "cancel", "metadata", "more", "last", "window", "taken")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -822,26 +858,36 @@ class StreamCall(_message.Message):
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    LAST_FIELD_NUMBER: _ClassVar[int]
+    WINDOW_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
     id: int
     method: str
     request: bytes
     cancel: bool
     metadata: _containers.ScalarMap[str, str]
-    def __init__(self, id: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., cancel: _Optional[bool] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    more: bool
+    last: bool
+    window: int
+    taken: int
+    def __init__(self, id: _Optional[int] = ..., method: _Optional[str] = ..., request: _Optional[bytes] = ..., cancel: _Optional[bool] = ..., metadata: _Optional[_Mapping[str, str]] = ..., more: _Optional[bool] = ..., last: _Optional[bool] = ..., window: _Optional[int] = ..., taken: _Optional[int] = ...) -> None: ...
 
 class StreamReply(_message.Message):
-    __slots__ = ("id", "code", "message", "response", "last")
+    __slots__ = ("id", "code", "message", "response", "last", "taken")
     ID_FIELD_NUMBER: _ClassVar[int]
     CODE_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FIELD_NUMBER: _ClassVar[int]
     LAST_FIELD_NUMBER: _ClassVar[int]
+    TAKEN_FIELD_NUMBER: _ClassVar[int]
     id: int
     code: int
     message: str
     response: bytes
     last: bool
-    def __init__(self, id: _Optional[int] = ..., code: _Optional[int] = ..., message: _Optional[str] = ..., response: _Optional[bytes] = ..., last: _Optional[bool] = ...) -> None: ...
+    taken: int
+    def __init__(self, id: _Optional[int] = ..., code: _Optional[int] = ..., message: _Optional[str] = ..., response: _Optional[bytes] = ..., last: _Optional[bool] = ..., taken: _Optional[int] = ...) -> None: ...
 
 class TaintNodeRequest(_message.Message):
     __slots__ = ("node_id", "taints")
@@ -1186,3 +1232,81 @@ class RecoveryAnswer(_message.Message):
     workloads: int
     left_out: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., nodes: _Optional[int] = ..., workloads: _Optional[int] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class LogsRequest(_message.Message):
+    __slots__ = ("workload_id", "service", "follow", "since", "tail", "previous", "timestamps")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    FOLLOW_FIELD_NUMBER: _ClassVar[int]
+    SINCE_FIELD_NUMBER: _ClassVar[int]
+    TAIL_FIELD_NUMBER: _ClassVar[int]
+    PREVIOUS_FIELD_NUMBER: _ClassVar[int]
+    TIMESTAMPS_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    service: str
+    follow: bool
+    since: _timestamp_pb2.Timestamp
+    tail: int
+    previous: bool
+    timestamps: bool
+    def __init__(self, workload_id: _Optional[str] = ..., service: _Optional[str] = ..., follow: _Optional[bool] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., tail: _Optional[int] = ..., previous: _Optional[bool] = ..., timestamps: _Optional[bool] = ...) -> None: ...
+
+class LogChunk(_message.Message):
+    __slots__ = ("data", "stream", "service")
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    data: bytes
+    stream: str
+    service: str
+    def __init__(self, data: _Optional[bytes] = ..., stream: _Optional[str] = ..., service: _Optional[str] = ...) -> None: ...
+
+class ExecInput(_message.Message):
+    __slots__ = ("start", "stdin", "stdin_closed", "resize")
+    START_FIELD_NUMBER: _ClassVar[int]
+    STDIN_FIELD_NUMBER: _ClassVar[int]
+    STDIN_CLOSED_FIELD_NUMBER: _ClassVar[int]
+    RESIZE_FIELD_NUMBER: _ClassVar[int]
+    start: ExecStart
+    stdin: bytes
+    stdin_closed: bool
+    resize: TerminalSize
+    def __init__(self, start: _Optional[_Union[ExecStart, _Mapping]] = ..., stdin: _Optional[bytes] = ..., stdin_closed: _Optional[bool] = ..., resize: _Optional[_Union[TerminalSize, _Mapping]] = ...) -> None: ...
+
+class ExecStart(_message.Message):
+    __slots__ = ("workload_id", "service", "command", "tty", "size")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    SERVICE_FIELD_NUMBER: _ClassVar[int]
+    COMMAND_FIELD_NUMBER: _ClassVar[int]
+    TTY_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    service: str
+    command: _containers.RepeatedScalarFieldContainer[str]
+    tty: bool
+    size: TerminalSize
+    def __init__(self, workload_id: _Optional[str] = ..., service: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., size: _Optional[_Union[TerminalSize, _Mapping]] = ...) -> None: ...
+
+class TerminalSize(_message.Message):
+    __slots__ = ("rows", "columns")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    columns: int
+    def __init__(self, rows: _Optional[int] = ..., columns: _Optional[int] = ...) -> None: ...
+
+class ExecOutput(_message.Message):
+    __slots__ = ("stdout", "stderr", "exit")
+    STDOUT_FIELD_NUMBER: _ClassVar[int]
+    STDERR_FIELD_NUMBER: _ClassVar[int]
+    EXIT_FIELD_NUMBER: _ClassVar[int]
+    stdout: bytes
+    stderr: bytes
+    exit: ExecExit
+    def __init__(self, stdout: _Optional[bytes] = ..., stderr: _Optional[bytes] = ..., exit: _Optional[_Union[ExecExit, _Mapping]] = ...) -> None: ...
+
+class ExecExit(_message.Message):
+    __slots__ = ("code",)
+    CODE_FIELD_NUMBER: _ClassVar[int]
+    code: int
+    def __init__(self, code: _Optional[int] = ...) -> None: ...

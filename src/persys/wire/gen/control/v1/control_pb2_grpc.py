@@ -189,6 +189,16 @@ class AgentControlStub:
                 request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.AcceptEmptyRequest.SerializeToString,
                 response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RecoveryAnswer.FromString,
                 _registered_method=True)
+        self.StreamLogs = channel.unary_stream(
+                '/persys.control.v1.AgentControl/StreamLogs',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.LogsRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.LogChunk.FromString,
+                _registered_method=True)
+        self.Exec = channel.stream_stream(
+                '/persys.control.v1.AgentControl/Exec',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExecInput.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExecOutput.FromString,
+                _registered_method=True)
 
 
 class AgentControlServicer:
@@ -387,6 +397,19 @@ class AgentControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StreamLogs(self, request, context):
+        """Into a workload, through the scheduler to its node.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Exec(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -544,6 +567,16 @@ def add_AgentControlServicer_to_server(servicer, server):
                     servicer.AcceptEmpty,
                     request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.AcceptEmptyRequest.FromString,
                     response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RecoveryAnswer.SerializeToString,
+            ),
+            'StreamLogs': grpc.unary_stream_rpc_method_handler(
+                    servicer.StreamLogs,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.LogsRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.LogChunk.SerializeToString,
+            ),
+            'Exec': grpc.stream_stream_rpc_method_handler(
+                    servicer.Exec,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExecInput.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExecOutput.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1383,6 +1416,60 @@ class AgentControl:
             '/persys.control.v1.AgentControl/AcceptEmpty',
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.AcceptEmptyRequest.SerializeToString,
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RecoveryAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StreamLogs(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/StreamLogs',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.LogsRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.LogChunk.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Exec(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/persys.control.v1.AgentControl/Exec',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExecInput.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExecOutput.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,93 @@
+"""Running the programs of others (git, Compose): bounded in time and output, and never left behind.
+
+A program that is given a lock holds it until it ends, even if the agent is killed meanwhile: the next agent
+waits for it instead of working against it.
+"""
+
+import asyncio
+import fcntl
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+OUTPUT_BYTES_MAX = 4 * 1024 * 1024
+_TRY_AGAIN_SECONDS = 0.1
+
+
+class Ran(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+    @property
+    def ok(self) -> bool:
+        return self.code == 0
+
+
+async def run(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    deadline: float,
+    cwd: Path | None = None,
+    lock: Path | None = None,
+) -> Ran:
+    """Raises TimeoutError; the program has been ended then. OSError: it cannot be run at all."""
+    async with asyncio.timeout(deadline):
+        if lock is None:
+            return await _run(command, env, cwd, ())
+        held = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            await _take(held)
+            return await _run(command, env, cwd, (held,))
+        finally:
+            os.close(held)
+
+
+async def _take(held: int) -> None:
+    while True:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            await asyncio.sleep(_TRY_AGAIN_SECONDS)
+        else:
+            return
+
+
+async def _run(
+    command: Sequence[str], env: Mapping[str, str], cwd: Path | None, held: tuple[int, ...]
+) -> Ran:
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        env=dict(env),
+        cwd=cwd,
+        pass_fds=held,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+        start_new_session=True,  # so that its own children can be ended with it
+    )
+    assert process.stdout is not None, "it is a pipe"
+    assert process.stderr is not None, "it is a pipe"
+    try:
+        async with asyncio.TaskGroup() as group:
+            out = group.create_task(_read(process.stdout))
+            err = group.create_task(_read(process.stderr))
+            code = group.create_task(process.wait())
+    finally:
+        if process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+    return Ran(code.result(), out.result(), err.result())
+
+
+async def _read(stream: asyncio.StreamReader) -> str:
+    """Its end, if there is too much of it."""
+    content = b""
+    while chunk := await stream.read(65536):
+        content = (content + chunk)[-OUTPUT_BYTES_MAX:]
+    return content.decode("utf-8", "replace")

@@ -1,0 +1,68 @@
+"""Credentials that specs refer to by name. They are files on the node, and are read anew each time.
+
+`<name>.json` or `<name>.yaml` in one directory, readable by their owner alone, with any of `username`,
+`password`, `ssh_key` and `known_hosts`. Nothing of their content is ever in a message, a log or an error.
+"""
+
+import stat
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from persys.errors import InvalidError, NotFoundError
+
+BYTES_MAX = 64 * 1024
+_SUFFIXES = (".json", ".yaml")
+_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+
+
+class Credential(Struct, frozen=True, forbid_unknown_fields=True):
+    username: str = ""
+    password: str = ""
+    ssh_key: str = ""  # a private key as OpenSSH writes it
+    known_hosts: str = (
+        ""  # lines for the hosts that the key is for; "": those that the machine knows
+    )
+
+    def __repr__(self) -> str:
+        return "Credential(…)"  # a traceback must not tell it
+
+
+class Credentials:
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+
+    def get(self, name: str) -> Credential:
+        """NotFoundError: this node has none of that name. InvalidError: it has, but cannot use it."""
+        if not name or "/" in name or name.startswith("."):
+            raise NotFoundError("credential", name)
+        for suffix in _SUFFIXES:
+            path = self._directory / f"{name}{suffix}"
+            try:
+                content = _read(path)
+            except FileNotFoundError:
+                continue
+            except OSError as err:
+                raise InvalidError(f"credential {name}", f"{path}: {err.strerror}") from err
+            return _decoded(content, name, path)
+        raise NotFoundError("credential", name)
+
+
+def _read(path: Path) -> bytes:
+    with path.open("rb") as file:
+        mode = path.stat().st_mode
+        if mode & _OTHERS:
+            problem = f"is open to others (mode {stat.S_IMODE(mode):04o}); expected 0600"
+            raise InvalidError(str(path), problem)
+        return file.read(BYTES_MAX)
+
+
+def _decoded(content: bytes, name: str, path: Path) -> Credential:
+    decode = msgspec.json.decode if path.suffix == ".json" else msgspec.yaml.decode
+    try:
+        return decode(content, type=Credential)
+    except msgspec.DecodeError:
+        pass  # what the decoder says, and its traceback, may quote the content
+    expected = "username, password, ssh_key and known_hosts"
+    raise InvalidError(f"credential {name}", f"{path} cannot be read; expected texts {expected}")

@@ -1,0 +1,172 @@
+"""Garbage on this node: looked for now and then or on request, removed one by one, each with a line.
+
+Before each removal the workload's turn is taken and the journal asked once more: an order may have come that
+wants the very thing. When the runtime gives no answer nothing is garbage.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import structlog
+from msgspec.structs import replace
+
+from persys.agent.metrics import Metrics
+from persys.agent.ports import Leftovers
+from persys.agent.state import Change, State
+from persys.core.garbage import (
+    Ages,
+    Doomed,
+    ImageUse,
+    Item,
+    Kind,
+    leftovers,
+    old_actions,
+    sightings,
+    stale_images,
+)
+from persys.errors import RuntimeUnavailableError, StoreUnavailableError
+from persys.infra.clock import Clock
+from persys.infra.turns import Turns
+from persys.model.ids import WorkloadId
+from persys.model.spec import ContainerSpec
+from persys.model.workload import Desired
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What became of one thing. `problem`: why it is still there."""
+
+    item: Item
+    why: str
+    removed: bool = False
+    problem: str = ""
+
+
+class Garbage:
+    def __init__(
+        self,
+        state: State,
+        turns: Turns[WorkloadId],
+        clock: Clock,
+        metrics: Metrics,
+        *,
+        found: Leftovers | None,
+        ages: Ages,
+        interval: timedelta,
+        dry_run: bool,
+        in_touch: Callable[[], timedelta],
+    ) -> None:
+        """`found` is None where there is no runtime that leaves things behind."""
+        self._state = state
+        self._turns = turns
+        self._clock = clock
+        self._metrics = metrics
+        self._found = found
+        self._ages = ages
+        self._interval = interval
+        self._dry_run = dry_run
+        self._in_touch = in_touch
+        self._seen_since: dict[str, datetime] = {}
+        self._one_at_a_time = asyncio.Lock()
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self.collect(dry_run=self._dry_run)
+            except (RuntimeUnavailableError, StoreUnavailableError) as err:
+                log.info("garbage.not_looked_for", reason=str(err))
+            await asyncio.sleep(self._interval.total_seconds())
+
+    async def collect(self, *, dry_run: bool) -> list[Removal]:
+        """Raises RuntimeUnavailableError, StoreUnavailableError."""
+        async with self._one_at_a_time:
+            began = self._clock.monotonic()
+            removals = await self._remove_things(dry_run=dry_run)
+            removals += await self._remove_actions(dry_run=dry_run)
+            self._metrics.collected(self._clock.monotonic() - began)
+            return removals
+
+    async def _remove_things(self, *, dry_run: bool) -> list[Removal]:
+        if self._found is None:
+            return []
+        now = self._clock.now()
+        items = await self._found.inventory()
+        self._seen_since = sightings(items, self._seen_since, known=self._state.entries, now=now)
+        self._metrics.unclaimed.set(len(self._seen_since))
+        doomed = leftovers(
+            items,
+            self._seen_since,
+            self._ages,
+            buried=self._state.burials,
+            in_touch=self._in_touch(),
+            now=now,
+        )
+        if self._ages.image:
+            doomed += stale_images(await self._images(now), self._ages, now=now)
+        return [await self._remove(each, dry_run=dry_run) for each in doomed]
+
+    async def _images(self, now: datetime) -> list[ImageUse]:
+        assert self._found is not None
+        wanted = {
+            entry.order.spec.image
+            for entry in self._state.entries.values()
+            if isinstance(entry.order.spec, ContainerSpec)
+            and entry.order.desired is not Desired.DELETED
+        }
+        found = [
+            replace(each, in_use=True) if each.item.name in wanted else each
+            for each in await self._found.images(self._state.images)
+        ]
+        here = {each.item.name for each in found}
+        used = [
+            replace(self._state.images[each.item.name], used_at=now)
+            for each in found
+            if each.in_use
+        ]
+        gone = [name for name in self._state.images if name not in here]
+        if used or gone:
+            await self._state.commit(Change(images=used, images_gone=gone))
+        return found
+
+    async def _remove(self, doomed: Doomed, *, dry_run: bool) -> Removal:
+        item = doomed.item
+        if dry_run:
+            _tell(doomed, dry_run=True)
+            return Removal(item, doomed.why)
+        assert self._found is not None
+        async with self._turns.of(item.workload_id):
+            if item.workload_id in self._state.entries:
+                return Removal(item, doomed.why, problem="an order for it has come meanwhile")
+            problem = await self._found.remove(item)
+        self._metrics.garbage(item.kind, removed=not problem)
+        _tell(doomed, problem=problem)
+        if not problem and item.kind is Kind.IMAGE:
+            await self._state.commit(Change(images_gone=[item.name]))
+        return Removal(item, doomed.why, removed=not problem, problem=problem)
+
+    async def _remove_actions(self, *, dry_run: bool) -> list[Removal]:
+        old = old_actions(self._state.actions.values(), self._ages, now=self._clock.now())
+        if not old:
+            return []
+        doomed = Doomed(Item(Kind.ACTIONS, "", str(len(old))), "actions: ended long ago")
+        if not dry_run:
+            await self._state.commit(Change(actions_gone=old))
+            self._metrics.garbage(Kind.ACTIONS, removed=True, count=len(old))
+        _tell(doomed, dry_run=dry_run)
+        return [Removal(doomed.item, doomed.why, removed=not dry_run)]
+
+
+def _tell(doomed: Doomed, *, dry_run: bool = False, problem: str = "") -> None:
+    event = "garbage.found" if dry_run else "garbage.kept" if problem else "garbage.removed"
+    log.info(
+        event,
+        kind=doomed.item.kind.value,
+        name=doomed.item.name,
+        workload_id=doomed.item.workload_id,
+        why=doomed.why,
+        problem=problem,
+    )

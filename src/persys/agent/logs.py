@@ -1,0 +1,150 @@
+"""What a workload writes, as somebody asked to see it.
+
+A follower stays while a container restarts by itself: it goes on after the last time stamp it saw. "The run
+before" is what the present container wrote before its present start; of a container that was replaced, the
+end that was kept.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import aclosing
+from datetime import UTC, datetime
+
+from persys.agent.past import End, Past
+from persys.agent.runtimes.docker_access import DockerAccess, Part, unix_nanos, unix_seconds
+from persys.agent.runtimes.docker_frames import Frame, joined, stamp, without_stamp
+from persys.errors import NotFoundError
+from persys.infra.together import together
+from persys.model.ids import WorkloadId
+from persys.wire.gen.agent.v1 import agent_pb2
+
+# Restarts are waited for by looking: Docker tells a follower nothing about them.
+LOOK_SECONDS = 0.25
+_ABOUT_TO_RUN = ("created", "restarting")
+TAIL_BYTES_MAX = 4 * 1024 * 1024
+
+Write = Callable[[agent_pb2.LogChunk], Awaitable[None]]
+
+
+class Logs:
+    def __init__(self, access: DockerAccess, past: Past) -> None:
+        self._access = access
+        self._past = past
+
+    async def tell(
+        self, workload_id: WorkloadId, asked: agent_pb2.LogsRequest, write: Write
+    ) -> None:
+        """Raises NotFoundError when there is nothing whose log it could be."""
+        parts = await self._access.parts(workload_id)
+        if asked.service:
+            parts = [part for part in parts if part.service == asked.service]
+        if not parts:
+            what = f"service {asked.service} of {workload_id}" if asked.service else workload_id
+            raise NotFoundError("container", what)
+        tell = self._tell_previous if asked.previous else self._tell_present
+        turn = asyncio.Lock()  # a call can write one message at a time
+        async with together() as group:
+            for part in parts:
+                teller = _Teller(part, write, turn, stamped=asked.timestamps)
+                group.create_task(tell(workload_id, part, asked, teller))
+
+    async def _tell_present(
+        self,
+        workload_id: WorkloadId,
+        part: Part,
+        asked: agent_pb2.LogsRequest,
+        teller: "_Teller",
+    ) -> None:
+        # Stamps tell where to go on after a restart. What writes to a terminal has no frames to stamp.
+        stamped = not part.tty and (asked.follow or asked.timestamps)
+        since, tail = _since(asked), asked.tail
+        now: Part | None = part
+        while now is not None:
+            async with aclosing(
+                self._access.frames(
+                    now,
+                    follow=asked.follow,
+                    since=since,
+                    tail=tail,
+                    stamped=stamped or asked.timestamps,
+                )
+            ) as portions:
+                async for frames in portions:
+                    if frames:
+                        since, tail = teller.after(frames, since, stamped=stamped), 0
+                        await teller.tell(frames, stamped=stamped)
+            now = await self._next_run(now) if asked.follow and stamped else None
+
+    async def _next_run(self, part: Part) -> Part | None:
+        """None: it has ended for good."""
+        now = await self._access.part(part.id)
+        while now is not None and now.status in _ABOUT_TO_RUN:
+            await asyncio.sleep(LOOK_SECONDS)
+            now = await self._access.part(part.id)
+        return now if now is not None and now.started_at != part.started_at else None
+
+    async def _tell_previous(
+        self,
+        workload_id: WorkloadId,
+        part: Part,
+        asked: agent_pb2.LogsRequest,
+        teller: "_Teller",
+    ) -> None:
+        stamped = not part.tty
+        end = End(asked.tail, TAIL_BYTES_MAX) if asked.tail else None
+        any_came = False
+        if until := part.before_present_run():
+            async with aclosing(
+                self._access.frames(part, since=_since(asked), until=until, stamped=stamped)
+            ) as portions:
+                async for frames in portions:
+                    any_came = any_came or bool(frames)
+                    if end is not None:
+                        end.add(frames)
+                    else:
+                        await teller.tell(frames, stamped=stamped)
+        if not any_came:
+            kept = _kept_since(await self._past.frames(workload_id, part.service), asked)
+            if end is not None:
+                end.add(kept)
+            else:
+                await teller.tell(kept, stamped=stamped)
+        if end is not None:
+            await teller.tell(end.frames, stamped=stamped)
+
+
+class _Teller:
+    def __init__(self, part: Part, write: Write, turn: asyncio.Lock, *, stamped: bool) -> None:
+        self._part = part
+        self._write = write
+        self._turn = turn
+        self._stamped = stamped
+
+    async def tell(self, frames: Iterable[Frame], *, stamped: bool) -> None:
+        """`stamped`: whether they have time stamps, which are told only to whoever asked for them."""
+        shown: Iterator[Frame] = iter(frames)
+        if stamped and not self._stamped:
+            shown = map(without_stamp, shown)
+        for frame in joined(shown):
+            chunk = agent_pb2.LogChunk(
+                data=frame.data, stream=frame.stream, service=self._part.service
+            )
+            async with self._turn:
+                await self._write(chunk)
+
+    def after(self, frames: list[Frame], since: str, *, stamped: bool) -> str:
+        if not stamped:
+            return since
+        return unix_seconds(unix_nanos(stamp(frames[-1]).decode()) + 1)
+
+
+def _since(asked: agent_pb2.LogsRequest) -> str:
+    return unix_seconds(asked.since_unix_nanos) if asked.since_unix_nanos else ""
+
+
+def _kept_since(frames: list[Frame], asked: agent_pb2.LogsRequest) -> list[Frame]:
+    if not asked.since_unix_nanos:
+        return frames
+    since = datetime.fromtimestamp(asked.since_unix_nanos / 10**9, UTC)
+    written = since.strftime("%Y-%m-%dT%H:%M:%S.%f").encode()
+    return [frame for frame in frames if stamp(frame) >= written]

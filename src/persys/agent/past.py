@@ -1,0 +1,87 @@
+"""The last words of containers that were removed: Docker's log goes with its container.
+
+Kept only when a new revision takes the place of an old one, the end of each, and no longer than the workload.
+"""
+
+import asyncio
+import shutil
+from collections import deque
+from collections.abc import Iterable
+from pathlib import Path
+from urllib.parse import quote
+
+import structlog
+
+from persys.agent.runtimes.docker_access import DockerAccess
+from persys.agent.runtimes.docker_frames import Frame, Frames, packed
+from persys.errors import PersysError
+from persys.model.ids import WorkloadId
+from persys.model.order import Order
+from persys.model.workload import Desired
+
+log = structlog.get_logger()
+
+KEPT_BYTES_MAX = 256 * 1024
+_LINES_MAX = 2000
+_DEADLINE_SECONDS = 5.0
+
+
+class Past:
+    def __init__(self, root: Path, access: DockerAccess) -> None:
+        self._root = root
+        self._access = access
+
+    async def keep(self, order: Order) -> None:
+        """Called before a removal. Best effort: nothing waits for a log that cannot be had."""
+        if order.desired is Desired.DELETED:
+            return
+        workload_id = order.workload_id
+        try:
+            async with asyncio.timeout(_DEADLINE_SECONDS):
+                for part in await self._access.parts(workload_id):
+                    if part.tty:
+                        continue
+                    end = End(_LINES_MAX, KEPT_BYTES_MAX)
+                    async for frames in self._access.frames(part, tail=_LINES_MAX, stamped=True):
+                        end.add(frames)
+                    path = self._path(workload_id, part.service)
+                    await asyncio.to_thread(_write, path, packed(end.frames))
+        except (PersysError, OSError, TimeoutError) as err:
+            log.warning("past.not_kept", workload_id=workload_id, reason=str(err))
+
+    async def frames(self, workload_id: WorkloadId, service: str) -> list[Frame]:
+        """With their time stamps; none if nothing is kept."""
+        try:
+            content = await asyncio.to_thread(self._path(workload_id, service).read_bytes)
+        except FileNotFoundError:
+            return []
+        return Frames().feed(content)
+
+    async def forget(self, workload_id: WorkloadId) -> None:
+        await asyncio.to_thread(shutil.rmtree, self._root / workload_id, ignore_errors=True)
+
+    def _path(self, workload_id: WorkloadId, service: str) -> Path:
+        return self._root / workload_id / f"log-{quote(service, safe='')}"
+
+
+class End:
+    """The end of something long: so many lines and no more than so many bytes."""
+
+    def __init__(self, lines_max: int, bytes_max: int) -> None:
+        self.frames: deque[Frame] = deque()
+        self._lines_max = lines_max
+        self._bytes_left = bytes_max
+
+    def add(self, frames: Iterable[Frame]) -> None:
+        for frame in frames:
+            self.frames.append(frame)
+            self._bytes_left -= len(frame.data)
+            while len(self.frames) > self._lines_max or self._bytes_left < 0:
+                self._bytes_left += len(self.frames.popleft().data)
+
+
+def _write(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = path.with_suffix(".new")
+    whole.write_bytes(content)
+    whole.replace(path)

@@ -1,0 +1,74 @@
+"""What is said of an image while it is fetched, and which images this agent has fetched.
+
+Progress is news like any other, at most once a second for each workload: a scheduler gives a node that says
+it is still at it its time anew.
+"""
+
+import structlog
+
+from persys.agent.journal import Entry, Image
+from persys.agent.ledger import Ledger
+from persys.agent.metrics import Metrics
+from persys.agent.ports import PullWatch
+from persys.agent.state import Change, State
+from persys.core.pulling import Layers
+from persys.errors import StoreUnavailableError
+from persys.infra.clock import Clock
+from persys.model.failure import Failure
+
+log = structlog.get_logger()
+
+TELL_SECONDS = 1.0
+
+
+class Pulls:
+    def __init__(self, state: State, ledger: Ledger, clock: Clock, metrics: Metrics) -> None:
+        self._state = state
+        self._ledger = ledger
+        self._clock = clock
+        self._metrics = metrics
+
+    def watch(self, entry: Entry) -> "Pull":
+        return Pull(entry, self._state, self._ledger, self._clock, self._metrics)
+
+
+class Pull(PullWatch):
+    """One image on its way. Implements agent.ports.PullWatch."""
+
+    def __init__(
+        self, entry: Entry, state: State, ledger: Ledger, clock: Clock, metrics: Metrics
+    ) -> None:
+        self._entry = entry
+        self._state = state
+        self._ledger = ledger
+        self._clock = clock
+        self._metrics = metrics
+        self._began: float | None = None
+        self._told = float("-inf")
+        self._layers: Layers | None = None
+
+    def began(self) -> None:
+        self._began = self._clock.monotonic()
+
+    def progress(self, layers: Layers) -> None:
+        self._layers = layers
+        now = self._clock.monotonic()
+        if now - self._told < TELL_SECONDS:
+            return
+        self._told = now
+        self._ledger.under_way(self._entry, "Pulling", layers.told())
+
+    async def fetched(self, image: str, image_id: str) -> None:
+        now = self._clock.now()
+        try:
+            await self._state.commit(Change(images=[Image(image, image_id, now, now)]))
+        except StoreUnavailableError as err:
+            # It only stays longer than it must: what is not known to be ours is never removed.
+            log.warning("image.not_kept", image=image, reason=str(err))
+
+    def ended(self, failure: Failure | None) -> None:
+        """Nothing is counted of an image that was here already."""
+        if self._began is not None:
+            outcome = failure.reason.value if failure is not None else "completed"
+            byte_count = self._layers.bytes_got if self._layers is not None else 0
+            self._metrics.pull_ended(outcome, self._clock.monotonic() - self._began, byte_count)

@@ -1,0 +1,109 @@
+"""What a container has used, straight from the kernel: for hundreds of them far cheaper than asking Docker.
+
+Both versions of cgroups, where Docker puts its containers with either of its drivers. A container that is not
+found, because Docker or its cgroups are elsewhere, is asked for in the other way.
+"""
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec import Struct
+
+_PLACES = ("docker/{}", "system.slice/docker-{}.scope")
+_FILE_BYTES_MAX = 64 * 1024
+
+
+class Counters(Struct, frozen=True):
+    cpu_nanos: int
+    memory_bytes: int
+    disk_read_bytes: int
+    disk_write_bytes: int
+    net_rx_bytes: int
+    net_tx_bytes: int
+
+
+class Cgroups:
+    """Most paths are plain text here: with hundreds of files at each look, anything finer is felt."""
+
+    def __init__(self, root: str = "/sys/fs/cgroup", proc: str = "/proc") -> None:
+        self._root = root
+        self._proc = proc
+        self._is_unified = Path(root, "cgroup.controllers").exists()
+
+    def read_all(self, container_ids: Iterable[str]) -> dict[str, Counters]:
+        """Those that are found here."""
+        found = ((container_id, self.read(container_id)) for container_id in container_ids)
+        return {container_id: counters for container_id, counters in found if counters is not None}
+
+    def read(self, container_id: str) -> Counters | None:
+        read = self._read_unified if self._is_unified else self._read_separate
+        for place in _PLACES:
+            try:
+                return read(place.format(container_id))
+            except (OSError, ValueError):
+                continue
+        return None
+
+    def _read_separate(self, place: str) -> Counters:
+        memory, cpu = f"{self._root}/memory/{place}", f"{self._root}/cpuacct/{place}"
+        used = int(_text(f"{memory}/memory.usage_in_bytes"))
+        cached = _figure(_text(f"{memory}/memory.stat"), "total_inactive_file")
+        disk = _text(f"{self._root}/blkio/{place}/blkio.throttle.io_service_bytes")
+        words = [line.split() for line in disk.splitlines()]
+        rx, tx = self._network(cpu)
+        return Counters(
+            cpu_nanos=int(_text(f"{cpu}/cpuacct.usage")),
+            memory_bytes=max(0, used - cached),
+            disk_read_bytes=sum(int(line[2]) for line in words if line[1] == "Read"),
+            disk_write_bytes=sum(int(line[2]) for line in words if line[1] == "Write"),
+            net_rx_bytes=rx,
+            net_tx_bytes=tx,
+        )
+
+    def _read_unified(self, place: str) -> Counters:
+        group = f"{self._root}/{place}"
+        used = int(_text(f"{group}/memory.current"))
+        cached = _figure(_text(f"{group}/memory.stat"), "inactive_file")
+        disk = _text(f"{group}/io.stat").split()
+        rx, tx = self._network(group)
+        return Counters(
+            cpu_nanos=_figure(_text(f"{group}/cpu.stat"), "usage_usec") * 1000,
+            memory_bytes=max(0, used - cached),
+            disk_read_bytes=_sum_of(disk, "rbytes="),
+            disk_write_bytes=_sum_of(disk, "wbytes="),
+            net_rx_bytes=rx,
+            net_tx_bytes=tx,
+        )
+
+    def _network(self, group: str) -> tuple[int, int]:
+        """As one of its processes sees it. What shares our own network has no figures of its own."""
+        pid = _text(f"{group}/cgroup.procs").partition("\n")[0]
+        if not pid or self._namespace(pid) == self._namespace("self"):
+            return 0, 0
+        lines = _text(f"{self._proc}/{pid}/net/dev").splitlines()[2:]
+        devices = [line.replace(":", " ").split() for line in lines]
+        counted = [device for device in devices if device[0] != "lo"]
+        return sum(int(one[1]) for one in counted), sum(int(one[9]) for one in counted)
+
+    def _namespace(self, pid: str) -> str:
+        return str(Path(f"{self._proc}/{pid}/ns/net").readlink())
+
+
+def _text(path: str) -> str:
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, _FILE_BYTES_MAX).decode()
+    finally:
+        os.close(file)
+
+
+def _figure(text: str, name: str) -> int:
+    """The number after the name, in a text of such lines."""
+    found = re.search(rf"^{name} (\d+)$", text, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def _sum_of(words: Iterable[str], prefix: str) -> int:
+    return sum(int(word.removeprefix(prefix)) for word in words if word.startswith(prefix))

@@ -1,0 +1,163 @@
+"""A stack as Docker has it: its containers, networks and volumes, found by the labels that the agent put on.
+
+Stopping and removing go this way and not through Compose: they must work whatever the files say by now.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Any
+
+from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
+from persys.agent.runtimes.docker_form import SERVICE_LABEL, WORKLOAD_LABEL, Owner, artefact
+from persys.core.stack import Member
+from persys.errors import RuntimeUnavailableError
+from persys.model.ids import WorkloadId
+from persys.model.spec import RestartPolicy
+
+PROJECT_LABEL = "com.docker.compose.project"
+_ONE_OFF_LABEL = "com.docker.compose.oneoff"
+_DEPENDS_LABEL = "com.docker.compose.depends_on"
+_REMOVE_DEADLINE_SECONDS = 60.0
+_STOP_MARGIN_SECONDS = 20.0
+_GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
+
+Described = dict[str, Any]
+
+
+class StackEngine:
+    def __init__(self, engine: Engine, owner: Owner) -> None:
+        self._engine = engine
+        self._owner = owner
+
+    async def containers(self, workload_id: WorkloadId) -> list[Described]:
+        """All that the stack has, as Docker describes each in full."""
+        listed = await self._list("containers/json", workload_id, {"all": "true"}, PROJECT_LABEL)
+        found = [await self._describe(one["Id"]) for one in listed]
+        return [one for one in found if one is not None]
+
+    async def networks(self, workload_id: WorkloadId) -> list[Described]:
+        listed: list[Described] = await self._list("networks", workload_id, {})
+        return listed
+
+    async def volumes(self, workload_id: WorkloadId) -> list[Described]:
+        listed = await self._list("volumes", workload_id, {})
+        return listed["Volumes"] or []
+
+    async def has_stranger(self, project: str, workload_id: WorkloadId) -> bool:
+        """Whether somebody else has containers under the name of this project."""
+        filters = json.dumps({"label": [f"{PROJECT_LABEL}={project}"]})
+        params = {"all": "true", "filters": filters}
+        listed = await self._call("GET", "containers/json", params)
+        return any(not self._owner.owns(one["Labels"], workload_id) for one in listed)
+
+    async def start(self, ids: Iterable[str]) -> None:
+        """Raises EngineError."""
+        for container_id in ids:
+            await self._engine.call("POST", f"containers/{container_id}/start", deadline=60.0)
+
+    async def unpause(self, ids: Iterable[str]) -> None:
+        for container_id in ids:
+            await self._quietly("POST", f"containers/{container_id}/unpause", {}, 20.0)
+
+    async def stop(self, found: list[Described], grace_seconds: int, *, exactly: bool) -> None:
+        """First those on which no other depends. EngineError. `exactly`: whatever the file says."""
+        waiting = {one["Id"]: one for one in found}
+        while waiting:
+            layer = _without_dependents(list(waiting.values()))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for one in layer:
+                        group.create_task(self._stop(one, grace_seconds, exactly))
+            except ExceptionGroup as errors:
+                raise errors.exceptions[0] from errors  # one is enough to look again
+            for one in layer:
+                del waiting[one["Id"]]
+
+    async def remove(self, found: list[Described], *, with_volumes: bool) -> None:
+        params = {"force": "true", "v": str(with_volumes).lower()}
+        for one in found:
+            await self._quietly("DELETE", f"containers/{one['Id']}", params)
+
+    async def remove_networks(self, workload_id: WorkloadId) -> None:
+        for one in await self.networks(workload_id):
+            await self._quietly("DELETE", f"networks/{one['Id']}", {})
+
+    async def remove_volumes(self, workload_id: WorkloadId) -> None:
+        for one in await self.volumes(workload_id):
+            await self._quietly("DELETE", f"volumes/{one['Name']}", {})
+
+    async def _stop(self, one: Described, grace_seconds: int, exactly: bool) -> None:
+        said = one["Config"].get("StopTimeout")
+        grace = grace_seconds if exactly or said is None else int(said)
+        path, params = f"containers/{one['Id']}/stop", {"t": str(grace)}
+        await self._quietly("POST", path, params, grace + _STOP_MARGIN_SECONDS)
+
+    async def _quietly(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        deadline: float = _REMOVE_DEADLINE_SECONDS,
+    ) -> None:
+        try:
+            await self._engine.call(method, path, params=params, deadline=deadline)
+        except EngineError as err:
+            if err.status != HTTPStatus.NOT_FOUND:
+                raise
+
+    async def _list(
+        self, path: str, workload_id: WorkloadId, params: Mapping[str, str], *labels: str
+    ) -> Any:
+        wanted = [*self._owner.filters(**{WORKLOAD_LABEL: workload_id}), *labels]
+        return await self._call("GET", path, {**params, "filters": json.dumps({"label": wanted})})
+
+    async def _call(self, method: str, path: str, params: Mapping[str, str]) -> Any:
+        try:
+            return await self._engine.call(method, path, params=params)
+        except EngineError as err:
+            raise as_unavailable(err) from err
+
+    async def _describe(self, container_id: str) -> Described | None:
+        try:
+            found: Described = await self._engine.call("GET", f"containers/{container_id}/json")
+        except EngineError as err:
+            if err.status in _GONE:
+                return None
+            raise as_unavailable(err) from err
+        return found
+
+
+def labels_of(described: Described) -> dict[str, str]:
+    labels: dict[str, str] | None = described.get("Labels") or described["Config"].get("Labels")
+    return labels or {}
+
+
+def members(found: list[Described]) -> list[Member]:
+    """Without those that somebody ran beside the stack."""
+    try:
+        return [
+            _member(one)
+            for one in found
+            if labels_of(one).get(_ONE_OFF_LABEL, "").lower() != "true"
+        ]
+    except (KeyError, TypeError, ValueError) as err:
+        raise RuntimeUnavailableError("docker describes a container in unknown words") from err
+
+
+def _member(one: Described) -> Member:
+    policy = one["HostConfig"]["RestartPolicy"]
+    restart = RestartPolicy(policy["Name"] or "no", policy["MaximumRetryCount"])
+    return Member(labels_of(one).get(SERVICE_LABEL, ""), artefact(one), restart)
+
+
+def _without_dependents(found: list[Described]) -> list[Described]:
+    """Those that nothing else here depends on; all of them where Compose kept no such labels."""
+    needed = {
+        dependency.partition(":")[0]
+        for one in found
+        for dependency in labels_of(one).get(_DEPENDS_LABEL, "").split(",")
+    }
+    free = [one for one in found if labels_of(one).get(SERVICE_LABEL) not in needed]
+    return free or found

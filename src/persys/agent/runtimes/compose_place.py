@@ -1,0 +1,87 @@
+"""What the agent keeps of each stack: <root>/<workload id>, open to nobody else.
+
+`planned` is what the files beside it are for; `applied` is what the containers were last made from. Both are
+written whole or not at all. What Compose made is found by labels, so losing all of this restarts nothing.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from persys.core.stack import ServicePlan
+from persys.model.ids import Revision, WorkloadId
+from persys.model.spec import Port
+
+_PRIVATE = 0o700
+
+
+class StackRecord(Struct, frozen=True):
+    revision: Revision
+    file: str  # the Compose file
+    services: dict[str, ServicePlan]
+    hashes: dict[str, str]  # of what each service is made of
+    waits: dict[str, tuple[str, ...]] = {}  # services that start only when others are ready
+    networks: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
+    ports: tuple[Port, ...] = ()
+    commit: str = ""
+    source_has_data: bool = False  # a service writes into the checkout
+
+
+class StackPlace:
+    def __init__(self, root: Path, workload_id: WorkloadId) -> None:
+        self.root = root / workload_id
+        self.project = self.root / "project"  # of an inline file
+        self.source = self.root / "source"  # the checkout of a repository
+        self.env_file = self.root / "env"
+        self.override = self.root / "override.json"
+        self.no_waiting = self.root / "no_waiting.json"
+        self.lock = self.root / "lock"
+        self._planned = self.root / "planned.json"
+        self._applied = self.root / "applied.json"
+
+    def make(self) -> None:
+        for directory in (self.root.parent, self.root, self.project, self.source):
+            directory.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
+
+    def planned(self) -> StackRecord | None:
+        return _read(self._planned)
+
+    def applied(self) -> StackRecord | None:
+        return _read(self._applied)
+
+    def plan(self, record: StackRecord) -> None:
+        write(self._planned, msgspec.json.encode(record))
+
+    def apply(self, record: StackRecord) -> None:
+        write(self._applied, msgspec.json.encode(record))
+
+    def discard(self, *, keeps_data: bool) -> None:
+        """What services wrote into the checkout is data; all else here is not."""
+        record = self.applied() or self.planned()
+        if not keeps_data or record is None or not record.source_has_data:
+            shutil.rmtree(self.root, ignore_errors=True)
+            return
+        for path in self.root.iterdir():
+            if path != self.source:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def write(path: Path, content: bytes) -> None:
+    """Whole or not at all, and for this user's eyes only."""
+    new = path.with_name(f"{path.name}.new")
+    with os.fdopen(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    new.replace(path)
+
+
+def _read(path: Path) -> StackRecord | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=StackRecord)
+    except (FileNotFoundError, msgspec.DecodeError):
+        return None  # it is made anew, which restarts nothing that stays the same

@@ -1,0 +1,56 @@
+"""Whether this machine can run Compose stacks, and with what. Looked at once, when the agent starts."""
+
+import shutil
+from pathlib import Path
+
+import structlog
+
+from persys.agent.credentials import Credentials
+from persys.agent.git import Git
+from persys.agent.policy import NodePolicy
+from persys.agent.runtimes.compose import ComposeRuntime
+from persys.agent.runtimes.compose_cli import detect
+from persys.agent.runtimes.compose_source import ComposeSource
+from persys.agent.runtimes.docker_engine import Engine
+from persys.agent.runtimes.docker_form import Owner
+from persys.agent.runtimes.docker_pull import Puller
+from persys.agent.settings import AgentSettings
+
+log = structlog.get_logger()
+
+
+async def find_compose(
+    settings: AgentSettings,
+    engine: Engine,
+    owner: Owner,
+    *,
+    policy: NodePolicy,
+    puller: Puller,
+    credentials: Credentials,
+) -> ComposeRuntime | None:
+    """None: there is no Compose here, or nobody wants it. Raises SettingsError."""
+    if not settings.compose_enabled:
+        return None
+    cli = await detect(settings.compose_binary, settings.docker_host)
+    if cli is None:
+        log.info("compose.absent", reason="neither docker compose nor docker-compose answers")
+        return None
+    git = Git(credentials) if has_git() else None
+    log.info("compose.found", version=cli.version, git=git is not None)
+    return ComposeRuntime(
+        cli,
+        ComposeSource(cli, git, policy),
+        engine,
+        owner,
+        puller=puller,
+        root=_root(settings),
+        stop_grace_seconds=round(settings.stop_grace.total_seconds()),
+    )
+
+
+def has_git() -> bool:
+    return shutil.which("git") is not None
+
+
+def _root(settings: AgentSettings) -> Path:
+    return settings.state_path.absolute().parent / "stacks"

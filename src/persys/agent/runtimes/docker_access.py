@@ -1,0 +1,199 @@
+"""Into the containers of a workload: what they write, and commands inside them.
+
+Containers are found by their labels, so a stack is all its services. What would surprise: Docker counts a
+tail before it cuts off at a time.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing, asynccontextmanager
+from datetime import datetime
+from http import HTTPStatus
+from typing import Any
+
+from msgspec import Struct
+
+from persys.agent.runtimes.docker_engine import Duplex, Engine, EngineError, as_unavailable
+from persys.agent.runtimes.docker_form import SERVICE_LABEL, WORKLOAD_LABEL, Owner
+from persys.agent.runtimes.docker_frames import Frame, Frames
+from persys.agent.runtimes.docker_hangup import hang_up
+from persys.errors import NotFoundError, RefusedError, RuntimeUnavailableError
+from persys.model.ids import WorkloadId
+
+_NEVER = "0001-"
+_MOMENT = 90_000_000  # nanoseconds
+_RESIZE_ATTEMPTS = 5
+_PAUSE_SECONDS = 0.05
+_END_ATTEMPTS = 100
+
+
+class Part(Struct, frozen=True):
+    """One container of a workload."""
+
+    id: str
+    service: str  # of a stack, else ""
+    tty: bool
+    status: str
+    started_at: str  # as Docker writes it, to the nanosecond
+    finished_at: str  # of the run before, while it runs
+
+    def before_present_run(self) -> str:
+        """An instant between the run before and the present one; "" if there was none before.
+
+        Docker notes a start after the first words were written, and an end before the last were. It lets at
+        least 100 ms pass before it restarts something, so the border is shortly after the end.
+        """
+        if self.finished_at.startswith(_NEVER):
+            return ""
+        started, finished = unix_nanos(self.started_at), unix_nanos(self.finished_at)
+        if finished >= started:
+            return unix_seconds(started - _MOMENT)
+        return unix_seconds(min((started + finished) // 2, finished + _MOMENT))
+
+
+class DockerAccess:
+    def __init__(self, engine: Engine, owner: Owner) -> None:
+        self._engine = engine
+        self._owner = owner
+
+    async def parts(self, workload_id: WorkloadId) -> list[Part]:
+        """Also those that have ended, in the order of their services."""
+        filters = {"label": self._owner.filters(**{WORKLOAD_LABEL: workload_id})}
+        params = {"all": "true", "filters": json.dumps(filters)}
+        try:
+            listed = await self._engine.call("GET", "containers/json", params=params)
+        except EngineError as err:
+            raise as_unavailable(err) from err
+        found = [await self.part(each["Id"]) for each in listed]
+        return sorted((one for one in found if one is not None), key=lambda one: one.service)
+
+    async def part(self, container_id: str) -> Part | None:
+        """As it is now; None: it is gone."""
+        try:
+            found = await self._engine.call("GET", f"containers/{container_id}/json")
+        except EngineError as err:
+            if err.status == HTTPStatus.NOT_FOUND:
+                return None
+            raise as_unavailable(err) from err
+        return _part(found)
+
+    async def frames(
+        self,
+        part: Part,
+        *,
+        follow: bool = False,
+        since: str = "",
+        until: str = "",
+        tail: int = 0,
+        stamped: bool = False,
+    ) -> AsyncGenerator[list[Frame], None]:
+        """What it wrote, in portions. `since` and `until` are seconds, with a fraction. It ends when the
+        container does, or is gone, or when all is told that is there."""
+        params = {
+            "stdout": "true",
+            "stderr": "true",
+            "follow": str(follow).lower(),
+            "timestamps": str(stamped).lower(),
+            "tail": str(tail) if tail else "all",
+            **({"since": since} if since else {}),
+            **({"until": until} if until else {}),
+        }
+        framed = Frames()
+        try:
+            async with aclosing(
+                self._engine.chunks(f"containers/{part.id}/logs", params=params)
+            ) as chunks:
+                async for chunk in chunks:
+                    yield [Frame("stdout", chunk)] if part.tty else framed.feed(chunk)
+        except EngineError as err:
+            if err.status == HTTPStatus.NOT_FOUND:
+                return
+            raise _refusal(err) from err
+
+    @asynccontextmanager
+    async def exec(
+        self, part: Part, command: Sequence[str], *, tty: bool, stdin: bool
+    ) -> AsyncIterator["Session"]:
+        body = {
+            "AttachStdin": stdin,
+            "AttachStdout": True,
+            "AttachStderr": True,
+            "Tty": tty,
+            "Cmd": list(command),
+        }
+        try:
+            made = await self._engine.call("POST", f"containers/{part.id}/exec", body=body)
+            async with self._engine.converse(f"exec/{made['Id']}/start", tty=tty) as duplex:
+                session = Session(self._engine, made["Id"], duplex)
+                try:
+                    yield session
+                finally:
+                    if not session.has_ended:
+                        await hang_up(self._engine, made["Id"], part.id)
+        except EngineError as err:
+            raise _refusal(err) from err
+
+
+class Session:
+    """One command that runs in a container."""
+
+    def __init__(self, engine: Engine, exec_id: str, duplex: Duplex) -> None:
+        self._engine = engine
+        self._id = exec_id
+        self.read = duplex.read
+        self.write = duplex.write
+        self.end_input = duplex.end_input
+        self.has_ended = False
+
+    async def resize(self, rows: int, columns: int) -> None:
+        """Best effort: Docker refuses until the process is there, and after its end."""
+        for _ in range(_RESIZE_ATTEMPTS):
+            try:
+                params = {"h": str(rows), "w": str(columns)}
+                await self._engine.call("POST", f"exec/{self._id}/resize", params=params)
+                return
+            except EngineError:
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def exit_code(self) -> int:
+        """After all was read. Docker notes the end a moment after the last byte."""
+        for _ in range(_END_ATTEMPTS):
+            found = await self._engine.call("GET", f"exec/{self._id}/json")
+            if not found["Running"] and found["ExitCode"] is not None:
+                self.has_ended = True
+                return int(found["ExitCode"])
+            await asyncio.sleep(_PAUSE_SECONDS)
+        raise RuntimeUnavailableError("docker does not say how the command ended")
+
+
+def _part(found: dict[str, Any]) -> Part:
+    labels = found["Config"].get("Labels") or {}
+    return Part(
+        id=found["Id"],
+        service=labels.get(SERVICE_LABEL, ""),
+        tty=found["Config"].get("Tty", False),
+        status=found["State"]["Status"],
+        started_at=found["State"]["StartedAt"],
+        finished_at=found["State"]["FinishedAt"],
+    )
+
+
+def unix_nanos(stamp: str) -> int:
+    """Of an instant as Docker writes it: datetime is not fine enough."""
+    whole, _, fraction = stamp.rstrip("Z").partition(".")
+    seconds = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())
+    return seconds * 10**9 + int(fraction.ljust(9, "0")[:9])
+
+
+def unix_seconds(nanos: int) -> str:
+    """In the form in which Docker wants to be asked for an instant."""
+    return f"{nanos // 10**9}.{nanos % 10**9:09}"
+
+
+def _refusal(err: EngineError) -> Exception:
+    if err.status == HTTPStatus.NOT_FOUND:
+        return NotFoundError("container", err.message)
+    if err.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+        return RefusedError(err.message)
+    return as_unavailable(err)

@@ -1,0 +1,33 @@
+"""Ending what exec started when its user has left, as a terminal does when its line is cut: with SIGHUP.
+
+Docker has no call for it and lets the process go on. It is ended only where it can be seen from here that the
+process is one of the container's: with a Docker on another machine its number means nothing.
+"""
+
+import os
+import signal
+from contextlib import suppress
+from pathlib import Path
+
+from persys.agent.runtimes.docker_engine import Engine, EngineError
+from persys.errors import RuntimeUnavailableError
+
+_DEADLINE_SECONDS = 5.0
+
+
+async def hang_up(engine: Engine, exec_id: str, container_id: str) -> None:
+    try:
+        found = await engine.call("GET", f"exec/{exec_id}/json", deadline=_DEADLINE_SECONDS)
+    except (EngineError, RuntimeUnavailableError):
+        return
+    pid = found.get("Pid") or 0
+    if found["Running"] and pid and _is_inside(pid, container_id):
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGHUP)
+
+
+def _is_inside(pid: int, container_id: str) -> bool:
+    try:
+        return container_id in Path(f"/proc/{pid}/cgroup").read_text()
+    except OSError:
+        return False

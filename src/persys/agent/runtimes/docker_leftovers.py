@@ -1,0 +1,89 @@
+"""What this agent has made in Docker, all of it, and how single things of it are removed.
+
+Found by the labels of its cluster and node, so nothing of anybody else is ever seen here. Data stays: a
+container is removed without its volumes, and volumes are not listed at all.
+"""
+
+import json
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+
+from persys.agent.journal import Image
+from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
+from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
+from persys.core.garbage import ImageUse, Item, Kind
+from persys.errors import RuntimeUnavailableError
+from persys.model.ids import WorkloadId
+
+REMOVE_DEADLINE_SECONDS = 60.0
+# A network has no state.
+_AT_REST = ("", "created", "exited", "dead")
+
+
+class DockerLeftovers:
+    """Implements agent.ports.Leftovers."""
+
+    def __init__(self, engine: Engine, owner: Owner) -> None:
+        self._engine = engine
+        self._owner = owner
+
+    async def inventory(self) -> list[Item]:
+        filters = {"filters": json.dumps({"label": self._owner.filters()})}
+        containers = await self._list("containers/json", {"all": "true", **filters})
+        networks = await self._list("networks", filters)
+        try:
+            return [
+                *(
+                    _item(Kind.CONTAINER, one, one["Names"][0].removeprefix("/"))
+                    for one in containers
+                ),
+                *(_item(Kind.NETWORK, one, one["Name"]) for one in networks),
+            ]
+        except (KeyError, IndexError, TypeError) as err:
+            raise RuntimeUnavailableError("docker lists containers in unknown words") from err
+
+    async def images(self, fetched: Mapping[str, Image]) -> list[ImageUse]:
+        """Those that are still what was fetched. In use is what any container has, whoever made it."""
+        used = {one["ImageID"] for one in await self._list("containers/json", {"all": "true"})}
+        return [
+            ImageUse(Item(Kind.IMAGE, image.id, image.name), image.id in used, image.used_at)
+            for image in fetched.values()
+            if await self._id(image.name) == image.id
+        ]
+
+    async def remove(self, item: Item) -> str:
+        """ "" when it is gone, else why it is not. RuntimeUnavailableError: nobody knows."""
+        path, params = {
+            Kind.CONTAINER: (f"containers/{item.id}", {"force": "true", "v": "false"}),
+            Kind.NETWORK: (f"networks/{item.id}", {}),
+            # By its name, so that other names of the same image stay; used by anything, it stays too.
+            Kind.IMAGE: (f"images/{item.name}", {}),
+        }[item.kind]
+        try:
+            await self._engine.call("DELETE", path, params=params, deadline=REMOVE_DEADLINE_SECONDS)
+        except EngineError as err:
+            return "" if err.status == HTTPStatus.NOT_FOUND else err.message
+        return ""
+
+    async def _list(self, path: str, params: Mapping[str, str]) -> list[dict[str, Any]]:
+        try:
+            found: list[dict[str, Any]] = await self._engine.call("GET", path, params=params)
+        except EngineError as err:
+            raise as_unavailable(err) from err
+        return found
+
+    async def _id(self, image: str) -> str:
+        try:
+            found = await self._engine.call("GET", f"images/{image}/json")
+        except EngineError as err:
+            if err.status == HTTPStatus.NOT_FOUND:
+                return ""
+            raise as_unavailable(err) from err
+        return str(found["Id"])
+
+
+def _item(kind: Kind, described: Mapping[str, Any], name: str) -> Item:
+    workload_id = (described.get("Labels") or {}).get(WORKLOAD_LABEL, "")
+    running = described.get("State", "") not in _AT_REST
+    return Item(kind, described["Id"], name, WorkloadId(workload_id), running)

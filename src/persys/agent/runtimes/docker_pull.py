@@ -1,0 +1,121 @@
+"""Fetching an image, from a private registry with a credential of this node.
+
+The credential is read for each fetch, goes to Docker in a header, and is in no message of ours. Why a fetch
+failed is told by Docker's HTTP status: 404 is an image that is not there; all else may pass, also a wrong
+password, which the operator of the node can put right without a new revision.
+"""
+
+import json
+from base64 import urlsafe_b64encode
+from contextlib import aclosing
+from http import HTTPStatus
+
+from persys.agent.credentials import Credentials
+from persys.agent.ports import PullWatch
+from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
+from persys.core.pulling import Layers
+from persys.errors import InvalidError, NotFoundError
+from persys.model.failure import Failure, FailureReason
+from persys.model.spec import ContainerSpec, PullPolicy
+
+CREDENTIAL_UNUSABLE = "CredentialUnusable"
+_HUB = "https://index.docker.io/v1/"
+
+
+class Puller:
+    def __init__(self, engine: Engine, credentials: Credentials) -> None:
+        self._engine = engine
+        self._credentials = credentials
+
+    async def pull(self, spec: ContainerSpec, watch: PullWatch) -> Failure | None:
+        """Have the image here, as the pull policy says."""
+        if spec.pull_policy is not PullPolicy.ALWAYS and await self._id(spec.image):
+            return None
+        if spec.pull_policy is PullPolicy.NEVER:
+            return image_not_found(f"image {spec.image} is not here and its pull policy is Never")
+        try:
+            headers = self._headers(spec)
+        except (NotFoundError, InvalidError) as err:
+            return Failure(
+                FailureReason.IMAGE_PULL_FAILED,
+                f"image {spec.image}: {err}",
+                code=CREDENTIAL_UNUSABLE,
+            )
+        watch.began()
+        failure = await self._fetch(tagged(spec.image), headers, watch)
+        if failure is None and (image_id := await self._id(spec.image)):
+            await watch.fetched(tagged(spec.image), image_id)
+        return failure
+
+    async def _fetch(self, image: str, headers: dict[str, str], watch: PullWatch) -> Failure | None:
+        layers = Layers(image)
+        params = {"fromImage": image}
+        try:
+            async with aclosing(
+                self._engine.stream("POST", "images/create", params=params, headers=headers)
+            ) as lines:
+                async for line in lines:
+                    if "error" in line:
+                        return _told_while_fetching(line)
+                    layers.take(line)
+                    watch.progress(layers)
+        except EngineError as err:
+            if err.status == HTTPStatus.NOT_FOUND:
+                return image_not_found(err.message)
+            if err.status == HTTPStatus.BAD_REQUEST:
+                return Failure(FailureReason.INVALID_SPEC, err.message, retryable=False)
+            return Failure(FailureReason.IMAGE_PULL_FAILED, err.message)
+        return None
+
+    def _headers(self, spec: ContainerSpec) -> dict[str, str]:
+        """Raises NotFoundError, InvalidError."""
+        if not spec.image_credential:
+            return {}
+        found = self._credentials.get(spec.image_credential)
+        if not found.username or not found.password:
+            raise InvalidError(
+                f"credential {spec.image_credential}", "has no username and password for a registry"
+            )
+        said = {
+            "username": found.username,
+            "password": found.password,
+            "serveraddress": registry_of(spec.image),
+        }
+        return {"X-Registry-Auth": urlsafe_b64encode(json.dumps(said).encode()).decode()}
+
+    async def _id(self, image: str) -> str:
+        """ "" if it is not here."""
+        try:
+            found = await self._engine.call("GET", f"images/{image}/json")
+        except EngineError as err:
+            # 400 is not a name at all: the pull says so.
+            if err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST):
+                return ""
+            raise as_unavailable(err) from err
+        return str(found["Id"])
+
+
+def tagged(image: str) -> str:
+    """Without a tag Docker would fetch all of them."""
+    last = image.rpartition("/")[2]
+    return image if ":" in last or "@" in last else f"{image}:latest"
+
+
+def registry_of(image: str) -> str:
+    """As Docker decides it: the first part is a host if it looks like one."""
+    first, slash, _ = image.partition("/")
+    is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
+    return first if is_host else _HUB
+
+
+def image_not_found(message: str) -> Failure:
+    return Failure(FailureReason.IMAGE_NOT_FOUND, message, retryable=False)
+
+
+def _told_while_fetching(line: dict[str, object]) -> Failure:
+    """Engines with another image store answer first and say what is wrong afterwards."""
+    detail = line.get("errorDetail")
+    code = detail.get("code") if isinstance(detail, dict) else None
+    if code == HTTPStatus.NOT_FOUND:
+        return image_not_found(str(line["error"]))
+    return Failure(FailureReason.IMAGE_PULL_FAILED, str(line["error"]))

@@ -1,0 +1,97 @@
+"""A command inside a workload, as if it ran here: its input, its outputs, its exit code, its terminal.
+
+With a terminal ours is raw until the end, so that every key, Ctrl-C too, goes to the command.
+"""
+
+import gc
+import os
+import select
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Event
+
+from persys.cli.exits import UsageError
+from persys.cli.peers import scheduler
+from persys.errors import UnavailableError
+from persys.wire.gen.control.v1.control_pb2 import ExecInput, ExecStart, TerminalSize
+
+_STDIN = 0
+_CHUNK_BYTES = 32 * 1024
+
+
+def run(options: Namespace) -> int:
+    if not options.command:
+        raise UsageError("what shall run? persysctl exec WORKLOAD -- COMMAND")
+    if options.tty and options.stdin and not os.isatty(_STDIN):
+        raise UsageError("-t with -i needs a terminal as standard input")
+    gc.enable()
+    with scheduler(options) as client, _terminal(raw=options.tty and options.stdin) as resized:
+        begun = Event()
+        for output in client.exec(_inputs(options, resized, begun)):
+            begun.set()
+            for stream, data in ((sys.stdout, output.stdout), (sys.stderr, output.stderr)):
+                if data:
+                    stream.buffer.write(data)
+                    stream.flush()
+            if output.HasField("exit"):
+                return output.exit.code
+        raise UnavailableError("the session ended without an exit code")
+
+
+def _inputs(options: Namespace, resized: int, begun: Event) -> Iterator[ExecInput]:
+    """Read by a thread of gRPC's, which takes the next one when this one is on its way."""
+    start = ExecStart(
+        workload_id=options.id, service=options.service, command=options.command, tty=options.tty
+    )
+    if options.tty and (size := _size()) is not None:
+        start.size.CopyFrom(size)
+    yield ExecInput(start=start)
+    begun.wait()
+    if not options.stdin:
+        yield ExecInput(stdin_closed=True)
+    watched = [resized, _STDIN] if options.stdin else [resized]
+    while True:
+        ready, _, _ = select.select(watched, [], [])
+        if resized in ready:
+            os.read(resized, _CHUNK_BYTES)
+            if (size := _size()) is not None:
+                yield ExecInput(resize=size)
+        if _STDIN in ready:
+            data = os.read(_STDIN, _CHUNK_BYTES)
+            if data:
+                yield ExecInput(stdin=data)
+            else:
+                watched = [resized]
+                yield ExecInput(stdin_closed=True)
+
+
+@contextmanager
+def _terminal(*, raw: bool) -> Iterator[int]:
+    """Yields a pipe that can be read when the terminal has another size."""
+    resized, told = os.pipe()
+    os.set_blocking(told, False)
+    if not raw:
+        yield resized
+        return
+    import termios
+    import tty
+
+    before = termios.tcgetattr(_STDIN)
+    handled = signal.signal(signal.SIGWINCH, lambda *_: os.write(told, b"."))
+    try:
+        tty.setraw(_STDIN)
+        yield resized
+    finally:
+        termios.tcsetattr(_STDIN, termios.TCSADRAIN, before)
+        signal.signal(signal.SIGWINCH, handled)
+
+
+def _size() -> TerminalSize | None:
+    try:
+        size = os.get_terminal_size(_STDIN)
+    except OSError:
+        return None
+    return TerminalSize(rows=size.lines, columns=size.columns)

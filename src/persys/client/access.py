@@ -1,0 +1,58 @@
+"""Calls into workloads: what they write, and commands inside them. They last as long as the caller likes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from typing import cast
+
+import grpc
+
+from persys.client.calls import SchedulerCalls
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+
+class AccessCalls(SchedulerCalls):
+    def stream_logs(
+        self,
+        workload_id: str,
+        *,
+        service: str = "",
+        follow: bool = False,
+        since: datetime | None = None,
+        tail: int = 0,
+        previous: bool = False,
+        timestamps: bool = False,
+    ) -> Iterator[pb.LogChunk]:
+        """`tail` 0: all. Ends when all is told, or with `follow` when the workload ends."""
+        request = pb.LogsRequest(
+            workload_id=workload_id,
+            service=service,
+            follow=follow,
+            tail=tail,
+            previous=previous,
+            timestamps=timestamps,
+        )
+        if since is not None:
+            request.since.FromDatetime(since)
+        with _our_errors():
+            yield from self._stub.StreamLogs(request)
+
+    def exec(self, inputs: Iterator[pb.ExecInput]) -> Iterator[pb.ExecOutput]:
+        """`inputs` begins with `start`, and is read by a thread of its own. The last answer has the exit.
+
+        The first answer is empty: more than `start` is taken only after it.
+        """
+        with _our_errors():
+            yield from self._stub.Exec(inputs)
+
+
+@contextmanager
+def _our_errors() -> Iterator[None]:
+    try:
+        yield
+    except grpc.RpcError as err:
+        from persys.wire.status import error_from  # only failures pay for it
+
+        # Every RpcError that a call raises is also a Call, which the stubs do not say.
+        answer = cast("grpc.Call", err)
+        raise error_from(answer.code(), answer.details()) from err

@@ -1,0 +1,86 @@
+"""Whether a node takes new work: not when it is too busy, and never beyond what it has to give.
+
+Busy is judged from smoothed figures, so that a short burst turns nothing away and a short lull lets nothing
+in. What is there already is never asked: updates, stops and deletes pass.
+"""
+
+import math
+from datetime import timedelta
+
+from msgspec import Struct
+
+from persys.model.resources import Resources
+from persys.model.spec import ComposeSpec, ContainerSpec, Spec, VMSpec
+
+NODE_FULL = "NodeFull"  # the code of the refusal: another node may have room
+_MIB = 1 << 20
+
+
+class Load(Struct, frozen=True):
+    """Percent of what the machine has."""
+
+    cpu: float = 0.0
+    memory: float = 0.0
+    disk: float = 0.0
+
+
+def smoothed(
+    before: Load | None, sample: Load, *, elapsed: timedelta, half_life: timedelta
+) -> Load:
+    """Older samples count half after each half-life, however far apart the samples are."""
+    if before is None or half_life <= timedelta():
+        return sample
+    old = math.pow(0.5, elapsed / half_life)
+    return Load(
+        old * before.cpu + (1 - old) * sample.cpu,
+        old * before.memory + (1 - old) * sample.memory,
+        old * before.disk + (1 - old) * sample.disk,
+    )
+
+
+def too_busy(load: Load, most: Load) -> str:
+    """What is above its threshold, with the figures; "" if nothing is. 100 is never above."""
+    found = [
+        f"{name} {now:.0f} % used, and new work only up to {limit:g} %"
+        for name, now, limit in (
+            ("cpu", load.cpu, most.cpu),
+            ("memory", load.memory, most.memory),
+            ("disk", load.disk, most.disk),
+        )
+        if now > limit
+    ]
+    return "; ".join(found)
+
+
+def too_much(asked: Resources, *, given: Resources, allocatable: Resources) -> str:
+    """What would be promised beyond what there is to give; "" if nothing would."""
+    found = [
+        f"{name} {taken} of {whole} {unit} given, and this asks for {more}"
+        for name, unit, taken, whole, more in (
+            (
+                "cpu",
+                "millicores",
+                given.cpu_millicores,
+                allocatable.cpu_millicores,
+                asked.cpu_millicores,
+            ),
+            ("memory", "MB", given.memory_mb, allocatable.memory_mb, asked.memory_mb),
+            ("disk", "GB", given.disk_gb, allocatable.disk_gb, asked.disk_gb),
+        )
+        if more and taken + more > whole
+    ]
+    return "; ".join(found)
+
+
+def demand_of(spec: Spec) -> Resources:
+    """What a spec is given on a node: its limits, as enforced there."""
+    match spec:
+        case ContainerSpec():
+            disk_gb = sum(volume.size_gb for volume in spec.managed_volumes)
+            return Resources(spec.cpu_millicores, -(-spec.memory_bytes // _MIB), disk_gb)
+        case VMSpec():
+            disk_gb = sum(disk.size_gb for disk in spec.disks)
+            disk_gb += sum(volume.size_gb for volume in spec.managed_volumes)
+            return Resources(spec.vcpus * 1000, spec.memory_mb, disk_gb)
+        case ComposeSpec():
+            return Resources()

@@ -1,0 +1,67 @@
+"""What workloads use, from two looks at their containers: a stack uses what its containers use together.
+
+A share of time needs two looks, so nothing is told of a workload before the second one.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+
+from msgspec import Struct
+
+from persys.model.ids import WorkloadId
+from persys.model.spec import WorkloadType
+from persys.model.usage import WorkloadUsage
+
+_NANOS = 10**9
+
+
+class Sample(Struct, frozen=True):
+    """One container at one time. All but memory is counted since its start."""
+
+    workload_id: WorkloadId
+    container_id: str
+    at: float  # seconds on a clock that only runs forward
+    cpu_nanos: int
+    memory_bytes: int = 0
+    disk_read_bytes: int = 0
+    disk_write_bytes: int = 0
+    net_rx_bytes: int = 0
+    net_tx_bytes: int = 0
+
+
+def metered(
+    before: Mapping[str, Sample],
+    now: Iterable[Sample],
+    *,
+    types: Mapping[WorkloadId, WorkloadType],
+    collected_at: datetime,
+) -> dict[WorkloadId, WorkloadUsage]:
+    """`before` is the last look, by container; `types` are the workloads that are wanted."""
+    parts: dict[WorkloadId, list[Sample]] = {}
+    for sample in now:
+        if sample.workload_id in types:
+            parts.setdefault(sample.workload_id, []).append(sample)
+    return {
+        workload_id: WorkloadUsage(
+            workload_id=workload_id,
+            type=types[workload_id],
+            collected_at=collected_at,
+            cpu_percent=sum(_cpu_percent(before.get(one.container_id), one) for one in samples),
+            memory_bytes=sum(one.memory_bytes for one in samples),
+            disk_read_bytes=sum(one.disk_read_bytes for one in samples),
+            disk_write_bytes=sum(one.disk_write_bytes for one in samples),
+            net_rx_bytes=sum(one.net_rx_bytes for one in samples),
+            net_tx_bytes=sum(one.net_tx_bytes for one in samples),
+            source="docker",
+        )
+        for workload_id, samples in parts.items()
+        if any(one.container_id in before for one in samples)
+    }
+
+
+def _cpu_percent(before: Sample | None, now: Sample) -> float:
+    """Of one core. A container that started again counts from nothing."""
+    if before is None or now.at <= before.at:
+        return 0.0
+    used = now.cpu_nanos - before.cpu_nanos
+    return 100 * (used if used >= 0 else now.cpu_nanos) / ((now.at - before.at) * _NANOS)

@@ -1,0 +1,50 @@
+"""How far the fetching of an image is, from what the engine says of each of its layers."""
+
+from collections.abc import Mapping
+from typing import Any
+
+_MB = 1_000_000
+_DOWNLOADING = "Downloading"
+_DOWNLOADED = frozenset({"Verifying Checksum", "Download complete", "Extracting"})
+_HERE = frozenset({"Pull complete", "Already exists"})
+_LAYER = frozenset({"Pulling fs layer", "Waiting", _DOWNLOADING}) | _DOWNLOADED | _HERE
+
+
+class Layers:
+    """Fed with the engine's lines. Sizes are known only of layers whose download has begun."""
+
+    def __init__(self, image: str) -> None:
+        self._image = image
+        self._here: dict[str, bool] = {}
+        self._got: dict[str, int] = {}
+        self._size: dict[str, int] = {}
+
+    def take(self, line: Mapping[str, Any]) -> None:
+        name, word = str(line.get("id", "")), line.get("status", "")
+        if not name or word not in _LAYER:
+            return
+        self._here[name] = word in _HERE
+        detail = line.get("progressDetail") or {}
+        if word == _DOWNLOADING and detail.get("total", 0) > 0:
+            self._got[name], self._size[name] = int(detail["current"]), int(detail["total"])
+        elif word in _DOWNLOADED or word in _HERE:
+            self._got[name] = self._size.get(name, 0)
+
+    @property
+    def bytes_got(self) -> int:
+        return sum(self._got.values())
+
+    def told(self) -> str:
+        """One line for people."""
+        text = f"pulling {self._image}"
+        if not self._here:
+            return text
+        text = f"{text}: {sum(self._here.values())} of {len(self._here)} layers"
+        size = sum(self._size.values())
+        if not size:
+            return text
+        return f"{text}, {_megabytes(self.bytes_got)} of {_megabytes(size)} MB"
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / _MB:.0f}" if count >= 10 * _MB else f"{count / _MB:.1f}"

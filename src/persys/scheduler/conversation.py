@@ -1,0 +1,138 @@
+"""One call on a stream that carries many: requests one way, answers the other, as gRPC's own calls look.
+
+Either way at most `window` messages are under way before the reader has said that it took some. So a reader
+that is slow holds up its own writer, and nothing gathers here.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Generic, Self, TypeVar
+
+import grpc
+
+from persys.wire.gen.control.v1 import control_pb2
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+WINDOW = 16
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+class Replies:
+    """What came back for one call. Never full: the window bounds it."""
+
+    def __init__(self, window: int) -> None:
+        self._queue: asyncio.Queue[control_pb2.StreamReply] = asyncio.Queue()
+        self.room = asyncio.Semaphore(window or 1)
+
+    def take(self, reply: control_pb2.StreamReply) -> None:
+        for _ in range(reply.taken):
+            self.room.release()
+        if reply.code or reply.last or reply.HasField("response"):
+            self._queue.put_nowait(reply)
+
+    async def next(self) -> control_pb2.StreamReply:
+        return await self._queue.get()
+
+
+class Conversation(Generic[Request, Response]):
+    def __init__(
+        self,
+        opening: control_pb2.StreamCall,
+        serialize: Callable[[Request], bytes],
+        deserialize: Callable[[bytes], Response],
+        *,
+        send: Callable[[control_pb2.StreamCall], Awaitable[None]],
+        left: Callable[[int, bool], None],
+        until: float | None,
+        window: int = WINDOW,
+    ) -> None:
+        """`left` is told once that nobody reads any more, and whether the agent has ended it."""
+        self.replies = Replies(window)
+        self.first: Request | None = None  # written before the first answer is read
+        self._id = opening.id
+        self._opening: control_pb2.StreamCall | None = opening
+        self._serialize = serialize
+        self._deserialize = deserialize
+        self._send = send
+        self._left = left
+        self._until = until
+        self._window = window
+        self._taken = 0
+        self._over = False
+        self._last_came = False
+
+    async def write(self, request: Request) -> None:
+        """Returns when it is on its way, which may be after the agent has taken earlier ones."""
+        call = self._opening or control_pb2.StreamCall(id=self._id, more=True)
+        if self._opening is not None:
+            call.window = self._window
+            self._opening = None
+        call.request = self._serialize(request)
+        async with in_time(self._until):
+            await self.replies.room.acquire()
+            await self._send(call)
+
+    async def done_writing(self) -> None:
+        async with in_time(self._until):
+            await self._send(control_pb2.StreamCall(id=self._id, last=True))
+
+    def cancel(self) -> None:
+        if not self._over:
+            self._over = True
+            self._left(self._id, self._last_came)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Response:
+        try:
+            if self.first is not None:
+                first, self.first = self.first, None
+                await self.write(first)
+            answer = await self._next()
+        except BaseException:
+            self.cancel()
+            raise
+        if answer is None:
+            self.cancel()
+            raise StopAsyncIteration
+        return self._deserialize(answer)
+
+    async def _next(self) -> bytes | None:
+        """None after the last."""
+        if self._last_came:
+            return None
+        async with in_time(self._until):
+            await self._tell_taken()
+            reply = await self.replies.next()
+        self._last_came = reply.last or bool(reply.code)
+        if reply.code:
+            raise error(_CODES.get(reply.code, grpc.StatusCode.UNKNOWN), reply.message)
+        self._taken += 1
+        return reply.response if reply.HasField("response") else None
+
+    async def _tell_taken(self) -> None:
+        if self._window and self._taken >= self._window // 2:
+            await self._send(control_pb2.StreamCall(id=self._id, taken=self._taken))
+            self._taken = 0
+
+
+def deadline(timeout: float | None) -> float | None:
+    return None if timeout is None else asyncio.get_running_loop().time() + timeout
+
+
+@asynccontextmanager
+async def in_time(until: float | None) -> AsyncIterator[None]:
+    try:
+        async with asyncio.timeout_at(until):
+            yield
+    except TimeoutError as err:
+        raise error(grpc.StatusCode.DEADLINE_EXCEEDED, "the agent gave no answer in time") from err
+
+
+def error(code: grpc.StatusCode, text: str) -> grpc.aio.AioRpcError:
+    nothing = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(code, nothing, nothing, details=text)

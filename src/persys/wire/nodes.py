@@ -1,0 +1,130 @@
+"""Walking untrusted YAML, with the line of everything. Aliases and merges are followed, but not for ever.
+
+A few hundred bytes of aliases can stand for more items than any machine could visit. Whoever walks has a
+budget; who exceeds it is refused.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import NamedTuple
+
+import yaml
+
+from persys.errors import InvalidError
+from persys.wire.interpolation import VariableError
+
+VISITS_MAX = 50_000
+_MERGE = "tag:yaml.org,2002:merge"
+_NULL = "tag:yaml.org,2002:null"
+
+
+class Item(NamedTuple):
+    """A value, how one gets there from the top, and its line."""
+
+    node: yaml.Node
+    path: str
+    line: int
+
+    def refused(self, problem: str) -> InvalidError:
+        return InvalidError(self.path, f"line {self.line}: {problem}")
+
+    @property
+    def is_empty(self) -> bool:
+        return self.node.tag == _NULL or self.node.value in ("", [])
+
+
+class Walk:
+    """`text_of` makes of a scalar's text what it stands for."""
+
+    def __init__(self, text_of: Callable[[str], str]) -> None:
+        self._text_of = text_of
+        self._visits = 0
+        self._merged: dict[int, dict[str, tuple[int, yaml.Node]]] = {}
+
+    def root(self, text: str) -> Item:
+        node = yaml.compose(text, Loader=yaml.CSafeLoader)
+        assert node is not None, "bounded and found to be a mapping before"
+        return Item(node, "", 1)
+
+    def mapping(self, item: Item) -> dict[str, Item]:
+        """Its values by key. What is empty has none; what is no mapping is refused."""
+        if item.is_empty:
+            return {}
+        if not isinstance(item.node, yaml.MappingNode):
+            raise item.refused("expected a mapping")
+        pairs = self._pairs(item.node, item, ())
+        self._count(len(pairs), item)
+        before = f"{item.path}." if item.path else ""
+        return {key: Item(node, before + key, line) for key, (line, node) in pairs.items()}
+
+    def sequence(self, item: Item) -> list[Item]:
+        """Its items; a lone scalar is a list of one."""
+        if item.is_empty:
+            return []
+        if isinstance(item.node, yaml.ScalarNode):
+            return [item]
+        if not isinstance(item.node, yaml.SequenceNode):
+            raise item.refused("expected a list")
+        self._count(len(item.node.value), item)
+        return [
+            Item(node, f"{item.path}[{index}]", node.start_mark.line + 1)
+            for index, node in enumerate(item.node.value)
+        ]
+
+    def text(self, item: Item) -> str:
+        if not isinstance(item.node, yaml.ScalarNode):
+            raise item.refused("expected a single value")
+        try:
+            return "" if item.node.tag == _NULL else self._text_of(str(item.node.value))
+        except VariableError as err:
+            raise item.refused(str(err)) from err
+
+    def text_at(self, parts: Mapping[str, Item], key: str) -> str:
+        return self.text(parts[key]) if key in parts else ""
+
+    def mapping_at(self, parts: Mapping[str, Item], key: str) -> dict[str, Item]:
+        return self.mapping(parts[key]) if key in parts else {}
+
+    def sequence_at(self, parts: Mapping[str, Item], key: str) -> list[Item]:
+        return self.sequence(parts[key]) if key in parts else []
+
+    def names(self, item: Item) -> Iterator[Item]:
+        """The names in a mapping, or in a list of `name` or `name=value`, as Compose allows for labels."""
+        if isinstance(item.node, yaml.MappingNode):
+            for name, value in self.mapping(item).items():
+                yield value._replace(path=f"{item.path}.{name}", node=_scalar(name, value.node))
+        else:
+            yield from self.sequence(item)
+
+    def _pairs(
+        self, node: yaml.MappingNode, item: Item, above: tuple[int, ...]
+    ) -> dict[str, tuple[int, yaml.Node]]:
+        known = self._merged.get(id(node))
+        if known is not None:
+            return known
+        if id(node) in above:
+            raise item.refused("merges itself")
+        own: dict[str, tuple[int, yaml.Node]] = {}
+        merged: dict[str, tuple[int, yaml.Node]] = {}
+        for key, value in node.value:
+            if key.tag == _MERGE:
+                for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                    if not isinstance(source, yaml.MappingNode):
+                        raise item.refused("<< expects a mapping")
+                    pairs = self._pairs(source, item, (*above, id(node)))
+                    self._count(len(pairs), item)
+                    merged = pairs | merged  # the first that has a key wins
+            elif not isinstance(key, yaml.ScalarNode):
+                raise item.refused("expected plain keys")
+            else:
+                own[str(key.value)] = (key.start_mark.line + 1, value)
+        self._merged[id(node)] = merged | own
+        return self._merged[id(node)]
+
+    def _count(self, visits: int, item: Item) -> None:
+        self._visits += visits
+        if self._visits > VISITS_MAX:
+            raise item.refused(f"stands for more than {VISITS_MAX} values")
+
+
+def _scalar(text: str, like: yaml.Node) -> yaml.ScalarNode:
+    return yaml.ScalarNode("tag:yaml.org,2002:str", text, like.start_mark, like.end_mark)

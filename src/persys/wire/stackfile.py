@@ -1,0 +1,238 @@
+"""What a Compose file asks of its node: ports, limits, privileges, data.
+
+It is read twice. At the door the text of an inline file, which has no other file beside it. On the node what
+Compose made of it (`resolved`): includes, extends and relative paths are then in their final form, and what
+the file says of its own directory (`inside`) is allowed. What cannot be honoured is refused both times.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from posixpath import normpath
+from typing import NamedTuple
+
+import yaml
+
+from persys.errors import InvalidError
+from persys.model.spec import Port, RestartPolicy, StackNeeds
+from persys.wire import amounts
+from persys.wire.interpolation import interpolated
+from persys.wire.nodes import Item, Walk
+from persys.wire.stackrules import HOST_SPACES, NO_OTHER_FILE, Rules
+
+PROFILES = "COMPOSE_PROFILES"
+_NEEDS_PRIVILEGE = ("cap_add", "devices", "device_cgroup_rules", "cgroup_parent", "gpus", "runtime")
+_RESTARTS = {"none": "no", "on-failure": "on-failure"}
+_RESTART_NAMES = ("", "no", "always", "on-failure", "unless-stopped")
+
+
+class Bind(NamedTuple):
+    path: str
+    read_only: bool
+    where: str  # in the file
+
+
+class Service(NamedTuple):
+    name: str
+    image: str
+    pull_policy: str
+    is_built: bool
+    restart: RestartPolicy
+    replicas: int
+    waits_for: tuple[str, ...]  # services that must be healthy, or have ended, before it starts
+
+
+class StackFile(NamedTuple):
+    needs: StackNeeds
+    services: tuple[Service, ...]
+    binds: tuple[Bind, ...]
+    networks: tuple[str, ...]
+    volumes: tuple[str, ...]
+
+
+def read_inline(text: str, env: Mapping[str, str]) -> StackFile:
+    """InvalidError names the construct and its line. The text must have been bounded before."""
+    return _Reader(lambda value: interpolated(value, env), env=env).read(text)
+
+
+def read_resolved(text: str, *, project: str, inside: str) -> StackFile:
+    """What `config` of Compose wrote; only services of active profiles are in it."""
+    return _Reader(lambda value: value.replace("$$", "$"), project=project, inside=inside).read(
+        text
+    )
+
+
+class _Reader:
+    def __init__(
+        self,
+        text_of: Callable[[str], str],
+        *,
+        env: Mapping[str, str] | None = None,
+        project: str = "",
+        inside: str = "",
+    ) -> None:
+        self._walk = Walk(text_of)
+        self._rules = Rules(self._walk, project=project, inside=inside)
+        self._profiles = frozenset((env or {}).get(PROFILES, "").split(",")) - {""}
+        self._is_resolved = bool(project)
+
+    def read(self, text: str) -> StackFile:
+        walk = self._walk
+        top = walk.mapping(walk.root(text))
+        self._rules.check_top(top)
+        found = {
+            name: walk.mapping(item)
+            for name, item in walk.mapping_at(top, "services").items()
+            if self._is_active(item)
+        }
+        if not found:
+            raise InvalidError("services", "there is none that would run")
+        for parts in found.values():
+            self._rules.check_service(parts)
+        services = tuple(self._service(name, parts) for name, parts in found.items())
+        volumes = walk.mapping_at(top, "volumes")
+        binds = [bind for parts in found.values() for bind in self._binds(parts)]
+        binds += [bind for item in volumes.values() for bind in self._hidden_bind(item)]
+        ports = (port for parts in found.values() for port in self._ports(parts))
+        needs = StackNeeds(
+            ports=tuple(dict.fromkeys(ports)),
+            cpu_millicores=sum(self._cpu(found[s.name]) * s.replicas for s in services),
+            memory_mb=sum(self._memory(found[s.name]) * s.replicas for s in services),
+            privileged=any(self._is_privileged(parts) for parts in found.values()),
+            holds_data=any(not bind.read_only for bind in binds)
+            or any(self._names_volume(parts) for parts in found.values()),
+        )
+        networks = ("default", *walk.mapping_at(top, "networks"))
+        return StackFile(
+            needs, services, tuple(binds), tuple(dict.fromkeys(networks)), tuple(volumes)
+        )
+
+    def _is_active(self, item: Item) -> bool:
+        parts = self._walk.mapping(item)
+        if self._is_resolved or "*" in self._profiles:
+            return True
+        wanted = {self._walk.text(name) for name in self._walk.sequence_at(parts, "profiles")}
+        return not wanted or bool(wanted & self._profiles)
+
+    def _service(self, name: str, parts: Mapping[str, Item]) -> Service:
+        walk = self._walk
+        image, is_built = walk.text_at(parts, "image"), "build" in parts
+        if not image and not is_built:
+            raise InvalidError(f"services.{name}", "has no image")
+        deploy = walk.mapping_at(parts, "deploy")
+        return Service(
+            name,
+            image,
+            walk.text_at(parts, "pull_policy"),
+            is_built,
+            self._restart(parts, walk.mapping_at(deploy, "restart_policy")),
+            self._replicas(deploy.get("replicas") or parts.get("scale")),
+            self._waits_for(parts),
+        )
+
+    def _waits_for(self, parts: Mapping[str, Item]) -> tuple[str, ...]:
+        if "depends_on" not in parts or not isinstance(parts["depends_on"].node, yaml.MappingNode):
+            return ()
+        return tuple(self._walk.mapping_at(parts, "depends_on"))
+
+    def _restart(self, parts: Mapping[str, Item], policy: Mapping[str, Item]) -> RestartPolicy:
+        if policy:
+            said = _RESTARTS.get(self._walk.text_at(policy, "condition"), "always")
+            return RestartPolicy(said)
+        text = self._walk.text_at(parts, "restart")
+        name, _, count = text.partition(":")
+        if name not in _RESTART_NAMES or not (not count or count.isdigit()):
+            raise parts["restart"].refused(f"{text[:40]!r} is no restart policy")
+        return RestartPolicy(name or "no", int(count or 0) if name == "on-failure" else 0)
+
+    def _replicas(self, item: Item | None) -> int:
+        text = self._walk.text(item) if item is not None else ""
+        if item is None or not text:
+            return 1
+        if not (text.isascii() and text.isdigit() and len(text) < 5):
+            raise item.refused("expected a number of copies")
+        return int(text)
+
+    def _ports(self, parts: Mapping[str, Item]) -> Iterator[Port]:
+        for item in self._walk.sequence_at(parts, "ports"):
+            try:
+                yield from self._port(item)
+            except ValueError as err:
+                raise item.refused(str(err)) from err
+
+    def _port(self, item: Item) -> tuple[Port, ...]:
+        walk = self._walk
+        if isinstance(item.node, yaml.ScalarNode):
+            return amounts.ports(walk.text(item))
+        port = walk.mapping(item)
+        protocol = walk.text_at(port, "protocol") or "tcp"
+        return amounts.published(
+            walk.text_at(port, "published"), walk.text_at(port, "target"), protocol
+        )
+
+    def _cpu(self, parts: Mapping[str, Item]) -> int:
+        return self._amount(self._limit(parts, "cpus") or parts.get("cpus"), amounts.cpu_millicores)
+
+    def _memory(self, parts: Mapping[str, Item]) -> int:
+        item = self._limit(parts, "memory") or parts.get("mem_limit")
+        return self._amount(item or parts.get("mem_reservation"), amounts.memory_mb)
+
+    def _limit(self, parts: Mapping[str, Item], key: str) -> Item | None:
+        deploy = self._walk.mapping_at(parts, "deploy")
+        resources = self._walk.mapping_at(deploy, "resources")
+        for name in ("limits", "reservations"):
+            section = self._walk.mapping_at(resources, name)
+            if key in section:
+                return section[key]
+        return None
+
+    def _amount(self, item: Item | None, read: Callable[[str], int]) -> int:
+        text = self._walk.text(item) if item is not None else ""
+        if item is None or not text:
+            return 0
+        try:
+            return read(text)
+        except ValueError as err:
+            raise item.refused(f"{text[:40]!r}: {err}") from err
+
+    def _is_privileged(self, parts: Mapping[str, Item]) -> bool:
+        walk = self._walk
+        if walk.text_at(parts, "privileged").lower() not in ("", "false", "no", "off"):
+            return True
+        if any(key in parts and not parts[key].is_empty for key in _NEEDS_PRIVILEGE):
+            return True
+        if any(walk.text_at(parts, key) == "host" for key in HOST_SPACES):
+            return True
+        options = walk.sequence_at(parts, "security_opt")
+        return any(not walk.text(option).startswith("no-new-privileges") for option in options)
+
+    def _mounts(self, parts: Mapping[str, Item]) -> Iterator[tuple[Item, amounts.Mount]]:
+        walk = self._walk
+        for item in walk.sequence_at(parts, "volumes"):
+            if isinstance(item.node, yaml.ScalarNode):
+                yield item, amounts.mount(walk.text(item))
+                continue
+            mount = walk.mapping(item)
+            kind = walk.text_at(mount, "type")
+            if kind == "tmpfs":
+                continue
+            if kind not in ("bind", "volume"):
+                raise item.refused(f"type {kind!r} is not supported; use bind, volume or tmpfs")
+            read_only = walk.text_at(mount, "read_only").lower() == "true"
+            yield item, amounts.Mount(walk.text_at(mount, "source"), read_only)
+
+    def _binds(self, parts: Mapping[str, Item]) -> Iterator[Bind]:
+        for item, mount in self._mounts(parts):
+            if not mount.is_bind:
+                continue
+            if not mount.source.startswith("/"):
+                raise item.refused(f"{mount.source!r}: {NO_OTHER_FILE} or a named volume")
+            yield Bind(mount.source, mount.read_only, f"{item.path}, line {item.line}")
+
+    def _hidden_bind(self, item: Item) -> Iterator[Bind]:
+        """The driver `local` can make a volume of any directory of the host."""
+        options = self._walk.mapping_at(self._walk.mapping(item), "driver_opts")
+        device = self._walk.text_at(options, "device")
+        if device.startswith(("/", ".")):
+            yield Bind(normpath(device), False, f"{item.path}.driver_opts, line {item.line}")
+
+    def _names_volume(self, parts: Mapping[str, Item]) -> bool:
+        return any(mount.source and not mount.is_bind for _, mount in self._mounts(parts))

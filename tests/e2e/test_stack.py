@@ -1,0 +1,123 @@
+"""A Compose stack from a spec file, as a person deploys it."""
+
+import os
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.cluster import BIN, Cluster
+from e2e.containers import docker
+from e2e.process import free_port
+from e2e.waiting import eventually
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "stack.yaml"
+
+
+@pytest.fixture(scope="module")
+def cluster_settings() -> dict[str, dict[str, str]]:
+    return {
+        "agent": {
+            "PERSYS_COMPOSE_ENABLED": "true",
+            "PERSYS_COMPOSE_BINARY": "docker-compose",
+            "PERSYS_STOP_GRACE": "1s",
+        }
+    }
+
+
+@pytest.fixture
+def persysctl(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [BIN / "persysctl", "--scheduler", cluster.target, *words],
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.fixture
+def volumes(cluster: Cluster, unique_id: str) -> Iterator[Callable[[], list[str]]]:
+    """The volumes of the stack; what the test leaves is removed."""
+    filters = ("--filter", f"label=persys.workload_id={unique_id}")
+
+    def listed() -> list[str]:
+        return docker("volume", "ls", "-q", *filters).split()
+
+    yield listed
+    for volume in listed():
+        docker("volume", "rm", volume)
+
+
+def page(port: int) -> str:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=5) as answer:
+            return str(answer.read().decode()).strip()
+    except (urllib.error.URLError, OSError):
+        return ""
+
+
+def test_promise_10_a_stack_is_deployed_updated_and_deleted_and_its_volume_stays(
+    cluster: Cluster,
+    persysctl: Callable[..., subprocess.CompletedProcess[str]],
+    volumes: Callable[[], list[str]],
+    unique_id: str,
+    demo_image: str,
+    tmp_path: Path,
+) -> None:
+    port = free_port()
+    text = EXAMPLE.read_text().replace("hello-stack", unique_id).replace("18081", str(port))
+    text = text.replace("persys-demo:latest", demo_image)
+    file = tmp_path / "stack.yaml"
+    file.write_text(text)
+
+    applied = persysctl("workload", "apply", "-f", str(file), "--wait")
+    assert applied.returncode == 0, applied.stderr
+    eventually(lambda: page(port) == "Hello from a stack", "the page is served")
+    eventually(
+        lambda: (
+            "web=running,write=completed"
+            in persysctl("workload", "get", unique_id, "-o", "json").stdout
+        ),
+        "the services are shown",
+    )
+    before = {one.id for one in cluster.containers([unique_id])}
+
+    file.write_text(text.replace("Hello from a stack", "Hello again"))
+    applied = persysctl("workload", "apply", "-f", str(file), "--wait")
+    assert applied.returncode == 0, applied.stderr
+    eventually(lambda: page(port) == "Hello again", "the new page is served")
+    after = {one.id for one in cluster.containers([unique_id])}
+    assert len(before & after) == 1, "only the service that was changed is another one"
+
+    cluster.agent.kill()
+    cluster.agent.start()
+    cluster.wait_until_node_is("Ready")
+    assert page(port) == "Hello again"
+
+    deleted = persysctl("workload", "delete", unique_id, "--wait")
+    assert deleted.returncode == 0, deleted.stderr
+    assert cluster.containers([unique_id]) == []
+    assert len(volumes()) == 1
+
+
+def test_a_construct_that_cannot_be_honoured_is_refused_with_its_line(
+    persysctl: Callable[..., subprocess.CompletedProcess[str]], unique_id: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "stack.yaml"
+    file.write_text(
+        f"id: {unique_id}\ncompose:\n  inline_yaml: |\n"
+        "    services:\n      web:\n        image: x\n        container_name: mine\n"
+    )
+
+    refused = persysctl("workload", "apply", "-f", str(file))
+
+    assert refused.returncode != 0
+    assert "services.web.container_name: line 4" in refused.stderr

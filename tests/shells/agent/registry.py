@@ -1,0 +1,125 @@
+"""A private registry on loopback, which Docker trusts without TLS; slow on demand."""
+
+import json
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from base64 import b64encode
+from contextlib import suppress
+from pathlib import Path
+
+USER, PASSWORD = "ann", "s3cret"
+# bcrypt of the password above, as htpasswd -B writes it.
+HTPASSWD = "ann:$2y$05$q6GIvppFgMqGrD6YWkHeE.yfmRyAYZlPanV1h6Dpk3Qx1Vvm3yUQC\n"
+CHUNK_BYTES = 64 * 1024
+
+
+class Registry:
+    def __init__(self, directory: Path) -> None:
+        self.address = f"127.0.0.1:{_free_port()}"
+        self.credentials = directory / "credentials"  # as nodes keep them: one, named registry
+        self.credentials.mkdir()
+        _keep(self.credentials / "registry.json", PASSWORD)
+        self._directory = directory
+        (directory / "htpasswd").write_text(HTPASSWD)
+        config = {
+            "version": 0.1,
+            "log": {"level": "error"},
+            "storage": {"filesystem": {"rootdirectory": str(directory / "data")}},
+            "http": {"addr": self.address, "secret": "of a test"},
+            "auth": {"htpasswd": {"realm": "test", "path": str(directory / "htpasswd")}},
+        }
+        (directory / "config.yml").write_text(json.dumps(config))
+        (directory / "config.json").write_text(json.dumps({"auths": {self.address: _login()}}))
+        command = shutil.which("docker-registry")
+        assert command is not None, "the tests need docker-registry"
+        with (directory / "log").open("wb") as log:
+            self._process = subprocess.Popen(
+                [command, "serve", str(directory / "config.yml")], stdout=log, stderr=log
+            )
+        self._wait()
+
+    def push(self, image: str, name: str) -> str:
+        """Give the registry an image that Docker has, and take it from Docker under its new name."""
+        there = f"{self.address}/{name}"
+        self._docker("tag", image, there)
+        self._docker("--config", str(self._directory), "push", "--quiet", there)
+        self._docker("rmi", there)
+        return there
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait(10)
+
+    def _wait(self) -> None:
+        host, _, port = self.address.partition(":")
+        deadline = time.monotonic() + 20
+        while True:
+            with suppress(OSError), socket.create_connection((host, int(port)), timeout=1):
+                return
+            assert time.monotonic() < deadline, (self._directory / "log").read_text()
+            time.sleep(0.05)
+
+    @staticmethod
+    def _docker(*arguments: str) -> None:
+        subprocess.run(["docker", *arguments], capture_output=True, timeout=120, check=True)
+
+
+class SlowWay:
+    """Leads to an address, with so many bytes a second back over each connection."""
+
+    def __init__(self, towards: str, *, bytes_per_second: int) -> None:
+        host, _, port = towards.partition(":")
+        self._towards = host, int(port)
+        self._pause = CHUNK_BYTES / bytes_per_second
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._listener.getsockname()[1]}"
+        self._ends: list[socket.socket] = [self._listener]
+        self._threads = [threading.Thread(target=self._accept)]
+        self._threads[0].start()
+
+    def close(self) -> None:
+        for end in self._ends:
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
+        for end in self._ends:
+            end.close()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.create_connection(self._towards)
+                self._ends += (near, far)
+                for source, sink, pause in ((near, far, 0.0), (far, near, self._pause)):
+                    thread = threading.Thread(target=self._carry, args=(source, sink, pause))
+                    thread.start()
+                    self._threads.append(thread)
+
+    @staticmethod
+    def _carry(source: socket.socket, sink: socket.socket, pause: float) -> None:
+        with suppress(OSError):
+            while data := source.recv(CHUNK_BYTES):
+                sink.sendall(data)
+                time.sleep(pause * len(data) / CHUNK_BYTES)
+            sink.shutdown(socket.SHUT_WR)
+
+
+def _keep(path: Path, password: str) -> None:
+    path.write_text(json.dumps({"username": USER, "password": password}))
+    path.chmod(0o600)
+
+
+def _free_port() -> int:
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        port: int = trial.getsockname()[1]
+    return port
+
+
+def _login() -> dict[str, str]:
+    return {"auth": b64encode(f"{USER}:{PASSWORD}".encode()).decode()}

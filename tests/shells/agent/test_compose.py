@@ -1,0 +1,384 @@
+"""Compose stacks on the real Docker, with Compose v1 and v2."""
+
+import json
+import socket
+import stat
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from persys.wire.gen.agent.v1 import agent_pb2
+
+if TYPE_CHECKING:
+    from shells.agent.conftest import Agent
+
+RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
+STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
+FAILED = agent_pb2.ACTUAL_STATE_FAILED
+STOP = agent_pb2.DESIRED_STATE_STOPPED
+ROOT = Path(__file__).resolve().parents[3]
+PLUGIN = ROOT / ".cache" / "compose" / "cli-plugins" / "docker-compose"
+BINARIES = {"v1": "docker-compose", "v2": str(PLUGIN) if PLUGIN.exists() else "docker compose"}
+WITHIN = 30.0
+
+STACK = """
+    services:
+      web:
+        image: persys-test
+        command: ["sh", "-c", "sleep 3600"]
+        init: true
+        environment: {COLOUR: "${COLOUR:-none}"}
+        volumes: ["data:/data"]
+        depends_on: [db]
+      db:
+        image: persys-test
+        command: ["sleep", "3600"]
+        init: true
+        restart: unless-stopped
+        mem_limit: 64m
+      migrate:
+        image: persys-test
+        command: ["sh", "-c", "echo ran >> /data/migrated"]
+        volumes: ["data:/data"]
+    volumes: {data: }
+    """
+
+
+@pytest.fixture(scope="module", params=BINARIES)
+def stacks(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    agent_in: Callable[..., "Agent"],
+    demo_image: str,
+) -> Iterator["Agent"]:
+    """An agent that runs stacks with one Compose or the other."""
+    agent = agent_in(
+        tmp_path_factory.mktemp(f"compose-{request.param}"),
+        PERSYS_RECONCILE_INTERVAL="1h",
+        PERSYS_COMPOSE_ENABLED="true",
+        PERSYS_COMPOSE_BINARY=BINARIES[request.param],
+        PERSYS_CREDENTIALS_DIR=str(tmp_path_factory.mktemp("credentials")),
+    )
+    agent.start()
+    yield agent
+    agent.close()
+    for kind in ("network", "volume"):
+        listed = docker(kind, "ls", "-q", "--filter", f"label=persys.node_id={agent.node_id}")
+        for name in listed.split():
+            docker(kind, "rm", name)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {WITHIN} s"
+        time.sleep(0.05)
+
+
+def docker(*arguments: str) -> str:
+    done = subprocess.run(
+        ["docker", *arguments], capture_output=True, text=True, timeout=60, check=True
+    )
+    return done.stdout.strip()
+
+
+def apply(
+    agent: "Agent",
+    workload_id: str,
+    text: str = STACK,
+    *,
+    revision: str = "r1",
+    desired: agent_pb2.DesiredState = agent_pb2.DESIRED_STATE_RUNNING,
+    stop_after: int = 0,
+    **parts: Any,
+) -> agent_pb2.ApplyWorkloadResponse:
+    compose = agent_pb2.ComposeSpec(compose_yaml=dedent(text), **parts)
+    request = agent_pb2.ApplyWorkloadRequest(
+        id=workload_id,
+        type=agent_pb2.WORKLOAD_TYPE_COMPOSE,
+        revision_id=revision,
+        desired_state=desired,
+        spec=agent_pb2.WorkloadSpec(compose=compose),
+        stop_after_seconds=stop_after,
+    )
+    answer: agent_pb2.ApplyWorkloadResponse = agent.stub.ApplyWorkload(request, timeout=10)
+    return answer
+
+
+def services(agent: "Agent", workload_id: str) -> dict[str, dict[str, Any]]:
+    ids = agent.containers(workload_id)
+    found = json.loads(docker("inspect", *ids)) if ids else []
+    return {one["Config"]["Labels"]["com.docker.compose.service"]: one for one in found}
+
+
+def runs(agent: "Agent", workload_id: str) -> dict[str, tuple[str, str]]:
+    """Each service's container, and when it was started: either changes when it was restarted."""
+    found = services(agent, workload_id)
+    return {name: (one["Id"], one["State"]["StartedAt"]) for name, one in found.items()}
+
+
+def inside(agent: "Agent", workload_id: str, *command: str) -> str:
+    return docker("exec", services(agent, workload_id)["web"]["Id"], *command)
+
+
+def leftovers(agent: "Agent", workload_id: str, kind: str) -> list[str]:
+    filters = (f"label=persys.node_id={agent.node_id}", f"label=persys.workload_id={workload_id}")
+    return docker(kind, "ls", "-q", "--filter", filters[0], "--filter", filters[1]).split()
+
+
+def settled(agent: "Agent", workload_id: str, words: str) -> agent_pb2.WorkloadStatus:
+    """Running, with its services as said."""
+    until(lambda: agent.status(workload_id).metadata["compose.services"] == words)
+    return agent.wait_for(workload_id, RUNNING, within=WITHIN)
+
+
+WELL = "db=running,migrate=completed,web=running"
+
+
+def test_a_stack_from_its_first_order_to_its_deletion(stacks: "Agent", unique_id: str) -> None:
+    assert apply(stacks, unique_id).applied
+    status = settled(stacks, unique_id, WELL)
+    made = services(stacks, unique_id)
+
+    assert set(made) == {"web", "db", "migrate"}
+    labels = made["db"]["Config"]["Labels"]
+    assert labels["persys.managed"] == "true"
+    assert labels["persys.revision_id"] == "r1"
+    assert labels["persys.epoch"] == "0"
+    assert made["db"]["HostConfig"]["Memory"] == 64 << 20
+    assert status.metadata["compose.project"].startswith(f"persys-{unique_id}-")
+    assert len(leftovers(stacks, unique_id, "volume")) == 1
+    assert len(leftovers(stacks, unique_id, "network")) == 1
+    assert apply(stacks, unique_id).skipped
+
+    # Only what is said otherwise is replaced, and data stays.
+    before = runs(stacks, unique_id)
+    apply(stacks, unique_id, revision="r2", env={"COLOUR": "green"})
+    settled(stacks, unique_id, WELL)
+    after = runs(stacks, unique_id)
+    assert after["db"] == before["db"]
+    assert after["web"][0] != before["web"][0]
+    assert inside(stacks, unique_id, "sh", "-c", "echo $COLOUR") == "green"
+    assert "ran" in inside(stacks, unique_id, "cat", "/data/migrated")
+    assert services(stacks, unique_id)["web"]["Config"]["Labels"]["persys.revision_id"] == "r2"
+
+    # Stop and start keep containers and data.
+    apply(stacks, unique_id, revision="r2", env={"COLOUR": "green"}, desired=STOP)
+    stacks.wait_for(unique_id, STOPPED, within=WITHIN)
+    assert stacks.containers(unique_id, running=True) == []
+    apply(stacks, unique_id, revision="r2", env={"COLOUR": "green"})
+    settled(stacks, unique_id, WELL)
+    assert {name: run[0] for name, run in runs(stacks, unique_id).items()} == {
+        name: run[0] for name, run in after.items()
+    }
+
+    # Data outlives the workload unless it was said otherwise.
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+    assert stacks.containers(unique_id) == []
+    assert leftovers(stacks, unique_id, "network") == []
+    assert len(leftovers(stacks, unique_id, "volume")) == 1
+    assert not (stacks.directory / "stacks" / unique_id).exists()
+
+
+def test_a_stack_takes_its_volumes_along_if_told_so(stacks: "Agent", unique_id: str) -> None:
+    apply(stacks, unique_id, delete_volumes=True)
+    settled(stacks, unique_id, WELL)
+
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+    assert leftovers(stacks, unique_id, "volume") == []
+
+
+def test_promise_6_a_killed_agent_finds_its_stack_again(stacks: "Agent", unique_id: str) -> None:
+    apply(stacks, unique_id)
+    settled(stacks, unique_id, WELL)
+    before = runs(stacks, unique_id)
+
+    stacks.kill()
+    stacks.start()
+
+    settled(stacks, unique_id, WELL)
+    assert runs(stacks, unique_id) == before
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+
+def test_a_service_that_crashes_again_and_again_fails_the_stack(
+    stacks: "Agent", unique_id: str
+) -> None:
+    text = """
+        services:
+          good: {image: persys-test, command: ["sleep", "3600"], init: true}
+          bad: {image: persys-test, command: ["sh", "-c", "echo oh no >&2; exit 3"], restart: always}
+        """
+    apply(stacks, unique_id, text)
+
+    status = stacks.wait_for(unique_id, FAILED, within=WITHIN)
+
+    assert "bad" in status.message
+    assert "crash loop" in status.message
+    assert "oh no" in status.metadata["container.stderr"]
+    assert "good=running" in status.metadata["compose.services"]
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+
+def test_a_service_that_ends_badly_fails_the_stack(stacks: "Agent", unique_id: str) -> None:
+    text = """
+        services:
+          good: {image: persys-test, command: ["sleep", "3600"], init: true}
+          job: {image: persys-test, command: ["sh", "-c", "echo broken >&2; exit 4"]}
+        """
+    apply(stacks, unique_id, text)
+
+    status = stacks.wait_for(unique_id, FAILED, within=WITHIN)
+
+    assert status.message == "job: exited with code 4"
+    assert status.metadata["container.stderr"] == "broken"
+    assert status.metadata["compose.services"] == "good=running,job=exited(4)"
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+    assert stacks.containers(unique_id) == []
+
+
+def test_a_stack_whose_services_all_end_well_is_completed(stacks: "Agent", unique_id: str) -> None:
+    apply(stacks, unique_id, "services: {job: {image: persys-test, command: ['true']}}")
+
+    status = stacks.wait_for(unique_id, STOPPED, within=WITHIN)
+
+    assert status.metadata["compose.services"] == "job=completed"
+    assert status.metadata["container.exit_code"] == "0"
+
+
+def test_values_of_the_env_arrive_as_they_were_given(stacks: "Agent", unique_id: str) -> None:
+    env = {
+        "QUOTES": 'it\'s "quoted" \\',
+        "DOLLAR": "$HOME ${PATH} $$ ${X:-y} \\$Z",
+        "LINES": "one\ntwo # no comment\r\n",
+        "SPACES": "  # between  ",
+        "PLAIN": "a=b",
+    }
+    text = """
+        services:
+          web:
+            image: persys-test
+            command: ["sleep", "3600"]
+            init: true
+            environment: [%s]
+        """
+    names = ", ".join(f'"{name}=${{{name}}}"' for name in env)
+    apply(stacks, unique_id, text % names, env=env)
+    stacks.wait_for(unique_id, RUNNING, within=WITHIN)
+
+    found = services(stacks, unique_id)["web"]["Config"]["Env"]
+
+    assert {f"{name}={value}" for name, value in env.items()} <= set(found)
+    place = stacks.directory / "stacks" / unique_id
+    assert stat.S_IMODE(place.stat().st_mode) == 0o700
+    for path in (place / "env", place / "project" / ".env", place / "project" / "compose.yaml"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+
+def test_a_service_stopped_by_hand_is_started_again_alone(stacks: "Agent", unique_id: str) -> None:
+    apply(stacks, unique_id)
+    settled(stacks, unique_id, WELL)
+    before = runs(stacks, unique_id)
+
+    docker("stop", "-t", "1", before["db"][0])
+    until(lambda: runs(stacks, unique_id)["db"] != before["db"])
+    settled(stacks, unique_id, WELL)
+
+    after = runs(stacks, unique_id)
+    assert after["db"][0] == before["db"][0]
+    assert after["web"] == before["web"]
+    assert after["migrate"] == before["migrate"]
+    docker("rm", "-f", after["web"][0])
+    settled(stacks, unique_id, WELL)
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+
+def test_what_runs_goes_on_when_its_new_revision_cannot_be_made(
+    stacks: "Agent", unique_id: str
+) -> None:
+    good = "services: {web: {image: persys-test, command: [sleep, '3600'], init: true}}"
+    apply(stacks, unique_id, good)
+    stacks.wait_for(unique_id, RUNNING, within=WITHIN)
+    before = runs(stacks, unique_id)
+
+    wrong = good.replace("init: true", "bogus: true")
+    apply(stacks, unique_id, wrong, revision="r2")
+    status = stacks.wait_for(unique_id, FAILED, within=WITHIN)
+    assert "bogus" in status.message
+    apply(stacks, unique_id, good, revision="r1")
+    stacks.wait_for(unique_id, RUNNING, within=WITHIN)
+
+    assert runs(stacks, unique_id) == before
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+
+def test_a_stack_that_must_not_run_alone_is_restarted_by_the_agent_only(
+    stacks: "Agent", unique_id: str
+) -> None:
+    text = """
+        services:
+          web:
+            image: persys-test
+            command: ["sleep", "3600"]
+            init: true
+            restart: always
+            deploy: {restart_policy: {condition: any}}
+        """
+    apply(stacks, unique_id, text, stop_after=3600)
+    stacks.wait_for(unique_id, RUNNING, within=WITHIN)
+    before = services(stacks, unique_id)["web"]
+    assert before["HostConfig"]["RestartPolicy"]["Name"] in ("", "no")
+
+    docker("kill", before["Id"])
+    until(lambda: runs(stacks, unique_id)["web"][1] != before["State"]["StartedAt"])
+    stacks.wait_for(unique_id, RUNNING, within=WITHIN)
+
+    assert runs(stacks, unique_id)["web"][0] == before["Id"]
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+
+def test_a_taken_host_port_is_named(stacks: "Agent", unique_id: str, free_port: int) -> None:
+    text = f"services: {{web: {{image: persys-test, command: [sleep, '9'], ports: ['{free_port}:80']}}}}"
+    with socket.create_server(("0.0.0.0", free_port)):
+        apply(stacks, unique_id, text)
+        status = stacks.wait_for(unique_id, FAILED, within=WITHIN)
+
+    assert status.message == f"host port {free_port}/tcp is taken on this node"
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+
+def test_a_newer_order_does_not_wait_for_a_service_that_does_not_end(
+    stacks: "Agent", unique_id: str
+) -> None:
+    text = """
+        services:
+          web:
+            image: persys-test
+            command: ["sleep", "3600"]
+            depends_on: {migrate: {condition: service_completed_successfully}}
+          migrate: {image: persys-test, command: ["sleep", "3600"], init: true}
+        """
+    apply(stacks, unique_id, text)
+    until(lambda: bool(stacks.containers(unique_id, running=True)))
+
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+    assert stacks.containers(unique_id) == []

@@ -1,0 +1,230 @@
+"""Stacks from repositories: the commit that was deployed, private ones, builds, and what is refused."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from persys.wire.gen.agent.v1 import agent_pb2
+from shells.agent import forge
+from shells.agent.forge import Repository
+
+if TYPE_CHECKING:
+    from shells.agent.conftest import Agent
+
+RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
+FAILED = agent_pb2.ACTUAL_STATE_FAILED
+ROOT = Path(__file__).resolve().parents[3]
+PLUGIN = ROOT / ".cache" / "compose" / "cli-plugins" / "docker-compose"
+WITHIN = 60.0
+SLEEPER = "image: persys-test\n    command: [sleep, '3600']\n    init: true\n"
+PLAIN = f"services:\n  web:\n    {SLEEPER}"
+
+
+@pytest.fixture(scope="module")
+def credentials(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("credentials")
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("certificates")
+
+
+@pytest.fixture(scope="module")
+def stacks(
+    tmp_path_factory: pytest.TempPathFactory,
+    agent_in: Callable[..., "Agent"],
+    demo_image: str,
+    credentials: Path,
+    certificates: Path,
+) -> Iterator["Agent"]:
+    agent = agent_in(
+        tmp_path_factory.mktemp("compose-git"),
+        PERSYS_RECONCILE_INTERVAL="1h",
+        PERSYS_COMPOSE_ENABLED="true",
+        PERSYS_COMPOSE_BINARY=str(PLUGIN) if PLUGIN.exists() else "docker compose",
+        PERSYS_CREDENTIALS_DIR=str(credentials),
+        GIT_SSL_CAINFO=str(certificates / "forge.pem"),
+    )
+    agent.start()
+    yield agent
+    agent.close()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Repository:
+    return Repository(tmp_path)
+
+
+@pytest.fixture
+def stack_id(stacks: "Agent", unique_id: str) -> Iterator[str]:
+    yield unique_id
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WITHIN
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {WITHIN} s"
+        time.sleep(0.05)
+
+
+def apply(
+    agent: "Agent", workload_id: str, repo: str, *, revision: str = "r1", **parts: Any
+) -> agent_pb2.ApplyWorkloadResponse:
+    compose = agent_pb2.ComposeSpec(git_repo=repo, **parts)
+    request = agent_pb2.ApplyWorkloadRequest(
+        id=workload_id,
+        type=agent_pb2.WORKLOAD_TYPE_COMPOSE,
+        revision_id=revision,
+        desired_state=agent_pb2.DESIRED_STATE_RUNNING,
+        spec=agent_pb2.WorkloadSpec(compose=compose),
+    )
+    answer: agent_pb2.ApplyWorkloadResponse = agent.stub.ApplyWorkload(request, timeout=10)
+    return answer
+
+
+def container(
+    agent: "Agent", run_docker: Callable[..., str], workload_id: str, service: str
+) -> str:
+    filters = [f"label=persys.node_id={agent.node_id}", f"label=persys.workload_id={workload_id}"]
+    filters.append(f"label=com.docker.compose.service={service}")
+    arguments = [part for text in filters for part in ("--filter", text)]
+    return run_docker("ps", "-q", "--no-trunc", *arguments)
+
+
+def test_the_commit_that_was_deployed_stays_until_a_new_revision(
+    stacks: "Agent", stack_id: str, repository: Repository, run_docker: Callable[..., str]
+) -> None:
+    text = (
+        f"services:\n  web:\n    {SLEEPER}    volumes: ['./conf:/conf:ro']\n"
+        f"  other:\n    {SLEEPER}    environment: {{WHO: $WHO, MORE: $MORE}}\n"
+    )
+    files = {"deploy/compose.yaml": text, "deploy/conf/name": "one", "deploy/.env": "WHO=repo\n"}
+    first = repository.commit(files)
+    url = f"file://{repository.path}"
+
+    def deploy(revision: str) -> agent_pb2.WorkloadStatus:
+        apply(
+            stacks, stack_id, url, git_ref="main", git_path="deploy", env={"MORE": "spec"},
+            revision=revision,
+        )  # fmt: skip
+        return stacks.wait_for(stack_id, RUNNING, within=WITHIN)
+
+    assert deploy("r1").metadata["compose.commit"] == first
+    web, other = (container(stacks, run_docker, stack_id, name) for name in ("web", "other"))
+    assert run_docker("exec", web, "cat", "/conf/name") == "one"
+    assert run_docker("exec", other, "sh", "-c", "echo $WHO $MORE") == "repo spec"
+
+    second = repository.commit({"deploy/conf/name": "two"})
+    run_docker("rm", "-f", other)  # it is made again, and from the same commit
+    until(lambda: bool(container(stacks, run_docker, stack_id, "other")))
+    assert deploy("r1").metadata["compose.commit"] == first
+    other = container(stacks, run_docker, stack_id, "other")
+
+    assert deploy("r2").metadata["compose.commit"] == second
+    assert container(stacks, run_docker, stack_id, "other") == other
+    changed = container(stacks, run_docker, stack_id, "web")
+    assert changed != web
+    assert run_docker("exec", changed, "cat", "/conf/name") == "two"
+
+
+def test_a_service_is_built_from_the_repository(
+    stacks: "Agent", stack_id: str, repository: Repository, run_docker: Callable[..., str]
+) -> None:
+    text = "services:\n  web:\n    build: ./web\n    command: [sleep, '3600']\n    init: true\n"
+    dockerfile = "FROM persys-test\nCOPY page /page\n"
+    repository.commit({"compose.yml": text, "web/Dockerfile": dockerfile, "web/page": "built"})
+
+    apply(stacks, stack_id, f"file://{repository.path}")
+    stacks.wait_for(stack_id, RUNNING, within=WITHIN)
+
+    web = container(stacks, run_docker, stack_id, "web")
+    assert run_docker("exec", web, "cat", "/page") == "built"
+    image = run_docker("inspect", "-f", "{{.Image}}", web)
+    stacks.delete(stack_id)
+    stacks.wait_until_gone(stack_id)
+    run_docker("rmi", "-f", image)
+
+
+def test_a_private_repository_over_https_opens_to_a_credential(
+    stacks: "Agent", stack_id: str, repository: Repository, credentials: Path, certificates: Path
+) -> None:
+    commit = repository.commit({"compose.yaml": PLAIN})
+    path = credentials / "forge.json"
+    path.touch(mode=0o600)
+    with forge.https(repository, certificates) as (url, _):
+        path.write_text(json.dumps({"username": forge.USER, "password": "wr0ng"}))
+        apply(stacks, stack_id, url, git_credential="forge")
+        refused = stacks.wait_for(stack_id, FAILED, within=WITHIN)
+        path.write_text(json.dumps({"username": forge.USER, "password": forge.PASSWORD}))
+        apply(stacks, stack_id, url, git_credential="forge")
+        status = stacks.wait_for(stack_id, RUNNING, within=WITHIN)
+
+    assert status.metadata["compose.commit"] == commit
+    assert "git fetch" in refused.message
+    kept = [path for path in stacks.directory.rglob("*") if path.is_file()]
+    assert all(word not in path.read_bytes() for path in kept for word in (b"wr0ng", b"p4ss word"))
+    assert "wr0ng" not in str(refused)
+
+
+def test_a_private_repository_over_ssh_opens_to_a_key(
+    stacks: "Agent",
+    stack_id: str,
+    repository: Repository,
+    credentials: Path,
+    tmp_path: Path,
+    free_port: int,
+) -> None:
+    commit = repository.commit({"compose.yaml": PLAIN})
+    path = credentials / "key.json"
+    path.touch(mode=0o600)
+    with forge.over_ssh(repository, tmp_path, free_port) as (url, key, host):
+        path.write_text(json.dumps({"ssh_key": key}))
+        apply(stacks, stack_id, url, git_credential="key")
+        unknown = stacks.wait_for(stack_id, FAILED, within=WITHIN)
+        path.write_text(json.dumps({"ssh_key": key, "known_hosts": host}))
+        apply(stacks, stack_id, url, git_credential="key")
+        status = stacks.wait_for(stack_id, RUNNING, within=WITHIN)
+
+    assert "Host key verification failed" in unknown.message
+    assert status.metadata["compose.commit"] == commit
+
+
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        ("    volumes: ['./out:/etc/host:ro']\n", "services.web.volumes"),
+        ("    privileged: true\n", "PERSYS_ALLOW_PRIVILEGED"),
+        ("    container_name: mine\n", "services.web.container_name"),
+        ("    build: ../..\n", "services.web.build"),
+    ],
+)
+def test_what_a_repository_must_not_ask_for_is_refused(
+    new_agent: Callable[..., "Agent"],
+    unique_id: str,
+    repository: Repository,
+    tmp_path: Path,
+    text: str,
+    named: str,
+) -> None:
+    agent = new_agent(
+        PERSYS_COMPOSE_ENABLED="true",
+        PERSYS_COMPOSE_BINARY=str(PLUGIN) if PLUGIN.exists() else "docker compose",
+        PERSYS_BIND_ROOTS=str(tmp_path),
+    )
+    agent.start()
+    out = tmp_path / "work" / "out"
+    out.symlink_to("/etc")  # a link in the repository that leads out of it
+    repository.commit({"compose.yaml": PLAIN + text})
+
+    apply(agent, unique_id, f"file://{repository.path}")
+    status = agent.wait_for(unique_id, FAILED, within=WITHIN)
+
+    assert named in status.message
+    assert agent.containers(unique_id) == []

@@ -1,0 +1,301 @@
+"""Logs, exec, top and stats as a user sees them; with a real terminal where that matters."""
+
+# ruff: noqa: N802  # the contract names the methods
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from shells.cli.conftest import Cluster, Run
+
+    Process = Callable[..., subprocess.CompletedProcess[bytes]]
+
+COMMAND = (sys.executable, "-m", "persys.cli.persysctl")
+
+
+class Inside(control_pb2_grpc.AgentControlServicer):
+    """A scheduler that plays the inside of one workload."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.asked: list[control_pb2.LogsRequest] = []
+        self.started: list[control_pb2.ExecStart] = []
+        self.sizes: list[tuple[int, int]] = []
+        self.left = False
+
+    def StreamLogs(self, request, context):  # type: ignore[no-untyped-def]
+        self.asked.append(request)
+        if request.workload_id == "nobody":
+            context.abort(grpc.StatusCode.NOT_FOUND, "workload not found: nobody")
+        context.add_callback(self._leave)
+        yield control_pb2.LogChunk(data=b"one\ntw", stream="stdout", service=request.service)
+        yield control_pb2.LogChunk(data=b"o\n", stream="stdout", service=request.service)
+        yield control_pb2.LogChunk(data=b"bad\n", stream="stderr", service=request.service)
+        while request.follow and context.is_active():
+            yield control_pb2.LogChunk(data=b"more\n", stream="stdout")
+            time.sleep(0.02)
+
+    def Exec(self, request_iterator, context):  # type: ignore[no-untyped-def]
+        start = next(request_iterator).start
+        self.started.append(start)
+        self.sizes.append((start.size.rows, start.size.columns))
+        if start.command[0] == "refused":
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "web is not running")
+        yield control_pb2.ExecOutput()
+        for said in request_iterator:
+            if said.HasField("resize"):
+                self.sizes.append((said.resize.rows, said.resize.columns))
+            if said.stdin_closed or b"q" in said.stdin:
+                break
+            if said.stdin:
+                yield control_pb2.ExecOutput(stdout=b"<" + said.stdin + b">")
+        yield control_pb2.ExecOutput(stderr=b"bye\n")
+        yield control_pb2.ExecOutput(exit=control_pb2.ExecExit(code=42))
+
+    def _leave(self) -> None:
+        self.left = True
+
+
+@pytest.fixture
+def inside() -> Iterator[Inside]:
+    server = grpc.server(ThreadPoolExecutor(8))
+    played = Inside()
+    control_pb2_grpc.add_AgentControlServicer_to_server(played, server)
+    played.address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    yield played
+    server.stop(None).wait()
+
+
+@pytest.fixture
+def process(inside: Inside, environ: dict[str, str]) -> Process:
+    def run(*words: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*COMMAND, *words],
+            env={**environ, "PERSYS_GRPC_ENDPOINT": inside.address},
+            input=stdin,
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+
+    return run
+
+
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 20
+    while not holds():
+        assert time.monotonic() < deadline, f"not in time: {what}"
+        time.sleep(0.02)
+
+
+def test_logs_keep_both_outputs_apart(process: Process, inside: Inside) -> None:
+    ended = process("logs", "web", "--tail", "5", "--timestamps", "--since", "10m")
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, b"one\ntwo\n", b"bad\n")
+    (asked,) = inside.asked
+    assert (asked.tail, asked.timestamps, asked.follow) == (5, True, False)
+    assert 595 < time.time() - asked.since.seconds < 660
+
+
+def test_lines_of_a_stack_begin_with_their_service(process: Process) -> None:
+    ended = process("logs", "web", "--service", "db")
+
+    assert (ended.stdout, ended.stderr) == (b"db | one\ndb | two\n", b"db | bad\n")
+
+
+def test_logs_of_nothing_fail_with_a_reason(process: Process) -> None:
+    ended = process("logs", "nobody")
+
+    assert (ended.returncode, ended.stderr) == (1, b"error: workload not found: nobody\n")
+
+
+def test_following_ends_clean_when_interrupted(inside: Inside, environ: dict[str, str]) -> None:
+    following = subprocess.Popen(
+        [*COMMAND, "logs", "web", "-f"],
+        env={**environ, "PERSYS_GRPC_ENDPOINT": inside.address},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    assert following.stdout is not None
+    assert following.stdout.read(12) == b"one\ntwo\nmore"
+    following.send_signal(signal.SIGINT)
+    _, said = following.communicate(timeout=20)
+
+    assert (following.returncode, said) == (0, b"bad\n")
+    eventually(lambda: inside.left, "the scheduler knows")
+
+
+def test_following_ends_clean_when_its_reader_has_seen_enough(
+    inside: Inside, environ: dict[str, str]
+) -> None:
+    ended = subprocess.run(
+        [
+            "bash",
+            "-c",
+            '"$@" | head -n 3; exit ${PIPESTATUS[0]}',
+            "-",
+            *COMMAND,
+            "logs",
+            "web",
+            "-f",
+        ],
+        env={**environ, "PERSYS_GRPC_ENDPOINT": inside.address},
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stdout) == (0, b"one\ntwo\nmore\n")
+    assert ended.stderr == b"bad\n"
+
+
+def test_the_exit_code_of_the_command_is_that_of_persysctl(
+    process: Process, inside: Inside
+) -> None:
+    ended = process("exec", "web", "--", "sh", "-c", "x", "--", "--wait")
+
+    assert (ended.returncode, ended.stdout, ended.stderr) == (42, b"", b"bye\n")
+    assert list(inside.started[0].command) == ["sh", "-c", "x", "--", "--wait"]
+
+
+def test_standard_input_is_passed_on_to_its_end(process: Process) -> None:
+    ended = process("exec", "-i", "web", "cat", stdin=b"x" * 100_000)
+
+    assert ended.returncode == 42
+    assert ended.stdout.count(b"x") == 100_000
+
+
+def test_a_refused_session_says_why(process: Process) -> None:
+    ended = process("exec", "web", "--", "refused")
+
+    assert (ended.returncode, ended.stderr) == (1, b"error: web is not running\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("exec", "web"), b"what shall run?"),
+        (("exec", "-it", "web", "--", "sh"), b"needs a terminal"),
+        (("logs", "web", "-f", "--previous"), b"cannot be followed"),
+        (("node", "list", "--", "x"), b"only before the command of exec"),
+    ],
+)
+def test_what_cannot_be_is_said_before_anything_is_asked(
+    process: Process, words: tuple[str, ...], text: bytes
+) -> None:
+    ended = process(*words)
+
+    assert ended.returncode == 2
+    assert text in ended.stderr
+
+
+class Terminal:
+    """persysctl in a terminal of its own."""
+
+    def __init__(self, words: tuple[str, ...], variables: dict[str, str]) -> None:
+        self.seen = b""
+        self.pid, self._fd = pty.fork()
+        if self.pid == 0:
+            os.execve(COMMAND[0], [*COMMAND, *words], variables)
+
+    def resize(self, rows: int, columns: int) -> None:
+        fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def say(self, data: bytes) -> None:
+        os.write(self._fd, data)
+
+    def read_until(self, text: bytes) -> None:
+        deadline = time.monotonic() + 20
+        while text not in self.seen:
+            assert time.monotonic() < deadline, self.seen
+            self.seen += os.read(self._fd, 4096)
+
+    def is_raw(self) -> bool:
+        return not termios.tcgetattr(self._fd)[3] & termios.ICANON
+
+    def end(self) -> int:
+        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+
+
+def test_a_session_in_a_terminal_is_raw_follows_its_size_and_puts_it_back(
+    inside: Inside, environ: dict[str, str]
+) -> None:
+    variables = {**environ, "PERSYS_GRPC_ENDPOINT": inside.address}
+    terminal = Terminal(("exec", "-it", "web", "--", "sh"), variables)
+    eventually(terminal.is_raw, "the terminal is raw")
+    terminal.say(b"a\x03")  # Ctrl-C is for the command
+    terminal.read_until(b"\x03>")
+    terminal.resize(33, 99)
+    eventually(lambda: (33, 99) in inside.sizes, "the new size is told")
+    terminal.say(b"q")
+    terminal.read_until(b"bye")
+
+    assert terminal.end() == 42
+    assert not terminal.is_raw()
+    assert inside.started[0].tty
+
+
+def use(view: control_pb2.WorkloadView, **figures: float) -> None:
+    usage = control_pb2.WorkloadUsageSnapshot(
+        workload_id=view.workload_id,
+        source="docker",
+        **figures,  # type: ignore[arg-type]  # the stubs want each by name
+    )
+    usage.collected_at.GetCurrentTime()
+    view.usage.CopyFrom(usage)
+
+
+def test_top_sorts_by_what_is_asked_for(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_node(
+        "n1",
+        total_cpu_cores=4,
+        total_memory_mb=8000,
+        usage=control_pb2.NodeUsage(cpu_used_millicores=1500, memory_used_mb=2000),
+    )
+    use(cluster.add_workload("busy"), cpu_percent=90, memory_bytes=1 << 20)
+    use(cluster.add_workload("fat"), cpu_percent=1, memory_bytes=3 << 30)
+    cluster.add_workload("unknown")
+
+    by_cpu = ctl("top")
+    by_memory = ctl("top", "--sort", "memory", "-o", "name")
+
+    assert "1.5/4" in by_cpu.out
+    assert by_cpu.out.index("busy") < by_cpu.out.index("fat")
+    assert "3.0 GB" in by_cpu.out
+    assert "unknown" not in by_cpu.out
+    assert by_memory.out.split() == ["fat", "busy"]
+
+
+def test_stats_of_one_workload_are_figures_for_scripts_too(cluster: Cluster, ctl: Run) -> None:
+    use(cluster.add_workload("web"), cpu_percent=12.5, memory_bytes=2048, net_rx_bytes=7)
+    cluster.add_workload("new", status="Pending")
+
+    shown = ctl("stats", "web")
+    figures = json.loads(ctl("stats", "web", "-o", "json").out)
+    nothing = ctl("stats", "new")
+
+    assert "12.5" in shown.out
+    assert "2.0 KB" in shown.out
+    assert (figures["cpu_percent"], figures["net_rx_bytes"]) == (12.5, "7")
+    assert nothing.code == 1
+    assert "nothing was measured of new" in nothing.err

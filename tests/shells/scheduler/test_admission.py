@@ -1,0 +1,76 @@
+"""A node that is too full for a workload: it goes elsewhere, or waits, and nobody is pestered."""
+
+from datetime import timedelta
+
+from shells.scheduler.harness import Cluster, eventually
+
+
+async def test_what_a_full_node_turns_away_goes_to_another(cluster: Cluster) -> None:
+    full = await cluster.join("n1")
+    full.agent.manner.is_full = True
+    other = await cluster.join("n2", cpu=2000)  # placement would rather have the first
+    await cluster.control.apply("web")
+
+    view = await cluster.control.until("web", "Running")
+    assert view.assigned_node_id == "n2"
+    assert other.agent.running() == {"web"}
+    assert len(full.agent.applies) == 1
+
+
+async def test_with_no_other_node_it_waits_says_why_and_asks_no_more_for_a_while(
+    cluster: Cluster,
+) -> None:
+    full = await cluster.join("n1")
+    full.agent.manner.is_full = True
+    await cluster.control.apply("web")
+
+    async def waits() -> bool:
+        return (await cluster.control.workload("web")).reason.code == "Unplaceable"
+
+    await eventually(waits, lambda: "it to wait")
+    view = await cluster.control.workload("web")
+    assert view.status == "Pending"
+    assert "n1: this node is full: cpu 93 % used" in view.reason.message
+    assert not view.assigned_node_id
+    assert len(full.agent.applies) == 1
+
+    cluster.clock.ahead = timedelta(seconds=61)
+
+    async def is_asked_again() -> bool:
+        return len(full.agent.applies) == 2
+
+    await eventually(is_asked_again, lambda: f"{len(full.agent.applies)} orders, expected 2")
+    other = await cluster.join("n2")
+    await cluster.control.until("web", "Running")
+    assert other.agent.running() == {"web"}
+
+
+async def test_others_still_get_the_node_that_was_too_full_for_one(cluster: Cluster) -> None:
+    node = await cluster.join("n1")
+    node.agent.manner.is_full = True
+    await cluster.control.apply("web")
+
+    async def is_turned_away() -> bool:
+        return (await cluster.control.workload("web")).reason.code == "Unplaceable"
+
+    await eventually(is_turned_away, lambda: "it to be turned away")
+    node.agent.manner.is_full = False
+    await cluster.control.apply("api")
+
+    await cluster.control.until("api", "Running")
+    assert node.agent.running() == {"api"}
+
+
+async def test_a_new_word_from_its_user_ends_the_wait(cluster: Cluster) -> None:
+    node = await cluster.join("n1")
+    node.agent.manner.is_full = True
+    await cluster.control.apply("web")
+
+    async def is_turned_away() -> bool:
+        return (await cluster.control.workload("web")).reason.code == "Unplaceable"
+
+    await eventually(is_turned_away, lambda: "it to be turned away")
+    node.agent.manner.is_full = False
+    await cluster.control.apply("web", image="smaller")
+
+    await cluster.control.until("web", "Running")

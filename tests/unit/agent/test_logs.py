@@ -1,0 +1,83 @@
+"""Frames, ends of logs, and where one run of a container ends and the next begins."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persys.agent.past import End
+from persys.agent.runtimes.docker_access import Part, unix_nanos, unix_seconds
+from persys.agent.runtimes.docker_frames import (
+    Frame,
+    Frames,
+    joined,
+    packed,
+    stamp,
+    without_stamp,
+)
+
+some_frames = st.lists(
+    st.builds(Frame, st.sampled_from(["stdout", "stderr"]), st.binary(max_size=50)), max_size=20
+)
+
+
+@given(some_frames, st.lists(st.integers(1, 30)))
+def test_frames_are_found_however_the_bytes_are_cut(frames: list[Frame], cuts: list[int]) -> None:
+    content, reader, found = packed(frames), Frames(), list[Frame]()
+    for cut in cuts:
+        found += reader.feed(content[:cut])
+        content = content[cut:]
+    found += reader.feed(content)
+
+    assert found == frames
+
+
+@given(some_frames)
+def test_joining_loses_nothing_of_either_output(frames: list[Frame]) -> None:
+    together = list(joined(frames))
+
+    for stream in ("stdout", "stderr"):
+        wrote = b"".join(one.data for one in frames if one.stream == stream)
+        assert b"".join(one.data for one in together if one.stream == stream) == wrote
+    assert all(one.stream != other.stream for one, other in pairwise(together))
+
+
+def test_a_stamp_is_the_first_word_of_a_frame() -> None:
+    frame = Frame("stdout", b"2030-01-01T00:00:00.000000001Z two words\n")
+
+    assert stamp(frame) == b"2030-01-01T00:00:00.000000001Z"
+    assert without_stamp(frame) == Frame("stdout", b"two words\n")
+
+
+def test_an_end_is_bounded_in_lines_and_in_bytes() -> None:
+    few, small = End(2, 1000), End(1000, 10)
+    for end in (few, small):
+        end.add(Frame("stdout", b"%d234" % number) for number in range(9))
+
+    assert [frame.data for frame in few.frames] == [b"7234", b"8234"]
+    assert [frame.data for frame in small.frames] == [b"7234", b"8234"]
+
+
+def test_instants_keep_their_nanoseconds() -> None:
+    assert unix_seconds(unix_nanos("1970-01-01T00:00:01.000000009Z") + 1) == "1.000000010"
+    assert unix_seconds(unix_nanos("1970-01-01T00:00:02Z")) == "2.000000000"
+    assert unix_nanos("1970-01-01T00:00:00.5Z") == 500_000_000
+
+
+@pytest.mark.parametrize(
+    ("started", "finished", "border"),
+    [
+        ("1970-01-01T00:01:00Z", "0001-01-01T00:00:00Z", ""),
+        ("1970-01-01T00:01:00Z", "1970-01-01T00:00:50Z", "50.090000000"),
+        ("1970-01-01T00:01:00Z", "1970-01-01T00:00:59.9Z", "59.950000000"),
+        ("1970-01-01T00:01:00Z", "1970-01-01T00:01:30Z", "59.910000000"),
+    ],
+    ids=["never before", "runs again", "runs again at once", "has ended"],
+)
+def test_the_border_between_runs_lies_between_an_end_and_a_start(
+    started: str, finished: str, border: str
+) -> None:
+    part = Part("c", "", tty=False, status="running", started_at=started, finished_at=finished)
+
+    assert part.before_present_run() == border

@@ -1,0 +1,171 @@
+"""What may go from a node, and what must stay whatever happens."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persys.core.garbage import (
+    Ages,
+    ImageUse,
+    Item,
+    Kind,
+    leftovers,
+    old_actions,
+    sightings,
+    stale_images,
+)
+from persys.model.action import Action, ActionKind, ActionState
+from persys.model.ids import ActionId, WorkloadId
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+LONG_AGO = NOW - timedelta(days=365)
+FOREVER = timedelta(days=365)
+WEB, OLD = WorkloadId("web"), WorkloadId("old")
+AGES = Ages(
+    zombie=timedelta(minutes=10),
+    stray=timedelta(hours=24),
+    image=timedelta(days=30),
+    action=timedelta(days=7),
+)
+
+
+def an_item(workload_id: str = "old", kind: Kind = Kind.CONTAINER) -> Item:
+    return Item(kind, f"id-{workload_id}-{kind}", f"persys-{workload_id}", WorkloadId(workload_id))
+
+
+def doomed(
+    *items: Item,
+    since: datetime = LONG_AGO,
+    buried: tuple[WorkloadId, ...] = (),
+    in_touch: timedelta = FOREVER,
+    ages: Ages = AGES,
+) -> list[str]:
+    seen_since = {item.id: since for item in items}
+    found = leftovers(items, seen_since, ages, buried=buried, in_touch=in_touch, now=NOW)
+    return [each.item.id for each in found]
+
+
+def test_what_the_journal_knows_is_nobodys_at_no_time() -> None:
+    assert sightings([an_item("web")], {}, known=[WEB], now=NOW) == {}
+
+
+def test_an_item_is_nobodys_since_it_was_first_seen_so() -> None:
+    item = an_item()
+    first = sightings([item], {}, known=[WEB], now=LONG_AGO)
+
+    assert sightings([item], first, known=[WEB], now=NOW) == {item.id: LONG_AGO}
+
+
+def test_what_came_to_belong_to_somebody_begins_anew() -> None:
+    item = an_item()
+    first = sightings([item], {}, known=[], now=LONG_AGO)
+    claimed = sightings([item], first, known=[OLD], now=LONG_AGO)
+
+    assert sightings([item], claimed, known=[], now=NOW) == {item.id: NOW}
+
+
+def test_what_is_left_of_a_deleted_workload_goes_also_without_the_scheduler() -> None:
+    assert doomed(an_item(), buried=(OLD,), in_touch=timedelta()) == [an_item().id]
+
+
+def test_what_is_left_of_a_deleted_workload_stays_until_its_age() -> None:
+    assert not doomed(an_item(), buried=(OLD,), since=NOW - timedelta(minutes=9))
+
+
+def test_a_stray_goes_after_its_age() -> None:
+    assert doomed(an_item()) == [an_item().id]
+    assert not doomed(an_item(), since=NOW - timedelta(hours=23))
+
+
+def test_a_stray_stays_unless_the_scheduler_has_spoken_all_the_while() -> None:
+    assert not doomed(an_item(), in_touch=timedelta())
+    assert not doomed(an_item(), in_touch=timedelta(hours=23))
+
+
+def test_what_runs_goes_only_if_its_workload_was_deleted() -> None:
+    running = Item(Kind.CONTAINER, "c", "persys-old", OLD, running=True)
+
+    assert not doomed(running)
+    assert doomed(running, buried=(OLD,)) == ["c"]
+
+
+def test_an_age_of_nothing_means_never() -> None:
+    never = Ages(timedelta(), timedelta(), timedelta(), timedelta())
+    image = ImageUse(an_item(kind=Kind.IMAGE), in_use=False, used_at=LONG_AGO)
+    action = Action(ActionId("a"), WEB, ActionKind.APPLY, ActionState.FAILED, LONG_AGO)
+
+    assert not doomed(an_item(), ages=never)
+    assert not doomed(an_item(), ages=never, buried=(OLD,))
+    assert not stale_images([image], never, now=NOW)
+    assert not old_actions([action], never, now=NOW)
+
+
+def test_a_network_goes_after_the_containers_on_it() -> None:
+    network, container = an_item(kind=Kind.NETWORK), an_item()
+
+    assert doomed(network, container) == [container.id, network.id]
+
+
+def test_only_images_that_nothing_has_used_for_long_go() -> None:
+    item = an_item(kind=Kind.IMAGE)
+    recent = NOW - timedelta(days=29)
+
+    assert not stale_images([ImageUse(item, True, LONG_AGO)], AGES, now=NOW)
+    assert not stale_images([ImageUse(item, False, recent)], AGES, now=NOW)
+    (found,) = stale_images([ImageUse(item, False, LONG_AGO)], AGES, now=NOW)
+    assert found.why == "image: not used for 365d"
+
+
+@pytest.mark.parametrize(
+    ("state", "ended_at", "goes"),
+    [
+        (ActionState.COMPLETED, LONG_AGO, True),
+        (ActionState.FAILED, LONG_AGO, True),
+        (ActionState.FAILED, NOW, False),
+        (ActionState.RUNNING, None, False),
+        (ActionState.PENDING, None, False),
+    ],
+)
+def test_only_actions_that_ended_long_ago_are_forgotten(
+    state: ActionState, ended_at: datetime | None, goes: bool
+) -> None:
+    action = Action(ActionId("a"), WEB, ActionKind.APPLY, state, LONG_AGO, ended_at=ended_at)
+
+    assert bool(old_actions([action], AGES, now=NOW)) is goes
+
+
+names = st.sampled_from(["a", "b", "c", "d"])
+
+
+@given(
+    st.lists(names, unique=True),
+    st.frozensets(names),
+    st.frozensets(names),
+    st.timedeltas(timedelta(), timedelta(days=3)),
+    st.timedeltas(timedelta(), timedelta(days=3)),
+)
+def test_nothing_known_goes_and_nothing_goes_before_its_time(
+    there: list[str],
+    known: frozenset[str],
+    buried: frozenset[str],
+    age: timedelta,
+    in_touch: timedelta,
+) -> None:
+    items = [an_item(name) for name in there]
+    owners = [WorkloadId(name) for name in known]
+    seen_since = sightings(items, {}, known=owners, now=NOW - age)
+    found = leftovers(
+        items,
+        seen_since,
+        AGES,
+        buried=[WorkloadId(name) for name in buried],
+        in_touch=in_touch,
+        now=NOW,
+    )
+
+    for each in found:
+        assert each.item.workload_id not in known
+        assert age >= AGES.zombie
+        assert each.item.workload_id in buried or min(age, in_touch) >= AGES.stray

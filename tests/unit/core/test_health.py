@@ -1,0 +1,96 @@
+"""From probe to probe: starting, healthy, unhealthy, and how soon to look again."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persys.core.health import (
+    Health,
+    Timing,
+    Vitals,
+    after_probe,
+    next_probe_after,
+    remembered,
+    timing_of,
+)
+from persys.model.spec import HealthCheck, HealthType
+
+START = datetime(2030, 1, 1, tzinfo=UTC)
+TIMING = Timing(timedelta(seconds=10), timedelta(seconds=5), 3, timedelta(seconds=60))
+
+
+def at(seconds: float) -> datetime:
+    return START + timedelta(seconds=seconds)
+
+
+def probed(*ailments: str, begin: float = 100, vitals: Vitals | None = None) -> Vitals:
+    """After probes ten seconds apart."""
+    vitals = vitals or Vitals()
+    for index, ailment in enumerate(ailments):
+        now = at(begin + 10 * index)
+        vitals = after_probe(vitals, ailment, TIMING, started_at=START, now=now)
+    return vitals
+
+
+def test_one_success_makes_it_healthy() -> None:
+    assert probed("") == Vitals(Health.HEALTHY)
+
+
+def test_failures_in_the_start_period_do_not_count() -> None:
+    assert probed("no", "no", "no", "no", begin=0) == Vitals(Health.STARTING, 0, "no")
+
+
+def test_after_the_start_period_failures_count_also_if_it_never_was_healthy() -> None:
+    assert probed("no", "no").health is Health.STARTING
+    assert probed("no", "no", "no") == Vitals(Health.UNHEALTHY, 3, "no")
+
+
+def test_once_it_was_healthy_failures_count_even_in_the_start_period() -> None:
+    assert probed("", "no", "no", "no", begin=0).health is Health.UNHEALTHY
+
+
+def test_only_failures_in_a_row_make_it_unhealthy() -> None:
+    assert probed("no", "no", "", "no", "no").health is Health.HEALTHY
+
+
+def test_a_success_heals() -> None:
+    assert probed("no", "no", "no", "") == Vitals(Health.HEALTHY)
+
+
+def test_it_is_probed_often_while_it_may_still_start_and_then_at_its_interval() -> None:
+    soon = next_probe_after(Vitals(), TIMING, started_at=START, now=at(5))
+    later = next_probe_after(Vitals(), TIMING, started_at=START, now=at(60))
+    well = next_probe_after(Vitals(Health.HEALTHY), TIMING, started_at=START, now=at(5))
+
+    assert (soon, later, well) == (timedelta(seconds=1), TIMING.interval, TIMING.interval)
+
+
+def test_what_a_check_does_not_say_has_defaults() -> None:
+    assert timing_of(HealthCheck(HealthType.TCP, port=1)) == Timing()
+    said = HealthCheck(interval_seconds=1, timeout_seconds=2, retries=4, start_period_seconds=3)
+    seconds = [timedelta(seconds=count) for count in (1, 2, 3)]
+    assert timing_of(said) == Timing(seconds[0], seconds[1], 4, seconds[2])
+
+
+@pytest.mark.parametrize("health", Health)
+def test_health_is_remembered_over_a_restart_of_the_agent(health: Health) -> None:
+    assert remembered(health.value, TIMING).health is health
+
+
+def test_what_was_unhealthy_stays_so_after_a_restart_until_a_success() -> None:
+    assert probed("no", vitals=remembered("unhealthy", TIMING)).health is Health.UNHEALTHY
+
+
+def test_unknown_words_are_no_memory() -> None:
+    assert remembered("glowing", TIMING) == Vitals()
+
+
+@given(st.lists(st.sampled_from(["", "no"]), max_size=12))
+def test_it_is_unhealthy_exactly_after_as_many_failures_in_a_row_as_allowed(
+    ailments: list[str],
+) -> None:
+    unhealthy = probed(*ailments).health is Health.UNHEALTHY
+
+    assert unhealthy == (len(ailments) >= 3 and not any(a == "" for a in ailments[-3:]))

@@ -1,0 +1,62 @@
+"""What workloads use, from two looks at their containers."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from persys.core.metering import Sample, metered
+from persys.model.ids import WorkloadId
+from persys.model.spec import WorkloadType
+from persys.model.usage import WorkloadUsage
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+WEB, SHOP = WorkloadId("web"), WorkloadId("shop")
+TYPES = {WEB: WorkloadType.CONTAINER, SHOP: WorkloadType.COMPOSE}
+SECOND = 10**9
+
+
+def a_sample(
+    container: str, at: float, cpu_seconds: float, *, workload: WorkloadId = WEB, memory: int = 0
+) -> Sample:
+    return Sample(workload, container, at, round(cpu_seconds * SECOND), memory_bytes=memory)
+
+
+def used(before: list[Sample], now: list[Sample]) -> dict[WorkloadId, WorkloadUsage]:
+    last = {sample.container_id: sample for sample in before}
+    return metered(last, now, types=TYPES, collected_at=NOW)
+
+
+def test_cpu_is_what_was_used_between_two_looks_of_one_core() -> None:
+    usage = used([a_sample("c", 10, 100)], [a_sample("c", 20, 115)])
+
+    assert usage[WEB].cpu_percent == pytest.approx(150)
+
+
+def test_a_stack_uses_what_its_containers_use_together() -> None:
+    before = [a_sample(name, 0, 0, workload=SHOP) for name in ("db", "app")]
+    now = [
+        a_sample("db", 10, 1, workload=SHOP, memory=300),
+        a_sample("app", 10, 4, workload=SHOP, memory=200),
+    ]
+
+    usage = used(before, now)[SHOP]
+
+    assert usage.cpu_percent == pytest.approx(50)
+    assert (usage.memory_bytes, usage.type) == (500, WorkloadType.COMPOSE)
+
+
+def test_nothing_is_told_after_one_look() -> None:
+    assert used([], [a_sample("c", 10, 5)]) == {}
+
+
+def test_a_container_that_started_again_counts_from_nothing() -> None:
+    usage = used([a_sample("c", 10, 100)], [a_sample("c", 20, 1)])
+
+    assert usage[WEB].cpu_percent == pytest.approx(10)
+
+
+def test_what_nobody_ordered_is_left_out() -> None:
+    stranger = WorkloadId("stranger")
+    looks = [a_sample("c", at, at, workload=stranger) for at in (1, 2)]
+
+    assert used(looks[:1], looks[1:]) == {}

@@ -1,0 +1,124 @@
+"""What becomes of a container that runs and is not well."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from persys.core.convergence import (
+    CRASH_LOOP,
+    Artefact,
+    Condition,
+    Do,
+    Progress,
+    Settled,
+    Step,
+    after_settling,
+    curing,
+    next_step,
+)
+from persys.core.health import UNHEALTHY, Health
+from persys.model.ids import Revision, WorkloadId
+from persys.model.observation import Actual
+from persys.model.order import Order
+from persys.model.spec import ContainerSpec, HealthCheck, RestartPolicy, WorkloadType
+from persys.model.workload import Desired
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+SICK = Artefact(
+    "c1",
+    "persys-web",
+    Condition.RUNNING,
+    Revision("r1"),
+    started_at=NOW - timedelta(hours=1),
+    health=Health.UNHEALTHY,
+    ailment="status 500",
+)
+SHOWN = Progress(unhealthy_shown=True)
+
+
+def an_order(policy: str = "always", *, restarts: bool = True, retries_max: int = 0) -> Order:
+    spec = ContainerSpec(
+        "x",
+        restart=RestartPolicy(policy, retries_max),
+        health=HealthCheck(restart_unhealthy=restarts),
+    )
+    return Order(
+        WorkloadId("web"), WorkloadType.CONTAINER, Revision("r1"), 1, Desired.RUNNING, spec
+    )
+
+
+def settled(order: Order, artefact: Artefact, progress: Progress) -> Settled:
+    outcome = next_step(order, artefact, progress, now=NOW)
+    assert isinstance(outcome, Settled)
+    return outcome
+
+
+def test_it_runs_and_is_said_to_be_unhealthy() -> None:
+    found = settled(an_order(restarts=False), SICK, Progress())
+
+    assert (found.actual, found.code) == (Actual.RUNNING, UNHEALTHY)
+    assert found.message == "unhealthy: status 500"
+    assert found.look_again_at is None
+
+
+def test_it_is_shown_for_a_moment_before_it_is_started_again() -> None:
+    found = settled(an_order(), SICK, Progress())
+
+    assert found.code == UNHEALTHY
+    assert found.look_again_at == NOW + timedelta(seconds=1)
+    assert next_step(an_order(), SICK, after_settling(Progress(), found), now=NOW) == Do(
+        Step.RESTART
+    )
+
+
+@pytest.mark.parametrize("policy", ["always", "unless-stopped", "on-failure"])
+def test_every_policy_that_starts_failed_work_again_cures(policy: str) -> None:
+    assert next_step(an_order(policy), SICK, SHOWN, now=NOW) == Do(Step.RESTART)
+
+
+def test_a_policy_that_starts_nothing_again_leaves_it() -> None:
+    assert settled(an_order("no"), SICK, SHOWN).code == UNHEALTHY
+
+
+def test_it_is_left_after_as_many_cures_as_the_policy_allows() -> None:
+    order = an_order("on-failure", retries_max=2)
+
+    assert settled(order, SICK, replace(SHOWN, cures=2)).look_again_at is None
+
+
+def test_each_cure_in_a_row_waits_longer() -> None:
+    waits = []
+    for cures in (1, 2, 3, 30):
+        fresh = replace(SICK, started_at=NOW)
+        found = settled(an_order(), fresh, replace(SHOWN, cures=cures))
+        assert found.look_again_at is not None
+        waits.append((found.look_again_at - NOW).total_seconds())
+
+    assert waits == [10, 20, 40, 300]
+
+
+@pytest.mark.parametrize("health", [Health.UNHEALTHY, Health.STARTING])
+def test_cures_that_do_not_help_are_a_crash_loop(health: Health) -> None:
+    fresh = replace(SICK, health=health, started_at=NOW)
+    found = settled(an_order(), fresh, replace(SHOWN, cures=3))
+
+    assert (found.actual, found.code) == (Actual.FAILED, CRASH_LOOP)
+    assert found.message == "crash loop: unhealthy, restarted 3 times; status 500"
+
+
+def test_being_healthy_ends_the_count_of_cures_and_the_crash_loop() -> None:
+    well = replace(SICK, health=Health.HEALTHY, ailment="")
+    progress = Progress(cures=5)
+    found = settled(an_order(), well, progress)
+
+    assert found == Settled(Actual.RUNNING, healthy=True)
+    assert after_settling(progress, found).cures == 0
+
+
+def test_a_cure_that_was_cut_off_between_stop_and_start_is_ended() -> None:
+    progress = curing(SHOWN, SICK)
+    stopped = replace(SICK, condition=Condition.EXITED, exit_code=0, finished_at=NOW, health=None)
+
+    assert progress.cures == 1
+    assert next_step(an_order("on-failure"), stopped, progress, now=NOW) == Do(Step.START)

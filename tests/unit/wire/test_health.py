@@ -1,0 +1,83 @@
+"""Health checks as they are written: in one line, by their fields, and wrongly."""
+
+import pytest
+
+from persys.errors import InvalidError
+from persys.model.spec import HealthCheck, HealthType
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.health import health_check, health_message, short
+
+
+def read(message: control_pb2.HealthCheck) -> HealthCheck:
+    return health_check(message, "health_check")
+
+
+def in_short(text: str) -> HealthCheck:
+    message = control_pb2.HealthCheck()
+    short("health_check", text, message)
+    return read(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("http:8080/healthz", HealthCheck(HealthType.HTTP, port=8080, path="/healthz")),
+        ("http:80", HealthCheck(HealthType.HTTP, port=80, path="/")),
+        ("tcp:5432", HealthCheck(HealthType.TCP, port=5432)),
+        ("image", HealthCheck()),
+        ("none", HealthCheck(HealthType.NONE)),
+    ],
+)
+def test_a_check_is_written_in_one_line(text: str, expected: HealthCheck) -> None:
+    assert in_short(text) == expected
+
+
+@pytest.mark.parametrize("text", ["http", "tcp:5432/x", "http:/x", "udp:53", "", "tcp:0"])
+def test_a_line_that_is_no_check_is_refused(text: str) -> None:
+    with pytest.raises(InvalidError):
+        in_short(text)
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        (control_pb2.HealthCheck(command=["true"]), HealthType.EXEC),
+        (control_pb2.HealthCheck(port=80, path="/x"), HealthType.HTTP),
+        (control_pb2.HealthCheck(port=80), HealthType.TCP),
+        (control_pb2.HealthCheck(), HealthType.IMAGE),
+    ],
+    ids=["command", "path", "port", "nothing"],
+)
+def test_a_check_that_does_not_say_its_type_has_that_of_its_fields(
+    message: control_pb2.HealthCheck, kind: HealthType
+) -> None:
+    assert read(message).type is kind
+
+
+@pytest.mark.parametrize(
+    ("message", "field"),
+    [
+        (control_pb2.HealthCheck(type="ping"), "type"),
+        (control_pb2.HealthCheck(type="tcp"), "port"),
+        (control_pb2.HealthCheck(type="tcp", port=70000), "port"),
+        (control_pb2.HealthCheck(type="tcp", port=1, path="/x"), "path"),
+        (control_pb2.HealthCheck(type="http", port=1, path="x"), "path"),
+        (control_pb2.HealthCheck(type="http", port=1, path="/a b"), "path"),
+        (control_pb2.HealthCheck(type="exec"), "command"),
+        (control_pb2.HealthCheck(type="none", restart_unhealthy=True), "restart_unhealthy"),
+        (control_pb2.HealthCheck(interval_seconds=-1), "interval_seconds"),
+        (control_pb2.HealthCheck(retries=10**6), "retries"),
+    ],
+    ids=lambda value: str(value).replace("\n", " "),
+)
+def test_a_wrong_check_is_refused_by_the_name_of_its_field(
+    message: control_pb2.HealthCheck, field: str
+) -> None:
+    with pytest.raises(InvalidError) as caught:
+        read(message)
+
+    assert caught.value.field == f"health_check.{field}"
+
+
+def test_a_check_that_says_nothing_is_not_sent() -> None:
+    assert health_message(HealthCheck(), control_pb2.HealthCheck) is None
