@@ -7,6 +7,7 @@ interval. Nodes and workloads are those of `bench.stored`.
 """
 
 import asyncio
+import gc
 import sys
 from collections.abc import AsyncIterator
 from random import Random
@@ -121,6 +122,8 @@ async def main(port: int, nodes: int, workloads_each: int) -> None:
                 await agent.registered.wait()
 
         await asyncio.gather(*(join(agent, number) for number, agent in enumerate(agents)))
+        gc.freeze()  # what is measured is the scheduler
+        gc.disable()
         print("joined", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
         group.create_task(_answered(agents))

@@ -18,7 +18,7 @@ class Actual(StrEnum):
     ABSENT = "absent"  # positively not there; never sent when the agent could not look
 
 
-class Observation(Struct, frozen=True):
+class Observation(Struct, frozen=True, gc=False):  # it holds no cycle, and there are very many
     workload_id: WorkloadId
     node_id: NodeId
     actual: Actual

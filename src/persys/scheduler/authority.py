@@ -47,7 +47,9 @@ class Authority:
                     self._certain_at = asked_at
                 else:
                     self._doubt()
-            except (StoreUnavailableError, TimeoutError):
+            except TimeoutError:
+                pass  # it may be we who are slow: that is no reason to read everything again
+            except StoreUnavailableError:
                 if not self.is_certain:
-                    self._doubt()  # the committer finds out whether the store is away
+                    self._doubt()  # the committer finds out, and tells of it
             await asyncio.sleep(self._look_seconds)
