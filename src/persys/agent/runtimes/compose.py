@@ -31,7 +31,7 @@ from persys.agent.runtimes.host_ports import is_taken
 from persys.core.convergence import Artefact, Condition
 from persys.core.fencing import stop_grace_seconds
 from persys.core.stack import artefact_of, speaks_for, to_start
-from persys.errors import RuntimeUnavailableError
+from persys.errors import ConflictError, RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision, WorkloadId
 from persys.model.order import Order
@@ -41,6 +41,8 @@ from persys.model.workload import Desired
 UP_DEADLINE_SECONDS = 1800.0  # a service may wait for another one to be healthy, or to end
 CREATE_DEADLINE_SECONDS = 600.0
 BUILD_DEADLINE_SECONDS = 1700.0
+_RUBBLE_LOOKS_MAX = 100
+_RUBBLE_LOOK_SECONDS = 0.1
 EPOCH_LABEL = "persys.epoch"
 HASH_LABEL = "persys.config_hash"
 _VOLUME_LABEL = "com.docker.compose.volume"
@@ -107,6 +109,7 @@ class ComposeRuntime:
         record = await self._record(order, place)
         if isinstance(record, Failure):
             return record
+        await self._without_rubble(order.workload_id)
         override = await self._override(order, record)
         await asyncio.to_thread(write, place.override, json.dumps(override).encode())
         project = self._project(name, place, record)
@@ -130,7 +133,7 @@ class ComposeRuntime:
         record = await self._record(order, place)
         if isinstance(record, Failure):
             return record
-        found = members(await self._stack.containers(order.workload_id))
+        found = members(await self._without_rubble(order.workload_id))
         if artefact.condition is Condition.PAUSED:
             await self._stack.unpause(
                 one.artefact.id for one in found if one.artefact.condition is Condition.PAUSED
@@ -150,6 +153,9 @@ class ComposeRuntime:
         )
         if failure is None:
             return None
+        after = {one["Id"] for one in await self._stack.containers(order.workload_id)}
+        if any(one.artefact.id not in after for one in found):
+            raise ConflictError("somebody removed a container meanwhile")
         return await self._why(record, order.workload_id, failure.message)
 
     async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
@@ -220,6 +226,21 @@ class ComposeRuntime:
         name = self._owner.name(order.workload_id)
         prepared = await self._source.prepare(order, place, name)
         return prepared if isinstance(prepared, Failure) else prepared.record
+
+    async def _without_rubble(self, workload_id: WorkloadId) -> list[Described]:
+        """Its containers, once those that are being removed are gone: Compose stumbles over them."""
+        for _ in range(_RUBBLE_LOOKS_MAX):
+            found = await self._stack.containers(workload_id)
+            rubble = [one for one in found if one["State"]["Status"] in ("removing", "dead")]
+            if not rubble:
+                return found
+            dead = [one for one in rubble if one["State"]["Status"] == "dead"]
+            try:
+                await self._stack.remove(dead, with_volumes=False)
+            except EngineError as err:
+                raise as_unavailable(err) from err
+            await asyncio.sleep(_RUBBLE_LOOK_SECONDS)
+        raise ConflictError("a container is being removed and does not go away")
 
     async def _compose(
         self, project: Project, place: StackPlace, *arguments: str, deadline: float, code: str = ""
