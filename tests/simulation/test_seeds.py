@@ -29,6 +29,22 @@ def test_no_seed_breaks_a_promise(seeds: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
+@pytest.mark.parametrize(("seeds", "streams"), [("1..3", "0"), ("4..6", "1")])
+def test_no_seed_breaks_a_promise_of_three_schedulers(
+    seeds: str, streams: str, tmp_path: Path
+) -> None:
+    done = sim("--seeds", seeds, "--schedulers", "3", "--streams", streams, cwd=tmp_path)
+
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_three_schedulers_are_the_same_run_in_every_process(tmp_path: Path) -> None:
+    first, again = (sim("--seed", "9", "--schedulers", "3", cwd=tmp_path) for _ in range(2))
+
+    assert "fingerprint" in first.stdout
+    assert without_last_line(first.stdout) == without_last_line(again.stdout)
+
+
 def test_a_large_crowded_cluster_keeps_its_promises(tmp_path: Path) -> None:
     done = sim("--seeds", "1..2", "--nodes", "8", "--workloads", "60", cwd=tmp_path)
 

@@ -29,7 +29,9 @@ def is_passed_on(context: Context) -> bool:
 async def pass_on(upstream: Upstream, name: str, request: Any, context: Context) -> tuple[Any, int]:
     """The answer, and the revision that the store had then; 0 if that was not told."""
     full_name = f"{SERVICE}/{name}"
-    timeout = context.time_remaining() or CALL_SECONDS
+    remaining = context.time_remaining()
+    # 0 is no time left: whoever asked has given up, and may have asked for something else since.
+    timeout = CALL_SECONDS if remaining is None else remaining
     with (
         tracing.serving(full_name, context.invocation_metadata) as served,
         tracing.calling(full_name, leader=upstream.endpoint) as span,

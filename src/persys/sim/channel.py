@@ -8,7 +8,7 @@ from typing import Any, Self
 import grpc
 
 from persys.sim.life import Life
-from persys.sim.network import Metadata, Network
+from persys.sim.network import Metadata, Network, rpc_error
 from persys.sim.streaming import Conversation
 
 CONNECT_AGAIN_SECONDS = 0.2
@@ -48,7 +48,7 @@ class SimChannel:
 
     def stream_unary(self, method: str, **_: Any) -> Callable[..., Any]:
         def call(*_arguments: Any, **_options: Any) -> Any:
-            raise NotImplementedError(f"nobody in a simulation calls {method}")
+            raise rpc_error(grpc.StatusCode.UNIMPLEMENTED, f"nobody here restores: {method}")
 
         return call
 

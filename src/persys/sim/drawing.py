@@ -65,8 +65,8 @@ def _of_many(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happ
     for _ in range(random.randint(3, 12)):
         kind = random.choice(_MANY_KINDS)
         at = random.uniform(SETTLING_SECONDS / 2, end)
-        if random.random() < 0.3:
-            at = max(0.0, random.choice(wishes).at - random.uniform(0, 0.5))
+        if random.random() < 0.6:  # while something is under way
+            at = max(0.0, random.choice(wishes).at + random.uniform(-0.2, 0.4))
         who = random.choice((SCHEDULER, SCHEDULER, *scheduler_names(shape)))
         span = random.choice((4, 12, 25, 60)) * random.uniform(0.5, 1.5)
         match kind:

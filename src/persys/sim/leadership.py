@@ -19,9 +19,14 @@ DIFFER_SECONDS = 10.0
 async def watch_leadership(world: World) -> None:
     """While the store answers, nobody leads for a lease and a half at most."""
     time = asyncio.get_running_loop().time
-    well_at = time()
+    well_at = taken_at = time()
+    leader = ""
     while world.shared:
         await asyncio.sleep(LOOK_SECONDS)
+        if leader != world.leader_name:
+            leader, taken_at = world.leader_name, time()
+        if leader and not _is_up(world, leader):
+            well_at = max(well_at, taken_at)  # the next one had taken its place, and was struck too
         lease = world.shared[0].settings.leader_lease.total_seconds()
         candidates = [seat for seat in world.shared if seat.is_up]
         if not candidates or not all(seat.trouble.none for seat in candidates):
@@ -56,6 +61,13 @@ def standby_differences(world: World) -> Iterator[str]:
 def _differences(world: World, seat: SharedSeat) -> Iterator[str]:
     if (scheduler := seat.follower) is not None:
         yield from differences(world.invariants.mirror, scheduler)
+
+
+def _is_up(world: World, leader: str) -> bool:
+    return any(
+        seat.is_up and seat.newest is not None and seat.newest.title == leader
+        for seat in world.shared
+    )
 
 
 def _leads(world: World) -> bool:

@@ -13,6 +13,7 @@ from persys.sim.world import World
 
 BOOT_SECONDS = 5.0
 REINSTALL_SECONDS = 60.0
+SKEW_SECONDS_MAX = 200.0
 
 
 def befall(world: World, happening: Happening) -> None:
@@ -41,7 +42,7 @@ def befall(world: World, happening: Happening) -> None:
             _die_for_good(world, node)
         case "clock":
             wall = node.wall if node is not None else world.seat_of(happening.target).wall
-            wall.ahead += timedelta(seconds=happening.amount)
+            wall.ahead += timedelta(seconds=_jump(world, happening))
         case "cut" | "cut-user" | "lossy" | "echo" | "slow-net":
             _storm(world, happening)
         case "store-out" | "answers-lost" | "slow-store":
@@ -56,6 +57,13 @@ def befall(world: World, happening: Happening) -> None:
             world.for_a_while(happening.seconds, lambda: setattr(node.disk, "slow_seconds", 0.0))
         case "kill-one" if node is not None and node.powered:
             node.docker.kill_one(oom=happening.word == "oom")
+
+
+def _jump(world: World, happening: Happening) -> float:
+    """Plans to retry are times of the leader's clock: those of several schedulers are kept by NTP."""
+    if not world.shared or happening.target in world.nodes:
+        return happening.amount
+    return max(-SKEW_SECONDS_MAX, min(happening.amount, SKEW_SECONDS_MAX))
 
 
 def power_off(world: World, node: SimNode) -> None:

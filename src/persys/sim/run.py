@@ -11,6 +11,7 @@ from persys.sim.invariants import Violation
 from persys.sim.leadership import compare_followers, standby_differences, watch_leadership
 from persys.sim.loop import VirtualLoop
 from persys.sim.misfortune import befall
+from persys.sim.probing import probe_streams
 from persys.sim.settled import differences, unsettled
 from persys.sim.silence import silence_logs
 from persys.sim.trace import Line
@@ -70,7 +71,12 @@ async def _run(plan: Plan, world_type: type[World]) -> World:
         acts = group.create_task(_act(world))
         watches = [
             group.create_task(watch)
-            for watch in (_compare(world), watch_leadership(world), compare_followers(world))
+            for watch in (
+                _compare(world),
+                watch_leadership(world),
+                compare_followers(world),
+                probe_streams(world),
+            )
         ]
         await world.over.wait()
         acts.cancel()

@@ -4,9 +4,10 @@ It leads or stands by, and behind its door the next leader is found, as in a rea
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import Any, cast
+from typing import cast
 
 import grpc
 
@@ -32,11 +33,9 @@ class SimPlane(Plane):
         store: SimStore,
         clock: Clock,
         front: Front,
-        **seat: Any,
+        new_seat: Callable[..., Scheduler],
     ) -> None:
-        super().__init__(
-            settings, store, clock, shared=True, front=front, new_seat=partial(Scheduler, **seat)
-        )
+        super().__init__(settings, store, clock, shared=True, front=front, new_seat=new_seat)
         self.name = name
         self.front = front
 
@@ -50,6 +49,8 @@ class SimPlane(Plane):
 
 
 class SharedSeat(Seat):
+    scheduler_type = Scheduler
+
     def __init__(
         self, seed: int, network: Network, *, committed: Committing, name: str, store: SharedStore
     ) -> None:
@@ -88,8 +89,7 @@ class SharedSeat(Seat):
             store,
             self.wall.as_read(),
             front,
-            connect=partial(self._connect, life),
-            random=self._random,
+            partial(self.scheduler_type, connect=partial(self._connect, life), random=self._random),
         )
         await life.together([plane.take_seats(), self._open(life, front)])
 

@@ -251,9 +251,11 @@ class StreamContext(Context):
 
     async def write(self, message: control_pb2.ControlMessage) -> None:
         await self._listener.gate("answer")
-        if message.HasField("call"):
+        # What is written as it wakes was decided before it was frozen.
+        awake = self._listener.thawed_at != asyncio.get_running_loop().time()
+        if message.HasField("call") and awake:
             self._network.on_send(self._listener, message.call.method)
-        if message.HasField("heartbeat_answer"):
+        if message.HasField("heartbeat_answer") and awake:
             answer = message.heartbeat_answer
             self._network.on_answer(self._listener, "Heartbeat", self._heartbeat, answer, ())
         self._stream.down.send(message.SerializeToString())

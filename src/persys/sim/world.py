@@ -34,6 +34,7 @@ _QUIET = frozenset({"ListNodes", "Heartbeat"})
 
 class World:
     node_type = SimNode
+    shared_seat_type = SharedSeat
 
     def __init__(self, plan: Plan) -> None:
         loop = asyncio.get_running_loop()
@@ -145,7 +146,7 @@ class World:
         self._supervise(life, seat.run)
 
     def _new_seat(self, name: str) -> Seat:
-        kind = Seat if self.plan.shape.schedulers <= 1 else SharedSeat
+        kind = Seat if self.plan.shape.schedulers <= 1 else self.shared_seat_type
         committed = self.invariants.committed
         return kind(self.plan.seed, self.network, committed=committed, name=name, store=self.store)
 
@@ -271,11 +272,9 @@ class World:
             self._check_authority(sender, f"orders {method}")
 
     def _check_authority(self, life: Life, deed: str) -> None:
-        """What is only passed on, or was done before it was frozen, is not its own deed."""
+        """What is only passed on is not its own deed."""
         seat = self.seats[life.name]
         if not isinstance(seat, SharedSeat) or not seat.leads:
-            return
-        if life.thawed_at == asyncio.get_running_loop().time():
             return
         leader = self.leader_name
         if leader not in ("", life.title):

@@ -1,0 +1,57 @@
+"""Heartbeats on a stream: each gets the answer with its number."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import cast
+
+import pytest
+
+from persys.agent.agent_api import AgentApi
+from persys.agent.calls import StreamedCalls
+from persys.agent.link import SchedulerLostError
+from persys.agent.stream import Call, StreamLink
+from persys.wire.gen.control.v1 import control_pb2
+
+
+class TwoWays:
+    """A stream whose other end is the test."""
+
+    def __init__(self) -> None:
+        self.sent: asyncio.Queue[control_pb2.ControlMessage] = asyncio.Queue()
+        self.coming: asyncio.Queue[control_pb2.ControlMessage | None] = asyncio.Queue()
+
+    async def write(self, message: control_pb2.ControlMessage) -> None:
+        await self.sent.put(message)
+
+    async def __aiter__(self) -> AsyncIterator[control_pb2.ControlMessage]:
+        while (message := await self.coming.get()) is not None:
+            yield message
+
+
+def answer_to(beat: control_pb2.ControlMessage) -> control_pb2.ControlMessage:
+    draining = beat.heartbeat.node_id == "second"
+    answer = control_pb2.HeartbeatResponse(acknowledged=True, drain_node=draining)
+    return control_pb2.ControlMessage(heartbeat_answer=answer, number=beat.number)
+
+
+async def listen(link: StreamLink, group: asyncio.TaskGroup) -> None:
+    with pytest.raises(SchedulerLostError):
+        await link.listen(group)
+
+
+async def test_answers_in_another_order_reach_the_heartbeats_that_they_are_of() -> None:
+    stream = TwoWays()
+    link = StreamLink(cast("Call", stream), StreamedCalls(cast("AgentApi", None)))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(listen(link, group))
+        beats = [
+            group.create_task(link.heartbeat(control_pb2.HeartbeatRequest(node_id=name)))
+            for name in ("first", "second")
+        ]
+        sent = [await stream.sent.get(), await stream.sent.get()]
+        for beat in reversed(sent):
+            stream.coming.put_nowait(answer_to(beat))
+        await asyncio.wait(beats)
+        stream.coming.put_nowait(None)
+
+    assert [beat.result().drain_node for beat in beats] == [False, True]

@@ -1,0 +1,108 @@
+"""Several schedulers and control streams: sound ones keep the promises, a planted fault is found."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from persys.infra.clock import SystemClock
+from persys.scheduler.app import Scheduler
+from persys.scheduler.authority import Authority
+from persys.sim.happening import Happening, Plan, Shape
+from persys.sim.run import Outcome, run
+from persys.sim.shared import SharedSeat
+from persys.sim.world import World
+
+SHAPE = Shape(nodes=3, workloads=4, minutes=4, schedulers=3, streams=0.5)
+WISHES = [Happening(2.0 + number, "apply", f"w{number:02d}", amount=1) for number in range(4)]
+
+
+def run_with(*misfortunes: Happening, shape: Shape = SHAPE) -> Outcome:
+    happenings = sorted([*WISHES, *misfortunes], key=lambda each: each.at)
+    return run(Plan(3, shape, tuple(happenings)))
+
+
+def leaders_of(outcome: Outcome) -> list[str]:
+    """One after the other."""
+    found: list[str] = []
+    for line in outcome.lines:
+        if "+/leader" in line.what and found[-1:] != [line.who]:
+            found.append(line.who)
+    return found
+
+
+@pytest.mark.parametrize("kind", ["crash-scheduler", "freeze-scheduler", "cut-store"])
+def test_when_the_leader_is_lost_another_leads(kind: str) -> None:
+    outcome = run_with(Happening(30.0, kind, "scheduler", seconds=40))
+
+    assert outcome.violation is None
+    assert len(leaders_of(outcome)) == 2
+
+
+def test_a_freeze_shorter_than_the_lease_changes_nothing() -> None:
+    outcome = run_with(Happening(30.0, "freeze-scheduler", "scheduler", seconds=4))
+
+    assert outcome.violation is None
+    assert len(leaders_of(outcome)) == 1
+
+
+def test_streams_that_break_or_lose_a_direction_are_opened_again() -> None:
+    misfortunes = [
+        Happening(20.0 + number, kind, f"n{number}", amount=1, word="from")
+        for number in (1, 2, 3)
+        for kind in ("break-stream", "half-open")
+    ]
+    shape = Shape(nodes=3, workloads=4, minutes=3, schedulers=1, streams=1.0)
+
+    assert run_with(*misfortunes, shape=shape).violation is None
+
+
+def test_a_call_that_its_user_gave_up_is_not_passed_on_by_a_scheduler_that_wakes() -> None:
+    """Found by seed 20: the word came after a newer one that was acknowledged."""
+    plan = Plan(
+        20,
+        Shape(schedulers=3, streams=0.0),
+        (
+            Happening(200.101, "freeze-scheduler", "s1", seconds=63.4),
+            Happening(200.269, "delete", "w21"),
+            Happening(210.159, "stop", "w02"),
+            Happening(378.616, "freeze-scheduler", "s1", seconds=45.9),
+            Happening(384.616, "delete", "w21"),
+            Happening(387.420, "apply", "w21", amount=4),
+        ),
+    )
+
+    assert run(plan).violation is None
+
+
+class Presumption(Authority):
+    """Never renews its lease, never looks, never doubts."""
+
+    @property
+    def is_certain(self) -> bool:
+        return True
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+
+class Presumptuous(Scheduler):
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        lead = self.committer.lead
+        self.authority = Presumption(lead, SystemClock(), doubt=self.committer.doubt)
+
+
+class PresumptuousSeat(SharedSeat):
+    scheduler_type = Presumptuous
+
+
+class PresumptuousWorld(World):
+    shared_seat_type = PresumptuousSeat
+
+
+def test_one_that_leads_on_without_its_lease_is_found() -> None:
+    outcome = run(Plan(3, SHAPE, tuple(WISHES)), PresumptuousWorld)
+
+    assert outcome.violation is not None
+    assert outcome.violation.promise == "authority"
