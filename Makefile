@@ -26,7 +26,7 @@ check: install ## Format, lint, types and house rules, in seconds
 	$(BIN)/pytest tests/tidy -q --durations=1
 
 test: check engines ## Everything: checks, then all tests against real engines
-	$(BIN)/pytest
+	@scripts/test
 
 bench: install engines ## Measure against the floors of this very machine
 	$(BIN)/python -m bench
