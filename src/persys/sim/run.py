@@ -13,7 +13,7 @@ from persys.sim.loop import VirtualLoop
 from persys.sim.misfortune import befall
 from persys.sim.probing import probe_streams
 from persys.sim.settled import differences, unsettled
-from persys.sim.silence import silence_logs
+from persys.sim.silence import silence
 from persys.sim.trace import Line
 from persys.sim.world import World
 
@@ -40,14 +40,14 @@ class Outcome:
 
 def run(plan: Plan, world_type: type[World] = World) -> Outcome:
     """The same plan gives the same outcome, in a process with the same PYTHONHASHSEED."""
-    silence_logs()
     loop = VirtualLoop()
     surprises: list[str] = []
     loop.set_exception_handler(lambda _, context: surprises.append(str(context)))
     collecting = gc.isenabled()
     gc.disable()  # so that no destructor runs at a moment of its own choosing
     try:
-        world = loop.run_until_complete(_run(plan, world_type))
+        with silence():
+            world = loop.run_until_complete(_run(plan, world_type))
         if surprises and world.violation is None:
             world.invariants.fail("8 process", surprises[0])
         return Outcome(

@@ -23,7 +23,7 @@ from persys.sim.life import Life
 from persys.sim.loop import VirtualLoop
 from persys.sim.network import Context, Network
 from persys.sim.seat import Seat
-from persys.sim.silence import silence_logs
+from persys.sim.silence import silence
 from persys.sim.trace import Trace
 from persys.store import keys
 from persys.store.port import Unit
@@ -208,10 +208,10 @@ def _told(
             finally:
                 cluster.close()
 
-    silence_logs()
     loop = VirtualLoop()
     try:
-        return loop.run_until_complete(tell())
+        with silence():
+            return loop.run_until_complete(tell())
     except ExceptionGroup as group:
         expected = group.subgroup(PersysError)
         if expected is None:
