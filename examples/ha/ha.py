@@ -66,9 +66,10 @@ def kill_leader(directory: Path, ports: Ports) -> None:
     persysctl = [command("persysctl"), "--scheduler", ports.schedulers]
     workload = HERE.parent / "hello.yaml"
     with (directory / "watch.log").open("wb") as log:
-        watch = subprocess.Popen([*persysctl, "-o", "name", "events", "--watch"], stdout=log)
+        watch = subprocess.Popen(
+            [*persysctl, "-o", "name", "events", "--watch", "--after", "0"], stdout=log
+        )
         try:
-            time.sleep(1)
             apply(persysctl, workload, "before")
             number = [role(port) for port in ports.http].index("leader")
             name = f"scheduler-{number}"
@@ -84,8 +85,9 @@ def kill_leader(directory: Path, ports: Ports) -> None:
             seen: list[str] = []
 
             def all_seen() -> bool:
+                """Of those that were listed; more may have come since."""
                 seen[:] = (directory / "watch.log").read_text().split()
-                return bool(seen) and listed[listed.index(seen[0]) :] == seen
+                return seen[: len(listed)] == listed and len(set(seen)) == len(seen)
 
             until(all_seen, "the watch has missed or repeated something", directory)
             print(f"the watch saw all {len(seen)} events, each once: {seen[0]} to {seen[-1]}")
