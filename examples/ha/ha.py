@@ -92,7 +92,7 @@ def kill_leader(directory: Path, ports: Ports) -> None:
             until(all_seen, "the watch has missed or repeated something", directory)
             print(f"the watch saw all {len(seen)} events, each once: {seen[0]} to {seen[-1]}")
         finally:
-            watch.send_signal(signal.SIGINT)
+            watch.terminate()
             watch.wait(10)
 
 
