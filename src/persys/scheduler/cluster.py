@@ -203,27 +203,16 @@ class Cluster:
             if held is None:
                 self.columns.give_back(workload_id, node_id)
             else:
-                self.hold(held)
+                self.columns.reserve(held)
 
     def promise(self, assignment: Assignment) -> None:
         """Reserve what is about to be committed: an old copy that goes meanwhile does not free that room."""
         self._promised[assignment.workload_id] = assignment
-        self.hold(assignment)
+        self.columns.reserve(assignment)
 
     def end_promise(self, workload_id: WorkloadId) -> None:
         """It is committed, or will not be."""
         self._promised.pop(workload_id, None)
-
-    def hold(self, assignment: Assignment) -> None:
-        """Reserve what an assignment says, as one of the group that its rules name."""
-        self.columns.hold(
-            assignment.workload_id,
-            assignment.node_id,
-            assignment.reserved,
-            assignment.host_ports,
-            group=assignment.rules.group,
-            apart=assignment.rules.apart,
-        )
 
 
 def _is_settled(entry: Entry) -> bool:

@@ -111,14 +111,7 @@ class Planning:
         if held is not None and got is None and decision.tombstone is None:
             self._room.give_back(workload.id, held.node_id)
         if got is not None:
-            self._room.hold(
-                workload.id,
-                got.node_id,
-                got.reserved,
-                got.host_ports,
-                group=got.rules.group,
-                apart=got.rules.apart,
-            )
+            self._room.reserve(got)
         after = Standing(workload, got, decision.belief, decision.waits_for_room)
         self._standing[workload.id] = after
         self._leave_line(workload)

@@ -17,7 +17,7 @@ from persys.core.placement.figures import Figures
 from persys.core.placement.groups import Groups
 from persys.core.placement.order import Order
 from persys.core.placement.row import Row, fullness
-from persys.model.assignment import HostPort
+from persys.model.assignment import Assignment, HostPort
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources
 from persys.model.rules import Strategy
@@ -124,6 +124,17 @@ class Columns:
         old = holds.get(workload_id)
         holds[workload_id] = hold
         self._exchange(node_id, old, hold)
+
+    def reserve(self, assignment: Assignment) -> None:
+        """Hold what an assignment says, as one of the group that its rules name."""
+        self.hold(
+            assignment.workload_id,
+            assignment.node_id,
+            assignment.reserved,
+            assignment.host_ports,
+            group=assignment.rules.group,
+            apart=assignment.rules.apart,
+        )
 
     def give_back(self, workload_id: WorkloadId, node_id: NodeId) -> None:
         old = self._holds.get(node_id, {}).pop(workload_id, None)
