@@ -23,6 +23,7 @@ from persys.agent.link import (
     over_grpc,
 )
 from persys.infra.rpc import new_channel
+from persys.infra.together import first_of
 from persys.model import feature
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
@@ -132,13 +133,7 @@ async def _open(address: str, calls: StreamedCalls, dial: Dial) -> AsyncIterator
                 finally:
                     listener.cancel()
         except BaseExceptionGroup as group_error:
-            raise _first(group_error) from None
+            # A loss is told as itself, so that whoever joins again need not know of groups.
+            raise first_of(group_error, rather=SchedulerLostError) from None
         finally:
             call.cancel()
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """A loss is told as itself, so that whoever joins again need not know of groups."""
-    lost = group.subgroup(SchedulerLostError)
-    first = (lost or group).exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first

@@ -11,9 +11,12 @@ async def together() -> AsyncIterator[asyncio.TaskGroup]:
         async with asyncio.TaskGroup() as group:
             yield group
     except BaseExceptionGroup as failed:
-        raise _first(failed) from None
+        raise first_of(failed) from None
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    first = group.exceptions[0]
-    return _first(first) if isinstance(first, BaseExceptionGroup) else first
+def first_of(
+    group: BaseExceptionGroup[BaseException], *, rather: type[BaseException] = BaseException
+) -> BaseException:
+    """One failure out of a group; one of the kind `rather`, if there is any."""
+    first = (group.subgroup(rather) or group).exceptions[0]
+    return first_of(first, rather=rather) if isinstance(first, BaseExceptionGroup) else first
