@@ -32,10 +32,6 @@ class Authority:
     def is_certain(self) -> bool:
         return self._clock.monotonic() <= self._certain_at + self._certain_seconds
 
-    def begin(self) -> None:
-        """We have just become the one who writes."""
-        self._certain_at = self._clock.monotonic()
-
     async def run(self) -> None:
         """Raises FencedError when another scheduler has taken over."""
         while True:
