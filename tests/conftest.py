@@ -10,6 +10,7 @@ import uuid
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 DEMO_IMAGE = "persys-test:latest"
 
@@ -19,6 +20,10 @@ for _resource in ("CPU", "MEMORY", "DISK"):
 
 # To look for Compose takes time at each start of an agent; tests of stacks set this anew.
 os.environ.setdefault("PERSYS_COMPOSE_ENABLED", "false")
+
+# An example that takes long says that the machine is busy, and nothing about our code.
+settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("busy")
 
 
 @pytest.fixture(scope="session")
