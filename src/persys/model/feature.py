@@ -9,3 +9,5 @@ CONTROL_STREAM = "control-stream"  # takes calls through the stream that it has 
 COMPOSE = "compose-policies"  # paths in repositories, credentials by name, what becomes of volumes
 HEALTH = "health-checks"  # checks by http, tcp and exec, and restarts of what is unhealthy
 CREDENTIALS = "credentials"  # pulls from private registries with a credential by name
+MACHINES = "machine-policies"  # images by name or address, logins, restarts, gateways of machines
+IMAGE = "image:"  # before the name of an image for machines that the node has

@@ -144,8 +144,10 @@ class Disk(Struct, frozen=True):
 class Network(Struct, frozen=True):
     name: str = ""  # a libvirt network or a bridge
     dhcp: bool = False
-    ip_address: str = ""
+    ip_address: str = ""  # with or without the length of the prefix
     mac_address: str = ""
+    gateway: str = ""
+    nameservers: tuple[str, ...] = ()
 
 
 class CloudInit(Struct, frozen=True):
@@ -153,6 +155,14 @@ class CloudInit(Struct, frozen=True):
     meta_data: str = ""
     network_config: str = ""
     vendor_data: str = ""
+
+
+class Login(Struct, frozen=True, omit_defaults=True):
+    """Who may log in to a machine; a plain password never comes this far."""
+
+    user: str = ""  # "": the image's own default user
+    ssh_keys: tuple[str, ...] = ()
+    password_hash: str = ""
 
 
 class VMSpec(Struct, frozen=True, tag="vm"):
@@ -166,6 +176,9 @@ class VMSpec(Struct, frozen=True, tag="vm"):
     managed_volumes: tuple[ManagedVolume, ...] = ()
     name: str = ""  # "": derived from the workload id
     metadata: dict[str, str] = {}
+    restart: RestartPolicy = RestartPolicy()
+    stop_grace_seconds: int = 0  # 0: the node's default
+    login: Login = Login()
 
 
 Spec = ContainerSpec | ComposeSpec | VMSpec

@@ -295,7 +295,7 @@ class ComposeSpec(_message.Message):
     def __init__(self, project_name: _Optional[str] = ..., compose_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., git_repo: _Optional[str] = ..., git_ref: _Optional[str] = ..., git_path: _Optional[str] = ..., git_credential: _Optional[str] = ..., image_credential: _Optional[str] = ..., delete_volumes: _Optional[bool] = ...) -> None: ...
 
 class VMSpec(_message.Message):
-    __slots__ = ("name", "vcpus", "memory_mb", "disks", "networks", "cloud_init", "metadata", "cloud_init_config", "managed_volumes")
+    __slots__ = ("name", "vcpus", "memory_mb", "disks", "networks", "cloud_init", "metadata", "cloud_init_config", "managed_volumes", "restart_policy", "stop_grace_seconds", "login")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -312,6 +312,9 @@ class VMSpec(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     CLOUD_INIT_CONFIG_FIELD_NUMBER: _ClassVar[int]
     MANAGED_VOLUMES_FIELD_NUMBER: _ClassVar[int]
+    RESTART_POLICY_FIELD_NUMBER: _ClassVar[int]
+    STOP_GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LOGIN_FIELD_NUMBER: _ClassVar[int]
     name: str
     vcpus: int
     memory_mb: int
@@ -321,7 +324,20 @@ class VMSpec(_message.Message):
     metadata: _containers.ScalarMap[str, str]
     cloud_init_config: CloudInitConfig
     managed_volumes: _containers.RepeatedCompositeFieldContainer[ManagedVolumeSpec]
-    def __init__(self, name: _Optional[str] = ..., vcpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disks: _Optional[_Iterable[_Union[DiskConfig, _Mapping]]] = ..., networks: _Optional[_Iterable[_Union[NetworkConfig, _Mapping]]] = ..., cloud_init: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., cloud_init_config: _Optional[_Union[CloudInitConfig, _Mapping]] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ...) -> None: ...
+    restart_policy: RestartPolicy
+    stop_grace_seconds: int
+    login: VMLogin
+    def __init__(self, name: _Optional[str] = ..., vcpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disks: _Optional[_Iterable[_Union[DiskConfig, _Mapping]]] = ..., networks: _Optional[_Iterable[_Union[NetworkConfig, _Mapping]]] = ..., cloud_init: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., cloud_init_config: _Optional[_Union[CloudInitConfig, _Mapping]] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., restart_policy: _Optional[_Union[RestartPolicy, _Mapping]] = ..., stop_grace_seconds: _Optional[int] = ..., login: _Optional[_Union[VMLogin, _Mapping]] = ...) -> None: ...
+
+class VMLogin(_message.Message):
+    __slots__ = ("user", "ssh_keys", "password_hash")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    SSH_KEYS_FIELD_NUMBER: _ClassVar[int]
+    PASSWORD_HASH_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    ssh_keys: _containers.RepeatedScalarFieldContainer[str]
+    password_hash: str
+    def __init__(self, user: _Optional[str] = ..., ssh_keys: _Optional[_Iterable[str]] = ..., password_hash: _Optional[str] = ...) -> None: ...
 
 class CloudInitConfig(_message.Message):
     __slots__ = ("user_data", "meta_data", "network_config", "vendor_data")
@@ -414,14 +430,18 @@ class DiskConfig(_message.Message):
     def __init__(self, path: _Optional[str] = ..., device: _Optional[str] = ..., format: _Optional[str] = ..., size_gb: _Optional[int] = ..., type: _Optional[str] = ..., boot: _Optional[bool] = ...) -> None: ...
 
 class NetworkConfig(_message.Message):
-    __slots__ = ("network", "mac_address", "ip_address")
+    __slots__ = ("network", "mac_address", "ip_address", "gateway", "nameservers")
     NETWORK_FIELD_NUMBER: _ClassVar[int]
     MAC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
     IP_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    GATEWAY_FIELD_NUMBER: _ClassVar[int]
+    NAMESERVERS_FIELD_NUMBER: _ClassVar[int]
     network: str
     mac_address: str
     ip_address: str
-    def __init__(self, network: _Optional[str] = ..., mac_address: _Optional[str] = ..., ip_address: _Optional[str] = ...) -> None: ...
+    gateway: str
+    nameservers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, network: _Optional[str] = ..., mac_address: _Optional[str] = ..., ip_address: _Optional[str] = ..., gateway: _Optional[str] = ..., nameservers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WorkloadStatus(_message.Message):
     __slots__ = ("id", "type", "revision_id", "desired_state", "actual_state", "message", "created_at", "updated_at", "metadata", "usage", "epoch")
@@ -535,18 +555,20 @@ class ExecInput(_message.Message):
     def __init__(self, start: _Optional[_Union[ExecStart, _Mapping]] = ..., stdin: _Optional[bytes] = ..., stdin_closed: _Optional[bool] = ..., resize: _Optional[_Union[TerminalSize, _Mapping]] = ...) -> None: ...
 
 class ExecStart(_message.Message):
-    __slots__ = ("workload_id", "service", "command", "tty", "size")
+    __slots__ = ("workload_id", "service", "command", "tty", "size", "console")
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     SERVICE_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     TTY_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
+    CONSOLE_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     service: str
     command: _containers.RepeatedScalarFieldContainer[str]
     tty: bool
     size: TerminalSize
-    def __init__(self, workload_id: _Optional[str] = ..., service: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., size: _Optional[_Union[TerminalSize, _Mapping]] = ...) -> None: ...
+    console: bool
+    def __init__(self, workload_id: _Optional[str] = ..., service: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., size: _Optional[_Union[TerminalSize, _Mapping]] = ..., console: _Optional[bool] = ...) -> None: ...
 
 class TerminalSize(_message.Message):
     __slots__ = ("rows", "columns")
@@ -601,3 +623,127 @@ class GarbageItem(_message.Message):
     removed: bool
     problem: str
     def __init__(self, kind: _Optional[str] = ..., name: _Optional[str] = ..., workload_id: _Optional[str] = ..., reason: _Optional[str] = ..., removed: _Optional[bool] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class ListImagesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListImagesResponse(_message.Message):
+    __slots__ = ("images",)
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
+    images: _containers.RepeatedCompositeFieldContainer[ImageView]
+    def __init__(self, images: _Optional[_Iterable[_Union[ImageView, _Mapping]]] = ...) -> None: ...
+
+class ImageView(_message.Message):
+    __slots__ = ("name", "sha256", "format", "size_bytes", "virtual_size_bytes", "added_at", "used_by")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    VIRTUAL_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ADDED_AT_FIELD_NUMBER: _ClassVar[int]
+    USED_BY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    sha256: str
+    format: str
+    size_bytes: int
+    virtual_size_bytes: int
+    added_at: int
+    used_by: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., sha256: _Optional[str] = ..., format: _Optional[str] = ..., size_bytes: _Optional[int] = ..., virtual_size_bytes: _Optional[int] = ..., added_at: _Optional[int] = ..., used_by: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class AddImageRequest(_message.Message):
+    __slots__ = ("start", "data")
+    START_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    start: AddImageStart
+    data: bytes
+    def __init__(self, start: _Optional[_Union[AddImageStart, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class AddImageStart(_message.Message):
+    __slots__ = ("name", "url", "sha256", "size_bytes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    URL_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    url: str
+    sha256: str
+    size_bytes: int
+    def __init__(self, name: _Optional[str] = ..., url: _Optional[str] = ..., sha256: _Optional[str] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
+class ImageProgress(_message.Message):
+    __slots__ = ("received_bytes", "size_bytes", "image")
+    RECEIVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    IMAGE_FIELD_NUMBER: _ClassVar[int]
+    received_bytes: int
+    size_bytes: int
+    image: ImageView
+    def __init__(self, received_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ..., image: _Optional[_Union[ImageView, _Mapping]] = ...) -> None: ...
+
+class RemoveImageRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class RemoveImageResponse(_message.Message):
+    __slots__ = ("success", "message")
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    success: bool
+    message: str
+    def __init__(self, success: _Optional[bool] = ..., message: _Optional[str] = ...) -> None: ...
+
+class ListVolumesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListVolumesResponse(_message.Message):
+    __slots__ = ("volumes",)
+    VOLUMES_FIELD_NUMBER: _ClassVar[int]
+    volumes: _containers.RepeatedCompositeFieldContainer[VolumeView]
+    def __init__(self, volumes: _Optional[_Iterable[_Union[VolumeView, _Mapping]]] = ...) -> None: ...
+
+class VolumeView(_message.Message):
+    __slots__ = ("workload_id", "name", "driver", "pool", "size_bytes", "used_bytes", "state", "retain_policy", "path", "fs_type", "created_at")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DRIVER_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_POLICY_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    FS_TYPE_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    name: str
+    driver: str
+    pool: str
+    size_bytes: int
+    used_bytes: int
+    state: str
+    retain_policy: str
+    path: str
+    fs_type: str
+    created_at: int
+    def __init__(self, workload_id: _Optional[str] = ..., name: _Optional[str] = ..., driver: _Optional[str] = ..., pool: _Optional[str] = ..., size_bytes: _Optional[int] = ..., used_bytes: _Optional[int] = ..., state: _Optional[str] = ..., retain_policy: _Optional[str] = ..., path: _Optional[str] = ..., fs_type: _Optional[str] = ..., created_at: _Optional[int] = ...) -> None: ...
+
+class DeleteVolumeRequest(_message.Message):
+    __slots__ = ("workload_id", "name")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    name: str
+    def __init__(self, workload_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class DeleteVolumeResponse(_message.Message):
+    __slots__ = ("success", "message")
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    success: bool
+    message: str
+    def __init__(self, success: _Optional[bool] = ..., message: _Optional[str] = ...) -> None: ...

@@ -84,6 +84,31 @@ class AgentServiceStub:
                 request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecInput.SerializeToString,
                 response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecOutput.FromString,
                 _registered_method=True)
+        self.ListImages = channel.unary_unary(
+                '/persys.agent.v1.AgentService/ListImages',
+                request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListImagesRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListImagesResponse.FromString,
+                _registered_method=True)
+        self.AddImage = channel.stream_stream(
+                '/persys.agent.v1.AgentService/AddImage',
+                request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.AddImageRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ImageProgress.FromString,
+                _registered_method=True)
+        self.RemoveImage = channel.unary_unary(
+                '/persys.agent.v1.AgentService/RemoveImage',
+                request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.RemoveImageRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.RemoveImageResponse.FromString,
+                _registered_method=True)
+        self.ListVolumes = channel.unary_unary(
+                '/persys.agent.v1.AgentService/ListVolumes',
+                request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListVolumesRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListVolumesResponse.FromString,
+                _registered_method=True)
+        self.DeleteVolume = channel.unary_unary(
+                '/persys.agent.v1.AgentService/DeleteVolume',
+                request_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.DeleteVolumeRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.DeleteVolumeResponse.FromString,
+                _registered_method=True)
 
 
 class AgentServiceServicer:
@@ -152,6 +177,37 @@ class AgentServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListImages(self, request, context):
+        """What machines start from, and where data is.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddImage(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveImage(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListVolumes(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteVolume(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -204,6 +260,31 @@ def add_AgentServiceServicer_to_server(servicer, server):
                     servicer.Exec,
                     request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecInput.FromString,
                     response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecOutput.SerializeToString,
+            ),
+            'ListImages': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListImages,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListImagesRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListImagesResponse.SerializeToString,
+            ),
+            'AddImage': grpc.stream_stream_rpc_method_handler(
+                    servicer.AddImage,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.AddImageRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ImageProgress.SerializeToString,
+            ),
+            'RemoveImage': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveImage,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.RemoveImageRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.RemoveImageResponse.SerializeToString,
+            ),
+            'ListVolumes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListVolumes,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListVolumesRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListVolumesResponse.SerializeToString,
+            ),
+            'DeleteVolume': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteVolume,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.DeleteVolumeRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.DeleteVolumeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -476,6 +557,141 @@ class AgentService:
             '/persys.agent.v1.AgentService/Exec',
             persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecInput.SerializeToString,
             persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ExecOutput.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListImages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.agent.v1.AgentService/ListImages',
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListImagesRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListImagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddImage(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/persys.agent.v1.AgentService/AddImage',
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.AddImageRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ImageProgress.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveImage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.agent.v1.AgentService/RemoveImage',
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.RemoveImageRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.RemoveImageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListVolumes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.agent.v1.AgentService/ListVolumes',
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListVolumesRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.ListVolumesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteVolume(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.agent.v1.AgentService/DeleteVolume',
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.DeleteVolumeRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_agent_dot_v1_dot_agent__pb2.DeleteVolumeResponse.FromString,
             options,
             channel_credentials,
             insecure,

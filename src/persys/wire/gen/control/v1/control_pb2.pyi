@@ -392,7 +392,7 @@ class ComposeSpec(_message.Message):
     def __init__(self, source_type: _Optional[str] = ..., git_repo: _Optional[str] = ..., git_ref: _Optional[str] = ..., inline_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., git_path: _Optional[str] = ..., git_credential: _Optional[str] = ..., image_credential: _Optional[str] = ..., volume_policy: _Optional[str] = ...) -> None: ...
 
 class VMSpec(_message.Message):
-    __slots__ = ("vcpus", "memory_mb", "disks", "networks", "cloud_init", "os_image", "managed_volumes")
+    __slots__ = ("vcpus", "memory_mb", "disks", "networks", "cloud_init", "os_image", "managed_volumes", "restart_policy", "stop_grace_seconds", "login")
     VCPUS_FIELD_NUMBER: _ClassVar[int]
     MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     DISKS_FIELD_NUMBER: _ClassVar[int]
@@ -400,6 +400,9 @@ class VMSpec(_message.Message):
     CLOUD_INIT_FIELD_NUMBER: _ClassVar[int]
     OS_IMAGE_FIELD_NUMBER: _ClassVar[int]
     MANAGED_VOLUMES_FIELD_NUMBER: _ClassVar[int]
+    RESTART_POLICY_FIELD_NUMBER: _ClassVar[int]
+    STOP_GRACE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    LOGIN_FIELD_NUMBER: _ClassVar[int]
     vcpus: int
     memory_mb: int
     disks: _containers.RepeatedCompositeFieldContainer[DiskConfig]
@@ -407,7 +410,20 @@ class VMSpec(_message.Message):
     cloud_init: CloudInitConfig
     os_image: str
     managed_volumes: _containers.RepeatedCompositeFieldContainer[ManagedVolumeSpec]
-    def __init__(self, vcpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disks: _Optional[_Iterable[_Union[DiskConfig, _Mapping]]] = ..., networks: _Optional[_Iterable[_Union[NetworkConfig, _Mapping]]] = ..., cloud_init: _Optional[_Union[CloudInitConfig, _Mapping]] = ..., os_image: _Optional[str] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ...) -> None: ...
+    restart_policy: str
+    stop_grace_seconds: int
+    login: VMLogin
+    def __init__(self, vcpus: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disks: _Optional[_Iterable[_Union[DiskConfig, _Mapping]]] = ..., networks: _Optional[_Iterable[_Union[NetworkConfig, _Mapping]]] = ..., cloud_init: _Optional[_Union[CloudInitConfig, _Mapping]] = ..., os_image: _Optional[str] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., restart_policy: _Optional[str] = ..., stop_grace_seconds: _Optional[int] = ..., login: _Optional[_Union[VMLogin, _Mapping]] = ...) -> None: ...
+
+class VMLogin(_message.Message):
+    __slots__ = ("user", "ssh_keys", "password_hash")
+    USER_FIELD_NUMBER: _ClassVar[int]
+    SSH_KEYS_FIELD_NUMBER: _ClassVar[int]
+    PASSWORD_HASH_FIELD_NUMBER: _ClassVar[int]
+    user: str
+    ssh_keys: _containers.RepeatedScalarFieldContainer[str]
+    password_hash: str
+    def __init__(self, user: _Optional[str] = ..., ssh_keys: _Optional[_Iterable[str]] = ..., password_hash: _Optional[str] = ...) -> None: ...
 
 class DiskConfig(_message.Message):
     __slots__ = ("pool_name", "size_gb", "mount_point")
@@ -420,14 +436,20 @@ class DiskConfig(_message.Message):
     def __init__(self, pool_name: _Optional[str] = ..., size_gb: _Optional[int] = ..., mount_point: _Optional[str] = ...) -> None: ...
 
 class NetworkConfig(_message.Message):
-    __slots__ = ("bridge", "dhcp", "static_ip")
+    __slots__ = ("bridge", "dhcp", "static_ip", "mac_address", "gateway", "nameservers")
     BRIDGE_FIELD_NUMBER: _ClassVar[int]
     DHCP_FIELD_NUMBER: _ClassVar[int]
     STATIC_IP_FIELD_NUMBER: _ClassVar[int]
+    MAC_ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    GATEWAY_FIELD_NUMBER: _ClassVar[int]
+    NAMESERVERS_FIELD_NUMBER: _ClassVar[int]
     bridge: str
     dhcp: bool
     static_ip: str
-    def __init__(self, bridge: _Optional[str] = ..., dhcp: _Optional[bool] = ..., static_ip: _Optional[str] = ...) -> None: ...
+    mac_address: str
+    gateway: str
+    nameservers: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, bridge: _Optional[str] = ..., dhcp: _Optional[bool] = ..., static_ip: _Optional[str] = ..., mac_address: _Optional[str] = ..., gateway: _Optional[str] = ..., nameservers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CloudInitConfig(_message.Message):
     __slots__ = ("user_data", "meta_data", "network_config", "vendor_data")
@@ -1274,18 +1296,20 @@ class ExecInput(_message.Message):
     def __init__(self, start: _Optional[_Union[ExecStart, _Mapping]] = ..., stdin: _Optional[bytes] = ..., stdin_closed: _Optional[bool] = ..., resize: _Optional[_Union[TerminalSize, _Mapping]] = ...) -> None: ...
 
 class ExecStart(_message.Message):
-    __slots__ = ("workload_id", "service", "command", "tty", "size")
+    __slots__ = ("workload_id", "service", "command", "tty", "size", "console")
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     SERVICE_FIELD_NUMBER: _ClassVar[int]
     COMMAND_FIELD_NUMBER: _ClassVar[int]
     TTY_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
+    CONSOLE_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     service: str
     command: _containers.RepeatedScalarFieldContainer[str]
     tty: bool
     size: TerminalSize
-    def __init__(self, workload_id: _Optional[str] = ..., service: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., size: _Optional[_Union[TerminalSize, _Mapping]] = ...) -> None: ...
+    console: bool
+    def __init__(self, workload_id: _Optional[str] = ..., service: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., tty: _Optional[bool] = ..., size: _Optional[_Union[TerminalSize, _Mapping]] = ..., console: _Optional[bool] = ...) -> None: ...
 
 class TerminalSize(_message.Message):
     __slots__ = ("rows", "columns")
@@ -1310,3 +1334,165 @@ class ExecExit(_message.Message):
     CODE_FIELD_NUMBER: _ClassVar[int]
     code: int
     def __init__(self, code: _Optional[int] = ...) -> None: ...
+
+class ListImagesRequest(_message.Message):
+    __slots__ = ("name", "node_id")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    node_id: str
+    def __init__(self, name: _Optional[str] = ..., node_id: _Optional[str] = ...) -> None: ...
+
+class ListImagesResponse(_message.Message):
+    __slots__ = ("images", "problems")
+    IMAGES_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    images: _containers.RepeatedCompositeFieldContainer[ImageView]
+    problems: _containers.RepeatedCompositeFieldContainer[NodeProblem]
+    def __init__(self, images: _Optional[_Iterable[_Union[ImageView, _Mapping]]] = ..., problems: _Optional[_Iterable[_Union[NodeProblem, _Mapping]]] = ...) -> None: ...
+
+class ImageView(_message.Message):
+    __slots__ = ("name", "sha256", "format", "size_bytes", "virtual_size_bytes", "added_at", "node_ids", "used_by")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    FORMAT_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    VIRTUAL_SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    ADDED_AT_FIELD_NUMBER: _ClassVar[int]
+    NODE_IDS_FIELD_NUMBER: _ClassVar[int]
+    USED_BY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    sha256: str
+    format: str
+    size_bytes: int
+    virtual_size_bytes: int
+    added_at: _timestamp_pb2.Timestamp
+    node_ids: _containers.RepeatedScalarFieldContainer[str]
+    used_by: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., sha256: _Optional[str] = ..., format: _Optional[str] = ..., size_bytes: _Optional[int] = ..., virtual_size_bytes: _Optional[int] = ..., added_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., node_ids: _Optional[_Iterable[str]] = ..., used_by: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class NodeProblem(_message.Message):
+    __slots__ = ("node_id", "problem")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    problem: str
+    def __init__(self, node_id: _Optional[str] = ..., problem: _Optional[str] = ...) -> None: ...
+
+class AddImageRequest(_message.Message):
+    __slots__ = ("start", "data")
+    START_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    start: AddImageStart
+    data: bytes
+    def __init__(self, start: _Optional[_Union[AddImageStart, _Mapping]] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class AddImageStart(_message.Message):
+    __slots__ = ("name", "url", "sha256", "node_ids", "size_bytes")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    URL_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    NODE_IDS_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    url: str
+    sha256: str
+    node_ids: _containers.RepeatedScalarFieldContainer[str]
+    size_bytes: int
+    def __init__(self, name: _Optional[str] = ..., url: _Optional[str] = ..., sha256: _Optional[str] = ..., node_ids: _Optional[_Iterable[str]] = ..., size_bytes: _Optional[int] = ...) -> None: ...
+
+class ImageProgress(_message.Message):
+    __slots__ = ("node_id", "received_bytes", "size_bytes", "done", "problem", "sha256")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    DONE_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    received_bytes: int
+    size_bytes: int
+    done: bool
+    problem: str
+    sha256: str
+    def __init__(self, node_id: _Optional[str] = ..., received_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ..., done: _Optional[bool] = ..., problem: _Optional[str] = ..., sha256: _Optional[str] = ...) -> None: ...
+
+class RemoveImageRequest(_message.Message):
+    __slots__ = ("name", "node_ids")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NODE_IDS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    node_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., node_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class RemoveImageResponse(_message.Message):
+    __slots__ = ("node_ids", "problems")
+    NODE_IDS_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    node_ids: _containers.RepeatedScalarFieldContainer[str]
+    problems: _containers.RepeatedCompositeFieldContainer[NodeProblem]
+    def __init__(self, node_ids: _Optional[_Iterable[str]] = ..., problems: _Optional[_Iterable[_Union[NodeProblem, _Mapping]]] = ...) -> None: ...
+
+class ListVolumesRequest(_message.Message):
+    __slots__ = ("node_id", "workload_id", "name")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    workload_id: str
+    name: str
+    def __init__(self, node_id: _Optional[str] = ..., workload_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class ListVolumesResponse(_message.Message):
+    __slots__ = ("volumes", "problems")
+    VOLUMES_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
+    volumes: _containers.RepeatedCompositeFieldContainer[VolumeView]
+    problems: _containers.RepeatedCompositeFieldContainer[NodeProblem]
+    def __init__(self, volumes: _Optional[_Iterable[_Union[VolumeView, _Mapping]]] = ..., problems: _Optional[_Iterable[_Union[NodeProblem, _Mapping]]] = ...) -> None: ...
+
+class VolumeView(_message.Message):
+    __slots__ = ("node_id", "workload_id", "name", "driver", "pool", "size_bytes", "used_bytes", "state", "retain_policy", "path", "fs_type", "created_at")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DRIVER_FIELD_NUMBER: _ClassVar[int]
+    POOL_FIELD_NUMBER: _ClassVar[int]
+    SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
+    USED_BYTES_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    RETAIN_POLICY_FIELD_NUMBER: _ClassVar[int]
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    FS_TYPE_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    workload_id: str
+    name: str
+    driver: str
+    pool: str
+    size_bytes: int
+    used_bytes: int
+    state: str
+    retain_policy: str
+    path: str
+    fs_type: str
+    created_at: _timestamp_pb2.Timestamp
+    def __init__(self, node_id: _Optional[str] = ..., workload_id: _Optional[str] = ..., name: _Optional[str] = ..., driver: _Optional[str] = ..., pool: _Optional[str] = ..., size_bytes: _Optional[int] = ..., used_bytes: _Optional[int] = ..., state: _Optional[str] = ..., retain_policy: _Optional[str] = ..., path: _Optional[str] = ..., fs_type: _Optional[str] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class DeleteVolumeRequest(_message.Message):
+    __slots__ = ("node_id", "workload_id", "name")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    workload_id: str
+    name: str
+    def __init__(self, node_id: _Optional[str] = ..., workload_id: _Optional[str] = ..., name: _Optional[str] = ...) -> None: ...
+
+class DeleteVolumeResponse(_message.Message):
+    __slots__ = ("success", "error_message")
+    SUCCESS_FIELD_NUMBER: _ClassVar[int]
+    ERROR_MESSAGE_FIELD_NUMBER: _ClassVar[int]
+    success: bool
+    error_message: str
+    def __init__(self, success: _Optional[bool] = ..., error_message: _Optional[str] = ...) -> None: ...

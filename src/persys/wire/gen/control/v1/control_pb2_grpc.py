@@ -199,6 +199,31 @@ class AgentControlStub:
                 request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExecInput.SerializeToString,
                 response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExecOutput.FromString,
                 _registered_method=True)
+        self.ListImages = channel.unary_unary(
+                '/persys.control.v1.AgentControl/ListImages',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListImagesRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListImagesResponse.FromString,
+                _registered_method=True)
+        self.AddImage = channel.stream_stream(
+                '/persys.control.v1.AgentControl/AddImage',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.AddImageRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ImageProgress.FromString,
+                _registered_method=True)
+        self.RemoveImage = channel.unary_unary(
+                '/persys.control.v1.AgentControl/RemoveImage',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RemoveImageRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RemoveImageResponse.FromString,
+                _registered_method=True)
+        self.ListVolumes = channel.unary_unary(
+                '/persys.control.v1.AgentControl/ListVolumes',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListVolumesRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListVolumesResponse.FromString,
+                _registered_method=True)
+        self.DeleteVolume = channel.unary_unary(
+                '/persys.control.v1.AgentControl/DeleteVolume',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DeleteVolumeRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DeleteVolumeResponse.FromString,
+                _registered_method=True)
 
 
 class AgentControlServicer:
@@ -410,6 +435,38 @@ class AgentControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListImages(self, request, context):
+        """What virtual machines start from. Images live on nodes; each node is told, and answers, for itself.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddImage(self, request_iterator, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveImage(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListVolumes(self, request, context):
+        """Managed volumes and disks of machines, wherever they are, also those that outlived their workload.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteVolume(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -577,6 +634,31 @@ def add_AgentControlServicer_to_server(servicer, server):
                     servicer.Exec,
                     request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExecInput.FromString,
                     response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExecOutput.SerializeToString,
+            ),
+            'ListImages': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListImages,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListImagesRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListImagesResponse.SerializeToString,
+            ),
+            'AddImage': grpc.stream_stream_rpc_method_handler(
+                    servicer.AddImage,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.AddImageRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ImageProgress.SerializeToString,
+            ),
+            'RemoveImage': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveImage,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RemoveImageRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RemoveImageResponse.SerializeToString,
+            ),
+            'ListVolumes': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListVolumes,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListVolumesRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListVolumesResponse.SerializeToString,
+            ),
+            'DeleteVolume': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteVolume,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DeleteVolumeRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DeleteVolumeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1470,6 +1552,141 @@ class AgentControl:
             '/persys.control.v1.AgentControl/Exec',
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExecInput.SerializeToString,
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExecOutput.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListImages(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/ListImages',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListImagesRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListImagesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddImage(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/persys.control.v1.AgentControl/AddImage',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.AddImageRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ImageProgress.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveImage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/RemoveImage',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RemoveImageRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RemoveImageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListVolumes(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/ListVolumes',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListVolumesRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListVolumesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteVolume(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/DeleteVolume',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DeleteVolumeRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DeleteVolumeResponse.FromString,
             options,
             channel_credentials,
             insecure,
