@@ -20,8 +20,8 @@ clean-demo: install ## Remove what `make up` deployed
 	@$(BIN)/persys clean-demo
 
 check: install ## Format, lint, types and house rules, in seconds
-	$(BIN)/ruff format --check . scripts/engines scripts/compose
-	$(BIN)/ruff check . scripts/engines scripts/compose
+	$(BIN)/ruff format --check . scripts/engines scripts/compose scripts/libvirt
+	$(BIN)/ruff check . scripts/engines scripts/compose scripts/libvirt
 	$(BIN)/mypy
 	$(BIN)/pytest tests/tidy -q --durations=1
 
@@ -31,7 +31,7 @@ test: check engines ## Everything: checks, then all tests against real engines
 bench: install engines ## Measure against the floors of this very machine
 	$(BIN)/python -m bench
 
-engines: install ## Install and start what the tests need: Docker, Compose, etcd, CoreDNS and small tools
+engines: install ## Install and start what the tests need: Docker, Compose, libvirt, etcd, CoreDNS and small tools
 	@$(BIN)/python scripts/engines
 
 generate: install ## Write the protobuf code anew from proto/
