@@ -1,0 +1,223 @@
+"""One connection to libvirtd for the whole agent, opened anew when it broke.
+
+libvirt's calls block, so each runs in a thread of its own. A call that is given up at its deadline goes on in
+its thread until libvirtd answers or the connection is seen to be dead, which keepalive messages find out also
+while libvirtd is frozen. The threads are daemons: one that hangs must not keep the agent from ending.
+"""
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache, partial
+from typing import Any, TypeVar
+
+from persys.agent.runtimes.libvirt_module import load
+from persys.errors import RuntimeUnavailableError
+
+T = TypeVar("T")
+
+DEADLINE_SECONDS = 20.0
+PING_SECONDS = 5.0
+CLOSE_SECONDS = 2.0
+# A libvirtd that is silent this often, so many seconds apart, is taken for dead.
+KEEPALIVE_SECONDS = 2
+KEEPALIVE_COUNT = 2
+_LOST = "the connection to libvirt broke"
+
+
+class LibvirtError(Exception):
+    """libvirt said no. Callers tell the cases apart by `code`, one of VIR_ERR_*."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+
+
+@dataclass(frozen=True, slots=True)
+class DomainEvent:
+    name: str
+    uuid: str
+    event: int  # VIR_DOMAIN_EVENT_*
+    detail: int
+
+
+Listener = asyncio.Queue["DomainEvent | None"]  # None: the connection broke
+
+
+class Libvirt:
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+        self._connection: Any = None
+        self._opening: asyncio.Future[Any] | None = None
+        self._listeners: set[Listener] = set()
+
+    async def call(
+        self, work: Callable[[Any], T], *, deadline: float | None = DEADLINE_SECONDS
+    ) -> T:
+        """`work` is given a virConnect, which with all that came from it is for this one call only."""
+        libvirt = load()
+        try:
+            async with asyncio.timeout(deadline):
+                connection = await self._open()
+                return await _in_thread(partial(work, connection))
+        except TimeoutError as err:
+            raise RuntimeUnavailableError(f"libvirt gives no answer at {self._uri}") from err
+        except libvirt.libvirtError as err:
+            if _is_dead(connection):
+                self._lose(connection)
+                raise RuntimeUnavailableError(f"{_LOST}: {err.get_error_message()}") from err
+            raise LibvirtError(err.get_error_code(), err.get_error_message()) from err
+
+    async def ping(self) -> None:
+        await self.call(lambda connection: connection.getLibVersion(), deadline=PING_SECONDS)
+
+    async def domain_events(self) -> AsyncGenerator[DomainEvent | None, None]:
+        """None first: libvirt tells from there on. RuntimeUnavailableError ends it."""
+        listener: Listener = asyncio.Queue()
+        self._listeners.add(listener)
+        try:
+            await self.ping()
+            yield None
+            while (event := await listener.get()) is not None:
+                yield event
+            raise RuntimeUnavailableError(_LOST)
+        finally:
+            self._listeners.discard(listener)
+
+    async def close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await _in_thread(partial(_close, connection))
+
+    async def _open(self) -> Any:
+        """All that call at once wait for the same attempt: one that hangs would hang for each of them."""
+        if self._connection is not None and _is_dead(self._connection):
+            self._lose(self._connection)
+        if self._connection is not None:
+            return self._connection
+        if self._opening is None or self._opening.done():
+            self._opening = self._attempt()
+        return await asyncio.shield(self._opening)
+
+    def _attempt(self) -> asyncio.Future[Any]:
+        loop = asyncio.get_running_loop()
+        tell = partial(_call_soon, loop, self._heard)
+        lose = partial(_call_soon, loop, self._lose)
+        opening = _in_thread(partial(_connect, self._uri, tell, lose))
+        opening.add_done_callback(self._opened)
+        return opening
+
+    def _opened(self, opening: asyncio.Future[Any]) -> None:
+        if not opening.cancelled() and opening.exception() is None:
+            self._connection = opening.result()
+
+    def _heard(self, event: DomainEvent) -> None:
+        for listener in self._listeners:
+            listener.put_nowait(event)
+
+    def _lose(self, connection: Any) -> None:
+        if connection is not self._connection:
+            return
+        # It is not closed: a thread may still be in a call on it. Its socket is closed already.
+        self._connection = None
+        for listener in self._listeners:
+            listener.put_nowait(None)
+
+
+def _in_thread(work: Callable[[], T]) -> "asyncio.Future[T]":
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[T] = loop.create_future()
+
+    def run() -> None:
+        with _Telling(loop, result):
+            _call_soon(loop, _settle, result, result.set_result, work())
+
+    _start_thread(run)
+    return result
+
+
+class _Telling:
+    """Hands whatever is raised inside to the loop: in a thread nobody else would see it."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, result: "asyncio.Future[Any]") -> None:
+        self._loop = loop
+        self._result = result
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _type: object, err: BaseException | None, _trace: object) -> bool:
+        if err is not None:
+            _call_soon(self._loop, _settle, self._result, self._result.set_exception, err)
+        return True
+
+
+def _settle(result: "asyncio.Future[Any]", set_: Callable[[Any], None], value: Any) -> None:
+    if not result.done():
+        set_(value)
+
+
+def _start_thread(work: Callable[[], object]) -> None:
+    threading.Thread(target=work, name="libvirt", daemon=True).start()
+
+
+def _call_soon(loop: asyncio.AbstractEventLoop, tell: Callable[..., object], *what: Any) -> None:
+    with suppress(RuntimeError):  # the loop has ended: nobody is left to tell
+        loop.call_soon_threadsafe(tell, *what)
+
+
+def _connect(uri: str, tell: Callable[[DomainEvent], None], lose: Callable[[Any], None]) -> Any:
+    libvirt = load()
+    _run_events()
+
+    def broke(connection: Any, _reason: int, _opaque: None) -> None:
+        lose(connection)
+
+    def changed(_connection: Any, domain: Any, event: int, detail: int, _opaque: None) -> None:
+        tell(DomainEvent(domain.name(), domain.UUIDString(), event, detail))
+
+    try:
+        connection = libvirt.open(uri)
+        with suppress(libvirt.libvirtError):  # a driver inside this process needs none
+            connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
+        connection.registerCloseCallback(broke, None)
+        connection.domainEventRegisterAny(
+            None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, changed, None
+        )
+    except libvirt.libvirtError as err:
+        raise RuntimeUnavailableError(
+            f"libvirt gives no answer at {uri}: {err.get_error_message()}"
+        ) from err
+    return connection
+
+
+def _is_dead(connection: Any) -> bool:
+    try:
+        return not connection.isAlive()
+    except load().libvirtError:
+        return True
+
+
+def _close(connection: Any) -> None:
+    with suppress(load().libvirtError):
+        connection.unregisterCloseCallback()
+        connection.close()
+
+
+@cache
+def _run_events() -> None:
+    """Once per process, and before the first connection: it serves events and keepalive of them all."""
+    libvirt = load()
+    libvirt.virEventRegisterDefaultImpl()
+
+    def run() -> None:
+        while True:
+            with suppress(libvirt.libvirtError):
+                libvirt.virEventRunDefaultImpl()
+
+    _start_thread(run)
