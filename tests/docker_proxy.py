@@ -1,18 +1,20 @@
-"""Between an agent and Docker, or an agent and a scheduler: tests take the other away and give it back."""
+"""Between an agent and Docker, libvirt or a scheduler: tests take the other away and give it back."""
 
 import asyncio
 import threading
 from pathlib import Path
 
 DOCKER_SOCKET = "/var/run/docker.sock"
+LIBVIRT_SOCKET = "/var/run/libvirt/libvirt-sock"
 
 
 class Proxy:
-    """Leads to Docker. `cut` refuses and breaks connections until `mend`; `hold` keeps them, and nothing
+    """Leads to a socket. `cut` refuses and breaks connections until `mend`; `hold` keeps them, and nothing
     comes through until `release`."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, socket: str = DOCKER_SOCKET) -> None:
         self.path = path
+        self._socket = socket
         self._loop = asyncio.new_event_loop()
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
@@ -59,7 +61,7 @@ class Proxy:
         self.path.unlink(missing_ok=True)
 
     async def _reach(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        return await asyncio.open_unix_connection(DOCKER_SOCKET)
+        return await asyncio.open_unix_connection(self._socket)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -1,0 +1,147 @@
+"""The connection to the real libvirtd: what it answers, and what becomes of it when it goes silent."""
+
+import asyncio
+import subprocess
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from docker_proxy import LIBVIRT_SOCKET, Proxy
+from persys.agent.runtimes.libvirt_connection import DomainEvent, Libvirt, LibvirtError
+from persys.agent.runtimes.libvirt_module import load
+from persys.errors import RuntimeUnavailableError
+
+URI = "qemu:///system"
+# Twice what keepalive needs, for a busy machine.
+FOUND_OUT_SECONDS = 15
+
+
+@pytest.fixture
+async def libvirt() -> AsyncIterator[Libvirt]:
+    made = Libvirt(URI)
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def proxy(tmp_path: Path) -> Iterator[Proxy]:
+    made = Proxy(tmp_path / "libvirt.sock", socket=LIBVIRT_SOCKET)
+    made.mend()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+async def behind(proxy: Proxy) -> AsyncIterator[Libvirt]:
+    """A connection that can be cut."""
+    made = Libvirt(f"qemu+unix:///system?socket={proxy.path}")
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+def domain() -> Iterator[str]:
+    """The name of a domain that a test may define."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    yield name
+    subprocess.run(["virsh", "-q", "undefine", name], capture_output=True, check=False)
+
+
+def xml_of(name: str) -> str:
+    return (
+        f"<domain type='qemu'><name>{name}</name><memory unit='MiB'>16</memory>"
+        "<os><type arch='x86_64'>hvm</type></os></domain>"
+    )
+
+
+async def test_what_libvirt_refuses_is_told_with_its_code(libvirt: Libvirt) -> None:
+    with pytest.raises(LibvirtError) as refused:
+        await libvirt.call(lambda connection: connection.lookupByName("no-such-domain"))
+
+    assert refused.value.code == load().VIR_ERR_NO_DOMAIN
+    assert "no-such-domain" in refused.value.message
+
+
+async def test_what_goes_wrong_in_the_work_itself_reaches_the_caller(libvirt: Libvirt) -> None:
+    def work(_connection: Any) -> None:
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        await libvirt.call(work)
+
+
+async def test_work_that_takes_too_long_is_given_up(libvirt: Libvirt) -> None:
+    with pytest.raises(RuntimeUnavailableError):
+        await libvirt.call(lambda _connection: time.sleep(1), deadline=0.1)
+
+
+async def test_events_tell_of_each_domain(libvirt: Libvirt, domain: str) -> None:
+    async with aclosing(libvirt.domain_events()) as events, asyncio.timeout(FOUND_OUT_SECONDS):
+        assert await anext(events) is None
+        await libvirt.call(lambda connection: connection.defineXML(xml_of(domain)) and None)
+        found = [event async for event in _until(events, domain)]
+
+    assert found[-1].event == load().VIR_DOMAIN_EVENT_DEFINED
+
+
+async def test_nobody_at_the_address_is_no_answer(tmp_path: Path) -> None:
+    libvirt = Libvirt(f"qemu+unix:///system?socket={tmp_path}/nobody")
+
+    with pytest.raises(RuntimeUnavailableError, match="nobody"):
+        await libvirt.ping()
+
+
+async def test_a_cut_connection_ends_the_events_and_is_opened_anew(
+    behind: Libvirt, proxy: Proxy
+) -> None:
+    async with aclosing(behind.domain_events()) as events, asyncio.timeout(FOUND_OUT_SECONDS):
+        assert await anext(events) is None
+        await asyncio.to_thread(proxy.cut)
+        with pytest.raises(RuntimeUnavailableError):
+            [event async for event in events]
+    with pytest.raises(RuntimeUnavailableError):
+        await behind.ping()
+
+    await asyncio.to_thread(proxy.mend)
+    await behind.ping()
+    async with aclosing(behind.domain_events()) as events:
+        assert await anext(events) is None
+
+
+async def test_a_libvirtd_that_is_frozen_is_found_out_within_seconds(
+    behind: Libvirt, proxy: Proxy
+) -> None:
+    await behind.ping()
+
+    proxy.hold()
+    async with asyncio.timeout(FOUND_OUT_SECONDS):
+        with pytest.raises(RuntimeUnavailableError):
+            await behind.call(lambda connection: connection.getHostname(), deadline=None)
+    proxy.release()
+
+    await behind.ping()
+
+
+async def test_calls_while_the_first_connection_hangs_end_at_their_deadlines(
+    behind: Libvirt, proxy: Proxy
+) -> None:
+    proxy.hold()
+    for _ in range(2):
+        with pytest.raises(RuntimeUnavailableError):
+            await behind.call(lambda connection: connection.getHostname(), deadline=0.3)
+    proxy.release()
+
+    await behind.ping()
+
+
+async def _until(events: Any, name: str) -> AsyncIterator[DomainEvent]:
+    """Others define domains at the same time."""
+    async for event in events:
+        if event.name == name:
+            yield event
+            return
