@@ -293,6 +293,21 @@ OURS = {
     "RebuildFromAgentsRequest",
     "AcceptEmptyRequest",
     "RecoveryAnswer",
+    "VMLogin",
+    "ListImagesRequest",
+    "ListImagesResponse",
+    "ImageView",
+    "NodeProblem",
+    "AddImageRequest",
+    "AddImageStart",
+    "ImageProgress",
+    "RemoveImageRequest",
+    "RemoveImageResponse",
+    "ListVolumesRequest",
+    "ListVolumesResponse",
+    "VolumeView",
+    "DeleteVolumeRequest",
+    "DeleteVolumeResponse",
 }
 
 

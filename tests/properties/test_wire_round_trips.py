@@ -22,6 +22,7 @@ from persys.model.spec import (
     Disk,
     HealthCheck,
     HealthType,
+    Login,
     ManagedVolume,
     Network,
     Port,
@@ -142,12 +143,14 @@ stacks = st.one_of(
     ),
 )
 
-cloud_inits = st.builds(CloudInit, texts, texts, texts, texts)
+yaml_texts = st.sampled_from(["", "{}", "instance-id: one", '{"a": [1, 2]}'])
+cloud_inits = st.builds(CloudInit, texts, yaml_texts, yaml_texts, texts)
 addresses = st.one_of(st.just(""), st.ip_addresses().map(str))
-plain_disks = st.builds(Disk, texts, amounts, st.sampled_from(["", "vda", "vdb", "sdc"]))
+optional_names = st.one_of(st.just(""), words)
+plain_disks = st.builds(Disk, optional_names, amounts, st.sampled_from(["", "vda", "vdb", "sdc"]))
 disks = st.builds(
     Disk,
-    texts,
+    st.just(""),
     amounts,
     st.sampled_from(["", "vda", "vdb", "sdc"]),
     st.one_of(st.just(""), paths),
@@ -155,10 +158,23 @@ disks = st.builds(
     st.sampled_from(["", "disk", "cdrom"]),
     st.booleans(),
 )
-plain_networks = st.builds(Network, texts, st.booleans(), addresses)
 networks = st.builds(
-    Network, texts, st.booleans(), addresses, st.sampled_from(["", "52:54:00:aa:bb:cc"])
-)
+    Network,
+    optional_names,
+    st.booleans(),
+    st.sampled_from(["10.0.0.2", "10.0.0.2/24"]),
+    st.just(""),
+    st.sampled_from(["", "10.0.0.1"]),
+    st.lists(st.ip_addresses().map(str), max_size=2).map(tuple),
+) | st.builds(Network, optional_names, st.booleans(), addresses)
+logins = st.builds(
+    Login,
+    st.sampled_from(["", "debian"]),
+    st.lists(words.map(lambda name: f"ssh-ed25519 {'A' * 20} {name}"), min_size=1, max_size=2).map(
+        tuple
+    ),
+    st.sampled_from(["", "$6$salt$abcdefgh"]),
+) | st.just(Login())
 
 
 def with_devices_once(asked: list[Disk]) -> tuple[Disk, ...]:
@@ -181,14 +197,20 @@ def machines(
         disks=devices,
         networks=st.lists(network, max_size=3).map(tuple),
         cloud_init=cloud_inits,
-        os_image=texts,
+        os_image=st.sampled_from(["", "debian-12", "https://example.org/a.qcow2"]),
         managed_volumes=machine_volumes,
+        restart=restarts,
+        stop_grace_seconds=st.integers(0, 600),
+        login=logins,
     )
 
 
 special_machines = st.builds(
     lambda machine, name, metadata, user_data: replace(
-        machine, name=name, metadata=metadata, cloud_init_base64=user_data
+        machine,
+        name=name,
+        metadata=metadata,
+        cloud_init_base64="" if machine.cloud_init.user_data else user_data,
     ),
     machines(disks, networks),
     st.one_of(st.just(""), words),
@@ -196,7 +218,7 @@ special_machines = st.builds(
     texts,
 )
 specs: st.SearchStrategy[Spec] = st.one_of(
-    containers(), stacks, machines(plain_disks, plain_networks), special_machines
+    containers(), stacks, machines(plain_disks, networks), special_machines
 )
 
 failures = st.one_of(

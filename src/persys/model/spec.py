@@ -181,6 +181,11 @@ class VMSpec(Struct, frozen=True, tag="vm"):
     login: Login = Login()
 
 
+def is_address(os_image: str) -> bool:
+    """Whether an image is fetched from somewhere, and not taken from a node's store by its name."""
+    return "://" in os_image
+
+
 Spec = ContainerSpec | ComposeSpec | VMSpec
 
 

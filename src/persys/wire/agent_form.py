@@ -29,7 +29,7 @@ def settled(workload: Workload) -> Spec:
             return replace(
                 vm,
                 name=vm.name or workload.id,
-                disks=tuple(_disks(vm.disks)),
+                disks=tuple(_disks(_with_root(vm))),
                 networks=tuple(
                     _network(network, f"{workload.id}/{index}")
                     for index, network in enumerate(vm.networks)
@@ -51,6 +51,13 @@ def _shares(cpu_millicores: int) -> int:
     if not cpu_millicores:
         return 0
     return min(max(CPU_SHARES_LEAST, cpu_millicores * 1024 // 1000), CPU_SHARES_MAX)
+
+
+def _with_root(vm: VMSpec) -> tuple[Disk, ...]:
+    """An image needs a disk to start from; one that is not said is as large as the image."""
+    if vm.os_image and all(disk.type == "cdrom" for disk in vm.disks):
+        return (Disk(), *vm.disks)
+    return vm.disks
 
 
 def _disks(disks: tuple[Disk, ...]) -> Iterator[Disk]:

@@ -17,7 +17,7 @@ from persys.model.spec import (
     type_of,
 )
 from persys.model.workload import Desired, Workload
-from persys.wire import health, machine, parts, placement
+from persys.wire import health, login, machine, parts, placement
 from persys.wire.control_spec import VM_SPEC_KEY, vm
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -130,7 +130,12 @@ def _vm_message(spec: VMSpec) -> control_pb2.VMSpec:
         ],
         networks=[
             control_pb2.NetworkConfig(
-                bridge=network.name, dhcp=network.dhcp, static_ip=network.ip_address
+                bridge=network.name,
+                dhcp=network.dhcp,
+                static_ip=network.ip_address,
+                mac_address=network.mac_address,
+                gateway=network.gateway,
+                nameservers=network.nameservers,
             )
             for network in spec.networks
         ],
@@ -142,4 +147,7 @@ def _vm_message(spec: VMSpec) -> control_pb2.VMSpec:
         ),
         os_image=spec.os_image,
         managed_volumes=[parts.control_volume(volume) for volume in spec.managed_volumes],
+        restart_policy="" if spec.restart == RestartPolicy() else _restart_word(spec.restart),
+        stop_grace_seconds=spec.stop_grace_seconds,
+        login=login.login_message(spec.login, control_pb2.VMLogin),
     )

@@ -19,7 +19,7 @@ from persys.model.spec import (
     VMSpec,
     WorkloadType,
 )
-from persys.wire import checks, health, machine, parts, placement, stack
+from persys.wire import checks, health, login, machine, machine_rules, parts, placement, stack
 from persys.wire.gen.control.v1 import control_pb2
 
 VM_SPEC_KEY = "persys.vm_spec_b64"
@@ -166,20 +166,32 @@ def vm(message: control_pb2.VMSpec) -> VMSpec:
         for disk in message.disks
     )
     networks = tuple(
-        Network(name=network.bridge, dhcp=network.dhcp, ip_address=network.static_ip)
+        Network(
+            name=network.bridge,
+            dhcp=network.dhcp,
+            ip_address=network.static_ip,
+            mac_address=network.mac_address,
+            gateway=network.gateway,
+            nameservers=tuple(network.nameservers),
+        )
         for network in message.networks
     )
-    return machine.checked(
+    cloud_init = parts.cloud_init(message.cloud_init)
+    machine_rules.cloud_init(cloud_init, "", "spec.vm", field="cloud_init")
+    return machine_rules.checked(
         VMSpec(
             vcpus=message.vcpus,
             memory_mb=message.memory_mb,
             disks=disks,
             networks=networks,
-            cloud_init=parts.cloud_init(message.cloud_init),
+            cloud_init=cloud_init,
             os_image=message.os_image,
             managed_volumes=parts.managed_volumes(
                 message.managed_volumes, "spec.vm.managed_volumes", set(), mounted=False
             ),
+            restart=checks.restart_policy(message.restart_policy, "spec.vm.restart_policy"),
+            stop_grace_seconds=message.stop_grace_seconds,
+            login=login.login(message.login, "spec.vm.login"),
         ),
         "spec.vm",
         device_field="mount_point",

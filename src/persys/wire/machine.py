@@ -4,24 +4,16 @@ The agent's form has no place for a disk's pool, an interface's DHCP or the imag
 in its metadata under names of ours, and come out of it into the model's fields.
 """
 
-import re
 from base64 import b64encode
 
 from google.protobuf import json_format
-from msgspec.structs import replace
 
 from persys.errors import InvalidError
-from persys.model.spec import Disk, Network, VMSpec
-from persys.wire import checks, parts
+from persys.model.spec import Disk, Network, RestartPolicy, VMSpec
+from persys.wire import checks, login, machine_rules, parts
 from persys.wire.gen.agent.v1 import agent_pb2
 
 OS_IMAGE_KEY = "persys.os_image"
-VCPUS_MAX = checks.CPU_MILLICORES_MAX // 1000
-DEVICES_MAX = 64  # disks, and as many interfaces; a machine has room for fewer
-
-_FORMATS = {"": "", "qcow2": "qcow2", "raw": "raw", "iso": "iso"}
-_TYPES = {"": "", "disk": "disk", "cdrom": "cdrom"}
-_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]{0,62}")
 
 
 def from_base64(text: str, where: str) -> VMSpec:
@@ -63,6 +55,8 @@ def vm(message: agent_pb2.VMSpec, where: str = "spec.vm") -> VMSpec:
             dhcp=metadata.pop(_dhcp_key(index), "") == "true",
             ip_address=network.ip_address,
             mac_address=network.mac_address,
+            gateway=network.gateway,
+            nameservers=tuple(network.nameservers),
         )
         for index, network in enumerate(message.networks)
     )
@@ -79,8 +73,14 @@ def vm(message: agent_pb2.VMSpec, where: str = "spec.vm") -> VMSpec:
         ),
         name=message.name,
         metadata=metadata,
+        restart=_restart(message, f"{where}.restart_policy"),
+        stop_grace_seconds=message.stop_grace_seconds,
+        login=login.login(message.login, f"{where}.login"),
     )
-    return checked(spec, where, device_field="device", address_field="ip_address")
+    machine_rules.cloud_init(
+        spec.cloud_init, spec.cloud_init_base64, where, field="cloud_init_config"
+    )
+    return machine_rules.checked(spec, where, device_field="device", address_field="ip_address")
 
 
 def vm_message(spec: VMSpec) -> agent_pb2.VMSpec:
@@ -104,6 +104,8 @@ def vm_message(spec: VMSpec) -> agent_pb2.VMSpec:
                 network=network.name,
                 mac_address=network.mac_address,
                 ip_address=network.ip_address,
+                gateway=network.gateway,
+                nameservers=network.nameservers,
             )
             for network in spec.networks
         ],
@@ -116,51 +118,25 @@ def vm_message(spec: VMSpec) -> agent_pb2.VMSpec:
             vendor_data=spec.cloud_init.vendor_data,
         ),
         managed_volumes=[parts.agent_volume(volume) for volume in spec.managed_volumes],
+        restart_policy=_restart_message(spec.restart),
+        stop_grace_seconds=spec.stop_grace_seconds,
+        login=login.login_message(spec.login, agent_pb2.VMLogin),
     )
 
 
-def checked(spec: VMSpec, where: str, *, device_field: str, address_field: str) -> VMSpec:
-    """The machine with its words made plain. The fields are what this contract calls them."""
-    if spec.name and not _NAME.fullmatch(spec.name):
-        raise InvalidError(f"{where}.name", f"{checks.shown(spec.name)} is no machine name")
-    checks.number(spec.vcpus, f"{where}.vcpus", least=1, most=VCPUS_MAX)
-    checks.number(spec.memory_mb, f"{where}.memory_mb", least=1, most=checks.MEMORY_MB_MAX)
-    for field, count in (("disks", len(spec.disks)), ("networks", len(spec.networks))):
-        if count > DEVICES_MAX:
-            problem = f"has {count} entries; expected at most {DEVICES_MAX}"
-            raise InvalidError(f"{where}.{field}", problem)
-    taken: set[str] = set()
-    disks = tuple(
-        _checked_disk(disk, f"{where}.disks[{index}]", device_field, taken)
-        for index, disk in enumerate(spec.disks)
+def _restart(message: agent_pb2.VMSpec, path: str) -> RestartPolicy:
+    said = message.restart_policy
+    retries_max = checks.number(
+        said.max_retry_count, f"{path}.max_retry_count", most=checks.RETRIES_MAX
     )
-    networks = tuple(
-        _checked_network(network, f"{where}.networks[{index}]", address_field)
-        for index, network in enumerate(spec.networks)
-    )
-    return replace(spec, disks=disks, networks=networks)
+    return checks.restart_policy(said.policy, f"{path}.policy", retries_max=retries_max)
 
 
-def _checked_disk(disk: Disk, where: str, device_field: str, taken: set[str]) -> Disk:
-    checks.device(disk.device, f"{where}.{device_field}")
-    if disk.device and disk.device in taken:
-        raise InvalidError(f"{where}.{device_field}", f"{disk.device} is asked for twice")
-    taken.add(disk.device)
-    checks.number(disk.size_gb, f"{where}.size_gb", most=checks.DISK_GB_MAX)
-    if disk.path:
-        checks.absolute_path(disk.path, f"{where}.path")
-    return replace(
-        disk,
-        format=checks.word(disk.format, _FORMATS, f"{where}.format", "qcow2, raw or iso"),
-        type=checks.word(disk.type, _TYPES, f"{where}.type", "disk or cdrom"),
-    )
-
-
-def _checked_network(network: Network, where: str, address_field: str) -> Network:
-    checks.ip_address(network.ip_address, f"{where}.{address_field}")
-    return replace(
-        network, mac_address=checks.mac_address(network.mac_address, f"{where}.mac_address")
-    )
+def _restart_message(restart: RestartPolicy) -> agent_pb2.RestartPolicy | None:
+    """None for the default, so that a machine without a policy is written as it ever was."""
+    if restart == RestartPolicy():
+        return None
+    return agent_pb2.RestartPolicy(policy=restart.name, max_retry_count=restart.retries_max)
 
 
 def _metadata(spec: VMSpec) -> dict[str, str]:

@@ -15,9 +15,12 @@ from persys.model.spec import (
     Disk,
     HealthCheck,
     HealthType,
+    Login,
     ManagedVolume,
+    Network,
     Port,
     PullPolicy,
+    RestartPolicy,
     Spec,
     VMSpec,
     VolumeMount,
@@ -68,6 +71,15 @@ def test_every_type_needs_its_runtime_and_a_plain_one_nothing_else(spec: Spec, t
             "driver:ceph-rbd",
         ),
         (VMSpec(1, 512, disks=(Disk(pool_name="fast", size_gb=1),)), "pool:fast"),
+        (VMSpec(1, 512, os_image="debian-12"), "image:debian-12"),
+        (VMSpec(1, 512, os_image="https://example.org/a.qcow2"), "feature:machine-policies"),
+        (VMSpec(1, 512, restart=RestartPolicy("no")), "feature:machine-policies"),
+        (VMSpec(1, 512, stop_grace_seconds=5), "feature:machine-policies"),
+        (VMSpec(1, 512, login=Login(ssh_keys=("ssh-rsa x",))), "feature:machine-policies"),
+        (
+            VMSpec(1, 512, networks=(Network("br0", gateway="10.0.0.1"),)),
+            "feature:machine-policies",
+        ),
     ],
     ids=str,
 )
@@ -144,6 +156,12 @@ def test_a_node_has_the_pools_it_names() -> None:
     has = Capabilities(1000, 1000, pools=(StoragePool("fast"), StoragePool("slow")))
 
     assert {"pool:fast", "pool:slow"} <= traits_of(has)
+
+
+def test_a_node_has_the_images_it_names() -> None:
+    has = Capabilities(1000, 1000, features=frozenset({f"{feature.IMAGE}debian-12", "other"}))
+
+    assert traits_of(has) == {"image:debian-12", "feature:other"}
 
 
 def test_facts_stand_beside_the_labels_and_win() -> None:

@@ -143,6 +143,17 @@ def test_disks_get_the_devices_that_nobody_asked_for() -> None:
     assert [disk.type for disk in disks] == ["disk", "disk", "cdrom", "disk"]
 
 
+def test_a_machine_with_an_image_and_no_disk_gets_one_to_start_from() -> None:
+    spec = VMSpec(1, 1, disks=(Disk(type="cdrom", path="/a.iso"),), os_image="debian-12")
+
+    disks = sent(spec).vm.disks
+
+    assert [(disk.device, disk.type, disk.path) for disk in disks] == [
+        ("vda", "disk", ""),
+        ("sda", "cdrom", "/a.iso"),
+    ]
+
+
 def test_what_the_agents_form_has_no_field_for_goes_into_the_metadata() -> None:
     spec = VMSpec(
         1,

@@ -12,6 +12,7 @@ from persys.model.spec import (
     ComposeSpec,
     ContainerSpec,
     Disk,
+    Login,
     ManagedVolume,
     Network,
     Port,
@@ -33,6 +34,10 @@ def a_container(**fields: object) -> pb.WorkloadSpec:
 
 def a_stack(**fields: object) -> pb.WorkloadSpec:
     return pb.WorkloadSpec(compose=pb.ComposeSpec(**fields))  # type: ignore[arg-type]  # free by intent
+
+
+A_KEY = f"ssh-ed25519 {'A' * 68}"
+A_HASH = "$6$salt$" + "x" * 86
 
 
 def a_machine(**fields: object) -> pb.WorkloadSpec:
@@ -296,6 +301,102 @@ WRONG = {
         a_machine_in_metadata({**A_DISK_LIKE, "disks": [{"path": "a.qcow2"}]}),
         f"spec.metadata[{VM_SPEC_KEY}].disks[0].path",
     ),
+    "a disk both in a pool and at a path": (
+        a_machine_in_metadata(
+            {
+                **A_DISK_LIKE,
+                "disks": [{"path": "/a.qcow2", "device": "vda"}],
+                "metadata": {"persys.disk.vda.pool": "fast"},
+            }
+        ),
+        f"spec.metadata[{VM_SPEC_KEY}].disks[0].path",
+    ),
+    "user data given twice": (
+        a_machine_in_metadata(
+            {
+                **A_DISK_LIKE,
+                "cloud_init": encoded("#cloud-config"),
+                "cloud_init_config": {"user_data": "#cloud-config"},
+            }
+        ),
+        f"spec.metadata[{VM_SPEC_KEY}].cloud_init_config.user_data",
+    ),
+    "user data in one string that is too long": (
+        a_machine_in_metadata({**A_DISK_LIKE, "cloud_init": encoded("x" * 65537)}),
+        f"spec.metadata[{VM_SPEC_KEY}].cloud_init",
+    ),
+    "too much user data": (
+        a_machine(cloud_init=pb.CloudInitConfig(user_data="x" * 65537)),
+        "spec.vm.cloud_init.user_data",
+    ),
+    "too much meta data": (
+        a_machine(cloud_init=pb.CloudInitConfig(meta_data="a: " + "x" * 16384)),
+        "spec.vm.cloud_init.meta_data",
+    ),
+    "meta data that is a list": (
+        a_machine(cloud_init=pb.CloudInitConfig(meta_data="- a")),
+        "spec.vm.cloud_init.meta_data",
+    ),
+    "a network configuration that is no YAML": (
+        a_machine(cloud_init=pb.CloudInitConfig(network_config="a: [")),
+        "spec.vm.cloud_init.network_config",
+    ),
+    "a machine's restart policy": (a_machine(restart_policy="never"), "spec.vm.restart_policy"),
+    "a negative grace of a machine": (
+        a_machine(stop_grace_seconds=-1),
+        "spec.vm.stop_grace_seconds",
+    ),
+    "a plain password": (
+        a_machine(login=pb.VMLogin(password_hash="secret")),
+        "spec.vm.login.password_hash",
+    ),
+    "a public key of two lines": (
+        a_machine(login=pb.VMLogin(ssh_keys=[A_KEY, f"{A_KEY}\n{A_KEY}"])),
+        "spec.vm.login.ssh_keys[1]",
+    ),
+    "a private key": (
+        a_machine(login=pb.VMLogin(ssh_keys=["-----BEGIN OPENSSH PRIVATE KEY-----"])),
+        "spec.vm.login.ssh_keys[0]",
+    ),
+    "a user with a colon": (
+        a_machine(login=pb.VMLogin(user="a:b", ssh_keys=[A_KEY])),
+        "spec.vm.login.user",
+    ),
+    "a user who cannot log in": (a_machine(login=pb.VMLogin(user="ann")), "spec.vm.login"),
+    "an image with a path": (a_machine(os_image="../etc/passwd"), "spec.vm.os_image"),
+    "an image by ftp": (a_machine(os_image="ftp://example.org/a"), "spec.vm.os_image"),
+    "an image's address with a password": (
+        a_machine(os_image="https://a:b@example.org/a"),
+        "spec.vm.os_image",
+    ),
+    "a pool with a slash": (
+        a_machine(disks=[pb.DiskConfig(pool_name="a/b")]),
+        "spec.vm.disks[0].pool_name",
+    ),
+    "a bridge with a blank": (
+        a_machine(networks=[pb.NetworkConfig(bridge="br 0")]),
+        "spec.vm.networks[0].bridge",
+    ),
+    "a gateway without an address": (
+        a_machine(networks=[pb.NetworkConfig(gateway="10.0.0.1")]),
+        "spec.vm.networks[0].gateway",
+    ),
+    "a gateway of another family": (
+        a_machine(networks=[pb.NetworkConfig(static_ip="10.0.0.2", gateway="fd00::1")]),
+        "spec.vm.networks[0].gateway",
+    ),
+    "a nameserver that is a name": (
+        a_machine(networks=[pb.NetworkConfig(nameservers=["10.0.0.1", "dns"])]),
+        "spec.vm.networks[0].nameservers[1]",
+    ),
+    "a MAC address of many": (
+        a_machine(networks=[pb.NetworkConfig(mac_address="01:00:5e:00:00:01")]),
+        "spec.vm.networks[0].mac_address",
+    ),
+    "a MAC address twice": (
+        a_machine(networks=[pb.NetworkConfig(mac_address="52:54:00:00:00:01")] * 2),
+        "spec.vm.networks[1].mac_address",
+    ),
     "a machine name of two words": (
         a_machine_in_metadata({**A_DISK_LIKE, "name": "my vm"}),
         f"spec.metadata[{VM_SPEC_KEY}].name",
@@ -487,7 +588,7 @@ def test_a_whole_machine_is_read() -> None:
         disks=[pb.DiskConfig(pool_name="fast", size_gb=10, mount_point="vda")],
         networks=[pb.NetworkConfig(bridge="br0", dhcp=True, static_ip="10.0.0.2/24")],
         cloud_init=pb.CloudInitConfig(
-            user_data="u", meta_data="m", network_config="n", vendor_data="v"
+            user_data="u", meta_data="m: 1", network_config="n: 1", vendor_data="v"
         ),
         os_image="debian-12",
         managed_volumes=[a_volume(mount_path="")],
@@ -500,9 +601,47 @@ def test_a_whole_machine_is_read() -> None:
         memory_mb=512,
         disks=(Disk("fast", 10, "vda"),),
         networks=(Network("br0", dhcp=True, ip_address="10.0.0.2/24"),),
-        cloud_init=CloudInit("u", "m", "n", "v"),
+        cloud_init=CloudInit("u", "m: 1", "n: 1", "v"),
         os_image="debian-12",
         managed_volumes=(ManagedVolume("data"),),
+    )
+
+
+def test_what_is_ours_of_a_machine_is_read() -> None:
+    message = a_machine(
+        networks=[
+            pb.NetworkConfig(
+                bridge="br0",
+                static_ip="10.0.0.2",
+                mac_address="52:54:00:AA:00:01",
+                gateway="10.0.0.1",
+                nameservers=["10.0.0.1", "fd00::1"],
+            )
+        ],
+        os_image="https://example.org/debian.qcow2",
+        restart_policy="on_failure:3",
+        stop_grace_seconds=90,
+        login=pb.VMLogin(user="ann", ssh_keys=[f" {A_KEY} ann@here\n"], password_hash=A_HASH),
+    )
+
+    spec, _, _ = workload_spec(message)
+
+    assert spec == VMSpec(
+        vcpus=2,
+        memory_mb=512,
+        networks=(
+            Network(
+                "br0",
+                ip_address="10.0.0.2",
+                mac_address="52:54:00:aa:00:01",
+                gateway="10.0.0.1",
+                nameservers=("10.0.0.1", "fd00::1"),
+            ),
+        ),
+        os_image="https://example.org/debian.qcow2",
+        restart=RestartPolicy("on-failure", 3),
+        stop_grace_seconds=90,
+        login=Login("ann", (f"{A_KEY} ann@here",), A_HASH),
     )
 
 

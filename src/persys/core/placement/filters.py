@@ -92,6 +92,7 @@ def described(trait: str) -> str:
         "type": f"a runtime for {name}",
         "driver": f"storage driver {name}",
         "pool": f"storage pool {name}",
+        "image": f"image {name}",
     }.get(kind, f"feature {name}")
 
 

@@ -16,9 +16,12 @@ from persys.model.spec import (
     ComposeSpec,
     ContainerSpec,
     HealthCheck,
+    Login,
     Port,
     PullPolicy,
+    RestartPolicy,
     VMSpec,
+    is_address,
     type_of,
 )
 from persys.model.workload import Workload
@@ -45,6 +48,7 @@ def needs_of(workload: Workload) -> Needs:
             traits |= _stack_features(spec)
             host_ports = _host_ports(spec.needs.ports)
         case VMSpec():
+            traits |= _machine_features(spec)
             traits |= {f"pool:{disk.pool_name}" for disk in spec.disks if disk.pool_name}
             volumes_gb = sum(disk.size_gb for disk in spec.disks)
     if not isinstance(spec, ComposeSpec):
@@ -67,7 +71,7 @@ def traits_of(capabilities: Capabilities) -> frozenset[str]:
         {f"type:{kind}" for kind in capabilities.types}
         | {f"driver:{driver}" for driver in capabilities.storage_drivers}
         | {f"pool:{pool.name}" for pool in capabilities.pools}
-        | {f"feature:{name}" for name in capabilities.features}
+        | {_feature_trait(name) for name in capabilities.features}
     )
 
 
@@ -110,6 +114,27 @@ def _stack_features(spec: ComposeSpec) -> set[str]:
     if spec.git_path or spec.git_credential or spec.image_credential or spec.delete_volumes:
         features.add(f"feature:{feature.COMPOSE}")
     return features
+
+
+def _machine_features(spec: VMSpec) -> set[str]:
+    features = set()
+    if spec.os_image and not is_address(spec.os_image):
+        features.add(f"{feature.IMAGE}{spec.os_image}")
+    # A plain agent would drop these without a word.
+    if (
+        is_address(spec.os_image)
+        or spec.restart != RestartPolicy()
+        or spec.stop_grace_seconds
+        or spec.login != Login()
+        or any(network.gateway or network.nameservers for network in spec.networks)
+    ):
+        features.add(f"feature:{feature.MACHINES}")
+    return features
+
+
+def _feature_trait(name: str) -> str:
+    """The images that a node has are traits of their own kind."""
+    return name if name.startswith(feature.IMAGE) else f"feature:{name}"
 
 
 def _container_features(spec: ContainerSpec) -> set[str]:

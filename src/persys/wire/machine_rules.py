@@ -1,0 +1,177 @@
+"""What a virtual machine may ask for, whichever contract it came by. Each complaint names the field there."""
+
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+from ipaddress import ip_address, ip_interface
+from urllib.parse import urlsplit
+
+import yaml
+from msgspec.structs import replace
+
+from persys.errors import InvalidError
+from persys.model.spec import CloudInit, Disk, Network, VMSpec, is_address
+from persys.wire import checks
+
+VCPUS_MAX = checks.CPU_MILLICORES_MAX // 1000
+DEVICES_MAX = 64  # disks, and as many interfaces; a machine has room for fewer
+NAMESERVERS_MAX = 8
+USER_DATA_BYTES_MAX = 64 * 1024
+META_DATA_BYTES_MAX = 16 * 1024
+
+_FORMATS = {"": "", "qcow2": "qcow2", "raw": "raw", "iso": "iso"}
+_TYPES = {"": "", "disk": "disk", "cdrom": "cdrom"}
+_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]{0,62}")
+_IMAGE = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._+]{0,127}")
+_NETWORK = re.compile(r"[^\s/\0\x00-\x1f]{1,128}")
+_POOL = _NETWORK
+_MULTICAST = 0x01
+
+
+def checked(spec: VMSpec, where: str, *, device_field: str, address_field: str) -> VMSpec:
+    """The machine with its words made plain. The fields are what this contract calls them."""
+    if spec.name and not _NAME.fullmatch(spec.name):
+        raise InvalidError(f"{where}.name", f"{checks.shown(spec.name)} is no machine name")
+    checks.number(spec.vcpus, f"{where}.vcpus", least=1, most=VCPUS_MAX)
+    checks.number(spec.memory_mb, f"{where}.memory_mb", least=1, most=checks.MEMORY_MB_MAX)
+    for field, count in (("disks", len(spec.disks)), ("networks", len(spec.networks))):
+        if count > DEVICES_MAX:
+            problem = f"has {count} entries; expected at most {DEVICES_MAX}"
+            raise InvalidError(f"{where}.{field}", problem)
+    taken: set[str] = set()
+    disks = tuple(
+        _disk(disk, f"{where}.disks[{index}]", device_field, taken)
+        for index, disk in enumerate(spec.disks)
+    )
+    macs: set[str] = set()
+    networks = tuple(
+        _network(network, f"{where}.networks[{index}]", address_field, macs)
+        for index, network in enumerate(spec.networks)
+    )
+    checks.number(
+        spec.stop_grace_seconds, f"{where}.stop_grace_seconds", most=checks.STOP_GRACE_SECONDS_MAX
+    )
+    image(spec.os_image, f"{where}.os_image")
+    return replace(spec, disks=disks, networks=networks)
+
+
+def image(text: str, path: str) -> str:
+    """A name of the nodes' image stores, or an address of http or https."""
+    if not text or _IMAGE.fullmatch(text):
+        return text
+    if is_address(text) and _is_web_address(text):
+        return text
+    expected = "expected a name such as debian-12, or an http or https address without a password"
+    raise InvalidError(path, f"{checks.shown(text)} is no image; {expected}")
+
+
+def _is_web_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        host, user = parts.hostname, parts.username
+    except ValueError:
+        return False
+    plain = text.isascii() and text.isprintable() and " " not in text
+    return parts.scheme in ("http", "https") and bool(host) and user is None and plain
+
+
+def cloud_init(said: CloudInit, opaque: str, where: str, *, field: str) -> None:
+    """`opaque` is the whole user data in one string, as the agent's contract has it beside `said`."""
+    for name, text, most in (
+        ("user_data", said.user_data, USER_DATA_BYTES_MAX),
+        ("vendor_data", said.vendor_data, USER_DATA_BYTES_MAX),
+        ("meta_data", said.meta_data, META_DATA_BYTES_MAX),
+        ("network_config", said.network_config, META_DATA_BYTES_MAX),
+    ):
+        _short(len(text.encode()), most, f"{where}.{field}.{name}")
+    for name, text in (("meta_data", said.meta_data), ("network_config", said.network_config)):
+        if text:
+            _mapping(text, f"{where}.{field}.{name}")
+    if opaque and said.user_data:
+        raise InvalidError(
+            f"{where}.{field}.user_data", "is given beside cloud_init; only one can be"
+        )
+    if opaque:
+        _short(len(_decoded(opaque)), USER_DATA_BYTES_MAX, f"{where}.cloud_init")
+
+
+def _decoded(text: str) -> bytes:
+    try:
+        return b64decode("".join(text.split()), validate=True)
+    except (Base64Error, ValueError):
+        return text.encode()  # agents in the field take it plain as well
+
+
+def _short(byte_count: int, most: int, path: str) -> None:
+    if byte_count > most:
+        raise InvalidError(path, f"has {byte_count} bytes; cloud-init is given at most {most}")
+
+
+def _mapping(text: str, path: str) -> None:
+    try:
+        found = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as err:
+        raise InvalidError(path, "is not YAML") from err
+    if not isinstance(found, dict):
+        raise InvalidError(path, "is no mapping of keys to values in YAML")
+
+
+def _disk(disk: Disk, where: str, device_field: str, taken: set[str]) -> Disk:
+    checks.device(disk.device, f"{where}.{device_field}")
+    if disk.device and disk.device in taken:
+        raise InvalidError(f"{where}.{device_field}", f"{disk.device} is asked for twice")
+    taken.add(disk.device)
+    checks.number(disk.size_gb, f"{where}.size_gb", most=checks.DISK_GB_MAX)
+    if disk.path:
+        checks.absolute_path(disk.path, f"{where}.path")
+    if disk.pool_name and not _POOL.fullmatch(disk.pool_name):
+        problem = f"{checks.shown(disk.pool_name)} is no name of a storage pool"
+        raise InvalidError(f"{where}.pool_name", problem)
+    if disk.pool_name and disk.path:
+        raise InvalidError(f"{where}.path", "is given beside a storage pool; only one can be")
+    return replace(
+        disk,
+        format=checks.word(disk.format, _FORMATS, f"{where}.format", "qcow2, raw or iso"),
+        type=checks.word(disk.type, _TYPES, f"{where}.type", "disk or cdrom"),
+    )
+
+
+def _network(network: Network, where: str, address_field: str, macs: set[str]) -> Network:
+    if network.name and not _NETWORK.fullmatch(network.name):
+        field = "bridge" if address_field == "static_ip" else "network"
+        problem = f"{checks.shown(network.name)} is no name of a network or bridge"
+        raise InvalidError(f"{where}.{field}", problem)
+    checks.ip_address(network.ip_address, f"{where}.{address_field}")
+    mac_address = checks.mac_address(network.mac_address, f"{where}.mac_address")
+    if mac_address:
+        if int(mac_address[:2], 16) & _MULTICAST:
+            problem = f"{mac_address} is an address of many; expected one of a single interface"
+            raise InvalidError(f"{where}.mac_address", problem)
+        if mac_address in macs:
+            raise InvalidError(f"{where}.mac_address", f"{mac_address} is asked for twice")
+        macs.add(mac_address)
+    _route(network, where, address_field)
+    return replace(network, mac_address=mac_address)
+
+
+def _route(network: Network, where: str, address_field: str) -> None:
+    if network.gateway:
+        _plain_address(network.gateway, f"{where}.gateway")
+        if not network.ip_address:
+            raise InvalidError(f"{where}.gateway", f"means nothing without {address_field}")
+        version = ip_interface(network.ip_address).version
+        if ip_address(network.gateway).version != version:
+            problem = f"{network.gateway} is of another family than {address_field}"
+            raise InvalidError(f"{where}.gateway", problem)
+    if len(network.nameservers) > NAMESERVERS_MAX:
+        problem = f"has {len(network.nameservers)} entries; expected at most {NAMESERVERS_MAX}"
+        raise InvalidError(f"{where}.nameservers", problem)
+    for index, server in enumerate(network.nameservers):
+        _plain_address(server, f"{where}.nameservers[{index}]")
+
+
+def _plain_address(text: str, path: str) -> None:
+    try:
+        ip_address(text)
+    except ValueError as err:
+        raise InvalidError(path, f"{checks.shown(text)} is no IP address") from err
