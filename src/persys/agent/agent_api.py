@@ -11,6 +11,7 @@ from persys.agent.access import Access
 from persys.agent.collector import Collector
 from persys.agent.garbage import Garbage
 from persys.agent.intake import Accepted, Intake, Refused, Skipped
+from persys.agent.inventory import Inventory
 from persys.agent.journal import Entry
 from persys.agent.meter import Meter
 from persys.agent.ports import Runtime
@@ -34,6 +35,7 @@ from persys.model.workload import Desired
 from persys.wire import agent as wire
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from persys.wire.status import grpc_code
+from persys.wire.volume import agent_view
 
 SERVICE = "persys.agent.v1.AgentService"
 
@@ -78,6 +80,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         access: Access | None,
         meter: Meter,
         garbage: Garbage,
+        inventory: Inventory,
     ) -> None:
         self._node_id = node_id
         self._version = version
@@ -89,6 +92,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self._access = access
         self._meter = meter
         self._garbage = garbage
+        self._inventory = inventory
 
     @_translated
     async def ApplyWorkload(
@@ -218,6 +222,25 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
                 for each in found
             ],
         )
+
+    @_translated
+    async def ListVolumes(
+        self, _request: agent_pb2.ListVolumesRequest, _context: Context
+    ) -> agent_pb2.ListVolumesResponse:
+        seen = await self._inventory.seen()
+        return agent_pb2.ListVolumesResponse(volumes=[agent_view(each) for each in seen])
+
+    @_translated
+    async def DeleteVolume(
+        self, request: agent_pb2.DeleteVolumeRequest, _context: Context
+    ) -> agent_pb2.DeleteVolumeResponse:
+        """Refused with OK, so that it is told from a node that does not answer."""
+        named = workload_id(request.workload_id)
+        try:
+            await self._inventory.delete(named, request.name)
+        except RefusedError as err:
+            return agent_pb2.DeleteVolumeResponse(success=False, message=str(err))
+        return agent_pb2.DeleteVolumeResponse(success=True, message="deleted")
 
     async def _runtime_status(self, kind: WorkloadType) -> str:
         if kind not in self._runtimes:

@@ -20,6 +20,7 @@ from persys.agent.contact import Contact
 from persys.agent.credentials import Credentials
 from persys.agent.garbage import Garbage
 from persys.agent.intake import Intake
+from persys.agent.inventory import Inventory
 from persys.agent.ledger import Ledger
 from persys.agent.link import CALL_DEADLINE_SECONDS, Connect
 from persys.agent.meter import Meter, Sampler
@@ -27,7 +28,7 @@ from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.past import Past
 from persys.agent.policy import NodePolicy
-from persys.agent.ports import Leftovers, Machine, Runtime, Volumes
+from persys.agent.ports import Disks, Leftovers, Machine, Runtime, Volumes
 from persys.agent.probes import Probes
 from persys.agent.pulls import Pulls
 from persys.agent.reconciler import Watch, look_at_all
@@ -44,7 +45,11 @@ from persys.agent.state import State
 from persys.agent.steps import Steps
 from persys.agent.stream import over_stream
 from persys.agent.uplink import Membership, Uplink
-from persys.agent.volumes.local import DRIVER, LocalVolumes
+from persys.agent.volumes.book import Book
+from persys.agent.volumes.local import DRIVER
+from persys.agent.volumes.managed import ManagedVolumes
+from persys.agent.volumes.setup import find_drivers
+from persys.agent.volumes.tools import Tools
 from persys.agent.worker import Worker
 from persys.core.admission import Load
 from persys.core.garbage import Ages
@@ -81,6 +86,7 @@ class Surroundings:
     access: DockerAccess | None = None  # into workloads; a simulation has no inside
     sampler: Sampler | None = None  # of what workloads use
     leftovers: Leftovers | None = None
+    disks: Disks | None = None  # of machines
 
 
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
@@ -88,12 +94,13 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     state = State(settings.state_path, cluster_id=settings.cluster_id, node_id=node_id)
     engine = Engine(settings.docker_host) if settings.docker_enabled else None
     owner = Owner(settings.cluster_id, node_id)
+    clock = SystemClock(monotonic=since_boot)  # leases run on while the machine sleeps
     around = Surroundings(
         state=state,
         runtimes=await _find_runtimes(settings, owner, engine),
-        volumes=LocalVolumes(settings.storage_local_root),
+        volumes=ManagedVolumes(find_drivers(settings, Book(state), Tools()), Book(state), clock),
         machine=host,
-        clock=SystemClock(monotonic=since_boot),  # leases run on while the machine sleeps
+        clock=clock,
         connect=None,
         random=SystemRandom(),
         access=DockerAccess(engine, owner) if engine else None,
@@ -135,6 +142,7 @@ class Agent:
         self._meter = Meter(around.sampler, state, self._clock)
         self._metrics.tell_usage(lambda: self._meter.usage)
         self._collector = Collector(state, settings.storage_local_root, around.machine)
+        self._inventory = Inventory(around.volumes, around.disks, state, turns)
         self._admission = Admission(
             self._bounds(),
             state,
@@ -165,6 +173,7 @@ class Agent:
             ledger,
             self._clock,
             policy=_policy(settings),
+            volumes=around.volumes,
             admission=self._admission,
             types=self._runtimes.keys(),
             tell=self._news.tell,
@@ -206,6 +215,7 @@ class Agent:
             garbage=self._garbage,
             access=self._access,
             meter=self._meter,
+            inventory=self._inventory,
         )
 
     def parts(self, port: int) -> dict[str, Callable[[], Awaitable[None]]]:
@@ -296,7 +306,7 @@ class Agent:
             memory_mb=machine.memory().total_mb,
             pools=(pool,),
             types=frozenset(self._runtimes),
-            storage_drivers=frozenset({DRIVER}),
+            storage_drivers=self._around.volumes.drivers,
             reserved=Resources(
                 settings.system_reserve_cpu_millicores, settings.system_reserve_memory_mb
             ),
@@ -366,4 +376,4 @@ async def _find_runtimes(
 
 
 def _policy(settings: AgentSettings) -> NodePolicy:
-    return NodePolicy(settings.allow_privileged, settings.bind_roots, frozenset({DRIVER}))
+    return NodePolicy(settings.allow_privileged, settings.bind_roots)

@@ -11,6 +11,7 @@ from persys.agent.admission import Admission
 from persys.agent.journal import Entry, Standing
 from persys.agent.ledger import Ledger
 from persys.agent.policy import NodePolicy
+from persys.agent.ports import Volumes
 from persys.agent.state import Change, State
 from persys.agent.steps import volumes_of
 from persys.agent.worker import Worker
@@ -58,6 +59,7 @@ class Intake:
         clock: Clock,
         *,
         policy: NodePolicy,
+        volumes: Volumes,
         admission: Admission,
         types: Collection[WorkloadType],
         tell: Callable[[WorkloadId], None],
@@ -68,6 +70,7 @@ class Intake:
         self._ledger = ledger
         self._clock = clock
         self._policy = policy
+        self._volumes = volumes
         self._admission = admission
         self._types = types
         self._tell = tell
@@ -157,6 +160,7 @@ class Intake:
             )
         try:
             self._policy.check(order.spec)
+            self._volumes.check(order)
         except InvalidError as err:
             return Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
         return None

@@ -13,7 +13,6 @@ from persys.model.spec import ComposeSpec, ContainerSpec, Spec
 class NodePolicy:
     allow_privileged: bool = False
     bind_roots: tuple[str, ...] = ()  # empty: any host path
-    volume_drivers: frozenset[str] = frozenset({"local"})
 
     def check(self, spec: Spec) -> None:
         """Raises InvalidError."""
@@ -39,13 +38,6 @@ class NodePolicy:
                 raise InvalidError(
                     f"spec.container.volumes[{index}].host_path",
                     f"{mount.host_path!r} is not below {', '.join(self.bind_roots)} (PERSYS_BIND_ROOTS)",
-                )
-        for index, volume in enumerate(spec.managed_volumes):
-            if volume.driver not in self.volume_drivers:
-                raise InvalidError(
-                    f"spec.container.managed_volumes[{index}].driver",
-                    f"{volume.driver!r} is not available on this node; it has "
-                    f"{', '.join(sorted(self.volume_drivers))}",
                 )
 
     def allows_path(self, host_path: str) -> bool:

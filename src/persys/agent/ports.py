@@ -18,6 +18,7 @@ from persys.core.pulling import Layers
 from persys.model.failure import Failure
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
+from persys.model.volume import VolumeSeen
 
 
 class PullWatch(Protocol):
@@ -78,12 +79,44 @@ class Leftovers(Protocol):
 
 
 class Volumes(Protocol):
-    def path(self, workload_id: WorkloadId, name: str) -> Path: ...
+    """Managed volumes. Their deeds are for one workload at a time, by whoever works on it."""
 
-    async def prepare(self, order: Order) -> Failure | None: ...
+    @property
+    def drivers(self) -> frozenset[str]: ...
+
+    def check(self, order: Order) -> None:
+        """Raises InvalidError, by field, for what can never be made so here. Touches nothing."""
+
+    def path(self, workload_id: WorkloadId, name: str) -> Path:
+        """Where a container finds a volume that was prepared."""
+
+    def disk(self, workload_id: WorkloadId, name: str) -> Path:
+        """The file, or the block device, that a machine has as its disk."""
+
+    async def prepare(self, order: Order) -> Failure | None:
+        """Make, grow and attach all that the order has. What existed before is kept, whatever fails."""
+
+    async def release(self, workload_id: WorkloadId) -> None:
+        """It does not run now: detach what can be detached. Nothing is removed."""
 
     async def remove(self, workload_id: WorkloadId, names: frozenset[str]) -> Failure | None:
-        """Remove these volumes with all that is in them."""
+        """Detach all volumes of a workload, and remove these with all that is in them."""
+
+    async def inventory(self) -> list[VolumeSeen]:
+        """All there are, also those that outlived their workload."""
+
+    async def delete(self, workload_id: WorkloadId, name: str) -> None:
+        """Raises NotFoundError, RefusedError. Called only when its workload is gone."""
+
+
+class Disks(Protocol):
+    """Disks of machines, which live in pools of libvirt: shown among the volumes."""
+
+    async def inventory(self) -> list[VolumeSeen]:
+        """Raises RuntimeUnavailableError."""
+
+    async def delete(self, workload_id: WorkloadId, name: str) -> None:
+        """Raises NotFoundError if there is none of that name. Called only when its workload is gone."""
 
 
 class Machine(Protocol):

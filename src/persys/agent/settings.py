@@ -79,6 +79,37 @@ class AgentSettings:
         "PERSYS_STORAGE_LOCAL_ROOT",
         help="where managed volumes of the driver local are",
     )
+    storage_nfs_server: str = setting(
+        "", "PERSYS_STORAGE_NFS_SERVER", help="NFS server of the driver nfs; none: no such volumes"
+    )
+    storage_nfs_export: str = setting(
+        "", "PERSYS_STORAGE_NFS_EXPORT", help="what it exports, e.g. /srv/persys"
+    )
+    storage_nfs_options: str = setting(
+        "", "PERSYS_STORAGE_NFS_OPTIONS", help="options of the mount, e.g. vers=4.2,nconnect=4"
+    )
+    storage_nfs_stage_dir: Path = setting(
+        Path("/var/lib/persys/volumes/nfs"),
+        "PERSYS_STORAGE_NFS_STAGE_DIR",
+        help="where the export is mounted",
+    )
+    storage_ceph_cluster: str = setting(
+        "", "PERSYS_STORAGE_CEPH_CLUSTER", help="name of the Ceph cluster; else as Ceph has it"
+    )
+    storage_ceph_pool: str = setting(
+        "", "PERSYS_STORAGE_CEPH_POOL", help="pool of the driver ceph-rbd; none: no such volumes"
+    )
+    storage_ceph_user: str = setting(
+        "", "PERSYS_STORAGE_CEPH_USER", help="user of Ceph, without client.; else as Ceph has it"
+    )
+    storage_ceph_keyring: str = setting(
+        "", "PERSYS_STORAGE_CEPH_KEYRING", help="file with that user's key; else as Ceph has it"
+    )
+    storage_ceph_stage_dir: Path = setting(
+        Path("/var/lib/persys/volumes/ceph"),
+        "PERSYS_STORAGE_CEPH_STAGE_DIR",
+        help="where its volumes are mounted",
+    )
     allow_privileged: bool = setting(
         False, "PERSYS_ALLOW_PRIVILEGED", help="run privileged containers"
     )

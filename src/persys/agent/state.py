@@ -18,6 +18,7 @@ from persys.agent.journal import Burial, Entry, Image
 from persys.errors import SettingsError, StoreUnavailableError
 from persys.model.action import Action, ActionState
 from persys.model.ids import ActionId, NodeId, WorkloadId
+from persys.model.volume import Volume
 from persys.wire.records import decode, encode
 
 ACTIONS_MAX = 2_000
@@ -29,6 +30,8 @@ CREATE TABLE IF NOT EXISTS allegiance (cluster_uid TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS contact (heard_at TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS entries (id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS images (name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS volumes
+    (id TEXT NOT NULL, name TEXT NOT NULL, record BLOB NOT NULL, PRIMARY KEY (id, name)) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS actions
     (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS burials
@@ -48,6 +51,8 @@ class Change:
     cluster_uid: str = ""  # the cluster that took this node in
     images: Sequence[Image] = ()
     images_gone: Sequence[str] = ()
+    volumes: Sequence[Volume] = ()
+    volumes_gone: Sequence[tuple[WorkloadId, str]] = ()
     actions_gone: Sequence[ActionId] = ()
     heard_at: datetime | None = None  # a leading scheduler acknowledged what was sent then
 
@@ -76,6 +81,7 @@ class State:
         self.actions: dict[ActionId, Action] = {}
         self.burials: dict[WorkloadId, Burial] = {}
         self.images: dict[str, Image] = {}  # by name
+        self.volumes: dict[tuple[WorkloadId, str], Volume] = {}
         self.cluster_uid = ""  # of the cluster this node last belonged to
         self.heard_at: datetime | None = None
         self.connection = (
@@ -148,6 +154,10 @@ class State:
             self.images[image.name] = image
         for name in change.images_gone:
             self.images.pop(name, None)
+        for volume in change.volumes:
+            self.volumes[volume.workload_id, volume.name] = volume
+        for key in change.volumes_gone:
+            self.volumes.pop(key, None)
         for action_id in change.actions_gone:
             self.actions.pop(action_id, None)
         _keep_newest(self.actions, ACTIONS_MAX)
@@ -182,6 +192,9 @@ class State:
         for (data,) in self.connection.execute("SELECT record FROM images"):
             image = decode(data, Image)
             self.images[image.name] = image
+        for (data,) in self.connection.execute("SELECT record FROM volumes ORDER BY id, name"):
+            volume = decode(data, Volume)
+            self.volumes[volume.workload_id, volume.name] = volume
         for (uid,) in self.connection.execute("SELECT cluster_uid FROM allegiance"):
             self.cluster_uid = uid
         for (text,) in self.connection.execute("SELECT heard_at FROM contact"):
@@ -211,6 +224,12 @@ def _put(cursor: sqlite3.Cursor, change: Change) -> None:
     cursor.executemany(
         "DELETE FROM images WHERE name = ?", [(name,) for name in change.images_gone]
     )
+    cursor.executemany(
+        "INSERT INTO volumes VALUES (?, ?, ?) "
+        "ON CONFLICT (id, name) DO UPDATE SET record = excluded.record",
+        [(each.workload_id, each.name, encode(each)) for each in change.volumes],
+    )
+    cursor.executemany("DELETE FROM volumes WHERE id = ? AND name = ?", change.volumes_gone)
     cursor.executemany(
         "DELETE FROM actions WHERE id = ?", [(each,) for each in change.actions_gone]
     )

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Mapping
+from pathlib import Path
 from typing import assert_never
 
 from persys.agent.journal import Entry
@@ -14,6 +15,7 @@ from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
 from persys.model.spec import ContainerSpec, Spec, VMSpec, WorkloadType
+from persys.model.workload import Desired
 
 PULL_DEADLINE_SECONDS = 1800.0
 PULLS_MAX = 4
@@ -93,11 +95,8 @@ class Steps:
             case Step.PREPARE_VOLUMES:
                 return await self._volumes.prepare(order)
             case Step.CREATE:
-                paths = {
-                    name: self._volumes.path(order.workload_id, name)
-                    for name in volumes_of(order.spec)
-                }
-                return await runtime.create(order, paths)
+                # Prepared once more: the machine may have come up anew since, with nothing mounted.
+                return await self._attach(order) or await runtime.create(order, self._places(order))
             case Step.REMOVE_VOLUMES:
                 doomed = frozenset(
                     name
@@ -117,12 +116,24 @@ class Steps:
                     Step.REMOVE: runtime.remove,
                     Step.START: runtime.start,
                 }[step]
-                return await deed(order, artefact)
+                if step is Step.START and (failure := await self._attach(order)):
+                    return failure
+                failure = await deed(order, artefact)
+                if step is Step.STOP and order.desired is not Desired.RUNNING:
+                    await self._volumes.release(order.workload_id)
+                return failure
             case Step.RESTART:
                 assert artefact is not None, "decided only about something that runs"
                 return await runtime.stop(order, artefact) or await runtime.start(order, artefact)
             case unreachable:
                 assert_never(unreachable)
+
+    async def _attach(self, order: Order) -> Failure | None:
+        return await self._volumes.prepare(order) if volumes_of(order.spec) else None
+
+    def _places(self, order: Order) -> dict[str, Path]:
+        of = self._volumes.disk if isinstance(order.spec, VMSpec) else self._volumes.path
+        return {name: of(order.workload_id, name) for name in volumes_of(order.spec)}
 
     async def _pull(self, entry: Entry) -> Failure | None:
         workload_id = entry.order.workload_id

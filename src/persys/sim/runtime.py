@@ -8,11 +8,12 @@ from random import Random
 
 from persys.agent.ports import PullWatch
 from persys.core.convergence import Artefact
-from persys.errors import ConflictError, RuntimeUnavailableError
+from persys.errors import ConflictError, NotFoundError, RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
 from persys.model.spec import ContainerSpec
+from persys.model.volume import VolumeSeen
 from persys.sim.docker import Container, Docker, Witness
 from persys.sim.life import Life
 
@@ -172,8 +173,25 @@ class SimVolumes:
         self._witness = witness
         self._random = random
 
+    drivers = frozenset({"local"})
+
+    def check(self, order: Order) -> None:
+        """Wishes in the simulation are modest."""
+
     def path(self, workload_id: WorkloadId, name: str) -> Path:
         return Path("/volumes") / workload_id / name
+
+    def disk(self, workload_id: WorkloadId, name: str) -> Path:
+        return self.path(workload_id, name)
+
+    async def release(self, workload_id: WorkloadId) -> None:
+        """Nothing is mounted in the simulation."""
+
+    async def inventory(self) -> list[VolumeSeen]:
+        return []
+
+    async def delete(self, workload_id: WorkloadId, name: str) -> None:
+        raise NotFoundError("volume", f"{workload_id}/{name}")
 
     async def prepare(self, order: Order) -> Failure | None:
         await self._pause()

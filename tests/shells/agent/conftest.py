@@ -38,6 +38,11 @@ def eventually(holds: Callable[[], bool], what: str, *, within: float = DEADLINE
         time.sleep(0.03)
 
 
+def mounts_below(directory: Path) -> list[str]:
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    return [at for line in lines if (at := line.split()[4]).startswith(f"{directory}/")]
+
+
 class Agent:
     """One agent with a journal of its own. It can be killed and started again."""
 
@@ -182,6 +187,8 @@ class Agent:
             self.kill()
         for container in self.containers():
             subprocess.run(["docker", "rm", "-f", container], capture_output=True, check=False)
+        for mount in mounts_below(self.volumes):
+            subprocess.run(["umount", mount], check=True)
 
     def _end(self, number: signal.Signals) -> int:
         assert self._process is not None

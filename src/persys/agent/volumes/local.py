@@ -1,64 +1,236 @@
-"""Managed volumes as directories on this node: <root>/<workload id>/<volume name>.
+"""Volumes on this node's own file system: a directory, or with a size a file with a file system in it.
 
-Also looks that host paths of plain binds are there: Docker would either make them up or call the whole
-spec invalid.
+    <root>/<workload>/<name>             the directory, or where the file system is mounted
+    <root>/.files/<workload>/<name>.ext4 the file system of a container's volume
+    <root>/.disks/<workload>/<name>.ext4 the same for a machine, which mounts it by itself
+
+What would surprise: a container gets `data` inside the mount, which is not there while nothing is mounted. So
+Docker, which may come up before the agent, cannot start it on the bare directory and fill the node's disk.
 """
 
 import asyncio
+import os
 import shutil
+from datetime import UTC, datetime
 from pathlib import Path
 
-from persys.model.failure import Failure, FailureReason
+from persys.agent.volumes import formats
+from persys.agent.volumes.driver import Measure
+from persys.agent.volumes.files import extend, used_below
+from persys.agent.volumes.mounts import Mounts, backing_file, mounted_at
+from persys.agent.volumes.tools import Tools, VolumeError
+from persys.core.volumes import Abilities
 from persys.model.ids import WorkloadId
-from persys.model.order import Order
-from persys.model.spec import ContainerSpec, VolumeMount
+from persys.model.volume import GIB, Volume
 
 DRIVER = "local"
+_TOOLS = ("mount", "umount", "losetup", "blkid")
+_DATA = "data"
+_UNFINISHED = ".new"
 
 
-class LocalVolumes:
-    def __init__(self, root: Path) -> None:
-        self.root = root
+class LocalDriver:
+    can = Abilities(sizes=True, disks=True)
+    pool = DRIVER
 
-    def path(self, workload_id: WorkloadId, name: str) -> Path:
-        return self.root / workload_id / name
+    def __init__(self, root: Path, tools: Tools) -> None:
+        self.root = root.resolve()  # as the table of mounts has it
+        self._tools = tools
+        self._mounts = Mounts(tools)
 
-    async def prepare(self, order: Order) -> Failure | None:
-        if not isinstance(order.spec, ContainerSpec):
-            return None
-        return await asyncio.to_thread(self._prepare, order.workload_id, order.spec)
+    def lacks(self, fs_type: str) -> str:
+        if not fs_type:
+            return ""
+        if missing := self._tools.missing(*_TOOLS):
+            return f"a size needs {' and '.join(missing)}, not installed on this node"
+        return formats.problem_with(fs_type, self._tools)
 
-    async def remove(self, workload_id: WorkloadId, names: frozenset[str]) -> Failure | None:
-        return await asyncio.to_thread(self._remove, workload_id, names)
+    def find(self, workload_id: WorkloadId, name: str) -> Volume | None:
+        return next((found for found in self._find_of(workload_id) if found.name == name), None)
 
-    def _prepare(self, workload_id: WorkloadId, spec: ContainerSpec) -> Failure | None:
-        missing = next((mount for mount in spec.volumes if not _is_there(mount)), None)
-        if missing is not None:
-            text = f"host path {missing.host_path} does not exist on this node"
-            return Failure(FailureReason.STORAGE_ERROR, text, code="HostPathMissing")
+    def find_all(self) -> list[Volume]:
+        places = (self.root, self.root / ".files", self.root / ".disks")
+        owners = {found.name for place in places for found in _entries(place)}
+        return [
+            volume
+            for owner in sorted(owners)
+            if not owner.startswith(".")
+            for volume in self._find_of(WorkloadId(owner))
+        ]
+
+    def path(self, volume: Volume) -> Path:
+        at = self._at(volume)
+        return at / _DATA if volume.size_gb else at
+
+    def disk(self, volume: Volume) -> Path:
+        return self._file(volume)
+
+    async def attach(self, wanted: Volume, known: Volume | None) -> None:
         try:
-            for volume in spec.managed_volumes:
-                self.path(workload_id, volume.name).mkdir(parents=True, exist_ok=True)
+            if wanted.size_gb:
+                await self._attach_file(wanted, known)
+            else:
+                await asyncio.to_thread(self._make_directory, wanted, known)
         except OSError as err:
-            return _failure(err)
-        return None
+            raise VolumeError(f"{err.filename}: {err.strerror}") from err
 
-    def _remove(self, workload_id: WorkloadId, names: frozenset[str]) -> Failure | None:
+    async def detach(self, volume: Volume) -> None:
+        if volume.size_gb:
+            await self._mounts.unmount(self._at(volume))
+
+    async def delete(self, volume: Volume) -> None:
         try:
-            for name in names:
-                if self.path(workload_id, name).exists():
-                    shutil.rmtree(self.path(workload_id, name))
-            directory = self.root / workload_id
-            if directory.exists() and not any(directory.iterdir()):
-                directory.rmdir()
+            await asyncio.to_thread(self._delete, volume)
         except OSError as err:
-            return _failure(err)
-        return None
+            raise VolumeError(f"{err.filename}: {err.strerror}") from err
+
+    async def measure(self, volume: Volume) -> Measure:
+        if not volume.size_gb:
+            return Measure(0, await asyncio.to_thread(used_below, self._at(volume)))
+        at, used = self._at(volume), 0
+        if not volume.as_disk and mounted_at(at) is not None:
+            found = os.statvfs(at)
+            used = (found.f_blocks - found.f_bfree) * found.f_frsize
+        return Measure(volume.size_gb * GIB, used)
+
+    async def _attach_file(self, wanted: Volume, known: Volume | None) -> None:
+        file = self._file(wanted)
+        if not file.exists():
+            if known is not None:
+                raise _lost(wanted, file)
+            await self._make_file(file, wanted)
+        grows = known is not None and wanted.size_gb > known.size_gb
+        if grows:
+            await asyncio.to_thread(extend, file, wanted.size_gb * GIB)
+        if not wanted.as_disk:
+            await self._mount(file, wanted)
+            if grows:
+                await self._grow(file, wanted)
+            (self._at(wanted) / _DATA).mkdir(exist_ok=True)
+        elif grows and await formats.type_on(file, self._tools) == wanted.fs_type:
+            # What the machine made of its disk otherwise is for the machine to grow.
+            await self._grow_disk(file, wanted)
+
+    async def _make_file(self, file: Path, wanted: Volume) -> None:
+        """Under another name until it is whole: a file of the right name always has a file system."""
+        file.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = file.with_name(f"{file.name}{_UNFINISHED}")
+        unfinished.unlink(missing_ok=True)
+        try:
+            await asyncio.to_thread(extend, unfinished, wanted.size_gb * GIB)
+            await formats.make(wanted.fs_type, unfinished, self._tools)
+            unfinished.rename(file)
+        finally:
+            unfinished.unlink(missing_ok=True)
+
+    async def _mount(self, file: Path, wanted: Volume) -> str:
+        """The device that is mounted now."""
+        at = self._at(wanted)
+        if mounted_at(at) is None:
+            await self._mounts.mount(str(file), at, wanted.fs_type, "loop")
+        mounted = mounted_at(at)
+        if mounted is None or backing_file(mounted.source) != str(file):
+            source = mounted.source if mounted is not None else "nothing"
+            raise VolumeError(f"{at}: {source} is mounted there, not {file}", code="MountFailed")
+        return mounted.source
+
+    async def _grow(self, file: Path, wanted: Volume) -> None:
+        """Nobody uses it while it is prepared, so it can be unmounted where that is the only way."""
+        at = self._at(wanted)
+        device = await self._mount(file, wanted)
+        await self._tools.run("losetup", "-c", device)
+        try:
+            await formats.grow(wanted.fs_type, device, at, self._tools)
+        except VolumeError:  # an agent without CAP_SYS_RESOURCE may not
+            if not formats.grows_unmounted(wanted.fs_type):
+                raise
+            await self._mounts.unmount(at)
+            await formats.grow_unmounted(wanted.fs_type, str(file), self._tools)
+            await self._mount(file, wanted)
+
+    async def _grow_disk(self, file: Path, wanted: Volume) -> None:
+        """Mounted only to be grown: the machine is off while its volumes are prepared."""
+        try:
+            await self._grow(file, wanted)
+        finally:
+            await self._mounts.unmount(self._at(wanted))
+            _remove_empty(self._at(wanted), self.root)
+
+    def _make_directory(self, wanted: Volume, known: Volume | None) -> None:
+        at = self._at(wanted)
+        if known is not None and not at.is_dir():
+            raise _lost(wanted, at)
+        at.mkdir(parents=True, exist_ok=True)
+
+    def _delete(self, volume: Volume) -> None:
+        at = self._at(volume)
+        if (mounted := mounted_at(at)) is not None:
+            raise VolumeError(f"{at}: {mounted.source} is mounted there", code="VolumeBusy")
+        if volume.size_gb:
+            file = self._file(volume)
+            file.unlink(missing_ok=True)
+            _remove_empty(file.parent, self.root)
+        elif at.exists():
+            shutil.rmtree(at)
+        _remove_empty(at, self.root)
+
+    def _find_of(self, workload_id: WorkloadId) -> list[Volume]:
+        found: dict[str, Volume] = {}
+        for place, as_disk in ((".files", False), (".disks", True)):
+            for file in _entries(self.root / place / workload_id):
+                name, _, fs_type = file.name.partition(".")
+                if fs_type in formats.FORMATS:
+                    size_gb = -(-file.stat().st_size // GIB)
+                    found[name] = _found(workload_id, name, file, size_gb, fs_type, as_disk=as_disk)
+        for directory in _entries(self.root / workload_id):
+            if directory.name not in found and directory.is_dir():
+                found[directory.name] = _found(workload_id, directory.name, directory)
+        return list(found.values())
+
+    def _at(self, volume: Volume) -> Path:
+        return self.root / volume.workload_id / volume.name
+
+    def _file(self, volume: Volume) -> Path:
+        place = ".disks" if volume.as_disk else ".files"
+        return self.root / place / volume.workload_id / f"{volume.name}.{volume.fs_type}"
 
 
-def _is_there(mount: VolumeMount) -> bool:
-    return Path(mount.host_path).exists()
+def _found(
+    workload_id: WorkloadId,
+    name: str,
+    path: Path,
+    size_gb: int = 0,
+    fs_type: str = "",
+    *,
+    as_disk: bool = False,
+) -> Volume:
+    """Kept unless somebody says otherwise."""
+    made_at = datetime.fromtimestamp(path.stat().st_ctime, tz=UTC)
+    return Volume(
+        workload_id,
+        name,
+        DRIVER,
+        made_at,
+        size_gb=size_gb,
+        fs_type=fs_type,
+        retain=True,
+        as_disk=as_disk,
+    )
 
 
-def _failure(err: OSError) -> Failure:
-    return Failure(FailureReason.STORAGE_ERROR, f"{err.filename}: {err.strerror}")
+def _entries(directory: Path) -> list[Path]:
+    try:
+        return sorted(directory.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def _remove_empty(directory: Path, root: Path) -> None:
+    while directory != root and directory.is_dir() and not any(directory.iterdir()):
+        directory.rmdir()
+        directory = directory.parent
+
+
+def _lost(volume: Volume, path: Path) -> VolumeError:
+    text = f"volume {volume.name} was here, and {path} is gone: put it back, or delete the workload"
+    return VolumeError(text, code="VolumeLost")

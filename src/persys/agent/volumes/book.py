@@ -1,0 +1,40 @@
+"""The book of volumes: which there are on this node, whose, and which are attached. It is in the journal.
+
+A volume is written down after it was made and crossed out after it was deleted, so what is in the book is
+there. What is missing there although the book has it was lost, and is never made anew without being asked.
+"""
+
+from persys.agent.state import Change, State
+from persys.model.ids import WorkloadId
+from persys.model.volume import Volume
+
+
+class Book:
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def get(self, workload_id: WorkloadId, name: str) -> Volume | None:
+        return self._state.volumes.get((workload_id, name))
+
+    def all(self) -> list[Volume]:
+        return list(self._state.volumes.values())
+
+    def of(self, workload_id: WorkloadId) -> list[Volume]:
+        return [each for each in self.all() if each.workload_id == workload_id]
+
+    def attached(self, driver: str) -> list[Volume]:
+        """Those that need what the driver shares among them."""
+        return [each for each in self.all() if each.driver == driver and each.attached]
+
+    def has_owner(self, workload_id: WorkloadId) -> bool:
+        return workload_id in self._state.entries
+
+    async def keep(self, volume: Volume) -> None:
+        """Raises StoreUnavailableError."""
+        if self.get(volume.workload_id, volume.name) != volume:
+            await self._state.commit(Change(volumes=[volume]))
+
+    async def drop(self, volume: Volume) -> None:
+        """Raises StoreUnavailableError."""
+        if self.get(volume.workload_id, volume.name) is not None:
+            await self._state.commit(Change(volumes_gone=[(volume.workload_id, volume.name)]))

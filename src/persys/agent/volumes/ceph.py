@@ -1,0 +1,153 @@
+"""Volumes as images of a Ceph cluster, mapped by the kernel and mounted here, or given to a machine as disks.
+
+    <pool>/<cluster>.<workload>.<name>   the image
+    <stage>/<workload>/<name>            where it is mounted; a container gets `data` inside
+
+Whether an image exists is only told by the list of its pool: rbd ends with the same code for an image that is
+missing and for a cluster that does not answer. An image is mapped for this node alone.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from msgspec import Struct
+
+from persys.agent.volumes import formats
+from persys.agent.volumes.driver import Measure
+from persys.agent.volumes.mounts import Mounts, mounted_at
+from persys.agent.volumes.tools import BRIEF_SECONDS, LONG_SECONDS, Tools, VolumeError
+from persys.core.volumes import Abilities
+from persys.model.ids import WorkloadId
+from persys.model.volume import GIB, Volume
+
+DRIVER = "ceph-rbd"
+TOOLS = ("rbd", "mount", "umount", "blkid")
+_DATA = "data"
+
+
+class Ceph(Struct, frozen=True):
+    cluster: str
+    pool: str
+    user: str
+    keyring: str
+    stage: Path
+
+
+class CephDriver:
+    can = Abilities(sizes=True, needs_size=True, disks=True)
+
+    def __init__(self, ceph: Ceph, cluster_id: str, tools: Tools) -> None:
+        self._ceph = ceph
+        self._stage = ceph.stage.resolve()
+        self._prefix = quote(cluster_id, safe="").replace(".", "%2E")
+        self._tools = tools
+        self._mounts = Mounts(tools)
+
+    @property
+    def pool(self) -> str:
+        return self._ceph.pool
+
+    def lacks(self, fs_type: str) -> str:
+        return formats.problem_with(fs_type, self._tools) if fs_type else ""
+
+    def find(self, _workload_id: WorkloadId, _name: str) -> Volume | None:
+        """An image that another node made is found when it is attached."""
+        return None
+
+    def find_all(self) -> list[Volume]:
+        return []
+
+    def path(self, volume: Volume) -> Path:
+        return self._at(volume) / _DATA
+
+    def disk(self, volume: Volume) -> Path:
+        return Path("/dev/rbd") / self._image(volume)
+
+    async def attach(self, wanted: Volume, known: Volume | None) -> None:
+        images = await self._rbd_json("ls", self._ceph.pool)
+        if self._name(wanted) not in images:
+            if known is not None:
+                text = f"volume {wanted.name} was {self._image(wanted)}, and is there no more"
+                raise VolumeError(text, code="VolumeLost")
+            await self._rbd("create", "--size", f"{wanted.size_gb}G", self._image(wanted))
+        has_bytes = int((await self._rbd_json("info", self._image(wanted)))["size"])
+        if grows := has_bytes < wanted.size_gb * GIB:
+            await self._rbd("resize", "--size", f"{wanted.size_gb}G", self._image(wanted))
+        device = await self._map(wanted)
+        if not await formats.type_on(Path(device), self._tools):
+            if known is not None:
+                text = f"volume {wanted.name} has no file system any more"
+                raise VolumeError(text, code="VolumeLost")
+            await formats.make(wanted.fs_type, Path(device), self._tools)
+        if wanted.as_disk:
+            return
+        at = self._at(wanted)
+        if mounted_at(at) is None:
+            await self._mounts.mount(device, at, wanted.fs_type)
+        if grows or (known is not None and wanted.size_gb > known.size_gb):
+            await self._grow(device, at, wanted)
+        (at / _DATA).mkdir(exist_ok=True)
+
+    async def _grow(self, device: str, at: Path, wanted: Volume) -> None:
+        try:
+            await formats.grow(wanted.fs_type, device, at, self._tools)
+        except VolumeError:  # an agent without CAP_SYS_RESOURCE may not
+            if not formats.grows_unmounted(wanted.fs_type):
+                raise
+            await self._mounts.unmount(at)
+            await formats.grow_unmounted(wanted.fs_type, device, self._tools)
+            await self._mounts.mount(device, at, wanted.fs_type)
+
+    async def detach(self, volume: Volume) -> None:
+        await self._mounts.unmount(self._at(volume))
+        if device := await self._mapped(volume):
+            await self._rbd("unmap", device)
+
+    async def delete(self, volume: Volume) -> None:
+        if self._name(volume) in await self._rbd_json("ls", self._ceph.pool):
+            await self._rbd("rm", "--no-progress", self._image(volume), deadline=LONG_SECONDS)
+
+    async def measure(self, volume: Volume) -> Measure:
+        return Measure(volume.size_gb * GIB, 0)
+
+    async def _map(self, volume: Volume) -> str:
+        if device := await self._mapped(volume):
+            return device
+        ran = await self._tools.run(
+            *self._command("map", "--exclusive", self._image(volume)), deadline=BRIEF_SECONDS
+        )
+        return ran.out.strip()
+
+    async def _mapped(self, volume: Volume) -> str:
+        """The device that it has on this node; "" if it is not mapped."""
+        for found in await self._rbd_json("device", "list"):
+            if (found["pool"], found["name"]) == (self._ceph.pool, self._name(volume)):
+                return str(found["device"])
+        return ""
+
+    async def _rbd(self, *words: str, deadline: float = BRIEF_SECONDS) -> None:
+        await self._tools.run(*self._command(*words), deadline=deadline)
+
+    async def _rbd_json(self, *words: str) -> Any:
+        ran = await self._tools.run(*self._command(*words, "--format", "json"))
+        return json.loads(ran.out)
+
+    def _command(self, *words: str) -> tuple[str, ...]:
+        who: Mapping[str, str] = {
+            "--cluster": self._ceph.cluster,
+            "--id": self._ceph.user,
+            "--keyring": self._ceph.keyring,
+        }
+        return ("rbd", *(word for pair in who.items() if pair[1] for word in pair), *words)
+
+    def _name(self, volume: Volume) -> str:
+        return f"{self._prefix}.{volume.workload_id}.{volume.name}"
+
+    def _image(self, volume: Volume) -> str:
+        return f"{self._ceph.pool}/{self._name(volume)}"
+
+    def _at(self, volume: Volume) -> Path:
+        return self._stage / volume.workload_id / volume.name

@@ -1,0 +1,198 @@
+"""All managed volumes of this node, whichever driver has them. Implements `Volumes`.
+
+Called by one workload's lane at a time, so that nothing else touches its volumes meanwhile. What fails leaves
+everything as it was: nothing here removes a volume but `remove` and `delete`.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import structlog
+from msgspec.structs import replace
+
+from persys.agent.volumes.book import Book
+from persys.agent.volumes.driver import Driver
+from persys.agent.volumes.setup import Drivers
+from persys.agent.volumes.tools import VolumeError
+from persys.core.volumes import DEFAULT_FS_TYPE, object_to, settled
+from persys.errors import InvalidError, NotFoundError, RefusedError
+from persys.infra.clock import Clock
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import WorkloadId
+from persys.model.order import Order
+from persys.model.spec import ContainerSpec, ManagedVolume, VMSpec, VolumeMount
+from persys.model.volume import Volume, VolumeSeen, VolumeState
+
+log = structlog.get_logger()
+
+
+class ManagedVolumes:
+    def __init__(self, found: Drivers, book: Book, clock: Clock) -> None:
+        self._drivers: Mapping[str, Driver] = found.there
+        self._cures = found.cures
+        self._book = book
+        self._clock = clock
+
+    @property
+    def drivers(self) -> frozenset[str]:
+        return frozenset(self._drivers)
+
+    def check(self, order: Order) -> None:
+        spec = order.spec
+        if not isinstance(spec, ContainerSpec | VMSpec):
+            return
+        as_disk = isinstance(spec, VMSpec)
+        for index, volume in enumerate(spec.managed_volumes):
+            where = f"spec.{'vm' if as_disk else 'container'}.managed_volumes[{index}]"
+            self._check(volume, self._known(order.workload_id, volume.name), where, as_disk=as_disk)
+
+    def path(self, workload_id: WorkloadId, name: str) -> Path:
+        volume = self._kept(workload_id, name)
+        return self._driver(volume.driver).path(volume)
+
+    def disk(self, workload_id: WorkloadId, name: str) -> Path:
+        volume = self._kept(workload_id, name)
+        return self._driver(volume.driver).disk(volume)
+
+    async def prepare(self, order: Order) -> Failure | None:
+        spec = order.spec
+        if not isinstance(spec, ContainerSpec | VMSpec):
+            return None
+        if isinstance(spec, ContainerSpec) and (missing := _missing(spec.volumes)):
+            text = f"host path {missing} does not exist on this node"
+            return Failure(FailureReason.STORAGE_ERROR, text, code="HostPathMissing")
+        try:
+            self.check(order)
+            for volume in spec.managed_volumes:
+                as_disk = isinstance(spec, VMSpec)
+                await self._attach(order.workload_id, volume, as_disk=as_disk)
+        except InvalidError as err:
+            return Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
+        except VolumeError as err:
+            return err.failure
+        await self._detach_others(order.workload_id, {each.name for each in spec.managed_volumes})
+        return None
+
+    async def release(self, workload_id: WorkloadId) -> None:
+        await self._detach_others(workload_id, set())
+
+    async def remove(self, workload_id: WorkloadId, names: frozenset[str]) -> Failure | None:
+        try:
+            for volume in self._book.of(workload_id):
+                await self._detach(volume)
+            for name in sorted(names):
+                if (doomed := self._known(workload_id, name)) is not None:
+                    await self._driver(doomed.driver).delete(doomed)
+                    await self._book.drop(doomed)
+        except VolumeError as err:
+            return err.failure
+        return None
+
+    async def inventory(self) -> list[VolumeSeen]:
+        known = {(each.workload_id, each.name): each for each in self._book.all()}
+        for driver in self._drivers.values():
+            for found in driver.find_all():
+                known.setdefault((found.workload_id, found.name), found)
+        return [await self._seen(volume) for _, volume in sorted(known.items())]
+
+    async def delete(self, workload_id: WorkloadId, name: str) -> None:
+        volume = self._known(workload_id, name)
+        if volume is None:
+            raise NotFoundError("volume", f"{workload_id}/{name}")
+        try:
+            await self._detach(volume)
+            await self._driver(volume.driver).delete(volume)
+        except VolumeError as err:
+            raise RefusedError(f"volume {name} of {workload_id} stays: {err}") from err
+        await self._book.drop(volume)
+        log.info("volume.deleted", workload_id=workload_id, name=name, driver=volume.driver)
+
+    async def _attach(
+        self, workload_id: WorkloadId, wanted: ManagedVolume, *, as_disk: bool
+    ) -> None:
+        known = self._known(workload_id, wanted.name)
+        volume = settled(
+            wanted, known, workload_id=workload_id, as_disk=as_disk, now=self._clock.now()
+        )
+        await self._driver(wanted.driver).attach(volume, known)
+        await self._book.keep(volume)
+
+    async def _detach(self, volume: Volume) -> None:
+        await self._driver(volume.driver).detach(volume)
+        if volume.attached:
+            await self._book.keep(replace(volume, attached=False))
+
+    async def _detach_others(self, workload_id: WorkloadId, wanted: set[str]) -> None:
+        """Those that an earlier revision had, or that nothing uses now. They stay until the workload goes."""
+        for volume in self._book.of(workload_id):
+            if volume.attached and volume.name not in wanted:
+                try:
+                    await self._detach(volume)
+                except VolumeError as err:
+                    log.warning("volume.not_detached", name=volume.name, reason=str(err))
+
+    async def _seen(self, volume: Volume) -> VolumeSeen:
+        owned = self._book.has_owner(volume.workload_id)
+        state = VolumeState.ATTACHED if owned else VolumeState.RETAINED
+        seen = VolumeSeen(
+            volume.workload_id,
+            volume.name,
+            volume.driver,
+            "",
+            state,
+            volume.retain,
+            "",
+            fs_type=volume.fs_type,
+            created_at=volume.created_at,
+        )
+        driver = self._drivers.get(volume.driver)
+        if driver is None:
+            return seen
+        where = driver.disk(volume) if volume.as_disk else driver.path(volume)
+        measure = await driver.measure(volume)
+        return replace(
+            seen,
+            pool=driver.pool,
+            path=str(where),
+            size_bytes=measure.size_bytes,
+            used_bytes=measure.used_bytes,
+        )
+
+    def _check(
+        self, wanted: ManagedVolume, known: Volume | None, where: str, *, as_disk: bool
+    ) -> None:
+        driver = self._drivers.get(wanted.driver)
+        if driver is None:
+            has = ", ".join(sorted(self._drivers))
+            cure = self._cures.get(wanted.driver, "")
+            problem = f"{wanted.driver!r} is not available on this node, which has {has}"
+            raise InvalidError(f"{where}.driver", f"{problem}; {cure}" if cure else problem)
+        if objection := object_to(wanted, known, driver.can, as_disk=as_disk):
+            raise InvalidError(f"{where}.{objection.field}", objection.problem)
+        fs_type = wanted.fs_type or (known.fs_type if known is not None else "")
+        if wanted.size_gb and not fs_type:
+            fs_type = DEFAULT_FS_TYPE
+        if lack := driver.lacks(fs_type):
+            raise InvalidError(f"{where}.{'fs_type' if wanted.fs_type else 'size_gb'}", lack)
+
+    def _known(self, workload_id: WorkloadId, name: str) -> Volume | None:
+        """The book, else what is older than the book."""
+        if (kept := self._book.get(workload_id, name)) is not None:
+            return kept
+        found = (driver.find(workload_id, name) for driver in self._drivers.values())
+        return next((each for each in found if each is not None), None)
+
+    def _kept(self, workload_id: WorkloadId, name: str) -> Volume:
+        volume = self._known(workload_id, name)
+        assert volume is not None, "volumes are prepared before they are used"
+        return volume
+
+    def _driver(self, name: str) -> Driver:
+        if name not in self._drivers:
+            text = f"the driver {name} is not set up on this node any more"
+            raise VolumeError(text, code="DriverMissing")
+        return self._drivers[name]
+
+
+def _missing(mounts: tuple[VolumeMount, ...]) -> str:
+    return next((each.host_path for each in mounts if not Path(each.host_path).exists()), "")

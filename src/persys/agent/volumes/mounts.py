@@ -1,0 +1,81 @@
+"""Mounting and unmounting, as the kernel's own table says what is mounted.
+
+Both look first: what is mounted already stays, what is not mounted is unmounted. mount(8) says by its exit
+code whose fault a failure is.
+"""
+
+import asyncio
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from persys.agent.volumes.tools import Tools, VolumeError, said
+
+MOUNT_SECONDS = 60.0
+_TABLE = Path("/proc/self/mountinfo")
+_ESCAPED = re.compile(r"\\([0-7]{3})")
+_LOOPS = Path("/sys/block")
+# Of mount(8); 32 is every failure of the mount itself, also of an NFS server that does not answer.
+_FAULTS = {
+    1: ("MountNotPermitted", "the agent may not mount"),
+    2: ("MountSystemError", "the system has no room or no loop device for it"),
+    4: ("MountBroken", "mount itself is broken"),
+    8: ("MountInterrupted", "mount was interrupted"),
+    16: ("MountTableBroken", "the table of mounts cannot be written"),
+    32: ("MountFailed", "it cannot be mounted"),
+}
+_BUSY = 32
+
+
+class Mounted(NamedTuple):
+    source: str
+    fs_type: str
+
+
+def mounted_at(path: Path) -> Mounted | None:
+    """What is mounted there now. The path must have no links in it."""
+    found = None
+    for line in _TABLE.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
+        head, _, tail = line.partition(" - ")
+        if _plain(head.split(" ")[4]) == str(path):
+            fs_type, source, *_ = tail.split(" ")
+            found = Mounted(_plain(source), fs_type)  # the last one is on top
+    return found
+
+
+def backing_file(device: str) -> str:
+    """The file behind a loop device; "" if there is none."""
+    try:
+        said_path = (_LOOPS / Path(device).name / "loop/backing_file").read_text()
+    except OSError:
+        return ""
+    return said_path.rstrip("\n")
+
+
+class Mounts:
+    def __init__(self, tools: Tools) -> None:
+        self._tools = tools
+
+    async def mount(self, source: str, at: Path, fs_type: str, options: str = "") -> None:
+        """Raises VolumeError."""
+        await asyncio.to_thread(at.mkdir, parents=True, exist_ok=True)
+        flags = ("-o", options) if options else ()
+        ran = await self._tools.run(
+            "mount", "-t", fs_type, *flags, source, str(at), deadline=MOUNT_SECONDS, ok=range(256)
+        )
+        if not ran.ok:
+            code, fault = _FAULTS.get(ran.code, _FAULTS[32])
+            raise VolumeError(f"mounting {source}: {fault}: {said(ran)}", code=code)
+
+    async def unmount(self, at: Path) -> None:
+        """Raises VolumeError; then it is in use, or cannot be reached."""
+        while mounted_at(at) is not None:
+            ran = await self._tools.run("umount", str(at), deadline=MOUNT_SECONDS, ok=range(256))
+            if not ran.ok:
+                code = "VolumeBusy" if ran.code == _BUSY else "UnmountFailed"
+                raise VolumeError(f"unmounting {at}: {said(ran)}", code=code)
+
+
+def _plain(text: str) -> str:
+    """The table writes spaces and the like as octal numbers."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), text)
