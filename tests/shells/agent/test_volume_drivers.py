@@ -1,0 +1,333 @@
+"""Drivers of volumes on the real mount, losetup and mkfs.
+
+The kernel of a test machine may lack NFS, and no Ceph runs there: a program of the same name stands in for
+`mount -t nfs` (an overlay that keeps its files) and for `rbd` (images as files behind loop devices). What the
+real ones say when there is no server is tried with the real ones.
+"""
+
+import asyncio
+import os
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from persys.agent.settings import AgentSettings
+from persys.agent.state import State
+from persys.agent.volumes.book import Book
+from persys.agent.volumes.ceph import Ceph, CephDriver
+from persys.agent.volumes.driver import Driver
+from persys.agent.volumes.local import LocalDriver
+from persys.agent.volumes.managed import ManagedVolumes
+from persys.agent.volumes.mounts import mounted_at
+from persys.agent.volumes.nfs import Export, NfsDriver
+from persys.agent.volumes.setup import Drivers, find_drivers
+from persys.agent.volumes.tools import Tools
+from persys.errors import InvalidError, NotFoundError
+from persys.infra.clock import SystemClock
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.order import Order
+from persys.model.spec import ContainerSpec, ManagedVolume, VMSpec, WorkloadType
+from persys.model.workload import Desired
+
+WEB = WorkloadId("web")
+DISK = ManagedVolume("data", size_gb=1)
+SYSTEM_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
+
+MOUNT = """#!/bin/sh
+# mount -t nfs SOURCE AT
+if [ "$2" != nfs ]; then exec {real} "$@"; fi
+exec {real} -t overlay -o lowerdir={room}/lower,upperdir={room}/upper,workdir={room}/work "$3" "$4"
+"""
+RBD = """#!/bin/sh
+cd {room} || exit 1
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --id|--keyring|--cluster) shift 2 ;;
+    *) break ;;
+  esac
+done
+last() {{ for word; do :; done; echo "${{word#rbd/}}"; }}
+case "$1" in
+  ls) ls | sed 's/.*/"&"/' | paste -s -d, | sed 's/.*/[&]/' ;;
+  info) f=${{2#rbd/}}; [ -e "$f" ] || exit 2; echo "{{\\"size\\": $(stat -c %s "$f")}}" ;;
+  create) f=$(last "$@"); [ -e "$f" ] && exit 17; truncate -s "$3" "$f" ;;
+  resize) f=$(last "$@"); truncate -s "$3" "$f"; losetup -j "$f" | cut -d: -f1 | xargs -r losetup -c ;;
+  map) losetup -f --show "{room}/$(last "$@")" ;;
+  unmap) losetup -d "$2" ;;
+  device)
+    losetup -n -O NAME,BACK-FILE | grep ' {room}/' |
+      sed 's|\\([^ ]*\\) *{room}/\\(.*\\)|{{"pool": "rbd", "name": "\\2", "device": "\\1"}}|' |
+      paste -s -d, | sed 's/.*/[&]/' ;;
+  rm) rm "$(last "$@")" ;;
+  *) exit 1 ;;
+esac
+"""
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Path]:
+    """A directory; what is mounted below it in the end is unmounted."""
+    yield tmp_path
+    lines = Path("/proc/self/mountinfo").read_text().splitlines()
+    for line in reversed(lines):
+        if (at := line.split()[4]).startswith(f"{tmp_path}/"):
+            subprocess.run(["umount", at], check=True)
+    for line in _losetup(tmp_path):
+        subprocess.run(["losetup", "-d", line.split()[0]], check=True)
+
+
+def _losetup(room: Path) -> list[str]:
+    listed = subprocess.run(
+        ["losetup", "-n", "-O", "NAME,BACK-FILE"], capture_output=True, text=True, check=True
+    )
+    return [line for line in listed.stdout.splitlines() if f" {room}/" in line]
+
+
+@asynccontextmanager
+async def volumes_of(room: Path, *made: tuple[str, object]) -> AsyncIterator[ManagedVolumes]:
+    """Volumes with a journal of their own and these drivers; those that are functions get the book."""
+    state = State(room / "state.db", cluster_id="c", node_id=NodeId("n"))
+    book = Book(state)
+    drivers: dict[str, Driver] = {
+        name: each(book) if callable(each) else each  # type: ignore[misc]  # one of the two
+        for name, each in made
+    }
+    async with asyncio.TaskGroup() as group:
+        writing = group.create_task(state.run())
+        yield ManagedVolumes(Drivers(drivers, {}), book, SystemClock())
+        writing.cancel()
+    state.close()
+
+
+def an_order(
+    *volumes: ManagedVolume, workload_id: WorkloadId = WEB, machine: bool = False
+) -> Order:
+    spec = (
+        VMSpec(vcpus=1, memory_mb=64, managed_volumes=volumes)
+        if machine
+        else ContainerSpec(image="demo", managed_volumes=volumes)
+    )
+    kind = WorkloadType.VM if machine else WorkloadType.CONTAINER
+    return Order(workload_id, kind, Revision("r1"), 1, Desired.RUNNING, spec)
+
+
+def local(room: Path) -> tuple[str, LocalDriver]:
+    return "local", LocalDriver(room / "local", Tools())
+
+
+def stand_in(room: Path, name: str, text: str) -> Tools:
+    programs = room / "bin"
+    programs.mkdir(exist_ok=True)
+    (programs / name).write_text(text)
+    (programs / name).chmod(0o755)
+    return Tools(f"{programs}:{SYSTEM_PATH}")
+
+
+async def test_a_machine_has_its_volume_as_a_disk_that_grows(room: Path) -> None:
+    async with volumes_of(room, local(room)) as volumes:
+        assert await volumes.prepare(an_order(DISK, machine=True)) is None
+        disk = volumes.disk(WEB, "data")
+        assert disk.stat().st_size == 1 << 30
+        assert mounted_at(room / "local/web/data") is None
+
+        larger = replace(DISK, size_gb=2)
+        assert await volumes.prepare(an_order(larger, machine=True)) is None
+
+        assert disk.stat().st_size == 2 << 30
+        blocks = await Tools().run("dumpe2fs", "-h", str(disk))
+        assert f"Block count:              {(2 << 30) // 4096}" in blocks.out
+        assert _losetup(room) == []
+
+
+async def test_a_volume_that_was_lost_is_not_made_anew(room: Path) -> None:
+    async with volumes_of(room, local(room)) as volumes:
+        await volumes.prepare(an_order(DISK, machine=True))
+        volumes.disk(WEB, "data").unlink()
+
+        failure = await volumes.prepare(an_order(DISK, machine=True))
+
+        assert failure is not None
+        assert failure.code == "VolumeLost"
+        assert not volumes.disk(WEB, "data").exists()
+
+
+async def test_a_volume_takes_its_room_when_it_is_made(room: Path) -> None:
+    async with volumes_of(room, local(room)) as volumes:
+        await volumes.prepare(an_order(DISK, machine=True))
+
+        assert volumes.disk(WEB, "data").stat().st_blocks * 512 >= 1 << 30
+
+
+async def test_a_directory_that_is_older_than_the_book_is_found(room: Path) -> None:
+    (room / "local/web/data").mkdir(parents=True)
+    (room / "local/web/data/file").write_text("kept")
+    async with volumes_of(room, local(room)) as volumes:
+        (seen,) = await volumes.inventory()
+        assert (seen.workload_id, seen.name, seen.size_bytes) == ("web", "data", 0)
+        assert seen.used_bytes > 0
+
+        assert await volumes.prepare(an_order(ManagedVolume("data"))) is None
+        assert (volumes.path(WEB, "data") / "file").read_text() == "kept"
+
+        await volumes.delete(WEB, "data")
+        assert await volumes.inventory() == []
+
+
+async def test_what_another_has_mounted_in_its_place_is_left_alone(room: Path) -> None:
+    at = room / "local/web/data"
+    at.mkdir(parents=True)
+    await Tools().run("mount", "-t", "tmpfs", "other", str(at))
+    (at / "theirs").write_text("kept")
+    async with volumes_of(room, local(room)) as volumes:
+        failure = await volumes.remove(WEB, frozenset({"data"}))
+
+    assert failure is not None
+    assert failure.code == "VolumeBusy"
+    assert (at / "theirs").exists()
+
+
+async def test_a_volume_in_use_stays_until_it_is_let_go(room: Path) -> None:
+    async with volumes_of(room, local(room)) as volumes:
+        await volumes.prepare(an_order(DISK))
+        file = volumes.path(WEB, "data") / "open"
+        with file.open("w"):
+            failure = await volumes.remove(WEB, frozenset({"data"}))
+
+            assert failure is not None
+            assert failure.code == "VolumeBusy"
+
+        assert await volumes.remove(WEB, frozenset({"data"})) is None
+        assert _losetup(room) == []
+
+
+async def test_without_the_programs_a_size_is_refused_by_name(room: Path) -> None:
+    bare = LocalDriver(room / "local", Tools(str(room)))
+    async with volumes_of(room, ("local", bare)) as volumes:
+        with pytest.raises(
+            InvalidError, match=r"size_gb: a size needs mount and umount and losetup"
+        ):
+            volumes.check(an_order(DISK))
+        volumes.check(an_order(ManagedVolume("data")))
+
+
+async def test_a_driver_without_its_programs_is_not_there_and_says_what_to_install(
+    room: Path,
+) -> None:
+    settings = AgentSettings(
+        storage_nfs_server="server", storage_nfs_export="/e", storage_ceph_pool="rbd"
+    )
+    state = State(room / "state.db", cluster_id="c", node_id=NodeId("n"))
+
+    found = find_drivers(settings, Book(state), Tools(str(room)))
+
+    assert list(found.there) == ["local"]
+    assert found.cures == {
+        "nfs": "install mount, umount, mount.nfs",
+        "ceph-rbd": "install rbd, mount, umount, blkid",
+    }
+    state.close()
+
+
+async def test_a_server_that_is_not_there_is_a_failure_to_mount(room: Path) -> None:
+    export = Export("127.0.0.1", "/none", "port=1,timeo=1,retrans=0,retry=0", room / "stage")
+    nfs = ("nfs", lambda book: NfsDriver(export, "c", book, Tools()))
+    async with volumes_of(room, nfs) as volumes:
+        failure = await volumes.prepare(an_order(ManagedVolume("data", driver="nfs")))
+
+        assert failure is not None
+        assert failure.code == "MountFailed"
+        assert failure.retryable
+        assert await volumes.inventory() == []
+        assert mounted_at(room / "stage") is None
+
+
+@pytest.fixture
+def nfs(room: Path) -> tuple[str, object]:
+    for name in ("lower", "upper", "work", "stage"):
+        (room / name).mkdir()
+    tools = stand_in(room, "mount", MOUNT.format(real="/usr/bin/mount", room=room))
+    export = Export("server", "/srv", "", room / "stage")
+    return "nfs", lambda book: NfsDriver(export, "c", book, tools)
+
+
+async def test_an_export_is_mounted_once_and_until_nobody_needs_it(
+    room: Path, nfs: tuple[str, object]
+) -> None:
+    volume = ManagedVolume("data", driver="nfs", retain=True)
+    other = WorkloadId("other")
+    async with volumes_of(room, nfs) as volumes:
+        assert await volumes.prepare(an_order(volume)) is None
+        assert await volumes.prepare(an_order(volume, workload_id=other)) is None
+        (volumes.path(WEB, "data") / "file").write_text("kept")
+        assert list(volumes.path(other, "data").iterdir()) == []
+
+        await volumes.release(WEB)
+        assert mounted_at(room / "stage") is not None
+        await volumes.release(other)
+        assert mounted_at(room / "stage") is None
+
+        assert await volumes.prepare(an_order(volume)) is None
+        assert (volumes.path(WEB, "data") / "file").read_text() == "kept"
+        assert await volumes.remove(WEB, frozenset({"data"})) is None
+        assert mounted_at(room / "stage") is None
+        assert not (room / "upper/c/web/data").exists()
+
+
+async def test_a_shared_volume_goes_with_the_last_workload_that_has_it(
+    room: Path, nfs: tuple[str, object]
+) -> None:
+    shared = ManagedVolume("pool", driver="nfs", access_mode="ReadWriteMany")
+    other = WorkloadId("other")
+    async with volumes_of(room, nfs) as volumes:
+        await volumes.prepare(an_order(shared))
+        await volumes.prepare(an_order(shared, workload_id=other))
+        (volumes.path(WEB, "pool") / "file").write_text("ours")
+        assert (volumes.path(other, "pool") / "file").read_text() == "ours"
+
+        assert await volumes.remove(WEB, frozenset({"pool"})) is None
+        assert (volumes.path(other, "pool") / "file").read_text() == "ours"
+
+        assert await volumes.remove(other, frozenset({"pool"})) is None
+        assert not any((room / "upper/c/.shared").iterdir())
+        assert mounted_at(room / "stage") is None
+
+
+async def test_an_image_is_made_mapped_grown_and_removed(room: Path) -> None:
+    images = room / "images"
+    images.mkdir()
+    tools = stand_in(room, "rbd", RBD.format(room=images))
+    ceph = Ceph("", "rbd", "persys", "/no/keyring", room / "stage")
+    volume = ManagedVolume("data", driver="ceph-rbd", size_gb=1)
+    async with volumes_of(room, ("ceph-rbd", CephDriver(ceph, "c", tools))) as volumes:
+        assert await volumes.prepare(an_order(volume)) is None
+        (volumes.path(WEB, "data") / "file").write_text("kept")
+        await volumes.release(WEB)
+        assert _losetup(room) == []
+
+        assert await volumes.prepare(an_order(replace(volume, size_gb=2))) is None
+        assert (volumes.path(WEB, "data") / "file").read_text() == "kept"
+        found = os.statvfs(volumes.path(WEB, "data"))
+        assert found.f_blocks * found.f_frsize > 1.5 * (1 << 30)
+
+        assert await volumes.remove(WEB, frozenset({"data"})) is None
+        assert list(images.iterdir()) == []
+        assert _losetup(room) == []
+        with pytest.raises(NotFoundError):
+            await volumes.delete(WEB, "data")
+
+
+async def test_a_ceph_that_does_not_answer_is_no_empty_pool(room: Path) -> None:
+    """It ends with the same code as for an image that is missing."""
+    tools = stand_in(room, "rbd", "#!/bin/sh\nexit 2\n")
+    ceph = Ceph("", "rbd", "", "", room / "stage")
+    volume = ManagedVolume("data", driver="ceph-rbd", size_gb=1)
+    async with volumes_of(room, ("ceph-rbd", CephDriver(ceph, "c", tools))) as volumes:
+        failure = await volumes.prepare(an_order(volume))
+
+    assert failure is not None
+    assert failure.code == "ToolFailed"
+    assert failure.retryable

@@ -1,0 +1,115 @@
+"""What a volume may become: decided by the data that is there."""
+
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from persys.core.volumes import Abilities, object_to, settled
+from persys.model.ids import WorkloadId
+from persys.model.spec import ManagedVolume
+from persys.model.volume import Volume
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+LOCAL = Abilities(sizes=True, disks=True)
+NFS = Abilities(shares=True)
+CEPH = Abilities(sizes=True, needs_size=True, disks=True)
+
+
+def a_volume(**fields: object) -> Volume:
+    known = Volume(WorkloadId("web"), "data", "local", NOW, size_gb=5, fs_type="ext4")
+    return replace(known, **fields)
+
+
+def a_wish(**fields: object) -> ManagedVolume:
+    return replace(ManagedVolume("data"), **fields)
+
+
+@pytest.mark.parametrize(
+    ("field", "wanted", "known", "can"),
+    [
+        ("size_gb", a_wish(size_gb=4), a_volume(), LOCAL),
+        ("size_gb", a_wish(size_gb=4), a_volume(size_gb=0, fs_type=""), LOCAL),
+        ("size_gb", a_wish(driver="nfs", size_gb=4), None, NFS),
+        ("size_gb", a_wish(driver="ceph-rbd"), None, CEPH),
+        ("fs_type", a_wish(fs_type="xfs"), a_volume(), LOCAL),
+        ("fs_type", a_wish(fs_type="xfs"), None, LOCAL),
+        ("driver", a_wish(driver="nfs"), a_volume(), NFS),
+        ("name", a_wish(size_gb=5), a_volume(as_disk=True), LOCAL),
+        ("access_mode", a_wish(access_mode="ReadWriteMany"), None, LOCAL),
+        ("access_mode", a_wish(access_mode="sometimes"), None, NFS),
+        ("access_mode", a_wish(driver="nfs"), a_volume(driver="nfs", shared=True, size_gb=0), NFS),
+    ],
+)
+def test_what_cannot_be_is_objected_to_by_its_field(
+    field: str, wanted: ManagedVolume, known: Volume | None, can: Abilities
+) -> None:
+    objection = object_to(wanted, known, can, as_disk=False)
+
+    assert objection is not None
+    assert objection.field == field
+
+
+def test_a_machine_needs_a_disk_with_a_size() -> None:
+    shared = object_to(a_wish(driver="nfs"), None, NFS, as_disk=True)
+    endless = object_to(a_wish(), None, LOCAL, as_disk=True)
+
+    assert shared is not None
+    assert shared.field == "driver"
+    assert endless is not None
+    assert endless.field == "size_gb"
+
+
+def test_a_size_that_is_said_no_more_stays() -> None:
+    known = a_volume(retain=True)
+    wanted = a_wish(retain=True)
+
+    assert object_to(wanted, known, LOCAL, as_disk=False) is None
+    same = settled(wanted, known, workload_id=known.workload_id, as_disk=False, now=NOW)
+    assert same == replace(known, attached=True)
+
+
+def test_a_directory_of_an_earlier_version_stays_one() -> None:
+    known = a_volume(size_gb=0, fs_type="")
+    wanted = a_wish(fs_type="ext4")
+
+    assert object_to(wanted, known, LOCAL, as_disk=False) is None
+    same = settled(wanted, known, workload_id=known.workload_id, as_disk=False, now=NOW)
+    assert (same.size_gb, same.fs_type) == (0, "")
+
+
+wishes = st.builds(
+    ManagedVolume,
+    name=st.just("data"),
+    driver=st.sampled_from(["local", "nfs", "ceph-rbd"]),
+    size_gb=st.integers(0, 9),
+    access_mode=st.sampled_from(["", "ReadWriteOnce", "ReadWriteMany"]),
+    fs_type=st.sampled_from(["", "ext4", "xfs"]),
+    retain=st.booleans(),
+)
+abilities = st.builds(
+    Abilities, sizes=st.booleans(), needs_size=st.booleans(), shares=st.booleans()
+)
+
+
+@given(wishes, wishes, abilities)
+def test_whatever_is_asked_data_keeps_its_place_its_form_and_its_size(
+    first: ManagedVolume, then: ManagedVolume, can: Abilities
+) -> None:
+    workload_id = WorkloadId("web")
+    if object_to(first, None, can, as_disk=False) is not None:
+        return
+    known = settled(first, None, workload_id=workload_id, as_disk=False, now=NOW)
+    if object_to(then, known, can, as_disk=False) is not None:
+        return
+    after = settled(then, known, workload_id=workload_id, as_disk=False, now=NOW)
+
+    assert (after.driver, after.fs_type, after.shared) == (
+        known.driver,
+        known.fs_type,
+        known.shared,
+    )
+    assert after.size_gb >= known.size_gb
+    assert bool(after.size_gb) == bool(known.size_gb)
