@@ -20,8 +20,8 @@ clean-demo: install ## Remove what `make up` deployed
 	@$(BIN)/persys clean-demo
 
 check: install ## Format, lint, types and house rules, in seconds
-	$(BIN)/ruff format --check . scripts/engines scripts/compose scripts/libvirt scripts/guest/tiny
-	$(BIN)/ruff check . scripts/engines scripts/compose scripts/libvirt scripts/guest/tiny
+	$(BIN)/ruff format --check . scripts/engines scripts/compose scripts/libvirt scripts/guest/tiny scripts/guest/cloud
+	$(BIN)/ruff check . scripts/engines scripts/compose scripts/libvirt scripts/guest/tiny scripts/guest/cloud
 	$(BIN)/mypy
 	$(BIN)/pytest tests/tidy -q --durations=1
 

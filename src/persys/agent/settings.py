@@ -5,6 +5,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from persys import __version__
+from persys.agent.kvm import Accel
 from persys.errors import SettingsError
 from persys.infra.address import split_server
 from persys.infra.settings import setting
@@ -34,6 +35,34 @@ class AgentSettings:
         "",
         "PERSYS_COMPOSE_BINARY",
         help="Compose to use: a path, a name or 'docker compose'; else whichever is there, v2 first",
+    )
+    vm_enabled: bool = setting(
+        True, "PERSYS_VM_ENABLED", help="run virtual machines, if libvirt is here"
+    )
+    libvirt_uri: str = setting("qemu:///system", "PERSYS_LIBVIRT_URI", help="where libvirt listens")
+    vm_accel: str = setting(
+        "auto", "PERSYS_VM_ACCEL", help="kvm, tcg (emulation) or auto: kvm where it really works"
+    )
+    vm_images_dir: Path = setting(
+        Path("/var/lib/persys/images"),
+        "PERSYS_VM_IMAGES_DIR",
+        help="the store of images that machines stand on",
+    )
+    vm_pool: str = setting(
+        "persys", "PERSYS_VM_POOL", help="libvirt's storage pool for disks that name none"
+    )
+    vm_disks_dir: Path = setting(
+        Path("/var/lib/persys/disks"),
+        "PERSYS_VM_DISKS_DIR",
+        help="where that pool is, if this agent has to make it",
+    )
+    vm_dir: Path = setting(
+        Path("/var/lib/persys/vms"), "PERSYS_VM_DIR", help="seeds and console logs of machines"
+    )
+    vm_stop_grace: timedelta = setting(
+        timedelta(seconds=60),
+        "PERSYS_VM_STOP_GRACE",
+        help="between the power button and the end of a machine, unless it says",
     )
     reconcile_enabled: bool = setting(
         True, "PERSYS_RECONCILE_ENABLED", help="look at everything now and then, beside events"
@@ -194,6 +223,8 @@ class AgentSettings:
             raise SettingsError("PERSYS_RECONCILE_INTERVAL: expected more than 0s")
         if self.gc_interval <= timedelta(0):
             raise SettingsError("PERSYS_GC_INTERVAL: expected more than 0s")
+        if self.vm_accel not in ("auto", *Accel):
+            raise SettingsError("PERSYS_VM_ACCEL: expected auto, kvm or tcg")
         if self.pids_max < 1:
             raise SettingsError("PERSYS_PIDS_MAX: expected 1 or more")
         for name in ("cpu", "memory", "disk"):

@@ -1,0 +1,74 @@
+"""Whether this machine can run virtual machines, and how fast. Looked at once, when the agent starts."""
+
+import asyncio
+import platform
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from persys.agent.kvm import Accel, find_accel
+from persys.agent.runtimes.libvirt_connection import Libvirt, LibvirtError
+from persys.agent.runtimes.libvirt_module import load
+from persys.agent.settings import AgentSettings
+from persys.errors import RuntimeUnavailableError
+from persys.infra.clock import Clock
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Hypervisor:
+    libvirt: Libvirt
+    accel: Accel
+
+
+async def find_hypervisor(
+    settings: AgentSettings, clock: Clock, *, has_machines: bool
+) -> Hypervisor | None:
+    """None: there is no libvirt here, or nobody wants it.
+
+    A node that has machines keeps their type while libvirt is silent: they are unknown then, not gone.
+    """
+    if not settings.vm_enabled:
+        return None
+    try:
+        load()
+    except RuntimeUnavailableError as err:
+        log.info("machines.absent", reason=str(err))
+        return None
+    libvirt = Libvirt(settings.libvirt_uri)
+    try:
+        version = await libvirt.call(lambda connection: _version(connection.getLibVersion()))
+    except RuntimeUnavailableError as err:
+        if not has_machines:
+            log.info("machines.absent", reason=str(err))
+            await libvirt.close()
+            return None
+        version = "silent"
+    accel = await _accel(settings, libvirt, clock)
+    log.info("machines.found", version=version, accel=accel.value)
+    return Hypervisor(libvirt, accel)
+
+
+async def _accel(settings: AgentSettings, libvirt: Libvirt, clock: Clock) -> Accel:
+    """libvirt is asked first: what it does not offer need not be tried."""
+    if settings.vm_accel == "auto":
+        with suppress(RuntimeUnavailableError):
+            try:
+                await libvirt.call(_ask_for_kvm)
+            except LibvirtError:
+                return Accel.TCG
+    found_path = settings.state_path.absolute().parent / "kvm.json"
+    await asyncio.to_thread(found_path.parent.mkdir, parents=True, exist_ok=True)
+    return await find_accel(settings.vm_accel, found_path, clock)
+
+
+def _ask_for_kvm(connection: Any) -> None:
+    connection.getDomainCapabilities(None, platform.machine(), None, Accel.KVM.value)
+
+
+def _version(number: int) -> str:
+    """9000000 is 9.0.0."""
+    return f"{number // 1_000_000}.{number // 1_000 % 1_000}.{number % 1_000}"
