@@ -18,11 +18,12 @@ from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision
 from persys.model.observation import Actual
 from persys.model.order import Order
-from persys.model.spec import ComposeSpec, ContainerSpec, HealthCheck, RestartPolicy, Spec
+from persys.model.spec import ComposeSpec, ContainerSpec, HealthCheck, RestartPolicy, Spec, VMSpec
 from persys.model.workload import Desired
 
 COMPLETED = "Completed"
 CRASH_LOOP = "CrashLoop"
+BOOT_FAILED = "BootFailed"
 OOM_KILLED = "OOMKilled"
 RESTARTING = "Restarting"
 EXITED = "Exited"
@@ -30,6 +31,8 @@ STOPPED_ALONE = "StoppedAlone"
 
 LOOP_RESTARTS_MIN = 3
 STABLE_AFTER = timedelta(seconds=10)
+BOOTED_AFTER = timedelta(seconds=60)  # the same for a machine, which takes longer to come up
+TROUBLE_LOOK_AFTER = timedelta(seconds=5)
 RESTART_FIRST_AFTER = timedelta(seconds=0.2)
 RESTART_LONGEST_AFTER = timedelta(seconds=60)
 # What is unhealthy is shown so before it is started again; if that does not help, it gets longer each time.
@@ -89,6 +92,11 @@ class Artefact(Struct, frozen=True):
     others_active: bool = False
     restart: RestartPolicy | None = None  # what is to become of that one when it has ended
     commit: str = ""  # from which its file was taken
+    # Only of a machine. How it ended is in `error`; nothing but the agent starts it again.
+    boots: bool = False
+    trouble: Failure | None = None  # why it is paused; it goes on when that is over
+    facts: dict[str, str] = {}  # told to whoever asks, as they are
+    look_again_after: timedelta | None = None  # more will be known of it then
 
     @property
     def active(self) -> bool:
@@ -188,7 +196,7 @@ def after_settling(progress: Progress, settled: Settled) -> Progress:
         launching=progress.launching or settled.actual is Actual.RUNNING,
         failure=progress.failure if settled.failure == progress.failure else None,
         verdict=settled if settled.final else None,
-        looping=settled.code == CRASH_LOOP,
+        looping=settled.code in (CRASH_LOOP, BOOT_FAILED),
         halted=settled.code == STOPPED_ALONE,
         cures=0 if settled.healthy else progress.cures,
         unhealthy_shown=settled.code == UNHEALTHY,
@@ -241,6 +249,8 @@ def _towards_running(
             return _while_running(order, artefact, progress, now)
         case Condition.RESTARTING:
             return _while_restarting(artefact, progress)
+        case Condition.PAUSED if artefact.trouble is not None:
+            return replace(_failed(artefact.trouble), look_again_at=now + TROUBLE_LOOK_AFTER)
         case Condition.EXITED if progress.has_launched(artefact):
             return _after_exit(order, artefact, progress, now)
         case _:
@@ -281,11 +291,13 @@ def _while_running(
 
 
 def _while_alive(artefact: Artefact, progress: Progress, now: datetime) -> Settled:
+    more = artefact.look_again_after
+    well = Settled(Actual.RUNNING, look_again_at=now + more if more is not None else None)
     if not progress.looping or artefact.started_at is None:
-        return Settled(Actual.RUNNING)
-    stable_at = artefact.started_at + STABLE_AFTER
+        return well
+    stable_at = artefact.started_at + _stable_after(artefact)
     if now >= stable_at:
-        return Settled(Actual.RUNNING)
+        return well
     return replace(_crash_loop(artefact, progress), look_again_at=stable_at)
 
 
@@ -324,13 +336,23 @@ def _not_cured(artefact: Artefact, progress: Progress) -> Settled:
 def _while_restarting(artefact: Artefact, progress: Progress) -> Settled:
     if _restarts(artefact, progress) >= LOOP_RESTARTS_MIN and _was_brief(artefact):
         return _crash_loop(artefact, progress)
+    if _did_not_boot(artefact):
+        return _failed(_bad_end(artefact, f"{_ending(artefact)}; starting it again"))
     return Settled(Actual.PENDING, code=RESTARTING, message=f"{_ending(artefact)}; restarting")
 
 
 def _was_brief(artefact: Artefact) -> bool:
     if artefact.started_at is None or artefact.finished_at is None:
         return True  # it never came as far as running
-    return artefact.finished_at - artefact.started_at < STABLE_AFTER
+    return artefact.finished_at - artefact.started_at < _stable_after(artefact)
+
+
+def _stable_after(artefact: Artefact) -> timedelta:
+    return BOOTED_AFTER if artefact.boots else STABLE_AFTER
+
+
+def _did_not_boot(artefact: Artefact) -> bool:
+    return artefact.boots and bool(artefact.exit_code) and _was_brief(artefact)
 
 
 def _after_exit(
@@ -350,9 +372,10 @@ def _again(order: Order, artefact: Artefact, progress: Progress, now: datetime) 
     """The runtime restarts by itself, unless somebody stopped it by hand.
 
     But what must not run without the scheduler is restarted only here: a runtime that comes back after a
-    long while would start it before anybody could stop it.
+    long while would start it before anybody could stop it. And libvirt restarts nothing.
     """
-    if not order.stop_after_seconds or artefact.finished_at is None:
+    only_here = order.stop_after_seconds or artefact.boots
+    if not only_here or artefact.finished_at is None:
         return Do(Step.START)
     growth = 2 ** min(progress.restarts, 16)
     start_at = artefact.finished_at + min(RESTART_FIRST_AFTER * growth, RESTART_LONGEST_AFTER)
@@ -370,13 +393,16 @@ def _restarts(artefact: Artefact, progress: Progress) -> int:
 
 
 def _ended_badly(artefact: Artefact) -> Settled:
-    failure = Failure(
-        FailureReason.RUNTIME_ERROR,
-        _ending(artefact),
-        retryable=False,
-        code=OOM_KILLED if artefact.oom_killed else EXITED,
-    )
-    return replace(_failed(failure), final=True)
+    return replace(_failed(_bad_end(artefact, _ending(artefact))), final=True)
+
+
+def _bad_end(artefact: Artefact, message: str) -> Failure:
+    if _did_not_boot(artefact):
+        reason, code = FailureReason.VM_BOOT_FAILED, BOOT_FAILED
+    else:
+        reason = FailureReason.RUNTIME_ERROR
+        code = OOM_KILLED if artefact.oom_killed else EXITED
+    return Failure(reason, message, retryable=False, code=code)
 
 
 def _crash_loop(artefact: Artefact, progress: Progress) -> Settled:
@@ -384,7 +410,8 @@ def _crash_loop(artefact: Artefact, progress: Progress) -> Settled:
     message = f"crash loop: {subject} {_restarts(artefact, progress)} times"
     if artefact.condition is not Condition.RUNNING:
         message = f"{message}; {_ending(artefact)}"
-    return _failed(Failure(FailureReason.RUNTIME_ERROR, message, retryable=False, code=CRASH_LOOP))
+    reason = FailureReason.VM_BOOT_FAILED if artefact.boots else FailureReason.RUNTIME_ERROR
+    return _failed(Failure(reason, message, retryable=False, code=CRASH_LOOP))
 
 
 def _failed(failure: Failure) -> Settled:
@@ -392,14 +419,23 @@ def _failed(failure: Failure) -> Settled:
 
 
 def _ending(artefact: Artefact) -> str:
+    if artefact.boots:
+        return _end_of_machine(artefact)
     subject = f"{artefact.part}: " if artefact.part else ""
     if artefact.oom_killed:
         return f"{subject}out of memory: killed with exit code {artefact.exit_code}"
     return f"{subject}exited with code {artefact.exit_code}"
 
 
+def _end_of_machine(artefact: Artefact) -> str:
+    if artefact.started_at is None or artefact.finished_at is None:
+        return artefact.error
+    seconds = (artefact.finished_at - artefact.started_at).total_seconds()
+    return f"{artefact.error} {seconds:.0f} s after its start"
+
+
 def _restart_policy(spec: Spec) -> RestartPolicy:
-    return spec.restart if isinstance(spec, ContainerSpec) else RestartPolicy()
+    return spec.restart if isinstance(spec, ContainerSpec | VMSpec) else RestartPolicy()
 
 
 def _health_check(spec: Spec) -> HealthCheck:

@@ -7,10 +7,11 @@ which is later. Clocks may run at slightly different rates and Docker takes its 
 from datetime import timedelta
 from math import ceil
 
-from persys.model.spec import ContainerSpec, Spec
+from persys.model.spec import ContainerSpec, Spec, VMSpec
 from persys.model.workload import Workload
 
 STOP_GRACE_SECONDS = 10
+MACHINE_STOP_GRACE_SECONDS = 60  # a whole operating system has to end
 STOPS_AT_ONCE = 16
 MARGIN = timedelta(seconds=10)
 MARGIN_SHARE = 0.05
@@ -18,8 +19,13 @@ MARGIN_SHARE = 0.05
 
 def stop_grace_seconds(spec: Spec) -> int:
     """What a workload with stop_after gets to end by itself; both sides must reckon with the same."""
-    said = spec.stop_grace_seconds if isinstance(spec, ContainerSpec) else 0
-    return said or STOP_GRACE_SECONDS
+    match spec:
+        case ContainerSpec():
+            return spec.stop_grace_seconds or STOP_GRACE_SECONDS
+        case VMSpec():
+            return spec.stop_grace_seconds or MACHINE_STOP_GRACE_SECONDS
+        case _:
+            return STOP_GRACE_SECONDS
 
 
 def stopped_after(workload: Workload, *, neighbours: int) -> timedelta:

@@ -26,6 +26,10 @@ def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]
         "container.stderr": tail(log_tail),
         HEALTH: artefact.health.value if artefact.health is not None else "",
     }
+    if artefact.boots:
+        # Its end and the last of its console are told by the same words as a container's.
+        ending = ("container.exit_code", STARTED_AT, "container.finished_at", "container.stderr")
+        words = {name: words[name] for name in ending} | artefact.facts
     if artefact.parts:
         # A stack is no single container, but its end, its log and its ports are told by the same words.
         for name in (ID, "container.name", "container.image", STARTED_AT):

@@ -1,0 +1,172 @@
+"""What cloud-init finds on its seed (NoCloud): four texts, made from what a machine was given.
+
+The user's text goes as it came, whatever its format. A login goes as vendor data, which cloud-init merges
+below the user's, so that what the user says wins. What would surprise: cloud-init runs again only for another
+instance id. So the id holds a checksum of what it would have to do anew, and nothing of cpu, memory or disks:
+a machine that only got larger keeps its users, its host keys and its scripts' work.
+"""
+
+import re
+from base64 import b64decode
+from binascii import Error as Base64Error
+from collections.abc import Mapping, Sequence
+from email import message_from_string
+from email.message import EmailMessage, Message
+from hashlib import sha256
+from typing import Any
+
+import yaml
+from msgspec import Struct
+
+from persys.model.ids import WorkloadId
+from persys.model.spec import CloudInit, Login, VMSpec
+
+ID_DIGITS = 8
+HOST_NAME_LENGTH_MAX = 63
+
+_NOT_IN_HOST_NAMES = re.compile(r"[^a-z0-9-]+")
+_IS_MIME = re.compile(r"(?:content-type|mime-version):", re.IGNORECASE)
+
+
+class Link(Struct, frozen=True):
+    """One interface as the guest is to configure it."""
+
+    mac_address: str
+    dhcp: bool = True
+    address: str = ""  # with the length of its prefix
+    gateway: str = ""
+    nameservers: tuple[str, ...] = ()
+
+
+class Seed(Struct, frozen=True):
+    files: dict[str, bytes]  # by name
+
+    @property
+    def sha256(self) -> str:
+        """Of all that cloud-init is given."""
+        whole = sha256()
+        for name, content in sorted(self.files.items()):
+            whole.update(f"{name} {len(content)}\n".encode())
+            whole.update(content)
+        return whole.hexdigest()
+
+
+def is_wanted(spec: VMSpec) -> bool:
+    """A disk of the user's own may know nothing of cloud-init; one made from an image does."""
+    said = spec.cloud_init != CloudInit() or spec.cloud_init_base64 or spec.login != Login()
+    return bool(said or spec.os_image)
+
+
+def seed(workload_id: WorkloadId, spec: VMSpec, links: Sequence[Link]) -> Seed:
+    user_data = _user_data(spec)
+    vendor_data = _vendor_data(spec).encode()
+    network = (spec.cloud_init.network_config or _network_config(links)).encode()
+    mark = sha256(b"\0".join((user_data, vendor_data, network))).hexdigest()[:ID_DIGITS]
+    files = {
+        "user-data": user_data,
+        "meta-data": _meta_data(spec, f"{workload_id}-{mark}").encode(),
+        "vendor-data": vendor_data,
+        "network-config": network,
+    }
+    # Without user data there is no seed for cloud-init; the others may be missing.
+    return Seed({name: text for name, text in files.items() if text or name == "user-data"})
+
+
+def _user_data(spec: VMSpec) -> bytes:
+    if not spec.cloud_init_base64:
+        return spec.cloud_init.user_data.encode()
+    try:
+        return b64decode("".join(spec.cloud_init_base64.split()), validate=True)
+    except (Base64Error, ValueError):
+        return spec.cloud_init_base64.encode()  # agents in the field take it plain as well
+
+
+def _meta_data(spec: VMSpec, instance_id: str) -> str:
+    """What the user said stands, word for word if it lacks nothing."""
+    said = spec.cloud_init.meta_data
+    found: dict[str, Any] = (yaml.safe_load(said) if said else None) or {}
+    missing = {
+        name: value
+        for name, value in (
+            ("instance-id", instance_id),
+            ("local-hostname", _host_name(spec.name)),
+        )
+        if name not in found and value
+    }
+    return _yaml({**missing, **found}) if missing else said
+
+
+def _host_name(name: str) -> str:
+    plain = _NOT_IN_HOST_NAMES.sub("-", name.lower())[:HOST_NAME_LENGTH_MAX]
+    return plain.strip("-")
+
+
+def _vendor_data(spec: VMSpec) -> str:
+    said = spec.cloud_init.vendor_data
+    if spec.login == Login():
+        return said
+    ours = f"#cloud-config\n{_yaml(_login(spec.login))}"
+    return _both(ours, said) if said else ours
+
+
+def _login(login: Login) -> dict[str, Any]:
+    person: dict[str, Any] = {}
+    if login.ssh_keys:
+        person["ssh_authorized_keys"] = list(login.ssh_keys)
+    if login.password_hash:
+        person |= {"lock_passwd": False, "hashed_passwd": login.password_hash}
+    config: dict[str, Any] = {}
+    if not login.user:
+        config["user"] = person  # cloud-init takes the name from the image
+    elif login.user == "root":
+        config |= {"disable_root": False, "users": ["default", {"name": "root", **person}]}
+    else:
+        rights = {"sudo": "ALL=(ALL) NOPASSWD:ALL", "shell": "/bin/bash"}
+        config["users"] = ["default", {"name": login.user, **rights, **person}]
+    if login.password_hash:
+        config["ssh_pwauth"] = True
+    return config
+
+
+def _both(ours: str, said: str) -> str:
+    """One text of two parts. cloud-init finds out by itself what a plain part is."""
+    theirs = message_from_string(said) if _IS_MIME.match(said) else _part(said)
+    whole = theirs
+    if not theirs.is_multipart():
+        whole = Message()
+        whole["Content-Type"] = "multipart/mixed"
+        whole["MIME-Version"] = "1.0"
+        whole.attach(theirs)
+    whole.attach(_part(ours))
+    whole.set_boundary(f"persys-{sha256((ours + said).encode()).hexdigest()[:16]}")
+    return whole.as_string()
+
+
+def _part(text: str) -> Message:
+    part = EmailMessage()
+    part.set_content(text, subtype="plain", charset="utf-8", cte="base64")
+    return part
+
+
+def _network_config(links: Sequence[Link]) -> str:
+    if not links:
+        return ""
+    cards = {f"eth{index}": _card(link, f"eth{index}") for index, link in enumerate(links)}
+    return _yaml({"version": 2, "ethernets": cards})
+
+
+def _card(link: Link, name: str) -> dict[str, Any]:
+    # Named, because not every guest can configure an interface by its MAC address alone.
+    card: dict[str, Any] = {"match": {"macaddress": link.mac_address}, "set-name": name}
+    card["dhcp4"] = link.dhcp
+    if link.address:
+        card["addresses"] = [link.address]
+    if link.gateway:
+        card["gateway6" if ":" in link.gateway else "gateway4"] = link.gateway
+    if link.nameservers:
+        card["nameservers"] = {"addresses": list(link.nameservers)}
+    return card
+
+
+def _yaml(value: Mapping[str, Any]) -> str:
+    return yaml.safe_dump(dict(value), sort_keys=False, allow_unicode=True, width=4096)

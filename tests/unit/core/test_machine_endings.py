@@ -1,0 +1,167 @@
+"""What becomes of a machine that ended, hangs or does not come up."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from persys.core.convergence import (
+    BOOT_FAILED,
+    COMPLETED,
+    CRASH_LOOP,
+    EXITED,
+    Artefact,
+    Condition,
+    Do,
+    Progress,
+    Settled,
+    Step,
+    after_settling,
+    launching,
+    next_step,
+)
+from persys.core.report import describe
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import Revision, WorkloadId
+from persys.model.observation import Actual
+from persys.model.order import Order
+from persys.model.spec import RestartPolicy, VMSpec, WorkloadType
+from persys.model.workload import Desired
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+REVISION = Revision("r1")
+LAUNCHED = Progress(launching=True)
+RUNNING = Artefact(
+    "uuid", "web", Condition.RUNNING, REVISION, started_at=NOON, boots=True, facts={"vm.vnc": "x"}
+)
+CRASHED = replace(
+    RUNNING,
+    condition=Condition.EXITED,
+    exit_code=1,
+    finished_at=NOON + timedelta(seconds=9),
+    error="the guest crashed",
+)
+SHUT_DOWN = replace(CRASHED, exit_code=0, error="the guest shut itself down")
+
+
+def an_order(policy: str = "unless-stopped", retries_max: int = 0) -> Order:
+    spec = VMSpec(1, 512, restart=RestartPolicy(policy, retries_max))
+    return Order(WorkloadId("web"), WorkloadType.VM, REVISION, 1, Desired.RUNNING, spec)
+
+
+def after(
+    artefact: Artefact, order: Order, progress: Progress = LAUNCHED, *, seconds: float = 0
+) -> Do | Settled:
+    return next_step(
+        order,
+        artefact,
+        progress,
+        now=(artefact.finished_at or NOON) + timedelta(seconds=seconds),
+    )
+
+
+def the_settled(outcome: Do | Settled) -> Settled:
+    assert isinstance(outcome, Settled)
+    return outcome
+
+
+@pytest.mark.parametrize("policy", ["always", "unless-stopped", "on-failure"])
+def test_a_machine_that_crashed_at_its_start_says_so_and_is_started_again(policy: str) -> None:
+    settled = the_settled(after(CRASHED, an_order(policy)))
+
+    assert settled.actual is Actual.FAILED
+    assert settled.failure == Failure(
+        FailureReason.VM_BOOT_FAILED,
+        "the guest crashed 9 s after its start; starting it again",
+        retryable=False,
+        code=BOOT_FAILED,
+    )
+    assert settled.look_again_at is not None
+    assert not settled.final
+    assert after(CRASHED, an_order(policy), seconds=1) == Do(Step.START)
+
+
+def test_it_waits_longer_before_each_new_start() -> None:
+    waits = []
+    progress = LAUNCHED
+    for _ in range(4):
+        settled = the_settled(after(CRASHED, an_order(), progress))
+        assert settled.look_again_at is not None
+        assert CRASHED.finished_at is not None
+        waits.append((settled.look_again_at - CRASHED.finished_at).total_seconds())
+        progress = replace(launching(progress, CRASHED), launched_from=None)
+
+    assert waits == [0.2, 0.4, 0.8, 1.6]
+
+
+def test_a_machine_that_never_comes_up_is_in_a_crash_loop() -> None:
+    settled = the_settled(after(CRASHED, an_order(), replace(LAUNCHED, restarts=3)))
+
+    assert settled.code == CRASH_LOOP
+    assert settled.failure is not None
+    assert settled.failure.reason is FailureReason.VM_BOOT_FAILED
+
+
+def test_a_machine_that_failed_to_boot_is_believed_only_after_a_while() -> None:
+    looping = after_settling(LAUNCHED, the_settled(after(CRASHED, an_order())))
+
+    assert the_settled(after(RUNNING, an_order(), looping, seconds=5)).actual is Actual.FAILED
+    assert the_settled(after(RUNNING, an_order(), looping, seconds=61)).actual is Actual.RUNNING
+
+
+def test_a_crash_long_after_the_start_is_no_failed_boot() -> None:
+    late = replace(CRASHED, finished_at=NOON + timedelta(hours=1))
+
+    settled = the_settled(after(late, an_order("no")))
+
+    assert settled.code == EXITED
+    assert settled.failure is not None
+    assert settled.failure.reason is FailureReason.RUNTIME_ERROR
+    assert the_settled(after(late, an_order())).actual is Actual.PENDING
+
+
+@pytest.mark.parametrize("policy", ["no", "on-failure"])
+def test_a_machine_that_shut_itself_down_has_done_its_work(policy: str) -> None:
+    settled = the_settled(after(SHUT_DOWN, an_order(policy)))
+
+    assert (settled.actual, settled.code, settled.final) == (Actual.STOPPED, COMPLETED, True)
+
+
+@pytest.mark.parametrize("policy", ["always", "unless-stopped"])
+def test_a_machine_that_is_to_run_is_started_after_it_shut_itself_down(policy: str) -> None:
+    assert after(SHUT_DOWN, an_order(policy), seconds=1) == Do(Step.START)
+
+
+def test_a_machine_that_may_not_be_started_again_stays_failed() -> None:
+    settled = the_settled(after(CRASHED, an_order("no"), seconds=9999))
+
+    assert (settled.code, settled.final) == (BOOT_FAILED, True)
+
+
+def test_a_machine_without_room_is_failed_until_there_is_some() -> None:
+    full = Failure(FailureReason.STORAGE_ERROR, "disk vda: no space left")
+    stuck = replace(RUNNING, condition=Condition.PAUSED, trouble=full)
+
+    settled = the_settled(after(stuck, an_order()))
+
+    assert (settled.actual, settled.failure) == (Actual.FAILED, full)
+    assert settled.look_again_at is not None
+    assert after(replace(stuck, trouble=None), an_order()) == Do(Step.START)
+
+
+def test_a_machine_of_which_more_will_be_known_is_looked_at_again() -> None:
+    young = replace(RUNNING, look_again_after=timedelta(seconds=1))
+
+    settled = the_settled(after(young, an_order()))
+
+    assert settled == Settled(Actual.RUNNING, look_again_at=NOON + timedelta(seconds=1))
+
+
+def test_a_machine_is_described_by_its_own_words() -> None:
+    assert describe(replace(CRASHED, facts={"vm.domain_state": "shutoff"}), log_tail="panic") == {
+        "container.exit_code": "1",
+        "container.started_at": NOON.isoformat(),
+        "container.finished_at": (NOON + timedelta(seconds=9)).isoformat(),
+        "container.stderr": "panic",
+        "vm.domain_state": "shutoff",
+    }
