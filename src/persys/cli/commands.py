@@ -80,6 +80,7 @@ _WORKLOAD = Argument(("id",), {"metavar": "WORKLOAD", "help": "id of the workloa
 _WORKLOADS = Argument(
     ("ids",), {"metavar": "WORKLOAD", "nargs": "+", "help": "ids of workloads"}, "workload"
 )
+_VOLUME = Argument(("volume",), {"metavar": "WORKLOAD/NAME", "help": "as in volume list"})
 _STATUS = Argument(("--status",), {"metavar": "STATUS", "help": "only those with this status"})
 _ON_NODE = Argument(
     ("--node",), {"metavar": "NODE", "default": "", "help": "only those on this node"}, "node"
@@ -248,6 +249,25 @@ GROUPS = (
                 "remove an orphan from its node, with its data unless that is retained",
                 "drifts:delete",
                 (_WHERE, _WORKLOAD),
+            ),
+        ),
+    ),
+    Group(
+        "volume",
+        "data of workloads: managed volumes, and disks of machines",
+        (
+            Command(
+                "list",
+                "all volumes, also those that outlived their workload",
+                "volumes:list_volumes",
+                (_ON_NODE, _OF_WORKLOAD, _WATCH),
+            ),
+            Command("get", "one volume", "volumes:get", (_VOLUME, _ON_NODE)),
+            Command(
+                "delete",
+                "delete a volume that no workload has, with all that is in it",
+                "volumes:delete",
+                (_VOLUME, _ON_NODE),
             ),
         ),
     ),

@@ -9,11 +9,19 @@ from persys.client.events import EventCalls
 from persys.client.nodes import NodeCalls
 from persys.client.outlook import OutlookCalls
 from persys.client.recovery import RecoveryCalls
+from persys.client.volumes import VolumeCalls
 from persys.client.workloads import WorkloadCalls
 
 
 class SchedulerClient(
-    NodeCalls, WorkloadCalls, OutlookCalls, EventCalls, DriftCalls, RecoveryCalls, AccessCalls
+    NodeCalls,
+    WorkloadCalls,
+    OutlookCalls,
+    EventCalls,
+    DriftCalls,
+    RecoveryCalls,
+    AccessCalls,
+    VolumeCalls,
 ):
     """Safe for use by several threads. UnavailableError means that nothing is known, not even a refusal."""
 

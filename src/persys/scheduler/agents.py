@@ -161,6 +161,20 @@ class GrpcAgents:
                 raise AgentUnreachableError(f"{err.code().name}: {err.details()}") from err
         return kept
 
+    async def call(
+        self,
+        node_id: NodeId,
+        endpoint: str,
+        method: str,
+        request: Message,
+        *,
+        deadline: timedelta | None = None,
+    ) -> Any:
+        """A call that only our agents know. RefusedError: this one does not."""
+        if self._plain_stream(node_id, endpoint) is not None:
+            raise unknown_to(node_id, method)
+        return await self._call(node_id, endpoint, method, request, deadline=deadline)
+
     @contextmanager
     def stream(self, node_id: NodeId, endpoint: str, method: str) -> Iterator[OpenCall]:
         """Opens a call that lasts as long as its caller likes. Its failures are ours inside this."""
@@ -209,10 +223,19 @@ class GrpcAgents:
             pooled = self._pool[endpoint] = self._connect(endpoint)
         return pooled[0]
 
-    async def _call(self, node_id: NodeId, endpoint: str, method: str, request: Message) -> Any:
+    async def _call(
+        self,
+        node_id: NodeId,
+        endpoint: str,
+        method: str,
+        request: Message,
+        *,
+        deadline: timedelta | None = None,
+    ) -> Any:
+        seconds = self._deadline if deadline is None else deadline.total_seconds()
         with self._outgoing.call(node_id, method) as headers:
             call = getattr(self._stub(node_id, endpoint), method)
-            return await call(request, timeout=self._deadline, metadata=headers)
+            return await call(request, timeout=seconds, metadata=headers)
 
     def _applied(
         self,

@@ -23,6 +23,7 @@ from persys.scheduler.api.outlook import OutlookApi
 from persys.scheduler.api.recovery import RecoveryApi
 from persys.scheduler.api.service import ControlApi
 from persys.scheduler.api.stream import StreamApi
+from persys.scheduler.api.volumes import VolumesApi
 from persys.scheduler.api.workloads import WorkloadsApi
 from persys.scheduler.authority import Authority
 from persys.scheduler.burials import Burials
@@ -275,6 +276,7 @@ class Scheduler:
             ),
             AutomationApi(self.suggestions),
             AccessApi(self.cluster, self.agents),
+            VolumesApi(self.cluster, self.agents),
             self._recovery_api(),
             metrics=self.metrics,
             clock=self._clock,

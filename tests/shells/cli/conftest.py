@@ -46,6 +46,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     planned: list[str] = field(default_factory=list)
     capacity: control_pb2.GetCapacityResponse | None = None
     drifts: list[control_pb2.DriftView] = field(default_factory=list)
+    volumes: list[control_pb2.VolumeView] = field(default_factory=list)
     orphans_unrecorded: int = 0
     events: list[control_pb2.EventView] = field(default_factory=list)
     events_asked: list[control_pb2.ListEventsRequest] = field(default_factory=list)
@@ -59,6 +60,22 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     snapshot: list[bytes] = field(default_factory=list)
     restored: bytes = b""
     recovery: control_pb2.RecoveryAnswer = field(default_factory=control_pb2.RecoveryAnswer)
+
+    def ListVolumes(self, request, context):  # type: ignore[no-untyped-def]
+        found = [
+            each
+            for each in self.volumes
+            if request.workload_id in ("", each.workload_id) and request.name in ("", each.name)
+        ]
+        silent = control_pb2.NodeProblem(node_id="n9", problem="gives no answer")
+        return control_pb2.ListVolumesResponse(volumes=found, problems=[silent])
+
+    def DeleteVolume(self, request, context):  # type: ignore[no-untyped-def]
+        kept = [each for each in self.volumes if each.name != request.name]
+        if len(kept) == len(self.volumes):
+            return control_pb2.DeleteVolumeResponse(error_message="volume not found: it")
+        self.volumes = kept
+        return control_pb2.DeleteVolumeResponse(success=True)
 
     def GetMode(self, request, context):  # type: ignore[no-untyped-def]
         return self.mode

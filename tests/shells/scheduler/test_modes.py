@@ -37,6 +37,7 @@ CHANGES_NOTHING = {
     "SaveSnapshot",
     "StreamLogs",
     "Exec",
+    "ListVolumes",
 }
 JUDGES_FOR_ITSELF = {
     "RegisterNode",

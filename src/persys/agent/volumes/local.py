@@ -9,6 +9,7 @@ Docker, which may come up before the agent, cannot start it on the bare director
 """
 
 import asyncio
+import errno
 import os
 import shutil
 from datetime import UTC, datetime
@@ -170,9 +171,20 @@ class LocalDriver:
             file = self._file(volume)
             file.unlink(missing_ok=True)
             _remove_empty(file.parent, self.root)
-        elif at.exists():
-            shutil.rmtree(at)
+        else:
+            self._delete_tree(at, self.root / ".doomed" / f"{volume.workload_id}.{volume.name}")
         _remove_empty(at, self.root)
+
+    def _delete_tree(self, at: Path, doomed: Path) -> None:
+        """Out of the way at once: a volume that comes under its name meanwhile is another one."""
+        if at.exists():
+            if doomed.exists():
+                shutil.rmtree(doomed)
+            doomed.parent.mkdir(exist_ok=True)
+            at.rename(doomed)
+        if doomed.exists():
+            shutil.rmtree(doomed)
+        _remove_empty(doomed.parent, self.root)
 
     def _find_of(self, workload_id: WorkloadId) -> list[Volume]:
         found: dict[str, Volume] = {}
@@ -226,8 +238,14 @@ def _entries(directory: Path) -> list[Path]:
 
 
 def _remove_empty(directory: Path, root: Path) -> None:
-    while directory != root and directory.is_dir() and not any(directory.iterdir()):
-        directory.rmdir()
+    while directory != root:
+        if directory.is_dir():
+            try:
+                directory.rmdir()
+            except OSError as err:
+                if err.errno == errno.ENOTEMPTY:
+                    return  # others are in it, maybe since a moment ago
+                raise
         directory = directory.parent
 
 

@@ -31,6 +31,7 @@ REFUSALS: dict[str, Callable[[str], Message]] = {
         ),
         lambda why: pb.NodeAnswer(accepted=False, reason=why),
     ),
+    "DeleteVolume": lambda why: pb.DeleteVolumeResponse(success=False, error_message=why),
     **dict.fromkeys(
         ("AdoptOrphan", "DeleteOrphan"), lambda why: pb.OrphanAnswer(accepted=False, reason=why)
     ),

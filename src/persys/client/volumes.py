@@ -1,0 +1,24 @@
+"""Calls about volumes."""
+
+from persys.client.call import RequestRefusedError, call
+from persys.client.calls import SchedulerCalls
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+
+class VolumeCalls(SchedulerCalls):
+    def list_volumes(
+        self, *, node_id: str = "", workload_id: str = "", name: str = ""
+    ) -> pb.ListVolumesResponse:
+        """With the nodes that gave no answer, which may have some too."""
+        request = pb.ListVolumesRequest(node_id=node_id, workload_id=workload_id, name=name)
+        response: pb.ListVolumesResponse = call(
+            self._stub.ListVolumes, request, timeout=self._timeout
+        )
+        return response
+
+    def delete_volume(self, workload_id: str, name: str, *, node_id: str = "") -> None:
+        """With all that is in it. Refused while its workload has it."""
+        request = pb.DeleteVolumeRequest(node_id=node_id, workload_id=workload_id, name=name)
+        response = call(self._stub.DeleteVolume, request, timeout=self._timeout)
+        if not response.success:
+            raise RequestRefusedError(response.error_message)
