@@ -28,7 +28,8 @@ from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.past import Past
 from persys.agent.policy import NodePolicy
-from persys.agent.ports import Disks, Leftovers, Machine, Runtime, Volumes
+from persys.agent.pools import Pools
+from persys.agent.ports import Disks, Leftovers, Machine, PoolSource, Runtime, Volumes
 from persys.agent.probes import Probes
 from persys.agent.pulls import Pulls
 from persys.agent.reconciler import Watch, look_at_all
@@ -46,7 +47,6 @@ from persys.agent.steps import Steps
 from persys.agent.stream import over_stream
 from persys.agent.uplink import Membership, Uplink
 from persys.agent.volumes.book import Book
-from persys.agent.volumes.local import DRIVER
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.setup import find_drivers
 from persys.agent.volumes.tools import Tools
@@ -61,7 +61,7 @@ from persys.infra.rpc import new_server, start_server
 from persys.infra.turns import Turns
 from persys.model import feature
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import Capabilities, StoragePool
+from persys.model.node import Capabilities
 from persys.model.resources import Resources
 from persys.model.spec import WorkloadType
 from persys.wire.gen.agent.v1 import agent_pb2_grpc
@@ -87,6 +87,7 @@ class Surroundings:
     sampler: Sampler | None = None  # of what workloads use
     leftovers: Leftovers | None = None
     disks: Disks | None = None  # of machines
+    pools: PoolSource | None = None  # beside the local one
 
 
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
@@ -142,6 +143,7 @@ class Agent:
         self._meter = Meter(around.sampler, state, self._clock)
         self._metrics.tell_usage(lambda: self._meter.usage)
         self._collector = Collector(state, settings.storage_local_root, around.machine)
+        self._pools = Pools(around.machine, settings.storage_local_root, around.pools)
         self._inventory = Inventory(around.volumes, around.disks, state, turns)
         self._admission = Admission(
             self._bounds(),
@@ -228,6 +230,7 @@ class Agent:
             "probes": self._probes.run,
             "collector": self._collector.run,
             "admission": self._admission.run,
+            "pools": self._pools.run,
         }
         if settings.gc_enabled:
             parts["garbage"] = self._garbage.run
@@ -266,7 +269,7 @@ class Agent:
                 port=port,
             ),
             settings.scheduler_addr,
-            self._capabilities(),
+            self._capabilities,
             connect=self._around.connect or over_stream(StreamedCalls(self.api())),
             random=self._around.random,
             state=self._state,
@@ -300,11 +303,10 @@ class Agent:
         if WorkloadType.COMPOSE in self._runtimes:
             features |= {feature.COMPOSE, feature.COMPOSE_GIT} if has_git() else {feature.COMPOSE}
         machine = self._around.machine
-        pool = StoragePool(DRIVER, DRIVER, machine.disk(settings.storage_local_root).total_gb)
         return Capabilities(
             cpu_millicores=machine.cpu_millicores(),
             memory_mb=machine.memory().total_mb,
-            pools=(pool,),
+            pools=self._pools.now(),
             types=frozenset(self._runtimes),
             storage_drivers=self._around.volumes.drivers,
             reserved=Resources(

@@ -37,6 +37,7 @@ class Disk(Struct, frozen=True):
     total_gb: int
     used_gb: int
     used_share: float
+    device: int = 0  # the file system; paths with the same one share its room
 
 
 def cpu_millicores() -> int:
@@ -65,7 +66,8 @@ def disk(path: Path) -> Disk:
     found = os.statvfs(path)
     total = found.f_blocks * found.f_frsize
     used = total - found.f_bfree * found.f_frsize
-    return Disk(total // _GIB, used // _GIB, used / total if total else 0.0)
+    share = used / total if total else 0.0
+    return Disk(total // _GIB, used // _GIB, share, path.stat().st_dev)
 
 
 def own_node_id(configured: str) -> NodeId:

@@ -10,10 +10,13 @@ from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from typing import Protocol
 
+from msgspec import Struct
+
 from persys.agent.host import CpuTime, Disk, Memory
 from persys.agent.journal import Image
 from persys.core.convergence import Artefact
 from persys.core.garbage import ImageUse, Item
+from persys.core.pools import Room
 from persys.core.pulling import Layers
 from persys.model.failure import Failure
 from persys.model.ids import WorkloadId
@@ -109,6 +112,24 @@ class Volumes(Protocol):
         """Raises NotFoundError, RefusedError. Called only when its workload is gone."""
 
 
+class BaseImage(Struct, frozen=True):
+    """An image that is here, for disks to stand on."""
+
+    path: Path  # of a file that never changes
+    format: str  # qcow2, raw
+    virtual_size_bytes: int
+
+
+class Images(Protocol):
+    """What machines start from: by a name of the node's store, or by an address."""
+
+    async def fetch(self, os_image: str, watch: PullWatch) -> Failure | None:
+        """Have it here. May be cancelled."""
+
+    async def base(self, os_image: str) -> BaseImage | None:
+        """None: it is not here."""
+
+
 class Disks(Protocol):
     """Disks of machines, which live in pools of libvirt: shown among the volumes."""
 
@@ -117,6 +138,13 @@ class Disks(Protocol):
 
     async def delete(self, workload_id: WorkloadId, name: str) -> None:
         """Raises NotFoundError if there is none of that name. Called only when its workload is gone."""
+
+
+class PoolSource(Protocol):
+    """Pools beside the local one."""
+
+    async def rooms(self) -> list[Room]:
+        """Raises RuntimeUnavailableError: then the ones known so far are taken to be there still."""
 
 
 class Machine(Protocol):

@@ -71,7 +71,7 @@ class Uplink:
         self,
         membership: Membership,
         addresses: tuple[str, ...],
-        capabilities: Capabilities,
+        capabilities: Callable[[], Capabilities],
         *,
         connect: Connect,
         random: Random,
@@ -85,10 +85,14 @@ class Uplink:
         contact: Contact,
         find_service: Callable[[str], Sequence[str]],
     ) -> None:
-        """`find_service` asks DNS, and blocks; it is only used for names of services."""
+        """`find_service` asks DNS, and blocks; it is only used for names of services.
+
+        What the node has is looked at with each full heartbeat; when it changed, the node registers anew.
+        """
         self._membership = membership
         self._addresses = addresses
         self._capabilities = capabilities
+        self._told: Capabilities | None = None  # what the scheduler knows of
         self._connect = connect
         self._random = random
         self._state = state
@@ -143,22 +147,23 @@ class Uplink:
 
     async def _join(self, link: Link, address: str) -> float:
         """The seconds between heartbeats."""
-        membership = self._membership
+        membership, has = self._membership, self._capabilities()
         request = control_pb2.RegisterNodeRequest(
             node_id=membership.node_id,
-            capabilities=capabilities_message(self._capabilities),
+            capabilities=capabilities_message(has),
             labels=membership.labels,
             agent_version=membership.version,
             grpc_endpoint=membership.endpoint or await self._endpoint(address),
             cluster_id=membership.cluster_id,
             timestamp=timestamp(self._clock.now()),
-            features=sorted(self._capabilities.features),
+            features=sorted(has.features),
             cluster_uid=self._state.cluster_uid,
             workload_count=self._workload_count(),
         )
         answer = await link.register(request)
         if not answer.accepted:
             raise SchedulerLostError(f"refused: {answer.reason}")
+        self._told = has
         if answer.cluster_uid and answer.cluster_uid != self._state.cluster_uid:
             await self._belong_to(answer.cluster_uid)
         return float(answer.heartbeat_interval_seconds or HEARTBEAT_DEFAULT_SECONDS)
@@ -188,6 +193,8 @@ class Uplink:
         while True:
             wait = due - self._clock.monotonic()
             if wait <= 0:
+                if self._capabilities() != self._told:
+                    interval = await self._join(link, address)
                 due = self._clock.monotonic() + interval
                 self._news.take()
                 await self._beat(link, self._state.entries, complete=True)

@@ -20,6 +20,8 @@ class StoragePool(Struct, frozen=True):
     name: str
     type: str = "local"
     total_gb: int = 0
+    shares_with: str = ""  # another pool, which has the room of both; total_gb is 0 then
+    for_disks: bool = False  # disks of machines that name no pool are here
 
 
 class Capabilities(Struct, frozen=True):

@@ -127,7 +127,9 @@ def _pool(message: control_pb2.StoragePool, where: str) -> StoragePool:
     if not message.name:
         raise InvalidError(f"{where}.name", "is empty")
     total_gb = checks.number(message.total_gb, f"{where}.total_gb", most=checks.DISK_GB_MAX)
-    return StoragePool(message.name, message.type or "local", total_gb)
+    return StoragePool(
+        message.name, message.type or "local", total_gb, message.shares_with, message.for_disks
+    )
 
 
 def capabilities_message(has: Capabilities) -> control_pb2.NodeCapabilities:
@@ -136,7 +138,13 @@ def capabilities_message(has: Capabilities) -> control_pb2.NodeCapabilities:
         cpu_total_millicores=has.cpu_millicores,
         memory_total_mb=has.memory_mb,
         storage_pools=[
-            control_pb2.StoragePool(name=pool.name, type=pool.type, total_gb=pool.total_gb)
+            control_pb2.StoragePool(
+                name=pool.name,
+                type=pool.type,
+                total_gb=pool.total_gb,
+                shares_with=pool.shares_with,
+                for_disks=pool.for_disks,
+            )
             for pool in has.pools
         ],
         supported_workload_types=sorted(has.types),

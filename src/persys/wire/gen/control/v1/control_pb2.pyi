@@ -94,14 +94,18 @@ class NodeCapabilities(_message.Message):
     def __init__(self, cpu_total_millicores: _Optional[int] = ..., memory_total_mb: _Optional[int] = ..., storage_pools: _Optional[_Iterable[_Union[StoragePool, _Mapping]]] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., supported_storage_drivers: _Optional[_Iterable[str]] = ..., reserved_cpu_millicores: _Optional[int] = ..., reserved_memory_mb: _Optional[int] = ...) -> None: ...
 
 class StoragePool(_message.Message):
-    __slots__ = ("name", "type", "total_gb")
+    __slots__ = ("name", "type", "total_gb", "shares_with", "for_disks")
     NAME_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     TOTAL_GB_FIELD_NUMBER: _ClassVar[int]
+    SHARES_WITH_FIELD_NUMBER: _ClassVar[int]
+    FOR_DISKS_FIELD_NUMBER: _ClassVar[int]
     name: str
     type: str
     total_gb: int
-    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., total_gb: _Optional[int] = ...) -> None: ...
+    shares_with: str
+    for_disks: bool
+    def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., total_gb: _Optional[int] = ..., shares_with: _Optional[str] = ..., for_disks: _Optional[bool] = ...) -> None: ...
 
 class RegisterNodeResponse(_message.Message):
     __slots__ = ("accepted", "reason", "heartbeat_interval_seconds", "lease_expires_at", "cluster_uid")

@@ -1,0 +1,43 @@
+"""Pools on one file system have one room."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from persys.core.pools import Room, as_pools
+
+LOCAL = Room("local", "local", 100, device=1)
+
+
+def test_a_pool_on_the_same_file_system_is_not_counted_twice() -> None:
+    local, disks, lvm = as_pools(
+        [LOCAL, Room("disks", "local", 100, device=1, for_disks=True), Room("lvm", "local", 40)]
+    )
+
+    assert (local.total_gb, disks.total_gb, lvm.total_gb) == (100, 0, 40)
+    assert (local.shares_with, disks.shares_with, lvm.shares_with) == ("", "local", "")
+    assert disks.for_disks
+
+
+def test_of_two_pools_with_one_name_the_first_counts() -> None:
+    assert [pool.total_gb for pool in as_pools([LOCAL, Room("local", "nfs", 7)])] == [100]
+
+
+rooms = st.lists(
+    st.builds(
+        Room,
+        name=st.sampled_from("abcdef"),
+        type=st.just("local"),
+        total_gb=st.integers(1, 9),
+        device=st.none() | st.integers(1, 3),
+    )
+)
+
+
+@given(rooms)
+def test_every_pool_has_a_room_or_shares_one_that_is_told_before_it(found: list[Room]) -> None:
+    owners: set[str] = set()
+    for pool in as_pools(found):
+        assert bool(pool.total_gb) != bool(pool.shares_with)
+        assert not pool.shares_with or pool.shares_with in owners
+        if pool.total_gb:
+            owners.add(pool.name)
