@@ -41,6 +41,8 @@ from persys.agent.runtimes.docker_form import Owner
 from persys.agent.runtimes.docker_leftovers import DockerLeftovers
 from persys.agent.runtimes.docker_pull import Puller
 from persys.agent.runtimes.docker_usage import DockerUsage
+from persys.agent.runtimes.libvirt_pools import LibvirtPools
+from persys.agent.runtimes.machine_setup import find_hypervisor
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.steps import Steps
@@ -96,6 +98,7 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     engine = Engine(settings.docker_host) if settings.docker_enabled else None
     owner = Owner(settings.cluster_id, node_id)
     clock = SystemClock(monotonic=since_boot)  # leases run on while the machine sleeps
+    hypervisor = await find_hypervisor(settings, clock, has_machines=_has_machines(state))
     around = Surroundings(
         state=state,
         runtimes=await _find_runtimes(settings, owner, engine),
@@ -107,12 +110,15 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         access=DockerAccess(engine, owner) if engine else None,
         sampler=DockerUsage(engine, owner, SystemClock()) if engine else None,
         leftovers=DockerLeftovers(engine, owner) if engine else None,
+        pools=LibvirtPools(hypervisor.libvirt, settings.vm_pool) if hypervisor else None,
     )
     try:
         await Agent(settings, node_id, around).run(stop)
     finally:
         if engine is not None:
             await engine.close()
+        if hypervisor is not None:
+            await hypervisor.libvirt.close()
         state.close()
 
 
@@ -375,6 +381,10 @@ async def _find_runtimes(
     if compose is not None:
         runtimes[WorkloadType.COMPOSE] = compose
     return runtimes
+
+
+def _has_machines(state: State) -> bool:
+    return any(entry.order.type is WorkloadType.VM for entry in state.entries.values())
 
 
 def _policy(settings: AgentSettings) -> NodePolicy:
