@@ -1,0 +1,135 @@
+"""Storage pools of a node: libvirt's beside the local one, and told to the scheduler when they change."""
+
+import asyncio
+import shutil
+import uuid
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from persys.agent import host
+from persys.agent.app import Agent, Surroundings
+from persys.agent.link import Link
+from persys.agent.pools import Pools
+from persys.agent.runtimes.libvirt_connection import Libvirt
+from persys.agent.runtimes.libvirt_pools import LibvirtPools
+from persys.agent.settings import AgentSettings
+from persys.agent.state import State
+from persys.agent.volumes.book import Book
+from persys.agent.volumes.managed import ManagedVolumes
+from persys.agent.volumes.setup import find_drivers
+from persys.agent.volumes.tools import Tools
+from persys.core.pools import Room
+from persys.infra.clock import SystemClock
+from persys.infra.process import serve
+from persys.model.ids import NodeId
+from persys.model.node import StoragePool
+from persys.wire.gen.control.v1 import control_pb2
+
+DEADLINE_SECONDS = 20.0
+
+
+@pytest.fixture
+async def libvirt() -> AsyncIterator[Libvirt]:
+    made = Libvirt("qemu:///system")
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def pool(libvirt: Libvirt, tmp_path: Path) -> AsyncIterator[str]:
+    """An active pool in a directory."""
+    name = f"test-{uuid.uuid4().hex[:8]}"
+    xml = f"<pool type='dir'><name>{name}</name><target><path>{tmp_path}</path></target></pool>"
+    await libvirt.call(lambda connection: connection.storagePoolCreateXML(xml) and None)
+    yield name
+    await libvirt.call(lambda connection: connection.storagePoolLookupByName(name).destroy())
+
+
+async def test_a_pool_of_libvirt_shares_the_room_of_its_file_system(
+    libvirt: Libvirt, pool: str, tmp_path: Path
+) -> None:
+    pools = Pools(host, tmp_path / "volumes", LibvirtPools(libvirt, for_disks=pool))
+    await pools.look()
+
+    found = {each.name: each for each in pools.now()}
+
+    whole_gb = shutil.disk_usage(tmp_path).total >> 30
+    assert found["local"] == StoragePool("local", "local", whole_gb)
+    assert found[pool] == StoragePool(pool, "local", 0, shares_with="local", for_disks=True)
+
+
+class ChangingPools:
+    def __init__(self) -> None:
+        self.found: list[Room] = []
+
+    async def rooms(self) -> list[Room]:
+        return self.found
+
+
+class Scheduler:
+    """Takes in whoever comes, and remembers what it was told."""
+
+    def __init__(self) -> None:
+        self.registered: list[control_pb2.RegisterNodeRequest] = []
+        self.beats = 0
+
+    async def register(
+        self, request: control_pb2.RegisterNodeRequest
+    ) -> control_pb2.RegisterNodeResponse:
+        self.registered.append(request)
+        return control_pb2.RegisterNodeResponse(accepted=True, heartbeat_interval_seconds=1)
+
+    async def heartbeat(
+        self, request: control_pb2.HeartbeatRequest
+    ) -> control_pb2.HeartbeatResponse:
+        self.beats += 1
+        return control_pb2.HeartbeatResponse(acknowledged=True)
+
+
+async def until(holds: Any) -> None:
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not holds():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.02)
+
+
+async def test_a_node_whose_pools_changed_registers_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("persys.agent.pools.INTERVAL_SECONDS", 0.1)
+    scheduler, pools = Scheduler(), ChangingPools()
+
+    @asynccontextmanager
+    async def connect(_address: str) -> AsyncIterator[Link]:
+        yield scheduler
+
+    settings = AgentSettings(insecure=True, storage_local_root=tmp_path, gc_enabled=False)
+    state = State(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
+    book, clock = Book(state), SystemClock()
+    around = Surroundings(
+        state=state,
+        runtimes={},
+        volumes=ManagedVolumes(find_drivers(settings, book, Tools()), book, clock),
+        machine=host,
+        clock=clock,
+        connect=connect,
+        random=Random(1),
+        pools=pools,
+    )
+    agent = Agent(settings, NodeId("n1"), around)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(serve(agent.parts(1), asyncio.Event()))
+        await until(lambda: scheduler.beats >= 2)
+        assert len(scheduler.registered) == 1
+
+        pools.found = [Room("fast", "local", 40)]
+        await until(lambda: len(scheduler.registered) == 2)
+
+        told = scheduler.registered[-1].capabilities.storage_pools
+        assert [(each.name, each.total_gb) for each in told][1:] == [("fast", 40)]
+        running.cancel()
+    state.close()
