@@ -1,0 +1,207 @@
+"""Disks of machines: in storage pools of libvirt, or at places that users name. They are data.
+
+A disk that exists is kept, grown when more is asked for, and never made smaller. Only what this agent made is
+ever removed: it writes down each disk before it makes it, and takes nothing of that name that it did not
+write down. A disk that a user placed and that was there before stays the user's.
+"""
+
+import asyncio
+import dataclasses
+from functools import partial
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from persys.agent.ports import BaseImage, Images
+from persys.agent.runtimes import machine_files, machine_pool
+from persys.agent.runtimes.libvirt_connection import Libvirt
+from persys.agent.runtimes.machine_errors import NAME_TAKEN, MachineError
+from persys.agent.runtimes.machine_form import DiskPart, bus_of, machine_spec
+from persys.agent.runtimes.machine_place import MachinePlace, MadeDisk
+from persys.agent.runtimes.machine_pool import OwnPool
+from persys.infra.clock import Clock
+from persys.model.failure import FailureReason
+from persys.model.order import Order
+from persys.model.spec import Disk, VMSpec
+from persys.model.volume import GIB
+
+MAKE_SECONDS = 300.0  # some pools write all of a disk when they make it
+
+
+class MachineDisks:
+    def __init__(self, libvirt: Libvirt, images: Images, pool: OwnPool, clock: Clock) -> None:
+        self._libvirt = libvirt
+        self._images = images
+        self._pool = pool
+        self._clock = clock
+
+    async def check(self, order: Order, place: MachinePlace) -> None:
+        """What can be known to be wrong before anything is stopped or made. Raises MachineError."""
+        spec = machine_spec(order)
+        made = {disk.device: disk for disk in place.disks}
+        for disk in spec.disks:
+            _check(disk)
+            known = made.get(disk.device)
+            if known is not None:
+                _check_same(disk, known, _image_of(disk, spec), self._pool_of(disk))
+        for name in {self._pool_of(disk) for disk in spec.disks if not disk.path}:
+            if name != self._pool.name:
+                await self._libvirt.call(partial(machine_pool.active, name=name))
+
+    async def provide(self, order: Order, place: MachinePlace) -> list[DiskPart]:
+        """Every disk of the machine, made or grown as need be. Raises MachineError, LibvirtError."""
+        spec = machine_spec(order)
+        boot = _boot_order(spec)
+        return [
+            dataclasses.replace(await self._provide(disk, spec, place), boot=boot[disk.device])
+            for disk in spec.disks
+        ]
+
+    async def remove(self, place: MachinePlace) -> None:
+        """What was made for this machine, with all that is on it. Raises LibvirtError, MachineError."""
+        for disk in place.disks:
+            await self.remove_one(place, disk)
+
+    async def remove_one(self, place: MachinePlace, disk: MadeDisk) -> None:
+        if disk.path:
+            await asyncio.to_thread(Path(disk.path).unlink, missing_ok=True)
+        else:
+            await self._libvirt.call(
+                partial(machine_pool.remove, pool=disk.pool, volume=disk.volume),
+                deadline=MAKE_SECONDS,
+            )
+        place.keep_disks(tuple(other for other in place.disks if other != disk))
+
+    def _pool_of(self, disk: Disk) -> str:
+        return disk.pool_name or self._pool.name
+
+    async def _provide(self, disk: Disk, spec: VMSpec, place: MachinePlace) -> DiskPart:
+        if disk.type == "cdrom" or disk.format == "iso":
+            kind, source = await asyncio.to_thread(machine_files.source_of, disk)
+            cdrom = disk.type == "cdrom"
+            return DiskPart(disk.device, "raw", source, kind, cdrom=cdrom, read_only=True)
+        os_image = _image_of(disk, spec)
+        base = await self._base(os_image)
+        path = str(base.path) if base is not None else ""
+        made = MadeDisk(disk.device, self._clock.now(), os_image=os_image, base=path)
+        if disk.path:
+            return await self._at_path(disk, place, replace(made, path=disk.path), base)
+        return await self._in_pool(disk, place, made, base)
+
+    async def _base(self, os_image: str) -> BaseImage | None:
+        if not os_image:
+            return None
+        base = await self._images.base(os_image)
+        if base is None:
+            problem = f"image {os_image} is not on this node"
+            raise MachineError(FailureReason.IMAGE_NOT_FOUND, problem)
+        return base
+
+    async def _at_path(
+        self, disk: Disk, place: MachinePlace, made: MadeDisk, base: BaseImage | None
+    ) -> DiskPart:
+        form = disk.format or "qcow2"
+        if not await asyncio.to_thread(Path(disk.path).exists):
+            size = _size_of(disk, base)
+            _write_down(place, made)
+            await machine_files.make(disk, form, size, base)
+        elif disk.size_gb and any(known.path == disk.path for known in place.disks):
+            capacity = await machine_files.capacity(disk)
+            if capacity != disk.size_gb * GIB:
+                _refuse_smaller(disk, capacity)
+                await machine_files.grow(disk, form)
+        kind, source = await asyncio.to_thread(machine_files.source_of, disk)
+        return DiskPart(disk.device, form, source, kind)
+
+    async def _in_pool(
+        self, disk: Disk, place: MachinePlace, made: MadeDisk, base: BaseImage | None
+    ) -> DiskPart:
+        pool, form = self._pool_of(disk), disk.format or "qcow2"
+        volume = f"{place.workload_id}-{disk.device}.{form}"
+        known = any((one.pool, one.volume) == (pool, volume) for one in place.disks)
+        if pool == self._pool.name:
+            await self._libvirt.call(self._pool.ensure)
+        found = await self._libvirt.call(partial(machine_pool.find, pool=pool, volume=volume))
+        if found is None:
+            size = _size_of(disk, base)
+            _write_down(place, replace(made, pool=pool, volume=volume))
+            xml = machine_pool.volume_xml(volume, form, size, base)
+            found = await self._libvirt.call(
+                partial(machine_pool.make, pool=pool, xml=xml), deadline=MAKE_SECONDS
+            )
+        elif not known:
+            problem = f"volume {volume} in pool {pool} is there already, and not made by this agent"
+            raise MachineError(FailureReason.STORAGE_ERROR, problem, code=NAME_TAKEN)
+        elif disk.size_gb and disk.size_gb * GIB != found.capacity:
+            _refuse_smaller(disk, found.capacity)
+            size = disk.size_gb * GIB
+            await self._libvirt.call(
+                partial(machine_pool.grow, pool=pool, volume=volume, size=size),
+                deadline=MAKE_SECONDS,
+            )
+        return DiskPart(disk.device, form, found.source, found.kind)
+
+
+def _write_down(place: MachinePlace, made: MadeDisk) -> None:
+    others = (disk for disk in place.disks if disk.device != made.device)
+    place.keep_disks((*others, made))
+
+
+def _check(disk: Disk) -> None:
+    cdrom = disk.type == "cdrom"
+    bus = bus_of(disk.device, cdrom=cdrom)
+    if bus is None or (cdrom and bus == "virtio"):
+        expected = "sda or hda" if cdrom else "vda, sda or hda"
+        problem = f"{disk.device} is no device for a {disk.type or 'disk'}; expected one such as {expected}"
+        raise MachineError(FailureReason.INVALID_SPEC, problem)
+    if (cdrom or disk.format == "iso") and not disk.path:
+        problem = f"disk {disk.device} is read only, and has no path to read from"
+        raise MachineError(FailureReason.INVALID_SPEC, problem)
+
+
+def _check_same(disk: Disk, known: MadeDisk, os_image: str, pool: str) -> None:
+    """What is on a disk stays; so it cannot come to stand on something else, or lie somewhere else."""
+    if known.os_image != os_image and not disk.path:
+        problem = (
+            f"disk {disk.device} was made from {known.os_image or 'no image'} and keeps its data; "
+            f"a machine from {os_image or 'no image'} needs another workload"
+        )
+        raise MachineError(FailureReason.INVALID_SPEC, problem)
+    if (known.path, known.pool) != (disk.path, "" if disk.path else pool):
+        where = known.path or f"pool {known.pool}"
+        problem = f"disk {disk.device} is in {where} and keeps its data; it cannot be moved"
+        raise MachineError(FailureReason.INVALID_SPEC, problem)
+
+
+def _image_of(disk: Disk, spec: VMSpec) -> str:
+    """The first disk stands on the image."""
+    first = next((one for one in spec.disks if one.type != "cdrom"), None)
+    return spec.os_image if first is not None and disk.device == first.device else ""
+
+
+def _boot_order(spec: VMSpec) -> dict[str, int]:
+    """Those that say so first, then disks, then what is inserted."""
+    ranked = sorted(spec.disks, key=lambda disk: (not disk.boot, disk.type == "cdrom"))
+    return {disk.device: rank for rank, disk in enumerate(ranked, start=1)}
+
+
+def _size_of(disk: Disk, base: BaseImage | None) -> int:
+    size = disk.size_gb * GIB
+    if base is None:
+        if not size:
+            problem = f"disk {disk.device} is not there and has no size to make it with"
+            raise MachineError(FailureReason.INVALID_SPEC, problem)
+        return size
+    if disk.format == "raw":
+        problem = f"disk {disk.device} cannot be raw and stand on an image; expected qcow2"
+        raise MachineError(FailureReason.INVALID_SPEC, problem)
+    if size and size < base.virtual_size_bytes:
+        problem = f"disk {disk.device} has {disk.size_gb} GB; its image needs {base.virtual_size_bytes} bytes"
+        raise MachineError(FailureReason.INVALID_SPEC, problem)
+    return size or base.virtual_size_bytes
+
+
+def _refuse_smaller(disk: Disk, capacity: int) -> None:
+    if disk.size_gb * GIB < capacity:
+        problem = f"disk {disk.device} has {capacity} bytes and cannot shrink to {disk.size_gb} GB"
+        raise MachineError(FailureReason.INVALID_SPEC, problem)

@@ -1,0 +1,129 @@
+"""Storage pools of libvirt and the volumes in them. These run in a thread, with a connection for one call."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from persys.agent.ports import BaseImage
+from persys.agent.runtimes.libvirt_module import load
+from persys.agent.runtimes.machine_errors import MachineError
+from persys.model.failure import FailureReason
+
+_PASSABLE = 0o711  # QEMU runs as another user
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A volume as a domain refers to it."""
+
+    kind: str
+    source: Mapping[str, str]
+    capacity: int
+
+
+class OwnPool:
+    """The pool for disks that name none: a directory, made by the first agent that needs it."""
+
+    def __init__(self, name: str, directory: Path) -> None:
+        self.name = name
+        self._directory = directory
+
+    def ensure(self, connection: Any) -> None:
+        if _lookup(connection, self.name) is None:
+            self._directory.mkdir(parents=True, exist_ok=True, mode=_PASSABLE)
+            pool = ET.Element("pool", type="dir")
+            ET.SubElement(pool, "name").text = self.name
+            target = ET.SubElement(pool, "target")
+            ET.SubElement(target, "path").text = str(self._directory)
+            made = connection.storagePoolDefineXML(ET.tostring(pool, encoding="unicode"))
+            made.setAutostart(True)
+        found = _lookup(connection, self.name)
+        if found is not None and not found.isActive():
+            found.create()
+
+
+def active(connection: Any, name: str) -> Any:
+    """Raises MachineError, with what there is. One that starts by itself is started."""
+    pool = _lookup(connection, name)
+    if pool is None:
+        there = ", ".join(sorted(one.name() for one in connection.listAllStoragePools())) or "none"
+        problem = f"there is no storage pool {name} on this node; there is {there}"
+        raise MachineError(FailureReason.STORAGE_ERROR, problem)
+    if not pool.isActive():
+        if not pool.autostart():
+            problem = f"storage pool {name} is not active; start it with `virsh pool-start {name}`"
+            raise MachineError(FailureReason.STORAGE_ERROR, problem)
+        pool.create()
+    return pool
+
+
+def find(connection: Any, *, pool: str, volume: str) -> Found | None:
+    found = _volume(active(connection, pool), volume)
+    return _found(found, pool) if found is not None else None
+
+
+def make(connection: Any, *, pool: str, xml: str) -> Found:
+    return _found(active(connection, pool).createXML(xml), pool)
+
+
+def grow(connection: Any, *, pool: str, volume: str, size: int) -> None:
+    found = _volume(active(connection, pool), volume)
+    if found is not None:
+        found.resize(size)
+
+
+def remove(connection: Any, *, pool: str, volume: str) -> None:
+    """A pool that is gone has taken its volumes with it; one that is only not active has not."""
+    if _lookup(connection, pool) is None:
+        return
+    found = _volume(active(connection, pool), volume)
+    if found is not None:
+        found.delete()
+
+
+def volume_xml(name: str, form: str, size: int, base: BaseImage | None) -> str:
+    volume = ET.Element("volume")
+    ET.SubElement(volume, "name").text = name
+    ET.SubElement(volume, "capacity", unit="bytes").text = str(size)
+    ET.SubElement(volume, "allocation").text = "0"
+    target = ET.SubElement(volume, "target")
+    ET.SubElement(target, "format", type=form)
+    if base is not None:
+        backing = ET.SubElement(volume, "backingStore")
+        ET.SubElement(backing, "path").text = str(base.path)
+        ET.SubElement(backing, "format", type=base.format)
+    return ET.tostring(volume, encoding="unicode")
+
+
+def _lookup(connection: Any, name: str) -> Any | None:
+    libvirt = load()
+    try:
+        return connection.storagePoolLookupByName(name)
+    except libvirt.libvirtError as err:
+        if err.get_error_code() == libvirt.VIR_ERR_NO_STORAGE_POOL:
+            return None
+        raise
+
+
+def _volume(pool: Any, name: str) -> Any | None:
+    libvirt = load()
+    try:
+        return pool.storageVolLookupByName(name)
+    except libvirt.libvirtError as err:
+        if err.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
+            raise
+    # libvirt knows what it saw at its last look; another may have made it since.
+    pool.refresh()
+    return next((volume for volume in pool.listAllVolumes() if volume.name() == name), None)
+
+
+def _found(volume: Any, pool: str) -> Found:
+    libvirt = load()
+    type_, capacity, _ = volume.info()
+    if type_ == libvirt.VIR_STORAGE_VOL_FILE:
+        return Found("file", {"file": volume.path()}, capacity)
+    if type_ == libvirt.VIR_STORAGE_VOL_BLOCK:
+        return Found("block", {"dev": volume.path()}, capacity)
+    return Found("volume", {"pool": pool, "volume": volume.name()}, capacity)

@@ -1,0 +1,62 @@
+"""A domain as libvirt describes it, read. Pure; whatever is not there is empty."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from xml.etree import ElementTree as ET
+
+from persys.agent.runtimes.machine_form import AGENT_CHANNEL, NAMESPACE
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    name: str
+    accel: str  # as in model: kvm or tcg
+    labels: Mapping[str, str]  # whose it is; empty for a stranger's
+    mac_addresses: tuple[str, ...]
+    sources: Mapping[str, str]  # file or device by device name; only of what is a path
+    formats: Mapping[str, str]
+    console: str  # the file of its serial console
+    guest_agent: bool  # it answers
+    vnc: str
+
+
+def described(xml: str) -> Described:
+    domain = ET.fromstring(xml)  # noqa: S314  # libvirt wrote it
+    disks = {
+        target.get("dev", ""): disk
+        for disk in domain.iterfind("./devices/disk")
+        if (target := disk.find("target")) is not None
+    }
+    graphics = domain.find("./devices/graphics[@type='vnc']")
+    port = graphics.get("port", "-1") if graphics is not None else "-1"
+    log = domain.find("./devices/serial/log")
+    channel = domain.find(f"./devices/channel/target[@name='{AGENT_CHANNEL}']")
+    return Described(
+        name=domain.findtext("name", ""),
+        accel="kvm" if domain.get("type") == "kvm" else "tcg",
+        labels=_labels(domain),
+        mac_addresses=tuple(
+            mac.get("address", "") for mac in domain.iterfind("./devices/interface/mac")
+        ),
+        sources={device: path for device, disk in disks.items() if (path := _path(disk))},
+        formats={
+            device: driver.get("type", "")
+            for device, disk in disks.items()
+            if (driver := disk.find("driver")) is not None
+        },
+        console=log.get("file", "") if log is not None else "",
+        guest_agent=channel is not None and channel.get("state") == "connected",
+        vnc=f"127.0.0.1:{port}" if int(port) > 0 else "",
+    )
+
+
+def _labels(domain: ET.Element) -> dict[str, str]:
+    labels = domain.iterfind(f"./metadata/{{{NAMESPACE}}}machine/{{{NAMESPACE}}}label")
+    return {label.get("name", ""): label.get("value", "") for label in labels}
+
+
+def _path(disk: ET.Element) -> str:
+    source = disk.find("source")
+    if source is None:
+        return ""
+    return source.get("file") or source.get("dev") or ""
