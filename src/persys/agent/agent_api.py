@@ -10,6 +10,7 @@ import grpc
 from persys.agent.access import Access
 from persys.agent.collector import Collector
 from persys.agent.garbage import Garbage
+from persys.agent.image_door import ImageDoor
 from persys.agent.intake import Accepted, Intake, Refused, Skipped
 from persys.agent.inventory import Inventory
 from persys.agent.journal import Entry
@@ -81,6 +82,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         meter: Meter,
         garbage: Garbage,
         inventory: Inventory,
+        images: ImageDoor | None,
     ) -> None:
         self._node_id = node_id
         self._version = version
@@ -93,6 +95,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self._meter = meter
         self._garbage = garbage
         self._inventory = inventory
+        self._images = images
 
     @_translated
     async def ApplyWorkload(
@@ -241,6 +244,28 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         except RefusedError as err:
             return agent_pb2.DeleteVolumeResponse(success=False, message=str(err))
         return agent_pb2.DeleteVolumeResponse(success=True, message="deleted")
+
+    @_translated
+    async def ListImages(
+        self, _request: agent_pb2.ListImagesRequest, _context: Context
+    ) -> agent_pb2.ListImagesResponse:
+        return agent_pb2.ListImagesResponse() if self._images is None else self._images.list()
+
+    @_translated
+    async def AddImage(
+        self, requests: AsyncIterator[agent_pb2.AddImageRequest], context: Context
+    ) -> None:
+        if self._images is None:
+            raise RefusedError("this node runs no machines, so it keeps no images for them")
+        await self._images.add(requests, context.write)
+
+    @_translated
+    async def RemoveImage(
+        self, request: agent_pb2.RemoveImageRequest, _context: Context
+    ) -> agent_pb2.RemoveImageResponse:
+        if self._images is None:
+            raise NotFoundError("image", request.name)
+        return self._images.remove(request.name)
 
     async def _runtime_status(self, kind: WorkloadType) -> str:
         if kind not in self._runtimes:

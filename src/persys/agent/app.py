@@ -19,6 +19,8 @@ from persys.agent.collector import Collector
 from persys.agent.contact import Contact
 from persys.agent.credentials import Credentials
 from persys.agent.garbage import Garbage
+from persys.agent.image_door import ImageDoor
+from persys.agent.images import ImageStore
 from persys.agent.intake import Intake
 from persys.agent.inventory import Inventory
 from persys.agent.ledger import Ledger
@@ -42,7 +44,11 @@ from persys.agent.runtimes.docker_leftovers import DockerLeftovers
 from persys.agent.runtimes.docker_pull import Puller
 from persys.agent.runtimes.docker_usage import DockerUsage
 from persys.agent.runtimes.libvirt_pools import LibvirtPools
-from persys.agent.runtimes.machine_setup import find_hypervisor
+from persys.agent.runtimes.machine_setup import (
+    find_hypervisor,
+    machine_runtime,
+    users_of_images,
+)
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.steps import Steps
@@ -90,6 +96,7 @@ class Surroundings:
     leftovers: Leftovers | None = None
     disks: Disks | None = None  # of machines
     pools: PoolSource | None = None  # beside the local one
+    images: ImageStore | None = None  # that machines start from
 
 
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
@@ -98,10 +105,14 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     engine = Engine(settings.docker_host) if settings.docker_enabled else None
     owner = Owner(settings.cluster_id, node_id)
     clock = SystemClock(monotonic=since_boot)  # leases run on while the machine sleeps
+    runtimes = await _find_runtimes(settings, owner, engine)
     hypervisor = await find_hypervisor(settings, clock, has_machines=_has_machines(state))
+    images = _open_images(settings, state, clock) if hypervisor is not None else None
+    if hypervisor is not None and images is not None:
+        runtimes[WorkloadType.VM] = machine_runtime(hypervisor, settings, owner, clock, images)
     around = Surroundings(
         state=state,
-        runtimes=await _find_runtimes(settings, owner, engine),
+        runtimes=runtimes,
         volumes=ManagedVolumes(find_drivers(settings, Book(state), Tools()), Book(state), clock),
         machine=host,
         clock=clock,
@@ -111,6 +122,7 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         sampler=DockerUsage(engine, owner, SystemClock()) if engine else None,
         leftovers=DockerLeftovers(engine, owner) if engine else None,
         pools=LibvirtPools(hypervisor.libvirt, settings.vm_pool) if hypervisor else None,
+        images=images,
     )
     try:
         await Agent(settings, node_id, around).run(stop)
@@ -151,6 +163,8 @@ class Agent:
         self._collector = Collector(state, settings.storage_local_root, around.machine)
         self._pools = Pools(around.machine, settings.storage_local_root, around.pools)
         self._inventory = Inventory(around.volumes, around.disks, state, turns)
+        if around.images is not None:
+            around.images.changed = self._news.tell_node
         self._admission = Admission(
             self._bounds(),
             state,
@@ -224,6 +238,7 @@ class Agent:
             access=self._access,
             meter=self._meter,
             inventory=self._inventory,
+            images=ImageDoor(self._around.images) if self._around.images is not None else None,
         )
 
     def parts(self, port: int) -> dict[str, Callable[[], Awaitable[None]]]:
@@ -308,6 +323,10 @@ class Agent:
             features.add(feature.PRIVILEGED)
         if WorkloadType.COMPOSE in self._runtimes:
             features |= {feature.COMPOSE, feature.COMPOSE_GIT} if has_git() else {feature.COMPOSE}
+        if WorkloadType.VM in self._runtimes:
+            features.add(feature.MACHINES)
+        if self._around.images is not None:
+            features |= {f"{feature.IMAGE}{name}" for name in self._around.images.names}
         machine = self._around.machine
         return Capabilities(
             cpu_millicores=machine.cpu_millicores(),
@@ -361,7 +380,7 @@ class Agent:
 
 async def _find_runtimes(
     settings: AgentSettings, owner: Owner, engine: Engine | None
-) -> Mapping[WorkloadType, Runtime]:
+) -> dict[WorkloadType, Runtime]:
     if engine is None:
         return {}
     credentials = Credentials(settings.credentials_dir)
@@ -381,6 +400,18 @@ async def _find_runtimes(
     if compose is not None:
         runtimes[WorkloadType.COMPOSE] = compose
     return runtimes
+
+
+def _open_images(settings: AgentSettings, state: State, clock: Clock) -> ImageStore | None:
+    """None: an ordinary user has no place for machines, and all else runs."""
+    users = partial(users_of_images, state, settings.vm_dir.absolute())
+    images = ImageStore(settings.vm_images_dir, clock, policy=_policy(settings), users=users)
+    try:
+        images.open()
+    except OSError as err:
+        log.warning("machines.absent", reason=f"PERSYS_VM_IMAGES_DIR cannot be used: {err}")
+        return None
+    return images
 
 
 def _has_machines(state: State) -> bool:

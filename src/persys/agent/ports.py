@@ -17,7 +17,7 @@ from persys.agent.journal import Image
 from persys.core.convergence import Artefact
 from persys.core.garbage import ImageUse, Item
 from persys.core.pools import Room
-from persys.core.pulling import Layers
+from persys.core.pulling import Download, Layers
 from persys.model.failure import Failure
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
@@ -30,7 +30,7 @@ class PullWatch(Protocol):
     def began(self) -> None:
         """It was not here, and is fetched from now on."""
 
-    def progress(self, layers: Layers) -> None:
+    def progress(self, fetching: Layers | Download) -> None:
         """May be called as often as there is something new."""
 
     async def fetched(self, image: str, image_id: str) -> None:

@@ -11,7 +11,7 @@ from persys.agent.ledger import Ledger
 from persys.agent.metrics import Metrics
 from persys.agent.ports import PullWatch
 from persys.agent.state import Change, State
-from persys.core.pulling import Layers
+from persys.core.pulling import Download, Layers
 from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.failure import Failure
@@ -45,18 +45,18 @@ class Pull(PullWatch):
         self._metrics = metrics
         self._began: float | None = None
         self._told = float("-inf")
-        self._layers: Layers | None = None
+        self._fetching: Layers | Download | None = None
 
     def began(self) -> None:
         self._began = self._clock.monotonic()
 
-    def progress(self, layers: Layers) -> None:
-        self._layers = layers
+    def progress(self, fetching: Layers | Download) -> None:
+        self._fetching = fetching
         now = self._clock.monotonic()
         if now - self._told < TELL_SECONDS:
             return
         self._told = now
-        self._ledger.under_way(self._entry, "Pulling", layers.told())
+        self._ledger.under_way(self._entry, "Pulling", fetching.told())
 
     async def fetched(self, image: str, image_id: str) -> None:
         now = self._clock.now()
@@ -70,5 +70,5 @@ class Pull(PullWatch):
         """Nothing is counted of an image that was here already."""
         if self._began is not None:
             outcome = failure.reason.value if failure is not None else "completed"
-            byte_count = self._layers.bytes_got if self._layers is not None else 0
+            byte_count = self._fetching.bytes_got if self._fetching is not None else 0
             self._metrics.pull_ended(outcome, self._clock.monotonic() - self._began, byte_count)

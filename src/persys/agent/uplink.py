@@ -87,7 +87,8 @@ class Uplink:
     ) -> None:
         """`find_service` asks DNS, and blocks; it is only used for names of services.
 
-        What the node has is looked at with each full heartbeat; when it changed, the node registers anew.
+        What the node has is looked at with each full heartbeat, and when the news say so; when it changed,
+        the node registers anew.
         """
         self._membership = membership
         self._addresses = addresses
@@ -201,6 +202,9 @@ class Uplink:
                 self._found(address)
             elif await self._news.wait(wait):
                 await asyncio.sleep(GATHER_SECONDS)
+                if self._news.node_changed:
+                    due = self._clock.monotonic()
+                    continue
                 await self._beat(link, self._news.take(), complete=False)
 
     async def _beat(

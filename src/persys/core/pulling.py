@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec import Struct
+
 _MB = 1_000_000
 _DOWNLOADING = "Downloading"
 _DOWNLOADED = frozenset({"Verifying Checksum", "Download complete", "Extracting"})
@@ -44,6 +46,18 @@ class Layers:
         if not size:
             return text
         return f"{text}, {_megabytes(self.bytes_got)} of {_megabytes(size)} MB"
+
+
+class Download(Struct, frozen=True):
+    """An image that is one file."""
+
+    image: str
+    bytes_got: int
+    size_bytes: int = 0  # 0: not known
+
+    def told(self) -> str:
+        text = f"pulling {self.image}: {_megabytes(self.bytes_got)}"
+        return f"{text} of {_megabytes(self.size_bytes)} MB" if self.size_bytes else f"{text} MB"
 
 
 def _megabytes(count: int) -> str:

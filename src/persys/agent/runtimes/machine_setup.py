@@ -2,18 +2,29 @@
 
 import asyncio
 import platform
+from collections import defaultdict
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import structlog
 
+from persys.agent.images import Users
 from persys.agent.kvm import Accel, find_accel
+from persys.agent.ports import Images
+from persys.agent.runtimes.docker_form import Owner
 from persys.agent.runtimes.libvirt_connection import Libvirt, LibvirtError
 from persys.agent.runtimes.libvirt_module import load
+from persys.agent.runtimes.machine import MachineRuntime
+from persys.agent.runtimes.machine_disks import MachineDisks
+from persys.agent.runtimes.machine_place import places
+from persys.agent.runtimes.machine_pool import OwnPool
 from persys.agent.settings import AgentSettings
+from persys.agent.state import State
 from persys.errors import RuntimeUnavailableError
 from persys.infra.clock import Clock
+from persys.model.spec import VMSpec
 
 log = structlog.get_logger()
 
@@ -50,6 +61,38 @@ async def find_hypervisor(
     accel = await _accel(settings, libvirt, clock)
     log.info("machines.found", version=version, accel=accel.value)
     return Hypervisor(libvirt, accel)
+
+
+def machine_runtime(
+    hypervisor: Hypervisor, settings: AgentSettings, owner: Owner, clock: Clock, images: Images
+) -> MachineRuntime:
+    pool = OwnPool(settings.vm_pool, settings.vm_disks_dir.absolute())
+    return MachineRuntime(
+        hypervisor.libvirt,
+        owner,
+        clock,
+        accel=hypervisor.accel,
+        images=images,
+        disks=MachineDisks(hypervisor.libvirt, images, pool, clock),
+        root=settings.vm_dir.absolute(),
+        stop_grace_seconds=round(settings.vm_stop_grace.total_seconds()),
+    )
+
+
+def users_of_images(state: State, root: Path) -> Users:
+    """By what the journal says, and by what is noted of each disk: one may outlive its workload."""
+    by_name: defaultdict[str, set[str]] = defaultdict(set)
+    for workload_id, entry in state.entries.items():
+        if isinstance(entry.order.spec, VMSpec) and entry.order.spec.os_image:
+            by_name[entry.order.spec.os_image].add(workload_id)
+    by_path: defaultdict[str, set[str]] = defaultdict(set)
+    for place in places(root):
+        for disk in place.disks:
+            by_path[disk.base].add(place.workload_id)
+    return Users(
+        {name: frozenset(users) for name, users in by_name.items()},
+        {path: frozenset(users) for path, users in by_path.items() if path},
+    )
 
 
 async def _accel(settings: AgentSettings, libvirt: Libvirt, clock: Clock) -> Accel:

@@ -1,0 +1,87 @@
+"""Images as the agent's contract asks for them. How far one is, is told now and then, and at its end."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+
+from persys.agent.images import ImageStore
+from persys.errors import InvalidError, PersysError
+from persys.infra.together import together
+from persys.model.image import Image
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.image import agent_view, checked_name, checked_sha256
+
+TELL_SECONDS = 0.5
+
+Inputs = AsyncIterator[agent_pb2.AddImageRequest]
+Write = Callable[[agent_pb2.ImageProgress], Awaitable[None]]
+
+
+class ImageDoor:
+    def __init__(self, store: ImageStore) -> None:
+        self._store = store
+
+    def list(self) -> agent_pb2.ListImagesResponse:
+        seen = self._store.seen()
+        return agent_pb2.ListImagesResponse(
+            images=[agent_view(image, used_by) for image, used_by in seen]
+        )
+
+    def remove(self, name: str) -> agent_pb2.RemoveImageResponse:
+        """Refused with OK, so that it is told from a node that does not answer."""
+        try:
+            self._store.remove(name)
+        except PersysError as err:
+            return agent_pb2.RemoveImageResponse(success=False, message=str(err))
+        return agent_pb2.RemoveImageResponse(success=True, message="removed")
+
+    async def add(self, inputs: Inputs, write: Write) -> None:
+        first = await anext(inputs, None)
+        if first is None or not first.HasField("start"):
+            raise InvalidError("start", "is missing; an image begins with it")
+        start = first.start
+        checked_name(start.name)
+        checked_sha256(start.sha256)
+        if start.size_bytes < 0:
+            raise InvalidError("size_bytes", f"is {start.size_bytes}; expected 0 or more")
+        progress = agent_pb2.ImageProgress(size_bytes=start.size_bytes)
+        await write(progress)
+
+        def told(got: int, size: int) -> None:
+            progress.received_bytes, progress.size_bytes = got, size
+
+        async with together() as group:
+            telling = group.create_task(_tell(progress, write))
+            image = await self._add(start, inputs, told)
+            telling.cancel()
+        await write(
+            agent_pb2.ImageProgress(
+                received_bytes=image.size_bytes,
+                size_bytes=image.size_bytes,
+                image=agent_view(image),
+            )
+        )
+
+    async def _add(
+        self, start: agent_pb2.AddImageStart, inputs: Inputs, told: Callable[[int, int], None]
+    ) -> Image:
+        if start.url:
+            return await self._store.add_from(start.name, start.url, sha256=start.sha256, told=told)
+        async with aclosing(_bytes(inputs)) as parts:
+            return await self._store.add(
+                start.name, parts, sha256=start.sha256, size=start.size_bytes, told=told
+            )
+
+
+async def _bytes(inputs: Inputs) -> AsyncGenerator[bytes, None]:
+    async for one in inputs:
+        if one.HasField("start"):
+            raise InvalidError("start", "came twice")
+        yield one.data
+
+
+async def _tell(progress: agent_pb2.ImageProgress, write: Write) -> None:
+    """Also when nothing has changed: silence would look like the end of the node."""
+    while True:
+        await asyncio.sleep(TELL_SECONDS)
+        await write(progress)

@@ -1,0 +1,100 @@
+"""Images from where they are: an address of http or https, or a file of this node."""
+
+import asyncio
+import stat
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import unquote, urlsplit
+
+import aiohttp
+from msgspec import Struct
+
+from persys.agent.policy import NodePolicy
+from persys.errors import InvalidError, NotFoundError, RefusedError, UnavailableError
+
+PART_BYTES = 1024 * 1024
+CONNECT_SECONDS = 20.0
+SILENCE_SECONDS = 60.0
+REDIRECTS_MAX = 5
+_GONE = (404, 410)
+
+
+class Source(Struct):
+    """What is read from it, and how much there is; 0: not known."""
+
+    parts: AsyncIterator[bytes]
+    size_bytes: int = 0
+
+
+@asynccontextmanager
+async def opened(url: str, policy: NodePolicy) -> AsyncIterator[Source]:
+    """Raises NotFoundError; RefusedError, which stays so; UnavailableError, which may pass."""
+    parts = urlsplit(url)
+    match parts.scheme:
+        case "http" | "https":
+            async with _from_web(url) as source:
+                yield source
+        case "file":
+            if parts.netloc not in ("", "localhost"):
+                raise InvalidError("url", f"{url} is of another machine; expected file:///path")
+            async with _from_file(unquote(parts.path), policy) as source:
+                yield source
+        case _:
+            raise InvalidError("url", f"{url} is no address; expected http, https or file")
+
+
+@asynccontextmanager
+async def _from_web(url: str) -> AsyncIterator[Source]:
+    patience = aiohttp.ClientTimeout(
+        total=None, sock_connect=CONNECT_SECONDS, sock_read=SILENCE_SECONDS
+    )
+    # As it is there: the checksum is that of the file, not of what a server makes of it.
+    headers = {"Accept-Encoding": "identity"}
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=patience, headers=headers) as session,
+            session.get(url, max_redirects=REDIRECTS_MAX) as answer,
+        ):
+            _check(url, answer.status)
+            yield Source(answer.content.iter_chunked(PART_BYTES), answer.content_length or 0)
+    except (aiohttp.InvalidURL, aiohttp.TooManyRedirects) as err:
+        raise RefusedError(f"{url} leads nowhere") from err
+    except (aiohttp.ClientError, TimeoutError) as err:
+        raise UnavailableError(f"{url} gives no answer: {err or type(err).__name__}") from err
+
+
+def _check(url: str, status: int) -> None:
+    if status in _GONE:
+        raise NotFoundError("image", f"{url} answers {status}")
+    if status >= 500 or status == 429:
+        raise UnavailableError(f"{url} answers {status}")
+    if status != 200:
+        raise RefusedError(f"{url} answers {status}")
+
+
+@asynccontextmanager
+async def _from_file(path: str, policy: NodePolicy) -> AsyncIterator[Source]:
+    if not policy.allows_path(path):
+        below = ", ".join(policy.bind_roots)
+        raise RefusedError(f"{path} is not below {below} (PERSYS_BIND_ROOTS)")
+    try:
+        with await asyncio.to_thread(_regular, path) as file:
+            size = await asyncio.to_thread(lambda: Path(path).stat().st_size)
+            yield Source(_read(file.read), size)
+    except FileNotFoundError as err:
+        raise NotFoundError("image", f"{path} on this node") from err
+    except OSError as err:
+        raise RefusedError(f"{path} cannot be read: {err.strerror}") from err
+
+
+def _regular(path: str) -> BinaryIO:
+    if not stat.S_ISREG(Path(path).stat().st_mode):
+        raise RefusedError(f"{path} is no file")
+    return Path(path).open("rb")
+
+
+async def _read(read: Callable[[int], bytes]) -> AsyncGenerator[bytes, None]:
+    while part := await asyncio.to_thread(read, PART_BYTES):
+        yield part

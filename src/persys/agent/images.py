@@ -1,0 +1,224 @@
+"""The node's store of images that machines start from: read-only files named by their checksum, and a record
+for each name.
+
+A file is written whole or not at all: it grows in a directory of its own, is looked at there, and is moved to
+its place before the record that names it. A name may come to mean another file; disks that stand on the old
+one keep it. What was fetched from an address is kept under that address.
+"""
+
+import asyncio
+import hashlib
+import shutil
+import uuid
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+
+import msgspec
+import structlog
+from msgspec import Struct
+
+from persys.agent import image_files, image_sources
+from persys.agent.image_files import BadImageError
+from persys.agent.policy import NodePolicy
+from persys.agent.ports import BaseImage, PullWatch
+from persys.agent.runtimes.compose_place import write
+from persys.core.pulling import Download
+from persys.errors import NotFoundError, RefusedError, UnavailableError
+from persys.infra.clock import Clock
+from persys.infra.turns import Turns
+from persys.model.failure import Failure, FailureReason
+from persys.model.image import Image
+from persys.model.spec import is_address
+
+log = structlog.get_logger()
+
+_PASSABLE, _READ_ONLY = 0o711, 0o444  # QEMU runs as another user
+_DAMAGED = "DamagedImage"
+
+Told = Callable[[int, int], None]
+"""How many bytes are here, and of how many; 0: not known."""
+
+
+class Users(Struct, frozen=True):
+    """Workloads that need images: by the name that their spec has, by the file that their disks stand on."""
+
+    by_name: Mapping[str, frozenset[str]]
+    by_path: Mapping[str, frozenset[str]]
+
+
+class ImageStore:
+    def __init__(
+        self,
+        root: Path,
+        clock: Clock,
+        *,
+        policy: NodePolicy,
+        users: Callable[[], Users],
+        changed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`changed` is told when the list of names is another one."""
+        self._root = root.absolute()
+        self._files = self._root / "files"
+        self._records = self._root / "records"
+        self._incoming = self._root / "incoming"
+        self._clock = clock
+        self._policy = policy
+        self._users = users
+        self._turns: Turns[str] = Turns()
+        self.changed = changed
+        self._images: dict[str, Image] = {}
+
+    def open(self) -> None:
+        """What an end in the middle of something has left is removed."""
+        for directory in (self._root, self._files):
+            directory.mkdir(parents=True, exist_ok=True, mode=_PASSABLE)
+        self._records.mkdir(exist_ok=True, mode=0o700)
+        shutil.rmtree(self._incoming, ignore_errors=True)
+        self._incoming.mkdir(mode=0o700)
+        for path in self._records.glob("*.json"):
+            try:
+                image = msgspec.json.decode(path.read_bytes(), type=Image)
+            except msgspec.DecodeError as err:
+                log.warning("image.unreadable", record=path.name, reason=str(err))
+            else:
+                self._images[image.name] = image
+        for path in self._files.iterdir():
+            self._let_go(path)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Those that a workload can ask for; addresses need not be here before."""
+        return frozenset(name for name in self._images if not is_address(name))
+
+    def seen(self) -> list[tuple[Image, list[str]]]:
+        """Each with the workloads that need it."""
+        users = self._users()
+        return [(image, self._needed_by(image, users)) for _, image in sorted(self._images.items())]
+
+    async def add(
+        self, name: str, parts: AsyncIterator[bytes], *, sha256: str = "", size: int = 0, told: Told
+    ) -> Image:
+        """Raises RefusedError; whatever it is, the store is as before then."""
+        if size > await asyncio.to_thread(image_files.room_below, self._incoming):
+            raise RefusedError(f"there is no room for {size} bytes in {self._root}")
+        place = self._incoming / uuid.uuid4().hex
+        try:
+            written = await image_files.write(
+                place, parts, expected=sha256, told=lambda got: told(got, size)
+            )
+            looked = await image_files.look(place)
+            image = Image(
+                name,
+                written.sha256,
+                looked.format,
+                written.size_bytes,
+                looked.virtual_size_bytes,
+                self._clock.now(),
+            )
+            # From here on there is no waiting, so nobody removes the file before it has its name.
+            self._keep(image, place)
+        finally:
+            place.unlink(missing_ok=True)
+        log.info("image.added", image=name, sha256=image.sha256, size_bytes=image.size_bytes)
+        return image
+
+    async def add_from(self, name: str, url: str, *, sha256: str = "", told: Told) -> Image:
+        """Raises RefusedError, UnavailableError."""
+        async with image_sources.opened(url, self._policy) as source:
+            return await self.add(
+                name, source.parts, sha256=sha256, size=source.size_bytes, told=told
+            )
+
+    def remove(self, name: str) -> None:
+        """Raises NotFoundError; RefusedError while a workload needs it."""
+        image = self._images.get(name)
+        if image is None:
+            raise NotFoundError("image", name)
+        if users := self._needed_by(image, self._users()):
+            raise RefusedError(f"image {name} is needed by {', '.join(users)}")
+        self._record(name).unlink(missing_ok=True)
+        del self._images[name]
+        self._let_go(self._path(image))
+        self.changed()
+        log.info("image.removed", image=name)
+
+    async def fetch(self, os_image: str, watch: PullWatch) -> Failure | None:
+        """Implements agent.ports.Images."""
+        async with self._turns.of(os_image):  # who wants the same waits, and finds it here
+            if os_image in self._images:
+                return await asyncio.to_thread(self._damage, self._images[os_image])
+            if not is_address(os_image):
+                text = f"image {os_image} is not on this node; persysctl image add brings it"
+                return Failure(FailureReason.IMAGE_NOT_FOUND, text, retryable=False)
+            watch.began()
+            return await self._fetch(os_image, watch)
+
+    async def base(self, os_image: str) -> BaseImage | None:
+        image = self._images.get(os_image)
+        if image is None:
+            return None
+        return BaseImage(self._path(image), image.format, image.virtual_size_bytes)
+
+    async def _fetch(self, url: str, watch: PullWatch) -> Failure | None:
+        def told(got: int, size: int) -> None:
+            watch.progress(Download(url, got, size))
+
+        reason = FailureReason.IMAGE_PULL_FAILED
+        try:
+            await self.add_from(url, url, told=told)
+        except NotFoundError as err:
+            return Failure(FailureReason.IMAGE_NOT_FOUND, str(err), retryable=False)
+        except BadImageError as err:
+            text = f"{url} is no image that a machine can start from: {err}"
+            return Failure(reason, text, retryable=False, code=_DAMAGED)
+        except (RefusedError, UnavailableError) as err:
+            return Failure(reason, str(err))
+        return None
+
+    def _damage(self, image: Image) -> Failure | None:
+        """A look at its size, which costs nothing; the disks that stand on it are checked when they start."""
+        try:
+            size = self._path(image).stat().st_size
+        except OSError as err:
+            size, found = -1, f"cannot be read: {err.strerror}"
+        else:
+            found = f"has {size} bytes; it came with {image.size_bytes}"
+        if size == image.size_bytes:
+            return None
+        text = (
+            f"image {image.name} is damaged: its file {found}; persysctl image add brings it anew"
+        )
+        reason = FailureReason.IMAGE_PULL_FAILED
+        return Failure(reason, text, retryable=False, code=_DAMAGED)
+
+    def _keep(self, image: Image, place: Path) -> None:
+        try:
+            place.chmod(_READ_ONLY)
+            place.replace(self._path(image))
+            write(self._record(image.name), msgspec.json.encode(image))
+        except OSError as err:
+            raise RefusedError(f"the image cannot be kept: {err.strerror}") from err
+        before = self._images.get(image.name)
+        self._images[image.name] = image
+        if before is None:
+            self.changed()
+        elif image.name not in self._users().by_name:
+            # Else somebody may be about to stand on the old one: it stays until the next start.
+            self._let_go(self._path(before))
+
+    def _let_go(self, path: Path) -> None:
+        named = any(self._path(image) == path for image in self._images.values())
+        if not named and str(path) not in self._users().by_path:
+            path.unlink(missing_ok=True)
+
+    def _needed_by(self, image: Image, users: Users) -> list[str]:
+        nobody: frozenset[str] = frozenset()
+        standing = users.by_path.get(str(self._path(image)), nobody)
+        return sorted(standing | users.by_name.get(image.name, nobody))
+
+    def _path(self, image: Image) -> Path:
+        return self._files / image.sha256
+
+    def _record(self, name: str) -> Path:
+        short = hashlib.sha256(name.encode()).hexdigest() if is_address(name) else name
+        return self._records / f"{short}.json"
