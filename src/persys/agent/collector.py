@@ -8,7 +8,7 @@ from msgspec import Struct
 from persys.agent import host
 from persys.agent.ports import Machine
 from persys.agent.state import State
-from persys.model.spec import ContainerSpec
+from persys.model.spec import ContainerSpec, local_gb
 from persys.model.usage import NodeUsage
 from persys.model.workload import Desired
 
@@ -64,8 +64,6 @@ class Collector:
             cpu_used_millicores=round(self._cpu_share * self._machine.cpu_millicores()),
             memory_allocated_mb=sum(spec.memory_bytes for spec in running) // _MIB,
             memory_used_mb=self._machine.memory().used_mb,
-            disk_allocated_gb=sum(
-                volume.size_gb for spec in specs for volume in spec.managed_volumes
-            ),
+            disk_allocated_gb=sum(local_gb(spec.managed_volumes) for spec in specs),
             disk_used_gb=self._machine.disk(self._volume_root).used_gb,
         )

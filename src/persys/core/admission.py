@@ -10,7 +10,7 @@ from datetime import timedelta
 from msgspec import Struct
 
 from persys.model.resources import Resources
-from persys.model.spec import ComposeSpec, ContainerSpec, Spec, VMSpec
+from persys.model.spec import ComposeSpec, ContainerSpec, Spec, VMSpec, local_gb
 
 NODE_FULL = "NodeFull"  # the code of the refusal: another node may have room
 _MIB = 1 << 20
@@ -76,11 +76,11 @@ def demand_of(spec: Spec) -> Resources:
     """What a spec is given on a node: its limits, as enforced there."""
     match spec:
         case ContainerSpec():
-            disk_gb = sum(volume.size_gb for volume in spec.managed_volumes)
+            disk_gb = local_gb(spec.managed_volumes)
             return Resources(spec.cpu_millicores, -(-spec.memory_bytes // _MIB), disk_gb)
         case VMSpec():
             disk_gb = sum(disk.size_gb for disk in spec.disks)
-            disk_gb += sum(volume.size_gb for volume in spec.managed_volumes)
+            disk_gb += local_gb(spec.managed_volumes)
             return Resources(spec.vcpus * 1000, spec.memory_mb, disk_gb)
         case ComposeSpec():
             return Resources()

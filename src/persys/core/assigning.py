@@ -128,6 +128,7 @@ def _assignment(
         host_ports=needs.host_ports,
         why=why,
         rules=needs.rules,
+        pools=needs.pools,
     )
 
 
@@ -160,7 +161,11 @@ def reservation_differs(assignment: Assignment, needs: Needs) -> bool:
 
 
 def _amount_differs(assignment: Assignment, needs: Needs) -> bool:
-    return assignment.reserved != needs.resources or assignment.host_ports != needs.host_ports
+    return (assignment.reserved, assignment.host_ports, assignment.pools) != (
+        needs.resources,
+        needs.host_ports,
+        needs.pools,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,4 +237,5 @@ def _resized(assignment: Assignment, needs: Needs) -> Assignment:
         host_ports=needs.host_ports,
         why=assignment.why,
         rules=needs.rules,
+        pools=needs.pools,
     )

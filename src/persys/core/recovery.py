@@ -154,6 +154,7 @@ def _assignment(workload: Workload, node_id: NodeId, epoch: int, now: datetime) 
         host_ports=needs.host_ports,
         why="it was found there in a recovery",
         rules=workload.rules,
+        pools=needs.pools,
     )
 
 

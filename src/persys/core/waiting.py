@@ -145,6 +145,8 @@ class Waiting:
 
 def _take(row: Row, needs: Needs) -> None:
     row.free -= needs.resources
+    if row.pools is not None:
+        row.pools.take(needs.resources.disk_gb, needs.pools)
     for port in needs.host_ports:
         row.ports[port] = 1
     if group := needs.rules.group:

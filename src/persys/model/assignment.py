@@ -5,6 +5,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.pool import Draws
 from persys.model.resources import Resources
 from persys.model.rules import Rules
 
@@ -26,6 +27,7 @@ class Assignment(Struct, frozen=True):
     host_ports: frozenset[HostPort] = frozenset()
     why: str = ""
     rules: Rules = Rules()  # as they were when the node was chosen
+    pools: Draws = ()  # of what is reserved, the part in named pools
 
 
 class Tombstone(Struct, frozen=True):

@@ -3,9 +3,12 @@
 Defaults are the values that mean 'not said', so that equal intentions encode to equal bytes.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from msgspec import Struct
+
+LOCAL_DRIVER = "local"  # of volumes on the node's own file system
 
 
 class WorkloadType(StrEnum):
@@ -29,12 +32,17 @@ class Port(Struct, frozen=True):
 class ManagedVolume(Struct, frozen=True):
     name: str
     mount_path: str = ""
-    driver: str = "local"
+    driver: str = LOCAL_DRIVER
     size_gb: int = 0
     access_mode: str = ""
     fs_type: str = ""
     read_only: bool = False
     retain: bool = False
+
+
+def local_gb(volumes: Iterable[ManagedVolume]) -> int:
+    """What they take on their node; volumes of the other drivers are elsewhere."""
+    return sum(volume.size_gb for volume in volumes if volume.driver == LOCAL_DRIVER)
 
 
 class RestartPolicy(Struct, frozen=True):

@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from persys.core.dispatch import Dispatch
 from persys.core.placement.columns import Columns
 from persys.core.placement.needs import facts_of, traits_of
+from persys.core.placement.pools import accounts_of
 from persys.core.situation import Aside, fulfils
 from persys.core.upkeep import closed_because
 from persys.core.waiting import Waiting
@@ -119,6 +120,7 @@ class Cluster:
             closed=closed_because(node),
             labels=facts_of(node),
             taints=node.taints,
+            accounts=accounts_of(node.capabilities),
         )
 
     def stop_offering(self, node_id: NodeId, kind: WorkloadType) -> None:

@@ -414,11 +414,12 @@ def _fresh(entry: Entry | None, workload: Workload) -> Situation:
 def _frees(old: Assignment, decision: Decision) -> bool:
     """Whether others may find room now that a reservation went or shrank."""
     new = decision.assignment
-    return new is None or (new.node_id, new.reserved, new.host_ports, new.rules) != (
+    return new is None or (new.node_id, new.reserved, new.host_ports, new.rules, new.pools) != (
         old.node_id,
         old.reserved,
         old.host_ports,
         old.rules,
+        old.pools,
     )
 
 

@@ -22,9 +22,10 @@ from persys.agent.volumes.mounts import Mounts, backing_file, mounted_at
 from persys.agent.volumes.tools import Tools, VolumeError
 from persys.core.volumes import Abilities
 from persys.model.ids import WorkloadId
+from persys.model.spec import LOCAL_DRIVER
 from persys.model.volume import GIB, Volume
 
-DRIVER = "local"
+DRIVER = LOCAL_DRIVER
 _TOOLS = ("mount", "umount", "losetup", "blkid")
 _DATA = "data"
 _UNFINISHED = ".new"

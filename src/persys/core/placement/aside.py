@@ -25,6 +25,7 @@ def set_aside(workload_id: WorkloadId, node_id: NodeId, columns: Columns) -> Ite
                 held.host_ports,
                 group=held.group,
                 apart=held.apart,
+                pools=held.pools,
             )
 
 

@@ -41,6 +41,9 @@ def room_on(row: Row, needs: Needs) -> Room:
     if second is not None and second.filter in _ONCE_PER_NODE:
         return Room(row.node_id, 1, second.detail)
     fits = _times(row.free, needs.resources)
+    if row.pools is not None:
+        in_pools = row.pools.times(needs.resources.disk_gb, needs.pools)
+        fits = min((each for each in (fits, in_pools) if each is not None), default=None)
     if fits is None:
         return Room(row.node_id, None, "")
     last = crowded(_with(row, needs, fits), needs)
@@ -91,6 +94,7 @@ def _hold(workload_id: WorkloadId, node_id: NodeId, needs: Needs, room: Columns)
         needs.host_ports,
         group=needs.rules.group,
         apart=needs.rules.apart,
+        pools=needs.pools,
     )
 
 
@@ -102,6 +106,9 @@ def _stand_in(workload_id: WorkloadId) -> WorkloadId:
 def _with(row: Row, needs: Needs, times: int) -> Row:
     """The node as it would be with so many of them."""
     need, free, group = needs.resources, row.free, needs.rules.group
+    pools = row.pools and row.pools.copy()
+    if pools is not None:
+        pools.take(need.disk_gb, needs.pools, times=times)
     return replace(
         row,
         free=Resources(
@@ -112,6 +119,7 @@ def _with(row: Row, needs: Needs, times: int) -> Row:
         ports=row.ports | dict.fromkeys(needs.host_ports, 1) if needs.host_ports else row.ports,
         members=row.members | {group: 1} if group else row.members,
         apart=row.apart | {group: 1} if group and needs.rules.apart else row.apart,
+        pools=pools,
     )
 
 

@@ -16,9 +16,11 @@ from persys.core.placement.eligible import Eligible
 from persys.core.placement.figures import Figures
 from persys.core.placement.groups import Groups
 from persys.core.placement.order import Order
+from persys.core.placement.pools import Accounts, PoolRoom
 from persys.core.placement.row import Row, fullness
 from persys.model.assignment import Assignment, HostPort
 from persys.model.ids import NodeId, WorkloadId
+from persys.model.pool import Draws
 from persys.model.resources import Resources
 from persys.model.rules import Strategy
 
@@ -32,6 +34,7 @@ class Hold:
     host_ports: frozenset[HostPort]
     group: str = ""
     apart: bool = False
+    pools: Draws = ()
 
 
 class Columns:
@@ -46,6 +49,7 @@ class Columns:
         self.taints: Codes[frozenset[str]] = Codes(SIZE_AT_FIRST)
         self.tainted: set[NodeId] = set()
         self.port_holders: dict[HostPort, dict[NodeId, Row]] = {}
+        self.pooled: dict[NodeId, Row] = {}  # those with room in several pools
         self.eligible: dict[Hashable, Eligible] = {}  # kept by `search` until a node changes
         self.refused: tuple[int, dict[Hashable, object]] = (
             0,
@@ -66,6 +70,7 @@ class Columns:
         closed: str = "",
         labels: Mapping[str, str] | None = None,
         taints: frozenset[str] = frozenset(),
+        accounts: Accounts | None = None,
     ) -> None:
         """Add a node or replace what is known of it. Its reservations stay."""
         row = self.rows.get(node_id)
@@ -79,6 +84,7 @@ class Columns:
             row.free += allocatable - row.allocatable
             row.allocatable, row.traits, row.closed = allocatable, traits, closed
             self.groups.relabel(row, labels or {})
+        self._put_pools(row, accounts)
         row.taints = taints
         (self.tainted.add if taints else self.tainted.discard)(node_id)
         for hold in () if row.count else self._holds.get(node_id, {}).values():
@@ -92,6 +98,7 @@ class Columns:
             return
         self.order.discard(row)
         self.tainted.discard(node_id)
+        self.pooled.pop(node_id, None)
         for hold in self._holds.get(node_id, {}).values():
             self._count(row, hold, sign=-1)
         self._by_position[row.position] = None
@@ -117,9 +124,10 @@ class Columns:
         *,
         group: str = "",
         apart: bool = False,
+        pools: Draws = (),
     ) -> None:
         """Reserve, replacing what this workload had reserved on this node."""
-        hold = Hold(resources, host_ports, group, apart)
+        hold = Hold(resources, host_ports, group, apart, pools)
         holds = self._holds.setdefault(node_id, {})
         old = holds.get(workload_id)
         holds[workload_id] = hold
@@ -134,6 +142,7 @@ class Columns:
             assignment.host_ports,
             group=assignment.rules.group,
             apart=assignment.rules.apart,
+            pools=assignment.pools,
         )
 
     def give_back(self, workload_id: WorkloadId, node_id: NodeId) -> None:
@@ -192,6 +201,7 @@ class Columns:
         twin.order, twin.figures = self.order.copy(), self.figures.copy()
         twin.traits, twin.taints = self.traits.copy(), self.taints.copy()
         twin.tainted = self.tainted.copy()
+        twin.pooled = {node_id: twin.rows[node_id] for node_id in self.pooled}
         twin.port_holders = {
             port: {node_id: twin.rows[node_id] for node_id in held}
             for port, held in self.port_holders.items()
@@ -215,6 +225,8 @@ class Columns:
     def _count(self, row: Row, hold: Hold, *, sign: int) -> None:
         row.free = row.free - hold.resources if sign > 0 else row.free + hold.resources
         row.count += sign
+        if row.pools is not None:
+            row.pools.take(hold.resources.disk_gb, hold.pools, times=sign)
         for port in hold.host_ports:
             row.ports[port] = row.ports.get(port, 0) + sign
             if row.ports[port]:
@@ -226,6 +238,15 @@ class Columns:
                 del self.port_holders[port]
         if hold.group:
             self.groups.count(row, hold.group, apart=hold.apart, sign=sign)
+
+    def _put_pools(self, row: Row, accounts: Accounts | None) -> None:
+        row.pools = PoolRoom(accounts) if accounts is not None else None
+        if row.pools is None:
+            self.pooled.pop(row.node_id, None)
+            return
+        self.pooled[row.node_id] = row
+        for hold in self._holds.get(row.node_id, {}).values() if row.count else ():
+            row.pools.take(hold.resources.disk_gb, hold.pools)
 
     def _rank(self, row: Row) -> None:
         row.rank = (fullness(row), row.count, row.node_id)

@@ -148,6 +148,17 @@ class _Sieve:
             short = free < wanted
             if short.any():
                 self._refuse(short, FREEING + (wanted - free[short]) / max(1, wanted))
+        self._refuse_short_of_pools()
+
+    def _refuse_short_of_pools(self) -> None:
+        short: dict[str, list[Row]] = {}
+        for row in self.columns.pooled.values():
+            assert row.pools is not None
+            found = row.pools.short_of(self.needs.resources.disk_gb, self.needs.pools)
+            if found is not None:
+                short.setdefault(found.pool, []).append(row)
+        for rows in short.values():
+            self._refuse(self._these(rows), FREEING)
 
     def _refuse(
         self,

@@ -38,6 +38,8 @@ class Rejection:
     filter: Filter
     detail: str
     missing: int = 0  # how much is lacking, for cpu, memory and disk
+    pool: str = ""  # in which, where a node has several
+    needed: int = 0  # of that one
 
 
 def reject(row: Row, needs: Needs) -> Rejection | None:
@@ -73,6 +75,9 @@ def crowded(row: Row, needs: Needs) -> Rejection | None:
         return Rejection(Filter.MEMORY, "short of memory", need.memory_mb - free.memory_mb)
     if need.disk_gb > free.disk_gb:
         return Rejection(Filter.DISK, "short of disk", need.disk_gb - free.disk_gb)
+    if row.pools is not None and (short := row.pools.short_of(need.disk_gb, needs.pools)):
+        detail = f"short of disk in pool {short.pool}"
+        return Rejection(Filter.DISK, detail, short.missing_gb, short.pool, short.needed_gb)
     return None
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from persys.model import feature
 from persys.model.assignment import HostPort
 from persys.model.node import Capabilities, Node
+from persys.model.pool import DISKS, Draws
 from persys.model.resources import Resources
 from persys.model.rules import NO_RULES, Rules
 from persys.model.spec import (
@@ -22,6 +23,7 @@ from persys.model.spec import (
     RestartPolicy,
     VMSpec,
     is_address,
+    local_gb,
     type_of,
 )
 from persys.model.workload import Workload
@@ -33,6 +35,7 @@ class Needs:
     traits: frozenset[str] = frozenset()
     host_ports: frozenset[HostPort] = frozenset()
     rules: Rules = NO_RULES
+    pools: Draws = ()  # of the disk, what is in named pools
 
 
 def needs_of(workload: Workload) -> Needs:
@@ -40,6 +43,7 @@ def needs_of(workload: Workload) -> Needs:
     traits = {f"type:{type_of(spec)}"}
     host_ports: frozenset[HostPort] = frozenset()
     volumes_gb = 0
+    pools: dict[str, int] = {}
     match spec:
         case ContainerSpec():
             traits |= _container_features(spec)
@@ -51,9 +55,10 @@ def needs_of(workload: Workload) -> Needs:
             traits |= _machine_features(spec)
             traits |= {f"pool:{disk.pool_name}" for disk in spec.disks if disk.pool_name}
             volumes_gb = sum(disk.size_gb for disk in spec.disks)
+            pools = _disks_by_pool(spec)
     if not isinstance(spec, ComposeSpec):
         traits |= {f"driver:{volume.driver}" for volume in spec.managed_volumes}
-        volumes_gb += sum(volume.size_gb for volume in spec.managed_volumes)
+        volumes_gb += local_gb(spec.managed_volumes)
     if workload.stop_after_seconds:
         traits.add(f"feature:{feature.STOP_AFTER}")
     # A stated disk size covers the volumes; they count only beyond it.
@@ -63,6 +68,7 @@ def needs_of(workload: Workload) -> Needs:
         frozenset(traits),
         host_ports,
         workload.rules,
+        tuple(sorted(pools.items())),
     )
 
 
@@ -98,6 +104,16 @@ def holds_data(workload: Workload) -> bool:
             return bool(spec.managed_volumes) or any(not v.read_only for v in spec.volumes)
         case ComposeSpec() as stack:
             return stack.needs.holds_data
+
+
+def _disks_by_pool(spec: VMSpec) -> dict[str, int]:
+    """One that has a path is in no pool; its size counts with the rest."""
+    pools: dict[str, int] = {}
+    for disk in spec.disks:
+        if disk.size_gb and not disk.path:
+            pool = disk.pool_name or DISKS
+            pools[pool] = pools.get(pool, 0) + disk.size_gb
+    return pools
 
 
 def _host_ports(ports: tuple[Port, ...]) -> frozenset[HostPort]:

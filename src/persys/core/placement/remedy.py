@@ -83,6 +83,8 @@ def _without(
     """Takes the obstacle out of the row, or out of the needs that it returns."""
     match rejection.filter:
         case Filter.CPU | Filter.MEMORY | Filter.DISK as kind:
+            if rejection.pool:
+                return _free_pool(row, needs, rejection)
             return _free(row, needs, kind, rejection.missing)
         case Filter.CLOSED:
             return _open(row, needs)
@@ -148,3 +150,13 @@ def _free(row: Row, needs: Needs, kind: Filter, missing: int) -> _Step:
         return _Step(needs, ANOTHER_NODE, another_node_with=(amount,))
     deed = f"free {missing}{UNITS[kind]} {kind} on {row.node_id}"
     return _Step(needs, FREEING + missing / max(1, need), deed)
+
+
+def _free_pool(row: Row, needs: Needs, short: Rejection) -> _Step:
+    assert row.pools is not None, "only a node with several is short of one"
+    row.pools.free_gb[short.pool] = row.pools.free_gb.get(short.pool, 0) + short.missing
+    if short.needed > row.pools.accounts.total_gb.get(short.pool, 0):
+        amount = f"{short.needed} GB disk in pool {short.pool}"
+        return _Step(needs, ANOTHER_NODE, another_node_with=(amount,))
+    deed = f"free {short.missing} GB disk in pool {short.pool} on {row.node_id}"
+    return _Step(needs, FREEING + short.missing / max(1, short.needed), deed)

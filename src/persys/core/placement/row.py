@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from persys.core.placement.pools import PoolRoom
 from persys.model.assignment import HostPort
 from persys.model.ids import NodeId
 from persys.model.resources import Resources
@@ -27,6 +28,7 @@ class Row:
     members: dict[str, int] = field(default_factory=dict)  # group: how many of it are held here
     apart: dict[str, int] = field(default_factory=dict)  # of those, how many will have no other
     rank: Rank = (0.0, 0, NodeId(""))
+    pools: PoolRoom | None = None  # of a node that has room in several
 
     def copy(self) -> "Row":
         return Row(
@@ -43,6 +45,7 @@ class Row:
             self.members.copy(),
             self.apart.copy(),
             self.rank,
+            self.pools and self.pools.copy(),
         )
 
 

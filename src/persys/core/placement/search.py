@@ -49,6 +49,10 @@ def fitting(needs: Needs, columns: Columns) -> NDArray[np.bool_]:
     for port in needs.host_ports:
         for row in columns.port_holders.get(port, {}).values():
             fits[row.position] = False
+    for row in columns.pooled.values():
+        assert row.pools is not None
+        if row.pools.short_of(needs.resources.disk_gb, needs.pools):
+            fits[row.position] = False
     return fits
 
 

@@ -47,15 +47,16 @@ class Unplaceable:
         )
 
     def _nearest(self, detail: str) -> str:
-        missing, node_id, kind = min(
-            (rejection.missing, node_id, rejection.filter)
+        missing, node_id, kind, needed = min(
+            (rejection.missing, node_id, rejection.filter, rejection.needed)
             for node_id, rejection in self.rejections.items()
             if rejection.detail == detail
         )
         if not missing:
             return ""
         unit = _UNIT[kind]
-        return f" (needs {self._amount(kind)}{unit}, {node_id} lacks {missing}{unit})"
+        amount = needed or self._amount(kind)
+        return f" (needs {amount}{unit}, {node_id} lacks {missing}{unit})"
 
     def _amount(self, kind: Filter) -> int:
         match kind:

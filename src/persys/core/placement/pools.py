@@ -1,0 +1,86 @@
+"""The room of a node that has it in several pools. Nearly all have one room, and nothing of this is kept.
+
+Pools on one file system are one account. What a workload needs and names no pool for is drawn from the first
+account; its disks that name none, from the one that the node keeps such disks in.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from persys.model.node import Capabilities
+from persys.model.pool import DISKS, Draws
+
+DEFAULT = "local"
+
+
+@dataclass(frozen=True, slots=True)
+class Accounts:
+    total_gb: Mapping[str, int]
+    of: Mapping[str, str]  # pool: account
+    default: str
+    disks: str
+
+    def drawn(self, disk_gb: int, pools: Draws) -> dict[str, int]:
+        """GB by account, of so many in all. A pool that the node has not is no business of this."""
+        drawn: dict[str, int] = {}
+        rest = disk_gb
+        for pool, size_gb in pools:
+            account = self.disks if pool == DISKS else self.of.get(pool, self.default)
+            drawn[account] = drawn.get(account, 0) + size_gb
+            rest -= size_gb
+        if rest > 0:
+            drawn[self.default] = drawn.get(self.default, 0) + rest
+        return drawn
+
+
+def accounts_of(has: Capabilities) -> Accounts | None:
+    """None: all that the node has is one room."""
+    of = {pool.name: pool.shares_with or pool.name for pool in has.pools}
+    total_gb = {pool.name: pool.total_gb for pool in has.pools if not pool.shares_with}
+    if len(total_gb) < 2:
+        return None
+    default = DEFAULT if DEFAULT in total_gb else next(iter(total_gb))
+    for_disks = [of[pool.name] for pool in has.pools if pool.for_disks]
+    return Accounts(total_gb, of, default, for_disks[0] if for_disks else default)
+
+
+@dataclass(frozen=True, slots=True)
+class Shortage:
+    pool: str
+    needed_gb: int
+    missing_gb: int
+
+
+class PoolRoom:
+    """What is free in the accounts of one node."""
+
+    __slots__ = ("accounts", "free_gb")
+
+    def __init__(self, accounts: Accounts, free_gb: Mapping[str, int] | None = None) -> None:
+        self.accounts = accounts
+        self.free_gb = dict(accounts.total_gb if free_gb is None else free_gb)
+
+    def copy(self) -> "PoolRoom":
+        return PoolRoom(self.accounts, self.free_gb)
+
+    def take(self, disk_gb: int, pools: Draws, *, times: int = 1) -> None:
+        for account, size_gb in self.accounts.drawn(disk_gb, pools).items():
+            self.free_gb[account] = self.free_gb.get(account, 0) - times * size_gb
+
+    def short_of(self, disk_gb: int, pools: Draws) -> Shortage | None:
+        """The first account that has too little; None when all have enough."""
+        for account, size_gb in self.accounts.drawn(disk_gb, pools).items():
+            free_gb = self.free_gb.get(account, 0)
+            if size_gb > free_gb:
+                return Shortage(account, size_gb, size_gb - free_gb)
+        return None
+
+    def times(self, disk_gb: int, pools: Draws) -> int | None:
+        """How often it goes into what is free; None when it needs nothing."""
+        drawn = self.accounts.drawn(disk_gb, pools)
+        shares = [
+            self.free_gb.get(account, 0) // size_gb
+            for account, size_gb in drawn.items()
+            if size_gb > 0
+        ]
+        return min(shares, default=None)
