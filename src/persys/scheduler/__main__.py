@@ -32,7 +32,10 @@ def main() -> int:
             )
         check_whereabouts(settings)
         tracing.start(
-            "persys-scheduler", endpoint=settings.otlp_endpoint, insecure=settings.otlp_insecure
+            "persys-scheduler",
+            endpoint=settings.otlp_endpoint,
+            insecure=settings.otlp_insecure,
+            timeout_ms=settings.otlp_timeout_ms,
         )
     except SettingsError as err:
         print(f"error: {err}", file=sys.stderr)
