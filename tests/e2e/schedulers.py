@@ -68,6 +68,15 @@ class Schedulers:
             lambda: all(listens_on(int(one.endpoint.split(":")[1])) for one in self.etcds), "etcd"
         )
 
+    def etcd_leader(self) -> Etcd:
+        """The member that leads the others."""
+
+        def leads(etcd: Etcd) -> bool:
+            (told,) = json.loads(etcd.tell("endpoint", "status", "-w", "json"))
+            return bool(told["Status"]["leader"] == told["Status"]["header"]["member_id"])
+
+        return next(etcd for etcd in self.etcds if leads(etcd))
+
     def until_led(self, *, other_than: "One | None" = None) -> One:
         found: list[One] = []
 
