@@ -6,12 +6,12 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import composes
 from persys.wire.gen.agent.v1 import agent_pb2
 
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
 FAILED = agent_pb2.ACTUAL_STATE_FAILED
 STOP = agent_pb2.DESIRED_STATE_STOPPED
-ROOT = Path(__file__).resolve().parents[3]
-PLUGIN = ROOT / ".cache" / "compose" / "cli-plugins" / "docker-compose"
-BINARIES = {"v1": "docker-compose", "v2": str(PLUGIN) if PLUGIN.exists() else "docker compose"}
+BINARIES = {"v1": composes.V1, "v2": composes.V2}
 WITHIN = 60.0
 # What Docker is asked and told is the same with either.
 one_compose = pytest.mark.parametrize("stacks", ["v2"], indirect=True)
