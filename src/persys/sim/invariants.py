@@ -17,6 +17,7 @@ from persys.model.order import Order
 from persys.model.resources import Resources
 from persys.model.workload import Desired
 from persys.scheduler.lead import leader_of
+from persys.sim.contacts import Contacts
 from persys.sim.docker import Container
 from persys.sim.intents import Intents, Word, state_of
 from persys.sim.life import Life
@@ -77,6 +78,7 @@ class Invariants:
         self._kept = kept
         self._known: dict[int, int] = {}  # by request, the epoch that the agent knew when it came
         self.mirror = Mirror()
+        self.contacts = Contacts()
         self.intents = Intents()
         self.words: dict[WorkloadId, Word] = {}  # the last one of each workload's user
         self.unaccounted: set[NodeId] = set()  # nodes whose copies an operator gave up
@@ -161,7 +163,27 @@ class Invariants:
             and any(each.workload_id == new.workload_id for each in self._live()[old.node_id])
         ):
             self.fail("3 reservation", f"{new.workload_id} left {old.node_id} without a tombstone")
+        if old is not None and old.node_id != new.node_id:
+            self._check_stopped_alone(old)
         return {new.node_id}
+
+    def _check_stopped_alone(self, old: Assignment) -> None:
+        """It leaves a silent node: by now that has stopped it, if it chose so."""
+        if self._silent_for(old.node_id) < self._lease_seconds:
+            return
+        for container in self._live()[old.node_id]:
+            if (
+                container.workload_id == old.workload_id
+                and container.stop_after_seconds
+                and not self.contacts.excuses(old.node_id, container)
+            ):
+                text = f"{old.workload_id} leaves {old.node_id}, which is silent and still runs it"
+                self.fail("4 one copy of data", text)
+
+    def _silent_for(self, node_id: NodeId) -> float:
+        """Towards schedulers."""
+        heard = self._heard.get(node_id)
+        return self._time() - heard[-1].at if heard else self._time()
 
     def _check_silence(self, life: Life, node_id: NodeId) -> None:
         """Words that came while the judgement was being written are too late; those before are not."""
@@ -318,10 +340,7 @@ class Invariants:
         name = f"{container.workload_id} {container.revision}"
         self._trace.add(node_id, f"stops {container.id} {name}")
         if order.desired is Desired.RUNNING and order.revision == container.revision:
-            if (
-                order.stop_after_seconds
-                and self._silence_of(node_id) >= order.stop_after_seconds - 1
-            ):
+            if self.contacts.allows_to_stop(node_id, order.stop_after_seconds):
                 return  # as its user chose
             self.fail("5 nothing stops", f"{name} was stopped on {node_id}, and it was to run")
         elif (order.workload_id, order.revision, order.desired) not in self.mirror.wanted and (
@@ -329,9 +348,8 @@ class Invariants:
         ):
             self.fail("5 nothing stops", f"{name} was stopped on {node_id} by an order of nobody")
 
-    def _silence_of(self, node_id: NodeId) -> float:
-        heard = self._heard.get(node_id)
-        return self._time() - heard[-1].at if heard else self._time()
+    def heard(self, node_id: NodeId, sent: float) -> None:
+        self.contacts.heard(node_id, sent)
 
     def container_ended(self, node_id: NodeId, container: Container) -> None:
         self._trace.add(
@@ -365,6 +383,8 @@ class Invariants:
                     and other.holds_data
                     and other.workload_id == container.workload_id
                     and other.incarnation == container.incarnation
+                    and not self.contacts.excuses(other_id, other)
+                    and not self.contacts.excuses(node_id, container)
                 ):
                     text = f"{container.workload_id} starts on {node_id} and lives on {other_id}"
                     self.fail("4 one copy of data", text)

@@ -43,6 +43,8 @@ def befall(world: World, happening: Happening) -> None:
         case "clock":
             wall = node.wall if node is not None else world.seat_of(happening.target).wall
             wall.ahead += timedelta(seconds=_jump(world, happening))
+            if node is not None:
+                world.invariants.contacts.misled[node.id] = asyncio.get_running_loop().time()
         case "cut" | "cut-user" | "lossy" | "echo" | "slow-net":
             _storm(world, happening)
         case "store-out" | "answers-lost" | "slow-store":

@@ -18,6 +18,7 @@ from persys.agent.stream import over_stream
 from persys.model.ids import NodeId
 from persys.model.spec import WorkloadType
 from persys.sim.channel import SimChannel
+from persys.sim.contacts import overheard
 from persys.sim.dice import dice
 from persys.sim.disk import CLUSTER, Disk
 from persys.sim.docker import Docker, Witness
@@ -92,6 +93,12 @@ class SimNode:
             agent_grpc_endpoint=name,
         )
 
+    @property
+    def is_hindered(self) -> bool:
+        """Its agent cannot do what it should: it is dead, or Docker ails."""
+        up = self.life is not None and self.life.alive
+        return self.powered and (not up or self.trouble != RuntimeTrouble())
+
     async def run(self, life: Life) -> None:
         """The agent, until it dies."""
         self.state = state = self.disk.journal(life)
@@ -100,7 +107,8 @@ class SimNode:
             return cast("grpc.aio.Channel", SimChannel(self._network, life, address))
 
         def connect(address: str) -> AbstractAsyncContextManager[Link]:
-            return streaming(address) if self._streams else over_grpc(address, dial)
+            link = streaming(address) if self._streams else over_grpc(address, dial)
+            return overheard(link, lambda sent: self._witness.heard(self.id, sent))
 
         random = self._random
         around = Surroundings(

@@ -24,6 +24,7 @@ QUIET_SECONDS = 120.0
 QUIET_LOOKS_MAX = 6
 FAILED_LOOKS_MAX = 40
 SHOWN_MAX = 6
+HINDRANCE_SECONDS = 0.25
 DIFFERENCES_MAX = 4
 WISHES = frozenset({"apply", "stop", "start", "delete", "retry", "cordon", "drain", "uncordon"})
 
@@ -76,6 +77,7 @@ async def _run(plan: Plan, world_type: type[World]) -> World:
                 watch_leadership(world),
                 compare_followers(world),
                 probe_streams(world),
+                _note_hindrances(world),
             )
         ]
         await world.over.wait()
@@ -140,6 +142,15 @@ async def _compare(world: World) -> None:
         differ_count = differ_count + 1 if found else 0
         if differ_count >= DIFFERENCES_MAX:
             world.invariants.fail("memory", found)
+
+
+async def _note_hindrances(world: World) -> None:
+    """What an agent must do in time is not asked of one that is dead, or without Docker."""
+    time = asyncio.get_running_loop().time
+    hindered = world.invariants.contacts.hindered
+    while True:
+        hindered.update({node.id: time() for node in world.nodes.values() if node.is_hindered})
+        await asyncio.sleep(HINDRANCE_SECONDS)
 
 
 async def _stay_quiet(world: World) -> None:
