@@ -40,6 +40,12 @@ class One(Process):
             found: dict[str, Any] = json.loads(answer.read())
         return found
 
+    def metric(self, name: str) -> float:
+        url = f"http://127.0.0.1:{self.side_port}/metrics"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        return next(float(one.rpartition(" ")[2]) for one in lines if one.startswith(f"{name} "))
+
     @property
     def leads(self) -> bool:
         try:

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -31,6 +32,7 @@ SMALL_CPU = 200
 LOAD_CPU = 10
 # A call to a frozen member of etcd is given up after 5 s, and the cluster's own election takes some.
 GOES_ON_SECONDS = 20
+ORDERS_THAT_WAIT = 'persys_scheduler_queue_depth{queue="node_lanes"}'
 
 
 @dataclass
@@ -131,7 +133,8 @@ async def test_no_way_to_lose_the_leader_loses_anything_else(
     before = containers.inspect(containers.container_ids(node_id))
     load = Load()
     async with some_nodes(schedulers) as nodes, loaded(schedulers, load):
-        for lose in (killed, frozen, with_frozen_members, cut_from_a_member, stopped):
+        in_vain = partial(frozen_with_orders, nodes=nodes)
+        for lose in (killed, in_vain, with_frozen_members, cut_from_a_member, stopped):
             await lose(schedulers, load)
             check_copies(nodes)
         assert agent.runs
@@ -208,15 +211,25 @@ async def killed(schedulers: Schedulers, load: Load) -> None:
     await back(schedulers, leader)
 
 
-async def frozen(schedulers: Schedulers, load: Load) -> None:
+async def frozen_with_orders(schedulers: Schedulers, load: Load, *, nodes: list[Node]) -> None:
+    """Those that it had not sent, it must not send any more when it wakes."""
     leader = schedulers.until_led()
+    for node in nodes:
+        node.agent.manner.answer_seconds = 0.5
+    await asyncio.to_thread(
+        eventually, lambda: leader.metric(ORDERS_THAT_WAIT) > 5, "orders that wait for slow nodes"
+    )
     leader.signal(signal.SIGSTOP)
     since = monotonic()
+    old = {sender for node in nodes for sender in node.agent.senders}
     try:
         await placed_in_time(load, since=since)
         next_one = await asyncio.to_thread(schedulers.until_led, other_than=leader)
         await asyncio.sleep(max(0.0, since + LEASE_SECONDS + 1 - monotonic()))
         stored = schedulers.etcds[0].tell("get", "/leader")
+        for node in nodes:
+            node.agent.manner.answer_seconds = 0
+            node.agent.senders.clear()
     finally:
         leader.signal(signal.SIGCONT)
     await asyncio.to_thread(
@@ -224,6 +237,10 @@ async def frozen(schedulers: Schedulers, load: Load) -> None:
     )
     assert next_one.leads
     assert schedulers.etcds[0].tell("get", "/leader") == stored
+    await until_placed(load, since=monotonic(), within=LEASE_SECONDS)
+    senders = {sender for node in nodes for sender in node.agent.senders}
+    assert senders
+    assert not senders & old
 
 
 async def with_frozen_members(schedulers: Schedulers, load: Load) -> None:
