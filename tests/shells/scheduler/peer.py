@@ -91,7 +91,8 @@ class Agent(AgentServiceServicer):
     async def ApplyWorkload(  # noqa: N802
         self, request: pb.ApplyWorkloadRequest, context: Context
     ) -> pb.ApplyWorkloadResponse:
-        self.senders.append(context.peer())
+        if hasattr(context, "peer"):  # a call on a stream has no connection of its own
+            self.senders.append(context.peer())
         await asyncio.sleep(self.manner.answer_seconds)
         self.applies.append(request)
         if self.manner.refuses_at_once:
