@@ -49,7 +49,7 @@ class ComposeRuntime:
         self._owner = owner
         self._stack = StackEngine(engine, owner)
         self._override = Override(self._stack, owner, is_old=cli.is_old)
-        self._commands = ComposeCommands(cli, ping=self.ping)
+        self._commands = ComposeCommands(cli, engine)
         self._puller = puller
         self._root = root
         self._stop_grace_seconds = stop_grace_seconds

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from persys.agent.runtimes.compose_cli import ComposeCli, Project
 from persys.agent.runtimes.compose_override import no_waiting
 from persys.agent.runtimes.compose_place import StackPlace, StackRecord, write
 from persys.agent.runtimes.compose_source import last_words
+from persys.agent.runtimes.docker_engine import Engine
 from persys.errors import RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
 
@@ -19,10 +19,9 @@ BUILD_DEADLINE_SECONDS = 1700.0
 
 
 class ComposeCommands:
-    def __init__(self, cli: ComposeCli, *, ping: Callable[[], Awaitable[None]]) -> None:
-        """`ping` raises RuntimeUnavailableError while Docker gives no answer."""
+    def __init__(self, cli: ComposeCli, engine: Engine) -> None:
         self._cli = cli
-        self._ping = ping
+        self._engine = engine
 
     async def build(self, name: str, place: StackPlace, record: StackRecord) -> Failure | None:
         # Nothing was made yet, so the file that is added has nothing to say.
@@ -61,7 +60,7 @@ class ComposeCommands:
             raise RuntimeUnavailableError(f"compose cannot be run: {err.strerror}") from err
         if ran.ok:
             return None
-        await self._ping()  # no answer of Docker is no failure of the workload
+        await self._engine.knock()  # no answer of Docker is no failure of the workload
         return Failure(FailureReason.RUNTIME_ERROR, last_words(ran.err), code=code)
 
 
