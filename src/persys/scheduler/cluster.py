@@ -25,6 +25,7 @@ from persys.model.spec import WorkloadType
 from persys.model.usage import NodeUsage, WorkloadUsage
 from persys.model.workload import Workload
 from persys.scheduler.drifts import Drifts
+from persys.scheduler.reports import Statuses
 from persys.scheduler.strangers import Strangers
 
 
@@ -60,6 +61,7 @@ class Member:
     refused_types: set[WorkloadType] = field(default_factory=set)
     clock_skew: timedelta = timedelta()
     lost_noted: bool = False
+    statuses: Statuses = field(default_factory=Statuses)
 
 
 class Cluster:
