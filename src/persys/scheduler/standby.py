@@ -144,6 +144,10 @@ class Standby:
                 one for one in failures.exceptions if isinstance(one, StoreUnavailableError)
             ]
         if trouble:
+            ours = asyncio.current_task()
+            if ours is not None and ours.cancelling():
+                # Trouble at the same moment must not keep alive who was told to end.
+                raise asyncio.CancelledError
             raise trouble[0]
 
     async def _take_changes(self, revision: int) -> None:

@@ -39,6 +39,11 @@ class Contacts:
             self.broken[node_id] = (now, now - before)
         self.spoke[node_id] = max(sent, before)
 
+    def clock_set(self, node_id: NodeId, *, back: bool) -> None:
+        """A step back is not followed by who runs, and found by whoever starts next."""
+        until = float("inf") if back else asyncio.get_running_loop().time()
+        self.misled[node_id] = max(until, self.misled.get(node_id, NEVER))
+
     def silence(self, node_id: NodeId) -> float:
         """As long as it is, or was until a moment ago."""
         now = asyncio.get_running_loop().time()
@@ -53,7 +58,10 @@ class Contacts:
             return False
         if self.misled.get(node_id, NEVER) > self.spoke.get(node_id, NEVER):
             return True
-        return self.silence(node_id) >= stop_after_seconds - KEPT_LATE_SECONDS
+        return self.was_long_silent(node_id, stop_after_seconds)
+
+    def was_long_silent(self, node_id: NodeId, stop_after_seconds: int) -> bool:
+        return 0 < stop_after_seconds <= self.silence(node_id) + KEPT_LATE_SECONDS
 
     def excuses(self, node_id: NodeId, container: Container) -> bool:
         """Whether the agent was dead, or without Docker, when it should have stopped this by itself."""
@@ -64,15 +72,19 @@ class Contacts:
 
 
 class HeardLink:
-    """A link whose acknowledged heartbeats are noted."""
+    """A link whose acknowledged heartbeats are noted, and its wishes to join."""
 
-    def __init__(self, inner: Link, heard: Callable[[float], None]) -> None:
+    def __init__(
+        self, inner: Link, heard: Callable[[float], None], joining: Callable[[], None]
+    ) -> None:
         self._inner = inner
         self._heard = heard
+        self._joining = joining
 
     async def register(
         self, request: control_pb2.RegisterNodeRequest
     ) -> control_pb2.RegisterNodeResponse:
+        self._joining()
         return await self._inner.register(request)
 
     async def heartbeat(
@@ -87,7 +99,10 @@ class HeardLink:
 
 @asynccontextmanager
 async def overheard(
-    link: AbstractAsyncContextManager[Link], heard: Callable[[float], None]
+    link: AbstractAsyncContextManager[Link],
+    *,
+    heard: Callable[[float], None],
+    joining: Callable[[], None],
 ) -> AsyncIterator[Link]:
     async with link as inner:
-        yield HeardLink(inner, heard)
+        yield HeardLink(inner, heard, joining)

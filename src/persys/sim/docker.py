@@ -29,6 +29,8 @@ class Witness(Protocol):
 
     def heard(self, node_id: NodeId, sent: float) -> None: ...
 
+    def joins(self, node_id: NodeId) -> None: ...
+
     def start_asked(self, node_id: NodeId, order: Order) -> None: ...
 
     def container_starts(
@@ -72,6 +74,11 @@ class Container:
     def restarts(self) -> RestartPolicy:
         """What Docker itself does; what must not run without a scheduler is left to the agent."""
         return RestartPolicy("no") if self.stop_after_seconds else self.spec.restart
+
+    @property
+    def is_left_to_agent(self) -> bool:
+        """When it has ended, its agent starts it again."""
+        return bool(self.stop_after_seconds) and not self.spec.restart.runs_to_completion
 
     @property
     def is_restless(self) -> bool:
