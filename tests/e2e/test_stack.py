@@ -23,7 +23,7 @@ def cluster_settings() -> dict[str, dict[str, str]]:
     return {
         "agent": {
             "PERSYS_COMPOSE_ENABLED": "true",
-            "PERSYS_COMPOSE_BINARY": composes.V1,
+            "PERSYS_COMPOSE_BINARY": composes.V2,
             "PERSYS_STOP_GRACE": "1s",
         }
     }
