@@ -1,6 +1,7 @@
 """The search through all nodes, in columns: the same filters and the same parts of the score."""
 
 from functools import partial
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,9 +31,7 @@ def search(needs: Needs, columns: Columns) -> Row | None:
     packs = strategy_of(needs, columns) is Strategy.BINPACK
     left = _lowest(left, 1 - full if packs else full)
     left = _lowest(left, columns.figures.count[left])
-    if left.size > 1:
-        left = _lowest(left, columns.order_of_ids()[left])
-    return columns.at(int(left[0]))
+    return min(map(columns.at, left.tolist()), key=attrgetter("node_id"))
 
 
 def fitting(needs: Needs, columns: Columns) -> NDArray[np.bool_]:
