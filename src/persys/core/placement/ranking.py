@@ -58,8 +58,8 @@ class Ranking:
             old = self._entries.get(node_id)
             if old is not None:
                 row, part = self._rows[node_id], self._part_of[node_id]
-                new = self._entries[node_id] = self._entry(row)
                 part.discard(old)
+                new = self._entries[node_id] = self._entry(row)
                 part.add(new, row.free)
         self.altered.clear()
         self.moved.clear()
@@ -69,7 +69,10 @@ class Ranking:
         for _, _, node_id in self._order.ranks:  # in order already, or nearly so
             row = self._rows[node_id]
             if unfit(row, self._needs) is None:
-                found.setdefault(self._domain(row), []).append(self._entry(row))
+                domain = self._domain(row)
+                if domain not in found:
+                    found[domain] = []
+                found[domain].append(self._entry(row))
         self._entries, self._part_of = {}, {}
         for domain, entries in found.items():
             entries.sort()
@@ -98,8 +101,10 @@ class Ranking:
         self._entries[node_id], self._part_of[node_id] = entry, part
 
     def _domain(self, row: Row) -> Domain:
-        over = self._by.over
-        return tuple([row.labels.get(key) for key in over]) if over else ()
+        over, labels = self._by.over, row.labels
+        if len(over) == 1:  # as nearly always
+            return (labels.get(over[0]),)
+        return tuple(labels.get(key) for key in over)
 
     def _entry(self, row: Row) -> Entry:
         packs, _, group = self._by

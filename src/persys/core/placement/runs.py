@@ -62,8 +62,7 @@ class Runs:
         return chain.from_iterable(run.entries for run in self._runs)
 
     def add(self, entry: Entry, free: Resources) -> None:
-        at = bisect_right(self._bounds, entry) - 1
-        at = at if at > 0 else 0
+        at = bisect_right(self._bounds, entry, 1) - 1
         run = self._runs[at]
         insort(run.entries, entry)
         run.raise_to(free)
@@ -71,8 +70,7 @@ class Runs:
             self._split(at)
 
     def discard(self, entry: Entry) -> None:
-        at = bisect_right(self._bounds, entry) - 1
-        at = at if at > 0 else 0
+        at = bisect_right(self._bounds, entry, 1) - 1
         run = self._runs[at]
         del run.entries[bisect_left(run.entries, entry)]
         run.loose = True

@@ -168,7 +168,7 @@ def _lowest(tally: Tally, domains: Collection[Domain]) -> tuple[int, int]:
     without = len(domains) - len(tally)
     if without > DOMAINS_WALKED_MAX:
         return 0, without
-    counts = [tally.get(value, 0) for (value,) in domains]
+    counts = [tally.get(domain[0], 0) for domain in domains]
     lowest = min(counts, default=0)
     return lowest, counts.count(lowest)
 
