@@ -14,6 +14,7 @@ BENCHMARKS = (
     "agent_idle",
     "ha",
     "heartbeats",
+    "heartbeat_cost",
 )
 
 

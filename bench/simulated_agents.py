@@ -31,7 +31,7 @@ class Agent:
     def __init__(self, number: int, nodes: int, workloads_each: int) -> None:
         self.node_id = node_name(number)
         names = workload_names(number, nodes=nodes, each=workloads_each)
-        self._statuses = {name: _running(name, REVISION, 1) for name in names}
+        self._statuses = {name: running(name, REVISION, 1) for name in names}
         self._number = number
         self._outgoing: asyncio.Queue[pb.ControlMessage] = asyncio.Queue()
         self.registered = asyncio.Event()
@@ -79,7 +79,7 @@ class Agent:
 
     def _apply(self, call: pb.StreamCall) -> None:
         asked = agent_pb2.ApplyWorkloadRequest.FromString(call.request)
-        self._statuses[asked.id] = _running(asked.id, asked.revision_id, asked.epoch)
+        self._statuses[asked.id] = running(asked.id, asked.revision_id, asked.epoch)
         answer = agent_pb2.ApplyWorkloadResponse(
             applied=True,
             status=agent_pb2.WorkloadStatus(
@@ -94,7 +94,7 @@ class Agent:
         self._outgoing.put_nowait(pb.ControlMessage(reply=reply))
 
 
-def _running(name: str, revision: str, epoch: int) -> pb.WorkloadStatus:
+def running(name: str, revision: str, epoch: int) -> pb.WorkloadStatus:
     return pb.WorkloadStatus(
         workload_id=name,
         state="Running",

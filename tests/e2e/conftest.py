@@ -1,12 +1,14 @@
 """Clusters of real processes for the tests, removed afterwards with every container they made."""
 
+import os
+import subprocess
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
-from e2e.cluster import Cluster
+from e2e.cluster import BIN, Cluster
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 LOG_CHARACTERS_SHOWN = 6_000
@@ -55,6 +57,23 @@ def cluster(
     finally:
         _open.remove(made)
         made.close()
+
+
+@pytest.fixture
+def persysctl(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """The command as a person or a script uses it, with the cluster of the module."""
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [BIN / "persysctl", "--scheduler", cluster.target, *words],
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    return run
 
 
 @pytest.fixture

@@ -40,6 +40,12 @@ class One(Process):
             found: dict[str, Any] = json.loads(answer.read())
         return found
 
+    def metric(self, name: str) -> float:
+        url = f"http://127.0.0.1:{self.side_port}/metrics"
+        with urllib.request.urlopen(url, timeout=5) as answer:
+            lines = answer.read().decode().splitlines()
+        return next(float(one.rpartition(" ")[2]) for one in lines if one.startswith(f"{name} "))
+
     @property
     def leads(self) -> bool:
         try:
@@ -67,6 +73,15 @@ class Schedulers:
         eventually(
             lambda: all(listens_on(int(one.endpoint.split(":")[1])) for one in self.etcds), "etcd"
         )
+
+    def etcd_leader(self) -> Etcd:
+        """The member that leads the others."""
+
+        def leads(etcd: Etcd) -> bool:
+            (told,) = json.loads(etcd.tell("endpoint", "status", "-w", "json"))
+            return bool(told["Status"]["leader"] == told["Status"]["header"]["member_id"])
+
+        return next(etcd for etcd in self.etcds if leads(etcd))
 
     def until_led(self, *, other_than: "One | None" = None) -> One:
         found: list[One] = []

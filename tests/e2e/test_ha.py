@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from time import monotonic
 
@@ -29,6 +30,9 @@ from shells.scheduler.peer import Node, a_node
 TAKE_OVER_SHARE = 1.5
 SMALL_CPU = 200
 LOAD_CPU = 10
+# A call to a frozen member of etcd is given up after 5 s, and the cluster's own election takes some.
+GOES_ON_SECONDS = 20
+ORDERS_THAT_WAIT = 'persys_scheduler_queue_depth{queue="node_lanes"}'
 
 
 @dataclass
@@ -37,6 +41,9 @@ class Load:
 
     acknowledged: dict[str, str] = field(default_factory=dict)
     placed_at: list[float] = field(default_factory=list)
+    asked_at: dict[int, float] = field(
+        default_factory=dict
+    )  # by scheduler, the newest acknowledged
     refused: Counter[str] = field(default_factory=Counter)
 
     def first_after(self, moment: float) -> float | None:
@@ -126,7 +133,8 @@ async def test_no_way_to_lose_the_leader_loses_anything_else(
     before = containers.inspect(containers.container_ids(node_id))
     load = Load()
     async with some_nodes(schedulers) as nodes, loaded(schedulers, load):
-        for lose in (killed, frozen, cut_from_a_member, stopped):
+        in_vain = partial(frozen_with_orders, nodes=nodes)
+        for lose in (killed, in_vain, with_frozen_members, cut_from_a_member, stopped):
             await lose(schedulers, load)
             check_copies(nodes)
         assert agent.runs
@@ -203,15 +211,25 @@ async def killed(schedulers: Schedulers, load: Load) -> None:
     await back(schedulers, leader)
 
 
-async def frozen(schedulers: Schedulers, load: Load) -> None:
+async def frozen_with_orders(schedulers: Schedulers, load: Load, *, nodes: list[Node]) -> None:
+    """Those that it had not sent, it must not send any more when it wakes."""
     leader = schedulers.until_led()
+    for node in nodes:
+        node.agent.manner.answer_seconds = 0.5
+    await asyncio.to_thread(
+        eventually, lambda: leader.metric(ORDERS_THAT_WAIT) > 5, "orders that wait for slow nodes"
+    )
     leader.signal(signal.SIGSTOP)
     since = monotonic()
+    old = {sender for node in nodes for sender in node.agent.senders}
     try:
         await placed_in_time(load, since=since)
         next_one = await asyncio.to_thread(schedulers.until_led, other_than=leader)
         await asyncio.sleep(max(0.0, since + LEASE_SECONDS + 1 - monotonic()))
         stored = schedulers.etcds[0].tell("get", "/leader")
+        for node in nodes:
+            node.agent.manner.answer_seconds = 0
+            node.agent.senders.clear()
     finally:
         leader.signal(signal.SIGCONT)
     await asyncio.to_thread(
@@ -219,6 +237,40 @@ async def frozen(schedulers: Schedulers, load: Load) -> None:
     )
     assert next_one.leads
     assert schedulers.etcds[0].tell("get", "/leader") == stored
+    await until_placed(load, since=monotonic(), within=LEASE_SECONDS)
+    senders = {sender for node in nodes for sender in node.agent.senders}
+    assert senders
+    assert not senders & old
+
+
+async def with_frozen_members(schedulers: Schedulers, load: Load) -> None:
+    """Each answers nobody for a while and keeps its connections: the one that leads etcd, then the next,
+    to which those have gone who spoke with it.
+    """
+    members = schedulers.etcds
+    first = members.index(schedulers.etcd_leader())
+    for etcd in (*members[first:], *members[:first]):
+        etcd.signal(signal.SIGSTOP)
+        since = monotonic()
+        try:
+            await all_serve(schedulers, load, since=since)
+        finally:
+            etcd.signal(signal.SIGCONT)
+        assert [one.runs for one in schedulers.all] == [True] * 3
+        await asyncio.to_thread(schedulers.until_all_follow)
+
+
+async def all_serve(schedulers: Schedulers, load: Load, *, since: float) -> None:
+    """Each takes changes that it was asked for since then, and follows what is stored."""
+
+    def trouble() -> list[object]:
+        late = [n for n, _ in enumerate(schedulers.all) if load.asked_at.get(n, 0) < since]
+        health = [one.health() for one in schedulers.all]
+        return late + [one for one in health if one["mode"] != "normal"]
+
+    while found := await asyncio.to_thread(trouble):
+        assert monotonic() < since + GOES_ON_SECONDS, f"{found}: {load.refused}"
+        await asyncio.sleep(0.1)
 
 
 async def cut_from_a_member(schedulers: Schedulers, load: Load) -> None:
@@ -311,6 +363,7 @@ async def keep_applying(address: str, number: int, load: Load) -> None:
                 stub,
                 f"load-{number}-{count}",
                 load,
+                number=number,
                 contested=is_contested(f"load-{number}-{count}"),
             )
             await asyncio.sleep(0.1)
@@ -321,8 +374,11 @@ def is_contested(name: str) -> bool:
     return int(name.rpartition("-")[2]) % 4 == 0
 
 
-async def apply_one(stub: AgentControlStub, name: str, load: Load, *, contested: bool) -> None:
+async def apply_one(
+    stub: AgentControlStub, name: str, load: Load, *, number: int, contested: bool
+) -> None:
     """Only an acknowledged one counts; whether one without an answer is there, nobody knows."""
+    asked_at = monotonic()
     rules = pb.PlacementRules(constraints=["small = yes"] if contested else ["real != yes"])
     spec = pb.WorkloadSpec(
         type="container",
@@ -339,6 +395,7 @@ async def apply_one(stub: AgentControlStub, name: str, load: Load, *, contested:
         return
     if answer.success:
         load.acknowledged[name] = answer.revision_id
+        load.asked_at[number] = asked_at
         if not contested:  # then it was placed in the same commit
             load.placed_at.append(monotonic())
     else:

@@ -1,13 +1,12 @@
 """persysctl as a person or a script uses it, against a real cluster."""
 
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from e2e.cluster import BIN, Cluster
+from e2e.cluster import Cluster
 from e2e.process import free_port
 
 SPEC = """\
@@ -21,21 +20,6 @@ container:
   image_pull_policy: Never
   ports: [{{host_port: {port}, container_port: 80}}]
 """
-
-
-@pytest.fixture
-def persysctl(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [BIN / "persysctl", "--scheduler", cluster.target, *words],
-            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-
-    return run
 
 
 @pytest.fixture

@@ -1,22 +1,58 @@
-"""A real Prometheus with the shipped settings: it takes them, reads a real cluster, and raises the alarm."""
+"""A real Prometheus with the shipped settings: it takes them, reads a real cluster, and raises the alarm.
+
+What the dashboards ask is asked of it as Grafana would ask.
+"""
 
 import json
+import re
 import shutil
 import subprocess
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import pytest
 import yaml
 
 from e2e.cluster import Cluster
 from e2e.process import Process, free_port
 from e2e.waiting import eventually
+from persys.wire.gen.control.v1 import control_pb2 as pb
 
-SHIPPED = Path(__file__).parents[2] / "deploy" / "prometheus"
+DEPLOY = Path(__file__).parents[2] / "deploy"
+SHIPPED = DEPLOY / "prometheus"
+
+Ask = Callable[[str], Any]
+
+
+@pytest.fixture(scope="module")
+def cluster_settings() -> dict[str, dict[str, str]]:
+    return {
+        "scheduler": {
+            "SCHEDULER_HEARTBEAT_INTERVAL": "1s",
+            "SCHEDULER_NODE_LEASE": "3s",
+            "SCHEDULER_NODE_UNAVAILABLE_GRACE": "1s",
+        },
+        "agent": {"PERSYS_METRICS_PORT": str(free_port())},
+    }
+
+
+@pytest.fixture(scope="module")
+def ask(
+    cluster: Cluster,
+    cluster_settings: dict[str, dict[str, str]],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Ask]:
+    targets = {
+        "persys-scheduler": f"127.0.0.1:{cluster.metrics_port}",
+        "persys-agent": f"127.0.0.1:{cluster_settings['agent']['PERSYS_METRICS_PORT']}",
+    }
+    with prometheus(tmp_path_factory.mktemp("prometheus"), targets) as made:
+        eventually(lambda: values(made, "sum(up)") == {"2"}, "scheduler and agent are read")
+        yield made
 
 
 def promtool(*arguments: str) -> str:
@@ -46,40 +82,79 @@ def test_no_alert_is_without_its_trial() -> None:
     assert tried == {rule["alert"] for rule in rules()}
 
 
-def test_a_lost_node_raises_the_alarm(new_cluster: Callable[..., Cluster], tmp_path: Path) -> None:
-    cluster = new_cluster(
-        scheduler={
-            "SCHEDULER_HEARTBEAT_INTERVAL": "1s",
-            "SCHEDULER_NODE_LEASE": "3s",
-            "SCHEDULER_NODE_UNAVAILABLE_GRACE": "1s",
-        }
+@pytest.mark.parametrize("board", ["persys-scheduler", "persys-agent"])
+def test_prometheus_answers_all_that_a_dashboard_asks(
+    ask: Ask, cluster: Cluster, sleeper: pb.WorkloadSpec, board: str
+) -> None:
+    cluster.run_all([board], sleeper)
+    queries = queries_of(board)
+    assert len(queries) > 30
+    steady = [query for query in queries if not SHOWS_WHAT_IS_RARE.search(query.text)]
+
+    eventually(
+        lambda: all(asked(ask, query.text) for query in steady),
+        lambda: f"data for {[query.text for query in steady if not asked(ask, query.text)]}",
     )
-    cluster.start()
-    with prometheus(tmp_path, f"127.0.0.1:{cluster.metrics_port}") as ask:
-        eventually(lambda: values(ask, "up") == {"1"}, "the scheduler is read")
-        eventually(
-            lambda: values(ask, 'persys_scheduler_nodes{status="Ready"}') == {"1"},
-            "the node is seen",
+    for query in queries:
+        for found in asked(ask, query.text):
+            assert query.labels <= found["metric"].keys(), f"{query} got {found['metric']}"
+
+
+def test_no_alert_fails_when_it_is_looked_at(ask: Ask) -> None:
+    def looked_at() -> list[dict[str, Any]]:
+        return [rule for group in ask("/api/v1/rules")["groups"] for rule in group["rules"]]
+
+    eventually(lambda: all(rule["health"] != "unknown" for rule in looked_at()), "all are tried")
+    assert {rule["name"]: rule.get("lastError") for rule in looked_at()} == dict.fromkeys(
+        rule["alert"] for rule in rules()
+    )
+
+
+def test_a_lost_node_raises_the_alarm(ask: Ask, cluster: Cluster) -> None:
+    eventually(
+        lambda: values(ask, 'persys_scheduler_nodes{status="Ready"}') == {"1"}, "the node is seen"
+    )
+    assert set(alarms(ask)) == set()
+
+    cluster.agent.kill()
+
+    eventually(lambda: "PersysNodeLost" in alarms(ask), lambda: f"an alarm: {alarms(ask)}")
+    assert alarms(ask)["PersysNodeLost"]["node_id"] == cluster.node_id
+    cluster.agent.start()
+
+
+# What has no line before it has happened.
+SHOWS_WHAT_IS_RARE = re.compile(
+    r"out_of_service|unanswered|code!=|failures|refusals|pulls|probes|workload_health|gc_items"
+)
+
+
+class Query(NamedTuple):
+    text: str
+    labels: frozenset[str]  # those that name its lines
+
+
+def queries_of(board: str) -> list[Query]:
+    """As Grafana would send them for all instances."""
+    panels = json.loads((DEPLOY / "grafana" / f"{board}.json").read_text("utf-8"))["panels"]
+    return [
+        Query(
+            target["expr"].replace("$instance", ".*").replace("$__rate_interval", "30s"),
+            frozenset(re.findall(r"{{(\w+)}}", target.get("legendFormat", ""))),
         )
-        assert set(alarms(ask)) == set()
-
-        cluster.agent.kill()
-
-        eventually(lambda: "PersysNodeLost" in alarms(ask), lambda: f"an alarm: {alarms(ask)}")
-        assert alarms(ask)["PersysNodeLost"]["node_id"] == cluster.node_id
-
-
-Ask = Callable[[str], Any]
+        for panel in panels
+        for target in panel.get("targets", ())
+    ]
 
 
 @contextmanager
-def prometheus(directory: Path, target: str) -> Iterator[Ask]:
-    """With the shipped rules and settings, but for the address, and sooner."""
+def prometheus(directory: Path, targets: Mapping[str, str]) -> Iterator[Ask]:
+    """With the shipped rules and settings, but for the addresses, and sooner."""
     port = free_port()
     settings = yaml.safe_load((SHIPPED / "prometheus.yml").read_text("utf-8"))
     settings["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
-    settings["scrape_configs"] = settings["scrape_configs"][:1]
-    settings["scrape_configs"][0]["static_configs"][0]["targets"] = [target]
+    for job in settings["scrape_configs"]:
+        job["static_configs"][0]["targets"] = [targets[job["job_name"]]]
     (directory / "prometheus.yml").write_text(yaml.safe_dump(settings), "utf-8")
     hasty = yaml.safe_load((SHIPPED / "alerts.yml").read_text("utf-8"))
     for group in hasty["groups"]:
@@ -119,8 +194,13 @@ def prometheus(directory: Path, target: str) -> Iterator[Ask]:
 
 
 def values(ask: Ask, query: str) -> set[str]:
-    answer = ask(f"/api/v1/query?query={urllib.parse.quote(query)}")
-    return {result["value"][1] for result in answer["result"]}
+    return {found["value"][1] for found in asked(ask, query)}
+
+
+def asked(ask: Ask, query: str) -> list[dict[str, Any]]:
+    """Raises HTTPError for what is no query."""
+    found: list[dict[str, Any]] = ask(f"/api/v1/query?query={urllib.parse.quote(query)}")["result"]
+    return found
 
 
 def alarms(ask: Ask) -> dict[str, dict[str, str]]:

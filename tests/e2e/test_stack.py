@@ -1,6 +1,5 @@
 """A Compose stack from a spec file, as a person deploys it."""
 
-import os
 import subprocess
 import urllib.error
 import urllib.request
@@ -9,10 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from e2e.cluster import BIN, Cluster
+import composes
+from e2e.cluster import Cluster
 from e2e.containers import docker
 from e2e.process import free_port
 from e2e.waiting import eventually
+from forge import Repository
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "stack.yaml"
 
@@ -22,25 +23,10 @@ def cluster_settings() -> dict[str, dict[str, str]]:
     return {
         "agent": {
             "PERSYS_COMPOSE_ENABLED": "true",
-            "PERSYS_COMPOSE_BINARY": "docker-compose",
+            "PERSYS_COMPOSE_BINARY": composes.V2,
             "PERSYS_STOP_GRACE": "1s",
         }
     }
-
-
-@pytest.fixture
-def persysctl(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [BIN / "persysctl", "--scheduler", cluster.target, *words],
-            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-
-    return run
 
 
 @pytest.fixture
@@ -121,3 +107,49 @@ def test_a_construct_that_cannot_be_honoured_is_refused_with_its_line(
 
     assert refused.returncode != 0
     assert "services.web.container_name: line 4" in refused.stderr
+
+
+def test_a_stack_from_a_repository_follows_its_branch_on_request_and_shows_the_commit(
+    cluster: Cluster,
+    persysctl: Callable[..., subprocess.CompletedProcess[str]],
+    unique_id: str,
+    demo_image: str,
+    tmp_path: Path,
+) -> None:
+    repository = Repository(tmp_path)
+    service = f"{{image: '{demo_image}', command: [sleep, '3600'], init: true}}"
+    first = repository.commit({"compose.yaml": f"services:\n  web: {service}\n"})
+    file = tmp_path / "stack.yaml"
+    file.write_text(
+        f"id: {unique_id}\ncompose:\n  source_type: git\n"
+        f"  git_repo: file://{repository.path}\n  git_ref: main\n"
+    )
+
+    def shown() -> str:
+        return persysctl("workload", "get", unique_id).stdout
+
+    applied = persysctl("apply", "-f", str(file), "--wait")
+    assert applied.returncode == 0, applied.stderr
+    eventually(lambda: first in shown(), lambda: f"the commit {first} is shown: {shown()}")
+    before = cluster.containers([unique_id])
+
+    # Nobody asked yet.
+    more = f"services:\n  web: {service}\n  more: {service}\n"
+    second = repository.commit({"compose.yaml": more})
+    assert persysctl("apply", "-f", str(file), "--wait").returncode == 0
+    assert first in shown()
+
+    asked = persysctl("workload", "redeploy", unique_id, "--wait")
+    assert asked.returncode == 0, asked.stderr
+    eventually(
+        lambda: second in shown() and "more=running,web=running" in shown(),
+        lambda: f"the commit {second} is shown: {shown()}",
+    )
+    after = cluster.containers([unique_id])
+    assert len(after) == 2
+    assert set(before) < set(after), "what the new commit does not change runs on"
+
+    # The file still means what runs.
+    assert persysctl("apply", "-f", str(file), "--wait").returncode == 0
+    assert cluster.containers([unique_id]) == after
+    assert persysctl("workload", "delete", unique_id, "--wait").returncode == 0

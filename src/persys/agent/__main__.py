@@ -25,6 +25,7 @@ def main() -> int:
             "persys-agent",
             endpoint=loaded.settings.otlp_endpoint,
             insecure=loaded.settings.otlp_insecure,
+            timeout_ms=loaded.settings.otlp_timeout_ms,
         )
     except SettingsError as err:
         print(f"error: {err}", file=sys.stderr)

@@ -8,12 +8,11 @@ from msgspec import Struct
 from persys.agent import host
 from persys.agent.ports import Machine
 from persys.agent.state import State
-from persys.model.spec import ContainerSpec, local_gb
+from persys.core.admission import demand_of
 from persys.model.usage import NodeUsage
 from persys.model.workload import Desired
 
 SAMPLE_INTERVAL_SECONDS = 5.0
-_MIB = 1 << 20
 
 
 class Utilization(Struct, frozen=True):
@@ -48,22 +47,14 @@ class Collector:
         )
 
     def usage(self) -> NodeUsage:
-        specs = [
-            entry.order.spec
-            for entry in self._state.entries.values()
-            if isinstance(entry.order.spec, ContainerSpec)
-        ]
-        running = [
-            entry.order.spec
-            for entry in self._state.entries.values()
-            if isinstance(entry.order.spec, ContainerSpec)
-            and entry.order.desired is Desired.RUNNING
-        ]
+        """What is stopped keeps its disk and gives back the rest."""
+        orders = [entry.order for entry in self._state.entries.values()]
+        running = [demand_of(one.spec) for one in orders if one.desired is Desired.RUNNING]
         return NodeUsage(
-            cpu_allocated_millicores=sum(spec.cpu_millicores for spec in running),
+            cpu_allocated_millicores=sum(demand.cpu_millicores for demand in running),
             cpu_used_millicores=round(self._cpu_share * self._machine.cpu_millicores()),
-            memory_allocated_mb=sum(spec.memory_bytes for spec in running) // _MIB,
+            memory_allocated_mb=sum(demand.memory_mb for demand in running),
             memory_used_mb=self._machine.memory().used_mb,
-            disk_allocated_gb=sum(local_gb(spec.managed_volumes) for spec in specs),
+            disk_allocated_gb=sum(demand_of(one.spec).disk_gb for one in orders),
             disk_used_gb=self._machine.disk(self._volume_root).used_gb,
         )

@@ -20,7 +20,7 @@ from persys.model.spec import WorkloadType
 log = structlog.get_logger()
 
 PAUSE_MIN_SECONDS = 0.25
-PAUSE_MAX_SECONDS = 5.0
+PAUSE_MAX_SECONDS = 1.0  # what Docker does is known again soon after it is back
 
 
 class Watch:

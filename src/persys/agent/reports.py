@@ -1,12 +1,50 @@
-"""How the agent speaks of its workloads: an entry of the journal as an observation."""
+"""How the agent speaks of its workloads: each as an observation, all of them as a heartbeat."""
 
-from persys.agent.journal import Entry
+from collections.abc import Iterable
+
+from persys.agent.collector import Collector
+from persys.agent.journal import Burial, Entry
+from persys.agent.meter import Meter
 from persys.agent.state import State
-from persys.model.ids import NodeId
+from persys.infra.clock import Clock
+from persys.model.ids import NodeId, WorkloadId
 from persys.model.observation import Observation
 from persys.wire.agent import REASON_CODE, TASK_ID
+from persys.wire.control import status_message, timestamp, usage_message, workload_usage_message
+from persys.wire.gen.control.v1 import control_pb2
 
 TASK_STATUS = "task_status"
+
+
+class Reports:
+    def __init__(
+        self, node_id: NodeId, state: State, collector: Collector, meter: Meter, clock: Clock
+    ) -> None:
+        self._node_id = node_id
+        self._state = state
+        self._collector = collector
+        self._meter = meter
+        self._clock = clock
+
+    def heartbeat(
+        self, about: Iterable[WorkloadId], *, gone: Iterable[Burial], complete: bool
+    ) -> control_pb2.HeartbeatRequest:
+        """`complete`: it is about all that this node has."""
+        return control_pb2.HeartbeatRequest(
+            node_id=self._node_id,
+            usage=usage_message(self._collector.usage()),
+            workload_statuses=[
+                status_message(observation_of(entry, self._state, self._node_id))
+                for workload_id in about
+                if (entry := self._state.entries.get(workload_id)) is not None
+            ],
+            timestamp=timestamp(self._clock.now()),
+            workload_usage=[workload_usage_message(used) for used in self._meter.usage.values()]
+            if complete
+            else (),
+            complete=complete,
+            removed_workload_ids=[burial.workload_id for burial in gone],
+        )
 
 
 def observation_of(entry: Entry, state: State, node_id: NodeId) -> Observation:

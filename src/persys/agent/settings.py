@@ -72,12 +72,22 @@ class AgentSettings:
     )
     otlp_endpoint: str = setting(
         "",
+        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
         "OTEL_EXPORTER_OTLP_ENDPOINT",
         "JAEGER_ENDPOINT",
         help="host:port of an OTLP receiver (gRPC) for traces; none: no traces",
     )
     otlp_insecure: bool = setting(
-        False, "OTEL_EXPORTER_OTLP_INSECURE", help="send traces without TLS"
+        False,
+        "OTEL_EXPORTER_OTLP_TRACES_INSECURE",
+        "OTEL_EXPORTER_OTLP_INSECURE",
+        help="send traces without TLS",
+    )
+    otlp_timeout_ms: int = setting(
+        3_000,
+        "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
+        "OTEL_EXPORTER_OTLP_TIMEOUT",
+        help="milliseconds that the receiver has to take a batch of traces",
     )
     log_level: str = setting("info", "PERSYS_LOG_LEVEL", help="debug, info, warn or error")
     log_format: str = setting("", "LOG_FORMAT", help="json or console; console on a terminal")

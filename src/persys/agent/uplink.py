@@ -28,7 +28,7 @@ from persys.agent.link import (
 from persys.agent.meter import Meter
 from persys.agent.metrics import Metrics
 from persys.agent.news import News
-from persys.agent.reports import observation_of
+from persys.agent.reports import Reports
 from persys.agent.state import Change, State
 from persys.errors import StoreUnavailableError, UnavailableError
 from persys.infra.address import address_towards, is_service
@@ -36,13 +36,7 @@ from persys.infra.clock import Clock
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
 from persys.model.workload import Desired
-from persys.wire.control import (
-    capabilities_message,
-    status_message,
-    timestamp,
-    usage_message,
-    workload_usage_message,
-)
+from persys.wire.control import capabilities_message, timestamp
 from persys.wire.gen.control.v1 import control_pb2
 
 log = structlog.get_logger()
@@ -99,8 +93,7 @@ class Uplink:
         self._state = state
         self._news = news
         self._intake = intake
-        self._collector = collector
-        self._meter = meter
+        self._reports = Reports(membership.node_id, state, collector, meter, clock)
         self._clock = clock
         self._metrics = metrics
         self._contact = contact
@@ -215,21 +208,7 @@ class Uplink:
         complete: bool,
     ) -> None:
         gone = [burial for burial in self._state.burials.values() if not burial.told]
-        request = control_pb2.HeartbeatRequest(
-            node_id=self._membership.node_id,
-            usage=usage_message(self._collector.usage()),
-            workload_statuses=[
-                status_message(observation_of(entry, self._state, self._membership.node_id))
-                for workload_id in about
-                if (entry := self._state.entries.get(workload_id)) is not None
-            ],
-            timestamp=timestamp(self._clock.now()),
-            workload_usage=[workload_usage_message(used) for used in self._meter.usage.values()]
-            if complete
-            else (),
-            complete=complete,
-            removed_workload_ids=[burial.workload_id for burial in gone],
-        )
+        request = self._reports.heartbeat(about, gone=gone, complete=complete)
         sent, sent_at = self._clock.monotonic(), self._clock.now()
         answer = await link.heartbeat(request)
         if not answer.acknowledged:

@@ -1,4 +1,4 @@
-"""Commands that change workloads: apply, delete, start, stop, retry.
+"""Commands that change workloads: apply, delete, start, stop, retry, redeploy.
 
 Each asks for all of its workloads, then waits for all if told to. The exit code is the worst of them.
 """
@@ -57,6 +57,13 @@ def retry(options: Namespace) -> int:
         return ""
 
     return _change(options, dict.fromkeys(options.ids, Goal.RUNNING), ask, "being tried again")
+
+
+def redeploy(options: Namespace) -> int:
+    def ask(client: "SchedulerClient", workload_id: str) -> str:
+        return client.redeploy(workload_id)
+
+    return _change(options, dict.fromkeys(options.ids, Goal.RUNNING), ask, "being deployed again")
 
 
 def _set_desired(options: Namespace, goal: Goal, word: str) -> int:

@@ -168,6 +168,7 @@ _SORT = Argument(
 _ONCE = Argument(
     ("--once",), {"action": "store_true", "help": "show once, as when there is no terminal"}
 )
+_APPLY = Command("apply", "make the workloads of a file so", "changes:apply", (_FILE, _WAIT))
 
 GROUPS = (
     Group(
@@ -198,7 +199,7 @@ GROUPS = (
         "workload",
         "run, look at and remove workloads",
         (
-            Command("apply", "make the workloads of a file so", "changes:apply", (_FILE, _WAIT)),
+            _APPLY,
             Command(
                 "list", "all workloads", "workloads:list_workloads", (_STATUS, _ON_NODE, _WATCH)
             ),
@@ -211,6 +212,12 @@ GROUPS = (
             Command("delete", "remove workloads", "changes:delete", (_WORKLOADS, _WAIT)),
             Command(
                 "retry", "try failed workloads again now", "changes:retry", (_WORKLOADS, _WAIT)
+            ),
+            Command(
+                "redeploy",
+                "make workloads anew, from what their branch or tag names now",
+                "changes:redeploy",
+                (_WORKLOADS, _WAIT),
             ),
             Command("start", "run stopped workloads", "changes:start", (_WORKLOADS, _WAIT)),
             Command("stop", "stop workloads and keep them", "changes:stop", (_WORKLOADS, _WAIT)),
@@ -327,6 +334,7 @@ GROUPS = (
 )
 
 SINGLES = (
+    _APPLY,  # what is typed most often has a short way
     Command("explain", "why a workload runs where it does or waits", "explain:show", (_WORKLOAD,)),
     Command("plan", "what applying a file would change; writes nothing", "plan:show", (_FILE,)),
     Command(

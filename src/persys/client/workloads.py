@@ -60,3 +60,13 @@ class WorkloadCalls(SchedulerCalls):
         )
         if not response.accepted:
             raise RequestRefusedError(response.reason or "the scheduler gives no reason")
+
+    def redeploy(self, workload_id: str) -> str:
+        """Make it anew from what its branch or tag names now. Returns the new revision."""
+        request = pb.RedeployWorkloadRequest(workload_id=workload_id)
+        response: pb.RedeployWorkloadResponse = call(
+            self._stub.RedeployWorkload, request, timeout=self._timeout
+        )
+        if not response.accepted:
+            raise RequestRefusedError(response.reason or "the scheduler gives no reason")
+        return response.revision_id

@@ -73,7 +73,7 @@ def too_much(asked: Resources, *, given: Resources, allocatable: Resources) -> s
 
 
 def demand_of(spec: Spec) -> Resources:
-    """What a spec is given on a node: its limits, as enforced there."""
+    """What a spec is given on a node: its limits, as enforced there; of a stack, what is reserved for it."""
     match spec:
         case ContainerSpec():
             disk_gb = local_gb(spec.managed_volumes)
@@ -83,4 +83,9 @@ def demand_of(spec: Spec) -> Resources:
             disk_gb += local_gb(spec.managed_volumes)
             return Resources(spec.vcpus * 1000, spec.memory_mb, disk_gb)
         case ComposeSpec():
-            return Resources()
+            said, read = spec.reserved, spec.needs
+            return Resources(
+                said.cpu_millicores or read.cpu_millicores,
+                said.memory_mb or read.memory_mb,
+                said.disk_gb,
+            )

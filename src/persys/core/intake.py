@@ -13,6 +13,9 @@ from persys.model.rules import NO_RULES, Rules
 from persys.model.spec import Spec, type_of
 from persys.model.workload import Desired, Workload
 
+# So that what is counted after it still fits where a revision is bounded.
+_BASE_LENGTH_MAX = 100
+
 
 @dataclass(frozen=True, slots=True)
 class Wish:
@@ -104,6 +107,23 @@ def retry(old: Workload | None, workload_id: WorkloadId) -> Accepted:
     if old is None:
         raise NotFoundError("workload", workload_id)
     return Accepted(old, EventKind.WORKLOAD_RETRY_ASKED)
+
+
+def redeploy(old: Workload | None, workload_id: WorkloadId, *, now: datetime) -> Accepted:
+    """The same spec under a new revision: what it names by a branch or a tag may be another thing by now."""
+    if old is None:
+        raise NotFoundError("workload", workload_id)
+    _refuse_if_deleting(old)
+    again = replace(old, revision=_next(old.revision), desired=Desired.RUNNING, updated_at=now)
+    return Accepted(again, EventKind.WORKLOAD_REDEPLOY_ASKED)
+
+
+def _next(revision: Revision) -> Revision:
+    """abc, abc+2, abc+3, …"""
+    base, plus, count = revision.rpartition("+")
+    if plus and base and count.isascii() and count.isdigit():
+        return Revision(f"{base}+{int(count) + 1}")
+    return Revision(f"{revision[:_BASE_LENGTH_MAX]}+2")
 
 
 def _new(wish: Wish, now: datetime) -> Workload:

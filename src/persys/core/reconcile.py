@@ -30,6 +30,7 @@ from persys.core.health import HEALTH, UNHEALTHY, Health
 from persys.core.leaving import leave, must_leave, stopped_alone_at, stranded
 from persys.core.liveness import Phase
 from persys.core.placement.needs import needs_of
+from persys.core.retry import in_reach
 from persys.core.sending import send_or_wait
 from persys.core.situation import (
     COMPLETED,
@@ -62,6 +63,8 @@ def decide(
         return _delete(situation, policy, now)
     if situation.retry is not None and situation.retry.revision != situation.workload.revision:
         situation = replace(situation, retry=None)
+    if situation.retry is not None:
+        situation = replace(situation, retry=in_reach(situation.retry, policy.retry, now=now))
     if situation.assignment is None:
         return assign(situation, rooms, now)
     if refused_by_runtime(situation) or refused_as_full(situation):

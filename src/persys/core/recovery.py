@@ -3,7 +3,8 @@
 The copy with the highest epoch is the truth: the workload is bound there with the next epoch, which its
 agent takes without a restart. A lower copy is buried only if the workload is known and holds no data; any
 other stays where it is, for the operator. Nothing is started twice: what holds data and may run on a node
-that did not answer is left out.
+that did not answer is left out. A node is given no more than it has: what it runs comes before what the
+record has there.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -51,6 +52,7 @@ class Merged:
     tombstones: list[Tombstone]
     left_out: list[str]
     answered: frozenset[NodeId]
+    runs: dict[tuple[NodeId, WorkloadId], Workload]  # as its agent keeps it, maybe not the newest
 
     def still_holds(self, belief: Belief) -> bool:
         """What was believed before is no news of a node that has just been asked, but work that is done
@@ -78,12 +80,18 @@ def merge(recorded: Recorded, reports: Sequence[NodeReport], *, now: datetime) -
         list(recorded.tombstones),
         [f"node {node_id} gave no answer: {why}" for node_id, why in sorted(silent.items())],
         frozenset(answered),
+        {
+            (report.node.id, intent.workload.id): intent.workload
+            for report in reports
+            for intent in report.intents
+        },
     )
     for workload_id in sorted({*recorded.workloads, *intents}):
         workload = _newest(recorded.workloads.get(workload_id), intents.get(workload_id))
         bound = recorded.assignments.get(workload_id)
         found = _ranked(copies.pop(workload_id, []), bound)
         _settle(merged, workload, bound, found, answered, silent, now)
+    _check_room(merged)
     for workload_id, unknown in sorted(copies.items()):
         for copy in unknown:
             merged.left_out.append(
@@ -115,7 +123,7 @@ def _settle(
     elif found:
         truth, *left_behind = found
         epoch = max(truth.epoch, bound.epoch if bound else 0) + 1
-        merged.assignments[workload.id] = _assignment(workload, truth.node_id, epoch, now)
+        merged.assignments[workload.id] = _assignment(merged, workload, truth.node_id, epoch, now)
         _drop_tombstone(merged, workload.id, truth.node_id)
         if bound is not None and bound.node_id not in answered and not holds_data(workload):
             merged.tombstones.append(Tombstone(bound, now))  # for when its node speaks again
@@ -129,7 +137,7 @@ def _settle(
     merged.workloads[workload.id] = workload
     for copy in left_behind:
         if truth is not None and not holds_data(workload):
-            old = _assignment(workload, copy.node_id, copy.epoch, now)
+            old = _assignment(merged, workload, copy.node_id, copy.epoch, now)
             _drop_tombstone(merged, workload.id, copy.node_id)
             merged.tombstones.append(Tombstone(old, now))
         else:
@@ -143,8 +151,42 @@ def _trusts_record(bound: Assignment, found: list[_Copy], answered: Collection[N
     return not found or (bound.node_id not in answered and found[0].epoch < bound.epoch)
 
 
-def _assignment(workload: Workload, node_id: NodeId, epoch: int, now: datetime) -> Assignment:
-    needs = needs_of(workload)
+def _check_room(merged: Merged) -> None:
+    """What a node does not run is bound there by its record only if it fits beside what runs."""
+    taken = {
+        (one.node_id, one.workload_id): one
+        for one in (
+            *(buried.assignment for buried in merged.tombstones),
+            *merged.assignments.values(),
+        )
+    }
+    for workload_id, bound in sorted(merged.assignments.items()):
+        if bound.node_id not in merged.answered or (bound.node_id, workload_id) in merged.runs:
+            continue
+        there = [
+            one
+            for (node_id, other), one in taken.items()
+            if node_id == bound.node_id and other != workload_id
+        ]
+        room = merged.nodes[bound.node_id].capabilities.allocatable
+        for one in there:
+            room = room - one.reserved
+        ports = {port for one in there for port in one.host_ports}
+        if bound.reserved.fits_in(room) and not bound.host_ports & ports:
+            continue
+        del merged.assignments[workload_id], taken[(bound.node_id, workload_id)]
+        if holds_data(merged.workloads[workload_id]):
+            del merged.workloads[workload_id]
+            merged.left_out.append(
+                f"{workload_id}: no room on {bound.node_id} where the record has it, and it holds data"
+            )
+
+
+def _assignment(
+    merged: Merged, workload: Workload, node_id: NodeId, epoch: int, now: datetime
+) -> Assignment:
+    """What the copy there was given: a newer revision gets its own amount when that fits."""
+    needs = needs_of(merged.runs.get((node_id, workload.id), workload))
     return Assignment(
         workload.id,
         node_id,
@@ -153,7 +195,7 @@ def _assignment(workload: Workload, node_id: NodeId, epoch: int, now: datetime) 
         reserved=needs.resources,
         host_ports=needs.host_ports,
         why="it was found there in a recovery",
-        rules=workload.rules,
+        rules=needs.rules,
         pools=needs.pools,
     )
 

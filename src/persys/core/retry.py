@@ -1,7 +1,13 @@
-"""When to try a failed revision again, and when to stop."""
+"""When to try a failed revision again, and when to stop.
+
+Plans are times of the clock of whoever led then. One that lies further ahead than any plan could is of a clock
+that does not agree with ours, and is brought near.
+"""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+
+from msgspec.structs import replace
 
 from persys.model.belief import Retry
 from persys.model.failure import Failure
@@ -38,7 +44,19 @@ def after_failure(
     """
     if not failure.retryable or attempts >= policy.attempts_max:
         return Retry(workload_id, revision, attempts, None)
+    delay = _delay(attempts, policy, roll=roll)
+    return Retry(workload_id, revision, attempts + 1, now + delay)
+
+
+def in_reach(retry: Retry, policy: RetryPolicy, *, now: datetime) -> Retry:
+    """The plan, at most as far ahead as it could have been when it was made."""
+    if retry.next_at is None:
+        return retry
+    latest = now + _delay(max(0, retry.attempts - 1), policy, roll=1)
+    return retry if retry.next_at <= latest else replace(retry, next_at=latest)
+
+
+def _delay(attempts: int, policy: RetryPolicy, *, roll: float) -> timedelta:
     growth = policy.factor ** min(attempts, GROWTHS_MAX)
     delay = min(policy.first_after * growth, policy.longest_after)
-    jitter = 1 + policy.spread * (2 * roll - 1)
-    return Retry(workload_id, revision, attempts + 1, now + delay * jitter)
+    return delay * (1 + policy.spread * (2 * roll - 1))

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 import structlog
 from opentelemetry import context as otel_context
 from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.grpc.exporter import InvalidCompressionValueException
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.trace import SpanKind, Status, StatusCode
@@ -24,7 +25,6 @@ from persys.infra.tracing import Headers, Opened, Received, Span, Work
 
 log = structlog.get_logger()
 
-EXPORT_DEADLINE_SECONDS = 3
 # What the caller did wrong is no error of the one who was called.
 SERVER_FAULTS = frozenset(
     {"UNKNOWN", "DEADLINE_EXCEEDED", "UNIMPLEMENTED", "INTERNAL", "UNAVAILABLE", "DATA_LOSS"}
@@ -34,14 +34,12 @@ _propagator = TraceContextTextMapPropagator()
 
 
 class OtlpTracer:
-    def __init__(self, service: str, *, endpoint: str, insecure: bool) -> None:
-        target, plain = parse_endpoint(endpoint, insecure=insecure)
+    def __init__(self, service: str, *, endpoint: str, insecure: bool, timeout_ms: int) -> None:
+        exporter = new_exporter(endpoint, insecure=insecure, timeout_ms=timeout_ms)
         self._trouble = Trouble()
-        self._exporter = NotedExporter(
-            OTLPSpanExporter(endpoint=target, insecure=plain, timeout=EXPORT_DEADLINE_SECONDS),
-            self._trouble,
-        )
+        self._exporter = NotedExporter(exporter, self._trouble)
         resource = Resource.create({"service.name": service, "service.version": __version__})
+        resource = resource.merge(OTELResourceDetector().detect())  # what an operator says counts
         self._provider = TracerProvider(resource=resource, shutdown_on_exit=False)
         self._provider.add_span_processor(BatchSpanProcessor(self._exporter))
         self._tracer = self._provider.get_tracer("persys")
@@ -158,6 +156,20 @@ class NotedExporter(SpanExporter):
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         return self._exporter.force_flush(timeout_millis)
+
+
+def new_exporter(endpoint: str, *, insecure: bool, timeout_ms: int) -> SpanExporter:
+    """Headers, compression and certificates it reads from OpenTelemetry's own variables.
+
+    Its timeout it would read as seconds, where the standard says milliseconds.
+    """
+    target, plain = parse_endpoint(endpoint, insecure=insecure)
+    if timeout_ms < 1:
+        raise SettingsError(f"OTLP timeout of {timeout_ms} ms: expected 1 or more")
+    try:
+        return OTLPSpanExporter(endpoint=target, insecure=plain, timeout=timeout_ms / 1000)
+    except InvalidCompressionValueException as err:
+        raise SettingsError(str(err)) from err
 
 
 def parse_endpoint(text: str, *, insecure: bool) -> tuple[str, bool]:

@@ -43,16 +43,16 @@ _unrecorded: Opened = nullcontext(Span())
 _tracer: Tracer | None = None
 
 
-def start(service: str, *, endpoint: str, insecure: bool) -> None:
+def start(service: str, *, endpoint: str, insecure: bool, timeout_ms: int) -> None:
     """Send spans to this OTLP receiver from now on. Without an endpoint, do nothing.
 
-    Raises SettingsError for an endpoint that is none.
+    Raises SettingsError for an endpoint that is none, and for no time at all.
     """
     global _tracer
     if endpoint:
         from persys.infra.otlp import OtlpTracer  # heavy, and most processes trace nothing
 
-        _tracer = OtlpTracer(service, endpoint=endpoint, insecure=insecure)
+        _tracer = OtlpTracer(service, endpoint=endpoint, insecure=insecure, timeout_ms=timeout_ms)
 
 
 def stop() -> None:

@@ -18,6 +18,7 @@ class EventKind(StrEnum):
     WORKLOAD_STOP_ASKED = "WorkloadStopAsked"
     WORKLOAD_DELETE_ASKED = "WorkloadDeleteAsked"
     WORKLOAD_RETRY_ASKED = "WorkloadRetryAsked"
+    WORKLOAD_REDEPLOY_ASKED = "WorkloadRedeployAsked"
     WORKLOAD_PLACED = "WorkloadPlaced"
     WORKLOAD_UNPLACEABLE = "WorkloadUnplaceable"
     WORKLOAD_RUNNING = "WorkloadRunning"

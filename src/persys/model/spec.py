@@ -8,6 +8,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from persys.model.resources import Resources
+
 LOCAL_DRIVER = "local"  # of volumes on the node's own file system
 
 
@@ -135,6 +137,7 @@ class ComposeSpec(Struct, frozen=True, tag="compose"):
     image_credential: str = ""
     delete_volumes: bool = False  # with the workload; otherwise they stay
     needs: StackNeeds = StackNeeds()
+    reserved: Resources = Resources()  # by the scheduler, from the workload's resources
 
 
 class Disk(Struct, frozen=True):

@@ -1,6 +1,5 @@
 """persys-scheduler: read the settings, start the process."""
 
-import gc
 import os
 import sys
 
@@ -11,10 +10,6 @@ from persys.infra.process import run
 from persys.infra.settings import load
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.whereabouts import check_whereabouts
-
-# Records are millions of objects that live long and hold no cycles. Python's own thresholds would look at
-# all of them every few seconds of a start and now and then later, for a second or more at a time.
-GC_THRESHOLDS = (50_000, 20, 50)
 
 
 def main() -> int:
@@ -32,14 +27,16 @@ def main() -> int:
             )
         check_whereabouts(settings)
         tracing.start(
-            "persys-scheduler", endpoint=settings.otlp_endpoint, insecure=settings.otlp_insecure
+            "persys-scheduler",
+            endpoint=settings.otlp_endpoint,
+            insecure=settings.otlp_insecure,
+            timeout_ms=settings.otlp_timeout_ms,
         )
     except SettingsError as err:
         print(f"error: {err}", file=sys.stderr)
         return 2
     from persys.scheduler.plane import serve  # after the settings were read: it is a heavy import
 
-    gc.set_threshold(*GC_THRESHOLDS)
     try:
         return run(lambda stop: serve(settings, stop))
     finally:

@@ -26,6 +26,7 @@ from persys.model.spec import WorkloadType
 from persys.model.usage import NodeUsage, WorkloadUsage
 from persys.model.workload import Workload
 from persys.scheduler.drifts import Drifts
+from persys.scheduler.reports import Statuses
 from persys.scheduler.strangers import Strangers
 
 
@@ -61,6 +62,7 @@ class Member:
     refused_types: set[WorkloadType] = field(default_factory=set)
     clock_skew: timedelta = timedelta()
     lost_noted: bool = False
+    statuses: Statuses = field(default_factory=Statuses)
 
 
 class Cluster:
@@ -144,6 +146,7 @@ class Cluster:
 
     def drop_node(self, node_id: NodeId) -> None:
         del self.members[node_id]
+        self.columns.give_back_all(node_id)  # whoever registers under this name again has all its room
         self.columns.remove_node(node_id)
         self.tombstones.pop(node_id, None)
         self.strangers.drop_node(node_id)

@@ -27,6 +27,7 @@ from persys.infra.clock import Clock
 from persys.model.event import Numbered
 from persys.model.mode import ClusterMarker
 from persys.scheduler.changes import Change
+from persys.scheduler.commit_queue import CommitQueue, Pending, fail
 from persys.scheduler.lead import Lead
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.modes import Modes
@@ -41,20 +42,11 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 
-BATCH_MAX = 1024
-CROWD_SECONDS = 0.004
 LOOK_AGAIN_SECONDS = 1.0
 ATTEMPTS_MAX = 4
 
 # What replaces everything that is stored. It is told the store and the lead; why, for the history.
 Rewrite = Callable[[Store, Lead], Awaitable[str]]
-
-
-@dataclass(frozen=True, slots=True)
-class Pending:
-    change: Change
-    values: dict[str, bytes]
-    stored: asyncio.Future[None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,10 +70,9 @@ class Committer:
         self._store = store
         self._clock = clock
         self._units = Units(events or EventLimits())
-        self._queue: list[Pending] = []
+        self._queue = CommitQueue()
         self._news = asyncio.Event()
         self._doubtful = False
-        self._crowded = False
         self._ended: FencedError | None = None
         self._asked: list[_Asked] = []
         self._metrics = metrics or Metrics()
@@ -138,8 +129,7 @@ class Committer:
         if self.modes.is_frozen:
             raise self.modes.refusal()
         values = encoded(change)
-        stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._queue.append(Pending(change, values, stored))
+        stored = self._queue.add(change, values)
         self._news.set()
         with tracing.within("commit"):
             await stored
@@ -174,16 +164,16 @@ class Committer:
                 elif self._doubtful or self.modes.is_frozen:
                     await self._look()
                 else:
-                    await self._gather()
-                    batch = self._next_batch()
-                    if not self._queue:
+                    await self._queue.gather()
+                    batch = self._queue.next_batch()
+                    if not len(self._queue):
                         self._news.clear()
                     await self._commit(batch)
         finally:
             ended = self._ended = FencedError("this scheduler does not lead any more; try again")
             self._void(ended)
             for asked in self._asked:
-                _fail(asked.done, ended)
+                fail(asked.done, ended)
 
     async def _wait_for_news(self) -> None:
         """In trouble not for ever: its end shall be noticed even if nobody wants to write."""
@@ -280,7 +270,7 @@ class Committer:
                 raise ConflictError("the store has changed meanwhile; try again")
         except PersysError as err:
             self._doubtful = True
-            _fail(asked.done, err)
+            fail(asked.done, err)
             if isinstance(err, FencedError):
                 raise
         else:
@@ -288,35 +278,8 @@ class Committer:
                 asked.done.set_result(None)
 
     def _void(self, err: PersysError) -> None:
-        waiting, self._queue = self._queue, []
         self._news.clear()
-        for pending in waiting:
-            _fail(pending.stored, err)
-
-    async def _gather(self) -> None:
-        """Let others join: a change that comes alone is not held up, a crowd is, for a moment."""
-        if self._crowded:
-            await asyncio.sleep(CROWD_SECONDS)
-        gathered = 0
-        while gathered < len(self._queue) < BATCH_MAX:
-            gathered = len(self._queue)
-            await asyncio.sleep(0)
-        self._crowded = gathered > 1
-
-    def _next_batch(self) -> list[Pending]:
-        """The first changes that do not touch each other's records; the others go with the next."""
-        batch: list[Pending] = []
-        left: list[Pending] = []
-        touched: set[str] = set()
-        for pending in self._queue:
-            keys_touched = (*pending.values, *pending.change.drops)
-            if len(batch) < BATCH_MAX and touched.isdisjoint(keys_touched):
-                batch.append(pending)
-            else:
-                left.append(pending)
-            touched.update(keys_touched)
-        self._queue = left
-        return batch
+        self._queue.void(err)
 
     async def _commit(self, batch: list[Pending]) -> None:
         began = self._clock.monotonic()
@@ -332,7 +295,7 @@ class Committer:
             self._measure(began, failed=len(batch))
             self._note_trouble(err)
             for pending in batch:
-                _fail(pending.stored, self.modes.refusal())
+                fail(pending.stored, self.modes.refusal())
             return
         except FencedError:
             self._measure(began, failed=len(batch))
@@ -340,7 +303,7 @@ class Committer:
             return
         except asyncio.CancelledError:
             for pending in batch:
-                _fail(
+                fail(
                     pending.stored, FencedError("this scheduler is not the one who writes any more")
                 )
             raise
@@ -358,7 +321,7 @@ class Committer:
                         pending.stored.set_result(None)
                 case Conflict() as conflict:
                     self._doubtful = True
-                    _fail(
+                    fail(
                         pending.stored, ConflictError(f"{conflict.key} was changed by someone else")
                     )
 
@@ -384,7 +347,7 @@ class Committer:
         finally:
             self._doubtful = True
             for pending in batch:
-                _fail(pending.stored, failure)
+                fail(pending.stored, failure)
 
     def _note_trouble(self, err: StoreUnavailableError) -> None:
         self.modes.take(Silent(str(err)))
@@ -397,9 +360,3 @@ async def insist(attempt: Callable[[], Awaitable[T]]) -> T:
         with suppress(ConflictError):
             return await attempt()
     return await attempt()
-
-
-def _fail(waiting: asyncio.Future[None], err: Exception) -> None:
-    if not waiting.done():
-        waiting.set_exception(err)
-        waiting.exception()  # whoever waited may have left; that is no reason to complain

@@ -52,6 +52,12 @@ class Intake:
         wanted_id = workload_id(request.workload_id)
         await self._reconciler.submit(wanted_id, lambda old: intake.retry(old, wanted_id))
 
+    async def redeploy(self, request: control_pb2.RedeployWorkloadRequest) -> Workload:
+        wanted_id, now = workload_id(request.workload_id), self._clock.now
+        return await self._reconciler.submit(
+            wanted_id, lambda old: intake.redeploy(old, wanted_id, now=now())
+        )
+
 
 def judge_of(request: control_pb2.ApplyWorkloadRequest, now: Callable[[], datetime]) -> Judge:
     """What makes of a workload as it is what the request asks for, or refuses."""

@@ -6,7 +6,6 @@ about workloads goes through the same door as all other news.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import structlog
@@ -23,30 +22,18 @@ from persys.model.lease import Lease
 from persys.model.mode import ClusterMarker
 from persys.model.node import Node, NodeStatus
 from persys.model.observation import Actual, Observation
-from persys.model.usage import NodeUsage, WorkloadUsage
 from persys.scheduler.applicants import Applicant, Applicants
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster, Member
 from persys.scheduler.committer import Committer, insist
 from persys.scheduler.drifts import key_of
 from persys.scheduler.observations import Observations
+from persys.scheduler.reports import Report, Statuses
 from persys.store import keys
 
 log = structlog.get_logger()
 
 JUDGE_AGAIN_SECONDS = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What a heartbeat tells."""
-
-    usage: NodeUsage
-    observations: list[Observation]
-    removed: list[WorkloadId]
-    workload_usage: list[WorkloadUsage]
-    complete: bool
-    clock_skew: timedelta
 
 
 class Membership:
@@ -135,6 +122,10 @@ class Membership:
                 member.refused_types.clear()
                 self._show(shown)
         self._node_returned(node.id)
+
+    def statuses_of(self, node_id: NodeId) -> Statuses:
+        """What it said last. Raises NotFoundError for a node that never registered."""
+        return self._known(node_id).statuses
 
     async def heartbeat(self, node_id: NodeId, report: Report) -> None:
         """Raises NotFoundError for a node that never registered: it shall do that first."""

@@ -100,14 +100,19 @@ def _is_short(text: str) -> bool:
 
 
 def _are_short(metadata: Mapping[str, str]) -> bool:
-    return len(metadata) <= METADATA_COUNT_MAX and all(
-        len(key) <= METADATA_KEY_LENGTH_MAX and len(value) <= TEXT_LENGTH_MAX
-        for key, value in metadata.items()
+    return (
+        len(metadata) <= METADATA_COUNT_MAX
+        and max(map(len, metadata), default=0) <= METADATA_KEY_LENGTH_MAX
+        and max(map(len, metadata.values()), default=0) <= TEXT_LENGTH_MAX
     )
 
 
 def _differs(old: Observation, new: Observation) -> bool:
     return (
-        (old.actual, old.revision, old.epoch, old.failure, old.node_id)
-        != (new.actual, new.revision, new.epoch, new.failure, new.node_id)
-    ) or old.metadata.get(HEALTH) != new.metadata.get(HEALTH)
+        old.actual is not new.actual
+        or old.revision != new.revision
+        or old.epoch != new.epoch
+        or old.failure != new.failure
+        or old.node_id != new.node_id
+        or old.metadata.get(HEALTH) != new.metadata.get(HEALTH)
+    )

@@ -1,7 +1,7 @@
 """Slow safety nets behind the events: nothing should depend on them, and nothing is lost without them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 
 from persys.core.placement.select import choose
@@ -16,6 +16,7 @@ from persys.scheduler.observations import Observations
 from persys.scheduler.ports import Agents
 
 WAITING_LOOKED_AT = 64
+SLICE = 500  # workloads looked at before others get their turn
 
 
 class Passes:
@@ -40,12 +41,21 @@ class Passes:
         """Look again at whatever is not as it is wanted."""
         while True:
             await asyncio.sleep(every.total_seconds())
-            for workload_id, entry in list(self._cluster.entries.items()):
-                # What waits for room is woken by room.
-                if workload_id not in self._cluster.waiting and not _looks_settled(entry):
-                    self._wake(workload_id)
+            workload_ids = list(self._cluster.entries)
+            for start in range(0, len(workload_ids), SLICE):
+                self._look_at(workload_ids[start : start + SLICE])
+                await asyncio.sleep(0)
             self._look_at_some_who_wait()
             await self._bury()
+
+    def _look_at(self, workload_ids: Iterable[WorkloadId]) -> None:
+        entries, waiting = self._cluster.entries, self._cluster.waiting
+        for workload_id in workload_ids:
+            entry = entries.get(workload_id)
+            if entry is None or _looks_settled(entry):
+                continue
+            if workload_id not in waiting:  # that is woken by room
+                self._wake(workload_id)
 
     def _look_at_some_who_wait(self) -> None:
         """The next few each time: thousands may wait, and hardly one of them was overlooked."""

@@ -19,8 +19,10 @@ import structlog
 
 from persys.errors import ConflictError, FencedError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock, SystemClock
+from persys.infra.garbage import sweep
 from persys.infra.http import SideServer
 from persys.infra.rpc import new_server, start_server
+from persys.infra.together import together
 from persys.scheduler import whereabouts
 from persys.scheduler.api.service import SERVICE
 from persys.scheduler.app import Scheduler
@@ -196,7 +198,10 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
     store = await open_store(settings.store, etcd=etcd, monotonic=clock.monotonic)
     names = _names(etcd, whereabouts.etcd_of_names(settings))
     shared = settings.store == "etcd"
-    await Plane(settings, store, clock, names=names, shared=shared).run(stop)
+    async with together() as group:
+        sweeping = group.create_task(sweep())
+        await Plane(settings, store, clock, names=names, shared=shared).run(stop)
+        sweeping.cancel()
 
 
 def _names(etcd: EtcdOptions, endpoints: tuple[str, ...]) -> EtcdOptions | None:

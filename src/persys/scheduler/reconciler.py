@@ -13,46 +13,38 @@ from functools import partial
 from random import Random
 from typing import TypeVar
 
-import structlog
-
 from persys.core.assigning import refused_as_full, refused_by_runtime
-from persys.core.dispatch import Dispatch, Goal
 from persys.core.effects import Apply, Remove
 from persys.core.intake import Accepted, Unchanged
-from persys.core.liveness import Phase, phase_of
 from persys.core.placement.aside import out_of_sight
-from persys.core.placement.needs import holds_data, needs_of
+from persys.core.placement.needs import needs_of
 from persys.core.reconcile import decide
 from persys.core.rooms import rooms_over
-from persys.core.situation import Aside, Copy, Decision, Policy, Situation
+from persys.core.situation import Aside, Decision, Policy, Situation
 from persys.core.waiting import wait_of
 from persys.errors import (
     ConflictError,
-    FencedError,
     PersysError,
     StoreUnavailableError,
-    UnavailableError,
 )
 from persys.infra import tracing
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
-from persys.model import feature
-from persys.model.assignment import Assignment
 from persys.model.event import EventKind
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import NodeStatus
 from persys.model.spec import type_of
-from persys.model.workload import Desired, Workload
+from persys.model.workload import Workload
+from persys.scheduler.aftermath import dispatched, frees, plans_retry, renewal, result_of
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster, Entry
 from persys.scheduler.committer import Committer, insist
 from persys.scheduler.divergence import tell_drifts
 from persys.scheduler.metrics import Metrics, Result
 from persys.scheduler.operations import tell_end
+from persys.scheduler.owner import Owner
 from persys.scheduler.performer import Performer
+from persys.scheduler.situating import Situating, fresh_situation, situation_of
 from persys.scheduler.transcript import change_of
-
-log = structlog.get_logger()
 
 T = TypeVar("T")
 
@@ -83,8 +75,6 @@ class Reconciler:
         self._committer = committer
         self._clock = clock
         self._policy = policy
-        self._lease = node_lease
-        self._node_grace = node_grace
         self._random = random
         self._metrics = metrics
         self._performer: Performer | None = None
@@ -95,7 +85,8 @@ class Reconciler:
         self._slots = asyncio.Semaphore(STEPS_AT_ONCE)
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
         self._rooms = rooms_over(cluster.columns)
-        self._group: asyncio.TaskGroup | None = None
+        self._situating = Situating(cluster, clock, node_lease=node_lease, node_grace=node_grace)
+        self._owner = Owner()
         self.steps = 0
 
     def use(self, performer: Performer, *, ask_to_bury: Callable[[NodeId], None]) -> None:
@@ -127,11 +118,8 @@ class Reconciler:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            self._group = group
-            try:
+            with self._owner.owning(group):
                 await self._step_all(group)
-            finally:
-                self._group = None
 
     async def _step_all(self, group: asyncio.TaskGroup) -> None:
         while True:
@@ -173,24 +161,8 @@ class Reconciler:
         return rejection.detail if rejection is not None else ""
 
     async def owned(self, work: Coroutine[None, None, T]) -> T:
-        """Done even if the caller leaves. What it raises is for the caller, not for the group.
-
-        Raises FencedError when this scheduler does not lead any more; it may have been done all the same.
-        """
-        if self._group is None:
-            work.close()
-            raise FencedError("this scheduler does not lead any more; try again")
-        task = self._group.create_task(_outcome(work))
-        try:
-            outcome = await asyncio.shield(task)
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if task.cancelled() and caller is not None and not caller.cancelling():
-                raise FencedError("this scheduler does not lead any more; try again") from None
-            raise
-        if isinstance(outcome, PersysError):
-            raise outcome
-        return outcome
+        """Done even if the caller leaves, as long as this one leads."""
+        return await self._owner.do(work)
 
     async def _submit(
         self,
@@ -209,7 +181,9 @@ class Reconciler:
                     await self._committer.commit(change)
                     return workload
                 case Accepted(workload=workload, event=kind):
-                    await self._settle(entry, _fresh(entry, workload), told=kind, beside=add)
+                    await self._settle(
+                        entry, fresh_situation(entry, workload), told=kind, beside=add
+                    )
                     return workload
 
         async with self._turns.of(workload_id):
@@ -223,22 +197,11 @@ class Reconciler:
                 if entry is not None and not self._committer.modes.is_frozen:
                     self.steps += 1
                     with tracing.within("reconcile", workload_id=workload_id):
-                        await self._settle(entry, self._situation(entry))
+                        await self._settle(entry, situation_of(entry))
         except (StoreUnavailableError, ConflictError):
             self._wake_in(workload_id, STORE_RETRY_SECONDS)
         finally:
             self._slots.release()
-
-    def _situation(self, entry: Entry) -> Situation:
-        return Situation(
-            entry.workload,
-            entry.assignment,
-            entry.belief,
-            entry.retry,
-            entry.observation,
-            entry.observed_since,
-            entry.dispatch,
-        )
 
     async def _settle(
         self,
@@ -278,7 +241,7 @@ class Reconciler:
         try:
             await self._committer.commit(change)
         except PersysError as err:
-            self._metrics.reconciled(_result_of(err), self._clock.monotonic() - began)
+            self._metrics.reconciled(result_of(err), self._clock.monotonic() - began)
             self._cluster.end_promise(workload.id)
             self._cluster.settle_room(workload.id, nodes)
             self._offer_later(nodes)
@@ -286,57 +249,20 @@ class Reconciler:
         self._cluster.end_promise(workload.id)
         written = Result.UNCHANGED if change.is_empty else Result.WRITTEN
         self._metrics.reconciled(written, self._clock.monotonic() - began)
-        if _plans_retry(situation, decision):
+        if plans_retry(situation, decision):
             self._metrics.retry_planned()
         tell_end(situation, decision)
         self._after(situation, decision, fresh_intent=bool(told), now=now)
         if decision.tombstone is not None:
             self._ask_to_bury(decision.tombstone.assignment.node_id)
-        if old is not None and _frees(old, decision):
+        if old is not None and frees(old, decision):
             self.room_appeared(old.node_id)
         for node_id in self._cluster.waiting.answered(workload.id, self._cluster.columns.rows):
             self.room_appeared(node_id)
 
     def situated(self, situation: Situation) -> Situation:
         """With what is known of the workload's node, and of copies elsewhere."""
-        return self._with_copies(self._with_node(situation))
-
-    def _with_node(self, situation: Situation) -> Situation:
-        if situation.assignment is None:
-            return situation
-        member = self._cluster.members.get(situation.assignment.node_id)
-        if member is None:
-            return situation
-        phase = phase_of(
-            lease_until=member.lease_until, grace=self._node_grace, now=self._clock.monotonic()
-        )
-        if phase is Phase.ALIVE and member.node.status is NodeStatus.NOT_READY:
-            phase = Phase.SUSPECT
-        if member.node.confirmed_dead:
-            phase = Phase.LOST
-        return replace(
-            situation,
-            phase=phase,
-            reports=feature.PUSHES_STATUS in member.node.capabilities.features,
-            draining=member.node.drain is not None,
-            confirmed_dead=member.node.confirmed_dead,
-            stops_alone=feature.STOP_AFTER in member.node.capabilities.features,
-            silent=timedelta(seconds=self._clock.monotonic() - member.lease_until) + self._lease,
-            neighbours=len(self._cluster.on_node.get(member.node.id, ())),
-        )
-
-    def _with_copies(self, situation: Situation) -> Situation:
-        workload = situation.workload
-        copies = [
-            Copy(stranger.seen.node_id, stranger.seen.epoch)
-            for stranger in self._cluster.strangers.of(workload.id)
-        ]
-        if situation.assignment is None and holds_data(workload):
-            copies += [
-                Copy(tombstone.assignment.node_id, tombstone.assignment.epoch, doomed=True)
-                for tombstone in self._cluster.being_buried(workload.id)
-            ]
-        return replace(situation, copies=tuple(copies)) if copies else situation
+        return self._situating.situated(situation)
 
     def _after(
         self, situation: Situation, decision: Decision, *, fresh_intent: bool, now: datetime
@@ -356,10 +282,10 @@ class Reconciler:
         else:
             self._cluster.waiting.discard(workload.id)
         assert self._performer is not None
-        renewal = _renewal(situation, decision) if fresh_intent else ()
-        for effect in decision.effects or renewal:
+        renewed = renewal(situation, decision) if fresh_intent else ()
+        for effect in decision.effects or renewed:
             if isinstance(effect, Apply | Remove):
-                entry.dispatch = _dispatch(entry, effect, now)
+                entry.dispatch = dispatched(entry, effect, now)
             self._performer.hand(effect)
         if decision.wake_at is not None:
             self._wake_in(workload.id, (decision.wake_at - now).total_seconds())
@@ -370,64 +296,3 @@ class Reconciler:
         self._timers[workload_id] = asyncio.get_running_loop().call_later(
             max(0.0, seconds), self.wake, workload_id
         )
-
-
-def _renewal(situation: Situation, decision: Decision) -> tuple[Apply, ...]:
-    """A new wish that needs no work, such as other rules, still goes to the node that keeps it for us."""
-    bound, workload = decision.assignment, situation.workload
-    if bound is None or workload.desired is Desired.DELETED:
-        return ()
-    if not situation.reports or situation.phase is not Phase.ALIVE:
-        return ()
-    return (Apply(bound.node_id, workload, bound.epoch),)
-
-
-def _result_of(err: PersysError) -> Result:
-    match err:
-        case ConflictError():
-            return Result.CONFLICT
-        case UnavailableError():
-            return Result.UNAVAILABLE
-        case _:
-            return Result.REFUSED
-
-
-def _plans_retry(situation: Situation, decision: Decision) -> bool:
-    new = decision.retry
-    return new is not None and new.next_at is not None and new != situation.retry
-
-
-async def _outcome(work: Coroutine[None, None, T]) -> T | PersysError:
-    try:
-        return await work
-    except PersysError as err:
-        return err
-
-
-def _fresh(entry: Entry | None, workload: Workload) -> Situation:
-    """Only what outlives a new intent: where the workload is, and what was believed of it."""
-    if entry is None:
-        return Situation(workload)
-    return Situation(workload, entry.assignment, entry.belief)
-
-
-def _frees(old: Assignment, decision: Decision) -> bool:
-    """Whether others may find room now that a reservation went or shrank."""
-    new = decision.assignment
-    return new is None or (new.node_id, new.reserved, new.host_ports, new.rules, new.pools) != (
-        old.node_id,
-        old.reserved,
-        old.host_ports,
-        old.rules,
-        old.pools,
-    )
-
-
-def _dispatch(entry: Entry, effect: Apply | Remove, now: datetime) -> Dispatch:
-    desired = effect.workload.desired if isinstance(effect, Apply) else Desired.DELETED
-    goal = Goal(entry.workload.revision, desired, effect.epoch)
-    if entry.dispatch is not None and entry.dispatch.goal == goal:
-        # The old trouble is told until there is an answer, so that each new try is not news.
-        tries, problem = entry.dispatch.unanswered_count, entry.dispatch.problem
-        return Dispatch(goal, now, unanswered_count=tries, problem=problem)
-    return Dispatch(goal, now)

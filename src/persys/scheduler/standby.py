@@ -55,6 +55,7 @@ class Standby:
         self._sure_at = clock.monotonic()
         self._leaderless_since: float | None = None
         self._revision = 0
+        self._leader_version = 0  # of the leader's key, as far as it was followed; 0: there is none
         self._moved = asyncio.Event()
         self.leader: Leader | None = None  # the last one heard of, unless it is known to be gone
         self.has_read = False
@@ -95,6 +96,7 @@ class Standby:
                     pass
             self._take_in(snapshot)
             self.leader = None
+            self._leader_version = leads.version if leads is not None else 0
             if leads is not None:
                 self._note_leader(leader_of(leads))
             try:
@@ -142,6 +144,10 @@ class Standby:
                 one for one in failures.exceptions if isinstance(one, StoreUnavailableError)
             ]
         if trouble:
+            ours = asyncio.current_task()
+            if ours is not None and ours.cancelling():
+                # Trouble at the same moment must not keep alive who was told to end.
+                raise asyncio.CancelledError
             raise trouble[0]
 
     async def _take_changes(self, revision: int) -> None:
@@ -158,6 +164,7 @@ class Standby:
                     self._lead.marker = records.decode(change.value, ClusterMarker)
                 if change.key != keys.LEADER:
                     continue
+                self._leader_version = change.version if change.value is not None else 0
                 if change.value is None:
                     self.leader = None
                     taken = await self._try_to_lead()
@@ -185,12 +192,22 @@ class Standby:
                 await self._lead.resign()
 
     async def _keep_looking(self) -> None:
-        """An answer proves that the store is there; what it changes comes by the watch."""
+        """An answer proves that the store is there; what it changes comes by the watch.
+
+        Not if the watch is at another member of the store, which is frozen: a change of leader that was
+        there a look ago has come by then, or the watch hangs.
+        """
+        missed = (0, 0)
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             asked_at = self._clock.monotonic()
-            await self._store.get(keys.LEADER)
-            self._sure_at = asked_at
+            found = await self._store.get(keys.LEADER)
+            versions = (found.version if found is not None else 0, self._leader_version)
+            if versions[0] == versions[1]:
+                self._sure_at = asked_at
+            elif versions == missed:
+                raise StoreUnavailableError("the watch does not tell who leads")
+            missed = versions
 
     def _move_to(self, revision: int) -> None:
         self._revision = revision

@@ -51,6 +51,12 @@ class Disk:
         ).fetchone()
         return decode(found[0], Entry) if found is not None else None
 
+    def all_kept(self) -> list[Entry]:
+        if self._last is None:
+            return []
+        found = self._last.connection.execute("SELECT record FROM entries ORDER BY id")
+        return [decode(record, Entry) for (record,) in found]
+
     def wipe(self) -> None:
         self._last = None
 

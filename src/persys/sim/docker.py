@@ -14,7 +14,7 @@ from typing import Protocol
 from persys.core.convergence import Artefact, Condition
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.order import Order
-from persys.model.spec import ContainerSpec
+from persys.model.spec import ContainerSpec, RestartPolicy
 from persys.sim.loop import later
 from persys.sim.machine import WallClock
 
@@ -25,7 +25,11 @@ KILLED = 137
 
 
 class Witness(Protocol):
-    """Who is told of every deed on containers and volumes, and may object."""
+    """Who is told of every deed on containers and volumes, and may object; and of what agents hear."""
+
+    def heard(self, node_id: NodeId, sent: float) -> None: ...
+
+    def joins(self, node_id: NodeId) -> None: ...
 
     def start_asked(self, node_id: NodeId, order: Order) -> None: ...
 
@@ -51,6 +55,7 @@ class Container:
     revision: Revision
     epoch: int
     spec: ContainerSpec
+    stop_after_seconds: int = 0
     condition: Condition = Condition.CREATED
     exit_code: int = 0
     oom_killed: bool = False
@@ -64,6 +69,16 @@ class Container:
     @property
     def holds_data(self) -> bool:
         return bool(self.spec.managed_volumes)
+
+    @property
+    def restarts(self) -> RestartPolicy:
+        """What Docker itself does; what must not run without a scheduler is left to the agent."""
+        return RestartPolicy("no") if self.stop_after_seconds else self.spec.restart
+
+    @property
+    def is_left_to_agent(self) -> bool:
+        """When it has ended, its agent starts it again."""
+        return bool(self.stop_after_seconds) and not self.spec.restart.runs_to_completion
 
     @property
     def is_restless(self) -> bool:
@@ -107,7 +122,12 @@ class Docker:
     def create(self, order: Order, spec: ContainerSpec) -> Container:
         self._count += 1
         container = Container(
-            f"{self.node_id}-{self._count}", order.workload_id, order.revision, order.epoch, spec
+            f"{self.node_id}-{self._count}",
+            order.workload_id,
+            order.revision,
+            order.epoch,
+            spec,
+            order.stop_after_seconds,
         )
         self.containers[order.workload_id] = container
         self._witness.container_made(self.node_id, container)
@@ -170,7 +190,7 @@ class Docker:
     def power_on(self) -> None:
         """Docker starts again what its policy says, without asking anybody."""
         for container in list(self.containers.values()):
-            policy = container.spec.restart.name
+            policy = container.restarts.name
             if container.started_at is None or container.stopped_by_hand:
                 continue
             if policy in ("always", "unless-stopped") or (
@@ -202,7 +222,7 @@ class Docker:
             self._later(container, delay, lambda: self._restart(container))
 
     def _restarts(self, container: Container) -> bool:
-        policy = container.spec.restart
+        policy = container.restarts
         if policy.name == "on-failure":
             limit = policy.retries_max
             return container.exit_code != 0 and (not limit or container.restart_count < limit)

@@ -9,6 +9,7 @@ from persys.sim.happening import ANYBODY, SCHEDULER, USER, Happening, Plan, Shap
 
 VARIANTS = 5
 MANY_SHARE = 0.2  # of seeds: those with three schedulers
+LOSS_SHARE = 0.35  # of seeds: those whose store is lost
 SETTLING_SECONDS = 20.0  # before the first misfortune: something shall run that can be harmed
 # The deeds at which a process may be made to die.
 AGENT_DEEDS = (
@@ -26,6 +27,8 @@ def draw(seed: int, shape: Shape) -> Plan:
     shape = _whole(seed, shape)
     wishes = [*_users(random, shape), *_operators(random, shape)]
     found = [*wishes, *_misfortunes(random, shape, wishes)]
+    found += _of_removals(dice(seed, "removals"), shape)
+    found += _of_losses(dice(seed, "losses"), shape, wishes)
     found += _of_many(dice(seed, "many"), shape, wishes) if shape.schedulers > 1 else ()
     found += _of_streams(dice(seed, "streams"), shape) if shape.streams else ()
     return Plan(seed, shape, tuple(sorted(found, key=lambda each: (each.at, each.kind))))
@@ -56,6 +59,40 @@ def _whole(seed: int, shape: Shape) -> Shape:
         schedulers=shape.schedulers or schedulers,
         streams=streams if shape.streams < 0 else shape.streams,
     )
+
+
+def _of_removals(random: Random, shape: Shape) -> list[Happening]:
+    """An operator takes a node out of the books: drained before, or while it is away."""
+    found = []
+    for _ in range(random.choice((0, 0, 1, 1, 2))):
+        node = random.choice(node_names(shape))
+        at = random.uniform(SETTLING_SECONDS, shape.minutes * 60)
+        before = random.choice(("drain", "cordon", "power-off", "cut", ""))
+        word = random.choice(("both", "from")) if before == "cut" else ""
+        if before:
+            away = random.uniform(80, 250) if before in ("power-off", "cut") else 0.0
+            found.append(Happening(at, before, node, seconds=away, word=word))
+        found.append(Happening(at + random.uniform(0, 180), "remove", node))
+    return found
+
+
+def _of_losses(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happening]:
+    """Snapshots, and a store that loses all it held, once or twice."""
+    end = shape.minutes * 60
+    found = []
+    if random.random() >= LOSS_SHARE:
+        return []
+    for _ in range(random.randint(0, 3)):
+        found.append(Happening(random.uniform(SETTLING_SECONDS, end), "snapshot"))
+    for _ in range(random.choice((1, 1, 1, 2))):
+        at = random.uniform(SETTLING_SECONDS, end)
+        if random.random() < 0.5:  # while something is under way
+            at = max(SETTLING_SECONDS, random.choice(wishes).at + random.uniform(-0.1, 0.4))
+        ruling = random.choice(("rebuild", "rebuild", "restore", "accept"))
+        patience = random.choice((0, 10, 60)) * random.uniform(0.5, 1.5)
+        forgets = random.choice((0, 0, 1))
+        found.append(Happening(at, "wipe-store", seconds=patience, amount=forgets, word=ruling))
+    return found
 
 
 def _of_many(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happening]:

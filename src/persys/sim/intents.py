@@ -4,6 +4,7 @@ A word without an answer may or may not have been heard, so it adds states; an a
 those that follow it. None stands for no workload at all.
 """
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 from persys.model.ids import WorkloadId
@@ -53,6 +54,17 @@ class Intents:
         self.asked_at[workload_id] = now
         if word.desired is Desired.DELETED:
             self.deleted.add(workload_id)
+
+    def forgive(self, stored: Mapping[WorkloadId, Collection[State]]) -> None:
+        """The store was lost: whatever was stored before may come back, or nothing."""
+        for workload_id, states in stored.items():
+            self.allowed[workload_id] = frozenset({*self.of(workload_id), *states, None})
+
+    def begin_anew(self, workload_id: WorkloadId, states: Collection[State], word: Word) -> None:
+        """These are what there may be, and one word may still be on its way."""
+        self.allowed[workload_id] = _with_time(
+            frozenset({*states, *(word.said_to(state) for state in states)})
+        )
 
     def acknowledge(self, workload_id: WorkloadId, word: Word) -> None:
         after = frozenset(word.said_to(state) for state in self.of(workload_id))

@@ -4,7 +4,7 @@ Numbers are those of the README's promises. What can only be judged when all is 
 """
 
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,11 +17,14 @@ from persys.model.order import Order
 from persys.model.resources import Resources
 from persys.model.workload import Desired
 from persys.scheduler.lead import leader_of
+from persys.sim.contacts import Contacts
 from persys.sim.docker import Container
 from persys.sim.intents import Intents, Word, state_of
 from persys.sim.life import Life
+from persys.sim.losses import RULINGS, Losses
 from persys.sim.mirror import Mirror
 from persys.sim.reads import Reads
+from persys.sim.removals import Removals
 from persys.sim.trace import Trace
 from persys.store import keys
 from persys.store.port import Record, Unit
@@ -67,19 +70,27 @@ class Invariants:
         failed: Callable[[Violation], None],
         live: Callable[[], Mapping[NodeId, list[Container]]],
         kept: Callable[[NodeId, WorkloadId], Entry | None],
+        holds: Callable[[NodeId], Iterable[WorkloadId]],
+        keeps: Callable[[NodeId], Iterable[WorkloadId]],
     ) -> None:
-        """`live` gives the running containers per node, `kept` what is in an agent's journal."""
+        """`live` gives the running containers per node, `kept` what is in an agent's journal.
+
+        `holds` says of what a node has anything, `keeps` what its agent is to have.
+        """
         self._time = time
         self._trace = trace
         self._lease_seconds = lease_seconds
         self._failed = failed
         self._live = live
         self._kept = kept
+        self._holds = holds
         self._known: dict[int, int] = {}  # by request, the epoch that the agent knew when it came
         self.mirror = Mirror()
+        self.contacts = Contacts()
         self.intents = Intents()
-        self.words: dict[WorkloadId, Word] = {}  # the last one of each workload's user
-        self.unaccounted: set[NodeId] = set()  # nodes whose copies an operator gave up
+        self.given_up: set[tuple[NodeId, WorkloadId]] = set()  # copies whose records are gone
+        self.losses = Losses(self.mirror, self.intents, time, self.fail, keeps)
+        self.removals = Removals(self.mirror, time, self.fail)
         self._leader: Life | None = None
         self._leader_since = 0.0
         self.reads = Reads(self.mirror)
@@ -95,9 +106,13 @@ class Invariants:
         """`leader` is the leader's key as it was before."""
         self._check_fence(life, units, leader)
         self._trace.add(life.title, f"commits {_shown(units)}")
+        self.losses.committed(life, units)
         before = dict(self.mirror.assignments)
         nodes_before = dict(self.mirror.nodes)
         touched = self.mirror.take(units, self._time())
+        for key in sorted(nodes_before.keys() - self.mirror.nodes.keys()):
+            self.give_up(nodes_before[key].id)
+        self.removals.committed(touched, nodes_before)
         self.reads.committed(
             sorted(
                 WorkloadId(key.removeprefix(keys.WORKLOADS))
@@ -130,6 +145,17 @@ class Invariants:
             for container in containers:
                 self._check_accounted(node_id, container)
 
+    def give_up(self, node_id: NodeId) -> None:
+        """Nobody has to know any more what the node has now."""
+        self.given_up |= {(node_id, workload_id) for workload_id in self._holds(node_id)}
+
+    def store_lost(self, nodes: Iterable[NodeId], remembering: frozenset[str]) -> None:
+        """`remembering`: the schedulers that have read what was stored."""
+        for node_id in nodes:
+            self.give_up(node_id)
+        self.losses.lose(remembering)
+        self.reads.forget()
+
     def _check_fence(self, life: Life, units: Sequence[Unit], leader: Record | None) -> None:
         if any(keys.LEADER in unit.puts for unit in units):
             if self._leader is not life:
@@ -161,7 +187,27 @@ class Invariants:
             and any(each.workload_id == new.workload_id for each in self._live()[old.node_id])
         ):
             self.fail("3 reservation", f"{new.workload_id} left {old.node_id} without a tombstone")
+        if old is not None and old.node_id != new.node_id:
+            self._check_stopped_alone(old)
         return {new.node_id}
+
+    def _check_stopped_alone(self, old: Assignment) -> None:
+        """It leaves a silent node: by now that has stopped it, if it chose so."""
+        if self._silent_for(old.node_id) < self._lease_seconds:
+            return
+        for container in self._live()[old.node_id]:
+            if (
+                container.workload_id == old.workload_id
+                and container.stop_after_seconds
+                and not self.contacts.excuses(old.node_id, container)
+            ):
+                text = f"{old.workload_id} leaves {old.node_id}, which is silent and still runs it"
+                self.fail("4 one copy of data", text)
+
+    def _silent_for(self, node_id: NodeId) -> float:
+        """Towards schedulers."""
+        heard = self._heard.get(node_id)
+        return self._time() - heard[-1].at if heard else self._time()
 
     def _check_silence(self, life: Life, node_id: NodeId) -> None:
         """Words that came while the judgement was being written are too late; those before are not."""
@@ -195,7 +241,7 @@ class Invariants:
     # Users
 
     def asks(self, workload_id: WorkloadId, word: Word) -> None:
-        self.words[workload_id] = word
+        self.losses.words[workload_id] = word
         self.intents.ask(workload_id, word, now=self._time())
 
     def answered(
@@ -205,16 +251,18 @@ class Invariants:
         if method == "Heartbeat" and answer.acknowledged:
             heard = self._heard.setdefault(NodeId(request.node_id), deque(maxlen=HEARD_MAX))
             heard.append(Heard(life, self._time()))
+        if method in RULINGS:
+            self.losses.ruled(life, method, answer)
         if isinstance(
             answer, control_pb2.ApplyWorkloadResponse | control_pb2.DeleteWorkloadResponse
         ):
             if not answer.success:
                 return
             workload_id = WorkloadId(request.workload_id)
-            self.intents.acknowledge(workload_id, self.words[workload_id])
+            self.intents.acknowledge(workload_id, self.losses.words[workload_id])
             self._check_intent(workload_id)
         if method in ("GetNode", "ListNodes") and ROLE not in beside:
-            for node in getattr(answer, "nodes", None) or [answer.node]:
+            for node in answer.nodes if method == "ListNodes" else [answer.node]:
                 if node.HasField("drain") and node.drain.state == "drained":
                     self._check_empty(NodeId(node.node_id))
 
@@ -256,6 +304,7 @@ class Invariants:
             workload_id = WorkloadId(request.id)
             self._trace.add(node_id, f"is told to delete {workload_id} epoch {request.epoch}")
             self._check_delete(node_id, workload_id, request.epoch)
+            self.losses.check_delete(node_id, workload_id)
 
     def obeyed(self, node_id: NodeId, request: Any, answer: Any) -> None:
         """An agent has said yes to an order: it must be in its journal, and not older than what was there."""
@@ -318,10 +367,7 @@ class Invariants:
         name = f"{container.workload_id} {container.revision}"
         self._trace.add(node_id, f"stops {container.id} {name}")
         if order.desired is Desired.RUNNING and order.revision == container.revision:
-            if (
-                order.stop_after_seconds
-                and self._silence_of(node_id) >= order.stop_after_seconds - 1
-            ):
+            if self.contacts.allows_to_stop(node_id, order.stop_after_seconds):
                 return  # as its user chose
             self.fail("5 nothing stops", f"{name} was stopped on {node_id}, and it was to run")
         elif (order.workload_id, order.revision, order.desired) not in self.mirror.wanted and (
@@ -329,9 +375,11 @@ class Invariants:
         ):
             self.fail("5 nothing stops", f"{name} was stopped on {node_id} by an order of nobody")
 
-    def _silence_of(self, node_id: NodeId) -> float:
-        heard = self._heard.get(node_id)
-        return self._time() - heard[-1].at if heard else self._time()
+    def heard(self, node_id: NodeId, sent: float) -> None:
+        self.contacts.heard(node_id, sent)
+
+    def joins(self, node_id: NodeId) -> None:
+        self.removals.joining[node_id] = self._time()
 
     def container_ended(self, node_id: NodeId, container: Container) -> None:
         self._trace.add(
@@ -365,6 +413,8 @@ class Invariants:
                     and other.holds_data
                     and other.workload_id == container.workload_id
                     and other.incarnation == container.incarnation
+                    and not self.contacts.excuses(other_id, other)
+                    and not self.contacts.excuses(node_id, container)
                 ):
                     text = f"{container.workload_id} starts on {node_id} and lives on {other_id}"
                     self.fail("4 one copy of data", text)
@@ -380,9 +430,10 @@ class Invariants:
             self.fail("6 no restart", text)
 
     def _check_accounted(self, node_id: NodeId, container: Container) -> None:
-        if node_id in self.unaccounted:
-            return
-        if not self.mirror.accounts_for(node_id, container.workload_id):
+        copy = (node_id, container.workload_id)
+        if self.mirror.accounts_for(*copy):
+            self.given_up.discard(copy)
+        elif copy not in self.given_up:
             text = f"{container.workload_id} runs on {node_id}, and no record says so"
             self.fail("3 reservation", text)
 

@@ -29,7 +29,8 @@ async def watch_leadership(world: World) -> None:
             well_at = max(well_at, taken_at)  # the next one had taken its place, and was struck too
         lease = world.shared[0].settings.leader_lease.total_seconds()
         candidates = [seat for seat in world.shared if seat.is_up]
-        if not candidates or not all(seat.trouble.none for seat in candidates):
+        ailing = world.invariants.losses.open or not all(seat.trouble.none for seat in candidates)
+        if not candidates or ailing:
             well_at = time() + AFTERMATH_SECONDS
         elif _leads(world):
             well_at = max(well_at, time())
@@ -46,7 +47,7 @@ async def compare_followers(world: World) -> None:
         await asyncio.sleep(LOOK_SECONDS * 2)
         for seat in world.shared:
             found = next(_differences(world, seat), "")
-            if not found or not seat.trouble.none:
+            if not found or not seat.trouble.none or world.invariants.losses.open or seat.mourns:
                 since.pop(seat.name, None)
             elif time() - since.setdefault(seat.name, time()) > DIFFER_SECONDS:
                 world.invariants.fail("memory", f"{seat.name} stands by: {found}")
@@ -54,6 +55,8 @@ async def compare_followers(world: World) -> None:
 
 def standby_differences(world: World) -> Iterator[str]:
     for seat in world.shared:
+        if seat.mourns:
+            continue
         for difference in _differences(world, seat):
             yield f"{seat.name} stands by: {difference}"
 

@@ -7,13 +7,16 @@ and what it would do waits until it is let go.
 
 import asyncio
 from collections.abc import Callable, Iterable
+from concurrent.futures import Executor, Future
 from contextvars import Context, ContextVar
 from itertools import count
-from typing import Any, Protocol, TypeVarTuple
+from typing import Any, ParamSpec, Protocol, TypeVar, TypeVarTuple
 
 # Sums of floats may fall short of a timer by a hair.
 RESOLUTION_SECONDS = 1e-6
 
+P = ParamSpec("P")
+T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
@@ -87,11 +90,24 @@ class VirtualLoop(asyncio.BaseEventLoop):
         timer = super().call_at(when, ring, context=context)
         return timer
 
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
+    ) -> asyncio.Future[T]:
+        """What would go to a thread is done at once: it takes no time here."""
+        return super().run_in_executor(executor or _AtOnce(), func, *args)
+
     def _process_events(self, event_list: list[Any]) -> None:
         """There are none: nothing comes from outside."""
 
     def _write_to_self(self) -> None:
         """Nobody sleeps who would have to be woken."""
+
+
+class _AtOnce(Executor):
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        done: Future[T] = Future()
+        done.set_result(fn(*args, **kwargs))
+        return done
 
 
 class _NumberedTask(asyncio.Task[Any]):

@@ -6,9 +6,11 @@ from dataclasses import dataclass, field
 from persys.core.placement.needs import holds_data
 from persys.model.assignment import Assignment, Tombstone
 from persys.model.belief import Belief, Retry
+from persys.model.drift import Drift, DriftType
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
-from persys.model.workload import Workload
+from persys.model.workload import Desired, Workload
+from persys.sim.intents import State, state_of
 from persys.store import keys
 from persys.store.port import Unit
 from persys.wire import records
@@ -22,9 +24,13 @@ class Mirror:
     retries: dict[str, Retry] = field(default_factory=dict)
     tombstones: dict[str, Tombstone] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
+    drifts: dict[str, Drift] = field(default_factory=dict)
     # Everything that was ever so.
     wanted: set[tuple[WorkloadId, str, str]] = field(default_factory=set)
     bound: set[tuple[WorkloadId, NodeId, int]] = field(default_factory=set)
+    stored: dict[WorkloadId, set[State]] = field(default_factory=dict)
+    # When a record last said that a copy shall go.
+    doomed: dict[tuple[NodeId, WorkloadId], float] = field(default_factory=dict)
     # Copies of one incarnation share their data: it ends with the workload, or with a revision without data.
     incarnations: dict[WorkloadId, str] = field(default_factory=dict)
     changed_at: dict[WorkloadId, float] = field(default_factory=dict)
@@ -39,7 +45,38 @@ class Mirror:
             for key, value in unit.puts.items():
                 self._put(key, value, now)
             touched.update(unit.puts, unit.deletes)
+        for key in touched:
+            workload, buried = self.workloads.get(key), self.tombstones.get(key)
+            if buried is not None:
+                self._doom(buried.assignment, now)
+            if workload is not None and workload.desired is Desired.DELETED:
+                self._doom(self.assignment(workload.id), now)
         return touched
+
+    def lose(self) -> None:
+        """The store holds nothing any more. What was so once was so all the same."""
+        for records_of in (
+            self.workloads,
+            self.assignments,
+            self.beliefs,
+            self.retries,
+            self.tombstones,
+            self.nodes,
+            self.drifts,
+        ):
+            records_of.clear()
+
+    def orphans(self) -> set[tuple[NodeId, WorkloadId]]:
+        """Copies on record as nobody's, which only an operator may touch."""
+        return {
+            (drift.node_id, drift.workload_id)
+            for drift in self.drifts.values()
+            if drift.type is DriftType.ORPHAN
+        }
+
+    def _doom(self, bound: Assignment | None, now: float) -> None:
+        if bound is not None:
+            self.doomed[(bound.node_id, bound.workload_id)] = now
 
     def workload(self, workload_id: WorkloadId) -> Workload | None:
         return self.workloads.get(keys.workload_key(workload_id))
@@ -82,6 +119,7 @@ class Mirror:
             workload = records.decode(value, Workload)
             self.workloads[key] = workload
             self.wanted.add((workload.id, workload.revision, workload.desired))
+            self.stored.setdefault(workload.id, set()).add(state_of(workload))
             if not holds_data(workload):
                 self._gaps[workload.id] = self._gaps.get(workload.id, 0) + 1
             gaps = self._gaps.get(workload.id, 0)
@@ -98,6 +136,8 @@ class Mirror:
             self.retries[key] = records.decode(value, Retry)
         elif key.startswith(keys.TOMBSTONES):
             self.tombstones[key] = records.decode(value, Tombstone)
+        elif key.startswith(keys.DRIFTS):
+            self.drifts[key] = records.decode(value, Drift)
         elif key.startswith(keys.NODES) and not keys.is_node_lease(key):
             self.nodes[key] = records.decode(value, Node)
 
@@ -110,3 +150,4 @@ class Mirror:
         self.retries.pop(key, None)
         self.tombstones.pop(key, None)
         self.nodes.pop(key, None)
+        self.drifts.pop(key, None)

@@ -43,8 +43,12 @@ def befall(world: World, happening: Happening) -> None:
         case "clock":
             wall = node.wall if node is not None else world.seat_of(happening.target).wall
             wall.ahead += timedelta(seconds=_jump(world, happening))
+            if node is not None:
+                world.invariants.contacts.clock_set(node.id, back=happening.amount < 0)
         case "cut" | "cut-user" | "lossy" | "echo" | "slow-net":
             _storm(world, happening)
+        case "wipe-store":
+            _wipe_store(world, happening)
         case "store-out" | "answers-lost" | "slow-store":
             for seat in world.seats.values():
                 _ail_store(world, seat, happening)
@@ -118,6 +122,18 @@ def _disturb(world: World, seat: Seat, happening: Happening) -> None:
             world.for_a_while(happening.seconds, newest.thaw)
         case "second-scheduler" if newest.alive and not world.shared:
             world.add_scheduler(seat)
+
+
+def _wipe_store(world: World, happening: Happening) -> None:
+    """`word` is what the operator will say, `amount` 1 takes the schedulers' memories too."""
+    world.lose_store()
+    if happening.amount:
+        for seat in world.seats.values():
+            for life in seat.lives:
+                life.restart_seconds = BOOT_SECONDS
+                life.crash()
+    world.users.rescue.ruling = happening.word
+    world.users.rescue.patience_seconds = happening.seconds
 
 
 def _isolate(world: World, name: str, happening: Happening) -> None:

@@ -15,9 +15,11 @@ from persys.agent.link import Link, over_grpc
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.stream import over_stream
-from persys.model.ids import NodeId
+from persys.model.ids import NodeId, WorkloadId
 from persys.model.spec import WorkloadType
+from persys.model.workload import Desired
 from persys.sim.channel import SimChannel
+from persys.sim.contacts import overheard
 from persys.sim.dice import dice
 from persys.sim.disk import CLUSTER, Disk
 from persys.sim.docker import Docker, Witness
@@ -92,6 +94,27 @@ class SimNode:
             agent_grpc_endpoint=name,
         )
 
+    @property
+    def is_hindered(self) -> bool:
+        """Its agent cannot do what it should: it is dead, or Docker ails."""
+        up = self.life is not None and self.life.alive
+        return self.powered and (not up or self.trouble != RuntimeTrouble())
+
+    def holds(self) -> set[WorkloadId]:
+        """Whatever is of it here, wanted or not."""
+        return {
+            *self.docker.containers,
+            *(entry.order.workload_id for entry in self.disk.all_kept()),
+        }
+
+    def keeps(self) -> set[WorkloadId]:
+        """What its agent is to have, running or stopped."""
+        return {
+            entry.order.workload_id
+            for entry in self.disk.all_kept()
+            if entry.order.desired is not Desired.DELETED
+        }
+
     async def run(self, life: Life) -> None:
         """The agent, until it dies."""
         self.state = state = self.disk.journal(life)
@@ -100,7 +123,12 @@ class SimNode:
             return cast("grpc.aio.Channel", SimChannel(self._network, life, address))
 
         def connect(address: str) -> AbstractAsyncContextManager[Link]:
-            return streaming(address) if self._streams else over_grpc(address, dial)
+            link = streaming(address) if self._streams else over_grpc(address, dial)
+            return overheard(
+                link,
+                heard=lambda sent: self._witness.heard(self.id, sent),
+                joining=lambda: self._witness.joins(self.id),
+            )
 
         random = self._random
         around = Surroundings(

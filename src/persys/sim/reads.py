@@ -29,6 +29,11 @@ class Reads:
                 self._past.setdefault(workload_id, []).append((old, now))
                 self._now[workload_id] = new
 
+    def forget(self) -> None:
+        """The store was lost: memories of it are all there is."""
+        self._now.clear()
+        self._past.clear()
+
     def too_old(self, views: Iterable[Any], *, age_seconds: float, now: float) -> str:
         """What the reader was shown and should not have been; empty if nothing."""
         shown = {

@@ -24,8 +24,22 @@ QUIET_SECONDS = 120.0
 QUIET_LOOKS_MAX = 6
 FAILED_LOOKS_MAX = 40
 SHOWN_MAX = 6
+HINDRANCE_SECONDS = 0.25
 DIFFERENCES_MAX = 4
-WISHES = frozenset({"apply", "stop", "start", "delete", "retry", "cordon", "drain", "uncordon"})
+WISHES = frozenset(
+    {
+        "apply",
+        "stop",
+        "start",
+        "delete",
+        "retry",
+        "cordon",
+        "drain",
+        "uncordon",
+        "remove",
+        "snapshot",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +90,7 @@ async def _run(plan: Plan, world_type: type[World]) -> World:
                 watch_leadership(world),
                 compare_followers(world),
                 probe_streams(world),
+                _note_hindrances(world),
             )
         ]
         await world.over.wait()
@@ -122,7 +137,20 @@ async def _settle(world: World) -> None:
 
 
 def _open_questions(world: World) -> list[str]:
-    return list(unsettled(world.invariants.mirror, world.live()))
+    if world.invariants.losses.open:
+        return ["the store was lost, and nobody has ruled"]
+    return [*_soon_stopped(world), *unsettled(world.invariants.mirror, world.live())]
+
+
+def _soon_stopped(world: World) -> list[str]:
+    """What its agent may just be stopping because of a silence that is over."""
+    contacts = world.invariants.contacts
+    return [
+        f"{container.workload_id} may be stopped on {node_id}"
+        for node_id, containers in world.live().items()
+        for container in containers
+        if contacts.was_long_silent(node_id, container.stop_after_seconds)
+    ]
 
 
 async def _compare(world: World) -> None:
@@ -142,10 +170,24 @@ async def _compare(world: World) -> None:
             world.invariants.fail("memory", found)
 
 
+async def _note_hindrances(world: World) -> None:
+    """What an agent must do in time is not asked of one that is dead, or without Docker."""
+    time = asyncio.get_running_loop().time
+    hindered = world.invariants.contacts.hindered
+    while True:
+        hindered.update({node.id: time() for node in world.nodes.values() if node.is_hindered})
+        await asyncio.sleep(HINDRANCE_SECONDS)
+
+
 async def _stay_quiet(world: World) -> None:
     scheduler, mirror = world.seat.scheduler, world.invariants.mirror
     assert scheduler is not None
-    restless = any(container.is_restless for each in world.live().values() for container in each)
+    restless = any(
+        container.is_restless
+        for node in world.nodes.values()
+        for container in node.docker.containers.values()
+        if container.condition.active or container.is_left_to_agent
+    )
     await asyncio.sleep(LOOK_SECONDS)
     for difference in (*differences(mirror, scheduler), *standby_differences(world)):
         world.invariants.fail("memory", difference)

@@ -54,6 +54,14 @@ class Seat:
             return None
         return self.schedulers.get(newest.title)
 
+    def remembering(self) -> list[str]:
+        """The titles of the processes that know something of what is stored."""
+        return [
+            life.title
+            for life in self.lives
+            if life.alive and life.serves and remembers(self.schedulers.get(life.title))
+        ]
+
     async def run(self, life: Life) -> None:
         """A scheduler, until it dies."""
         store = self._reach_store(life)
@@ -79,3 +87,7 @@ class Seat:
     def _connect(self, life: Life, endpoint: str) -> tuple[AgentStub, Close]:
         channel = SimChannel(self._network, life, endpoint)
         return AgentStub(channel), channel.close
+
+
+def remembers(scheduler: Scheduler | None) -> bool:
+    return scheduler is not None and bool(scheduler.cluster.members or scheduler.cluster.entries)

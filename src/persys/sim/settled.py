@@ -30,14 +30,17 @@ def copies_of(live: dict[NodeId, list[Container]]) -> Copies:
 
 def unsettled(mirror: Mirror, live: dict[NodeId, list[Container]]) -> Iterator[str]:
     """What is not yet as it should be, one line each."""
+    orphans = mirror.orphans()
     copies = copies_of(live)
+    for found in copies.values():
+        found[:] = [one for one in found if (one[0], one[1].workload_id) not in orphans]
     for _, workload in sorted(mirror.workloads.items()):
         if problem := _problem(workload, mirror, copies):
             belief = mirror.belief(workload.id)
             shown = f"{belief.status} {belief.code} {belief.message!r}" if belief else "no belief"
             yield f"{workload.id} ({workload.desired} {workload.revision}): {problem}; {shown}"
     for workload_id, found in sorted(copies.items()):
-        if mirror.workload(workload_id) is None:
+        if found and mirror.workload(workload_id) is None:
             yield f"{workload_id} is gone and runs on {', '.join(node for node, _ in found)}"
     for key in sorted(mirror.tombstones):
         yield f"{key} is still there"
@@ -84,6 +87,8 @@ def _why_waiting(workload: Workload, mirror: Mirror, bound: Assignment | None) -
     for node in mirror.nodes.values():
         if closed_because(node) or (bound is not None and bound.node_id != node.id):
             continue
+        if any(crowded == node.id for crowded, _ in mirror.orphans()):
+            continue  # what is nobody's takes room all the same, and only the node knows how much
         held = {
             other: hold for other, hold in mirror.holds(node.id).items() if other != workload.id
         }

@@ -21,7 +21,7 @@ from persys.scheduler.upstream import Upstream
 from persys.sim.channel import SimChannel
 from persys.sim.life import Life
 from persys.sim.network import Network
-from persys.sim.seat import METHODS, Seat
+from persys.sim.seat import METHODS, Seat, remembers
 from persys.sim.store import Committing, SharedStore, SimStore
 
 
@@ -74,6 +74,16 @@ class SharedSeat(Seat):
         if not self.is_up or plane is None or self.leads or plane.standby is None:
             return None
         return plane.scheduler if plane.standby.has_read else None
+
+    @property
+    def mourns(self) -> bool:
+        """It remembers a cluster that the store does not have, and follows nobody."""
+        scheduler = self.plane.scheduler if self.plane is not None else None
+        return scheduler is not None and scheduler.modes.in_recovery
+
+    def remembering(self) -> list[str]:
+        known = self.scheduler or self.follower
+        return [self.newest.title] if self.newest is not None and remembers(known) else []
 
     @property
     def is_up(self) -> bool:

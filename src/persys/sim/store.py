@@ -8,6 +8,8 @@ from random import Random
 from persys.errors import StoreUnavailableError
 from persys.sim.life import Life
 from persys.store import keys
+from persys.store.history import History
+from persys.store.leases import Leases
 from persys.store.memory import MemoryStore
 from persys.store.port import Change, Committed, LeaseId, Outcome, Record, Snapshot, Unit
 
@@ -47,9 +49,22 @@ Committing = Callable[[Life, Sequence[Unit], Record | None], None]
 class SharedStore(MemoryStore):
     """The store itself, which the world can look into without anybody noticing."""
 
+    def __init__(self, monotonic: Callable[[], float]) -> None:
+        super().__init__(monotonic)
+        self._monotonic = monotonic
+
     @property
     def revision(self) -> int:
         return self._revision
+
+    def wipe(self) -> None:
+        """As with a new disk under it: empty, and counting from the beginning. Who watched is cut off."""
+        self._records.clear()
+        self._holders.clear()
+        self._leases = Leases(self._monotonic)
+        self._revision = 0
+        history, self._history = self._history, History(revision=0)
+        history.close()
 
     def peek(self, key: str) -> Record | None:
         self._settle()

@@ -1,13 +1,14 @@
 """Users and operators: they ask, ask again when there is no answer, and go on with their day."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import grpc
 
 from persys.infra.lanes import Lanes
-from persys.model.ids import WorkloadId
+from persys.model.ids import NodeId, WorkloadId
 from persys.model.workload import Desired
 from persys.sim.dice import dice
 from persys.sim.happening import Happening
@@ -15,6 +16,7 @@ from persys.sim.intents import Word
 from persys.sim.invariants import Invariants
 from persys.sim.life import Life
 from persys.sim.network import Network
+from persys.sim.rescue import Rescue
 from persys.sim.trace import Trace
 from persys.sim.wishes import revision_of, spec_of
 from persys.wire.gen.control.v1 import control_pb2
@@ -23,6 +25,7 @@ ATTEMPTS_MAX = 3
 DEADLINE_SECONDS = 10.0
 LOOK_SECONDS = 7.0
 CONFIRM_SECONDS = 10.0
+REMOVE_AGAIN_SECONDS = 12.0
 OPERATOR_CALLS = {"cordon": "CordonNode", "uncordon": "UncordonNode"}
 
 
@@ -36,6 +39,7 @@ class Users:
         trace: Trace,
         *,
         schedulers: tuple[str, ...],
+        leader: Callable[[], Life | None],
     ) -> None:
         self._seed = seed
         self._life = life
@@ -45,10 +49,12 @@ class Users:
         self._schedulers = schedulers
         self._random = dice(seed, "users")
         self._lanes: Lanes[str] | None = None
+        self.rescue = Rescue(invariants.losses, trace, ask=self._call, leader=leader)
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             self._lanes = Lanes(group)
+            group.create_task(self.rescue.run())
             while True:  # somebody looks at the nodes now and then, and believes what they say
                 await asyncio.sleep(LOOK_SECONDS)
                 await self._call("ListNodes", control_pb2.ListNodesRequest())
@@ -85,10 +91,26 @@ class Users:
                 await self._call(
                     "RetryWorkload", control_pb2.RetryWorkloadRequest(workload_id=name)
                 )
+            case "snapshot":
+                await self.rescue.save()
+            case "remove":
+                await self._remove(name)
             case "drain":
+                self._invariants.removals.told[NodeId(name)] = asyncio.get_running_loop().time()
                 await self._call("DrainNode", control_pb2.DrainNodeRequest(node_id=name))
             case kind:
+                if kind == "cordon":
+                    self._invariants.removals.told[NodeId(name)] = asyncio.get_running_loop().time()
                 await self._call(OPERATOR_CALLS[kind], control_pb2.NodeRequest(node_id=name))
+
+    async def _remove(self, name: str) -> None:
+        """It may still have something to give up: asked again a few times."""
+        for _ in range(ATTEMPTS_MAX):
+            answer = await self._call("RemoveNode", control_pb2.NodeRequest(node_id=name))
+            if answer is not None and answer.accepted:
+                self._trace.add("user", f"was told yes: RemoveNode {name}")
+                return
+            await asyncio.sleep(REMOVE_AGAIN_SECONDS)
 
     async def confirm_dead(self, name: str) -> None:
         """The machine is lost for good: say so as soon as the scheduler takes it."""
@@ -110,15 +132,16 @@ class Users:
                 return
             await asyncio.sleep(1)
 
-    async def _call(self, method: str, request: Any) -> Any:
+    async def _call(
+        self, method: str, request: Any, *, seconds: float = DEADLINE_SECONDS, whole: bool = False
+    ) -> Any:
+        """The first message of the answer, or the `whole` of a stream; None if there was none."""
         time = asyncio.get_running_loop().time
-        until = time() + DEADLINE_SECONDS
+        until = time() + seconds
         address = self._random.choice(self._schedulers)
         with suppress(grpc.aio.AioRpcError):
-            answer = await self._network.call(
-                self._life, address, method, request, timeout=DEADLINE_SECONDS
-            )
-            return answer[0]
+            answer = await self._network.call(self._life, address, method, request, timeout=seconds)
+            return answer if whole else answer[0]
         if len(self._schedulers) > 1:
             # One scheduler may still be at what another has given up: what is said next shall come after it.
             await asyncio.sleep(max(0.0, until - time()))

@@ -8,6 +8,7 @@ PORT_SHARE = 0.2
 JOB_SHARE = 0.2
 BROKEN_SHARE = 0.08
 CHANGE_SHARE = 0.1
+ALONE_SHARE = 0.25
 
 
 def spec_of(seed: int, name: str, variant: int) -> control_pb2.WorkloadSpec:
@@ -44,7 +45,15 @@ def spec_of(seed: int, name: str, variant: int) -> control_pb2.WorkloadSpec:
         type="container",
         resources=control_pb2.ResourceRequirements(cpu_millicores=cpu, memory_mb=256),
         container=container,
+        stop_after_seconds=_stop_after(seed, name, variant),
     )
+
+
+def _stop_after(seed: int, name: str, variant: int) -> int:
+    """Some must not run without a scheduler; now and then a revision thinks otherwise."""
+    character, mood = dice(seed, "alone", name), dice(seed, "alone", name, variant)
+    chosen = (character.random() < ALONE_SHARE) != (mood.random() < CHANGE_SHARE)
+    return character.choice((30, 45, 90)) if chosen else 0
 
 
 def revision_of(variant: int) -> str:

@@ -50,6 +50,8 @@ class World:
             failed=self._failed,
             live=self.live,
             kept=lambda node_id, workload_id: self.nodes[node_id].disk.kept(workload_id),
+            holds=lambda node_id: self.nodes[node_id].holds(),
+            keeps=lambda node_id: self.nodes[node_id].keeps(),
         )
         self.store = SharedStore(loop.time)
         names = scheduler_names(plan.shape)
@@ -73,6 +75,7 @@ class World:
             self.invariants,
             self.trace,
             schedulers=tuple(names),
+            leader=lambda: self.seat.newest if self.seat.scheduler is not None else None,
         )
         self.network.on_answer = self._answered
         self.network.on_request = self._requested
@@ -102,7 +105,7 @@ class World:
         """The leader reaches the store, and nobody doubts who it is."""
         seat = self.seat
         newest = seat.newest
-        if not seat.trouble.none or newest is None:
+        if not seat.trouble.none or newest is None or self.invariants.losses.open:
             return False
         return newest.title == self.leader_name if self.shared else len(seat.lives) == 1
 
@@ -155,6 +158,12 @@ class World:
             return
         node.life = Life(node.id, self.trace, died=self._died)
         self._supervise(node.life, node.run)
+
+    def lose_store(self) -> None:
+        """Everything in it is gone. Schedulers that had read it remember it."""
+        titles = [title for seat in self.seats.values() for title in seat.remembering()]
+        self.invariants.store_lost([node.id for node in self.nodes.values()], frozenset(titles))
+        self.store.wipe()
 
     def haunt(self, node: SimNode) -> None:
         """An order that the node has long outlived comes once more."""
@@ -263,6 +272,8 @@ class World:
         """Of the leader, and of standbys with the age that they tell."""
         seat = self.seats[listener.name]
         if not isinstance(seat, SharedSeat) or not seat.trouble.is_long_over:
+            return
+        if self.invariants.losses.open or seat.mourns:
             return
         if ROLE in beside or self.leader_name == listener.title:
             self.invariants.check_read(answer, int(beside.get(DATA_AGE_MS, "0")) / 1000)

@@ -24,7 +24,11 @@ def settled(workload: Workload) -> Spec:
         case ContainerSpec() as container:
             return _limited(container, workload.resources)
         case ComposeSpec() as compose:
-            return replace(compose, project_name=compose.project_name or f"persys-{workload.id}")
+            return replace(
+                compose,
+                project_name=compose.project_name or f"persys-{workload.id}",
+                reserved=workload.resources,
+            )
         case VMSpec() as vm:
             return replace(
                 vm,

@@ -155,6 +155,7 @@ def _compose(message: agent_pb2.ComposeSpec) -> ComposeSpec:
         git_credential=message.git_credential,
         image_credential=message.image_credential,
         delete_volumes=message.delete_volumes,
+        reserved=parts.resources(message, "spec.compose"),
     )
 
 
@@ -169,4 +170,7 @@ def _compose_message(written: ComposeSpec) -> agent_pb2.ComposeSpec:
         git_credential=written.git_credential,
         image_credential=written.image_credential,
         delete_volumes=written.delete_volumes,
+        cpu_millicores=written.reserved.cpu_millicores,
+        memory_mb=written.reserved.memory_mb,
+        disk_gb=written.reserved.disk_gb,
     )

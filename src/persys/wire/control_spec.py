@@ -34,7 +34,7 @@ def workload_spec(message: control_pb2.WorkloadSpec) -> tuple[Spec, Resources, d
     metadata = dict(message.metadata)
     encoded_machine = metadata.pop(VM_SPEC_KEY, "")
     kind = _type(message, vm_in_metadata=bool(encoded_machine))
-    resources = _resources(message.resources)
+    resources = parts.resources(message.resources, "spec.resources")
     if kind is WorkloadType.CONTAINER:
         return _container(message.container), resources, metadata
     if kind is WorkloadType.COMPOSE:
@@ -70,16 +70,6 @@ def _type(message: control_pb2.WorkloadSpec, *, vm_in_metadata: bool) -> Workloa
     if kind != set_spec:
         raise InvalidError("spec.type", f"is {kind}, but spec.{set_spec} is set")
     return kind
-
-
-def _resources(message: control_pb2.ResourceRequirements) -> Resources:
-    return Resources(
-        checks.number(
-            message.cpu_millicores, "spec.resources.cpu_millicores", most=checks.CPU_MILLICORES_MAX
-        ),
-        checks.number(message.memory_mb, "spec.resources.memory_mb", most=checks.MEMORY_MB_MAX),
-        checks.number(message.disk_gb, "spec.resources.disk_gb", most=checks.DISK_GB_MAX),
-    )
 
 
 def _machine_resources(spec: VMSpec, said: Resources) -> Resources:

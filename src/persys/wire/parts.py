@@ -1,15 +1,17 @@
-"""The pieces of a spec that both contracts spell alike: ports, mounts, volumes, cloud-init."""
+"""The pieces of a spec that both contracts spell alike: amounts, ports, mounts, volumes, cloud-init."""
 
 import re
 from collections.abc import Sequence
 
 from persys.errors import InvalidError
 from persys.model.ids import workload_id
+from persys.model.resources import Resources
 from persys.model.spec import CloudInit, ManagedVolume, Port, VolumeMount
 from persys.wire import checks
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 
+AnyAmounts = control_pb2.ResourceRequirements | agent_pb2.ComposeSpec
 AnyPort = control_pb2.Port | agent_pb2.PortMapping
 AnyMount = control_pb2.VolumeMount | agent_pb2.VolumeMount
 AnyVolume = control_pb2.ManagedVolumeSpec | agent_pb2.ManagedVolumeSpec
@@ -20,6 +22,16 @@ _DRIVERS = {"": "local", "local": "local", "nfs": "nfs", "ceph-rbd": "ceph-rbd"}
 _RETAINS = {"": False, "delete": False, "retain": True}
 # Becomes part of a command's name, so nothing but a plain word will do.
 _FS_TYPE = re.compile(r"[a-z0-9]{0,16}")
+
+
+def resources(message: AnyAmounts, path: str) -> Resources:
+    return Resources(
+        checks.number(
+            message.cpu_millicores, f"{path}.cpu_millicores", most=checks.CPU_MILLICORES_MAX
+        ),
+        checks.number(message.memory_mb, f"{path}.memory_mb", most=checks.MEMORY_MB_MAX),
+        checks.number(message.disk_gb, f"{path}.disk_gb", most=checks.DISK_GB_MAX),
+    )
 
 
 def ports(messages: Sequence[AnyPort], path: str) -> tuple[Port, ...]:

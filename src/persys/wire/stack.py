@@ -11,11 +11,13 @@ import yaml
 from msgspec.structs import replace
 
 from persys.errors import InvalidError
+from persys.model.resources import Resources
 from persys.model.spec import ComposeSpec, StackNeeds
 from persys.wire import checks, git
 from persys.wire.stackfile import PROFILES, read_inline
 
 DEPTH_MAX = 64
+NOTHING = Resources()
 
 _SOURCES = {"inline": "inline", "git": "git"}
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -35,6 +37,7 @@ def compose(
     git_credential: str = "",
     image_credential: str = "",
     delete_volumes: bool = False,
+    reserved: Resources = NOTHING,
 ) -> ComposeSpec:
     """The spec from one source or the other. `text_field` is what this contract calls the text."""
     if project_name and not _PROJECT.fullmatch(project_name):
@@ -45,6 +48,7 @@ def compose(
         project_name=project_name,
         image_credential=checks.credential(image_credential, "spec.compose.image_credential"),
         delete_volumes=delete_volumes,
+        reserved=reserved,
     )
     if _source(source_type, text=text, text_field=text_field, git_repo=git_repo) == "git":
         if text:

@@ -6,12 +6,12 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from textwrap import dedent
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import composes
 from persys.wire.gen.agent.v1 import agent_pb2
 
 if TYPE_CHECKING:
@@ -21,9 +21,7 @@ RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
 FAILED = agent_pb2.ACTUAL_STATE_FAILED
 STOP = agent_pb2.DESIRED_STATE_STOPPED
-ROOT = Path(__file__).resolve().parents[3]
-PLUGIN = ROOT / ".cache" / "compose" / "cli-plugins" / "docker-compose"
-BINARIES = {"v1": "docker-compose", "v2": str(PLUGIN) if PLUGIN.exists() else "docker compose"}
+BINARIES = {"v1": composes.V1, "v2": composes.V2}
 WITHIN = 60.0
 # What Docker is asked and told is the same with either.
 one_compose = pytest.mark.parametrize("stacks", ["v2"], indirect=True)
@@ -375,6 +373,28 @@ def test_a_taken_host_port_is_named(stacks: "Agent", unique_id: str, free_port: 
     assert status.message == f"host port {free_port}/tcp is taken on this node"
     stacks.delete(unique_id)
     stacks.wait_until_gone(unique_id)
+
+
+@one_compose
+def test_a_stack_counts_among_what_the_node_has_given(
+    stacks: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
+) -> None:
+    text = "services: {web: {image: persys-test, command: [sleep, '9'], init: true, cpus: 0.3}}"
+    reserved, large = f"{unique_id}-reserved", f"{unique_id}-large"
+    wanted = agent_pb2.ContainerSpec()
+    wanted.CopyFrom(sleeper)
+    wanted.resources.cpu_millicores = 1_000_000
+
+    apply(stacks, unique_id, text)
+    by_its_limits = stacks.apply(large, wanted)
+    apply(stacks, reserved, text, cpu_millicores=500)
+    by_what_is_reserved = stacks.apply(large, wanted)
+
+    assert "cpu 300 of" in by_its_limits.message
+    assert "cpu 800 of" in by_what_is_reserved.message
+    for workload_id in (unique_id, reserved):
+        stacks.delete(workload_id)
+        stacks.wait_until_gone(workload_id)
 
 
 def test_a_newer_order_does_not_wait_for_a_service_that_does_not_end(

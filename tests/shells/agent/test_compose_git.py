@@ -8,17 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+import composes
+import forge
+from forge import Repository
 from persys.wire.gen.agent.v1 import agent_pb2
-from shells.agent import forge
-from shells.agent.forge import Repository
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent
 
 RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 FAILED = agent_pb2.ACTUAL_STATE_FAILED
-ROOT = Path(__file__).resolve().parents[3]
-PLUGIN = ROOT / ".cache" / "compose" / "cli-plugins" / "docker-compose"
 WITHIN = 60.0
 SLEEPER = "image: persys-test\n    command: [sleep, '3600']\n    init: true\n"
 PLAIN = f"services:\n  web:\n    {SLEEPER}"
@@ -46,7 +45,7 @@ def stacks(
         tmp_path_factory.mktemp("compose-git"),
         PERSYS_RECONCILE_INTERVAL="1h",
         PERSYS_COMPOSE_ENABLED="true",
-        PERSYS_COMPOSE_BINARY=str(PLUGIN) if PLUGIN.exists() else "docker compose",
+        PERSYS_COMPOSE_BINARY=composes.V2,
         PERSYS_CREDENTIALS_DIR=str(credentials),
         GIT_SSL_CAINFO=str(certificates / "forge.pem"),
     )
@@ -215,7 +214,7 @@ def test_what_a_repository_must_not_ask_for_is_refused(
 ) -> None:
     agent = new_agent(
         PERSYS_COMPOSE_ENABLED="true",
-        PERSYS_COMPOSE_BINARY=str(PLUGIN) if PLUGIN.exists() else "docker compose",
+        PERSYS_COMPOSE_BINARY=composes.V2,
         PERSYS_BIND_ROOTS=str(tmp_path),
     )
     agent.start()

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from persys.wire.gen.agent.v1 import agent_pb2
+from registry import Registry
 from shells.agent.conftest import RUNNING, Agent, docker, eventually
-from shells.agent.registry import Registry
 
 NOW_AND_THEN = {"PERSYS_GC_INTERVAL": "1h", "PERSYS_GC_ZOMBIE_AFTER": "1ms"}
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from persys.wire.gen.agent.v1 import agent_pb2
+from registry import PASSWORD, USER, Registry, SlowWay
 from shells.agent.conftest import FAILED, PENDING, RUNNING, Agent, eventually
-from shells.agent.registry import PASSWORD, USER, Registry, SlowWay
 
 LAYER_BYTES = 4_000_000
 

@@ -231,6 +231,14 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         self._change(view)
         return control_pb2.RetryWorkloadResponse(accepted=True)
 
+    def RedeployWorkload(self, request, context):  # type: ignore[no-untyped-def]
+        view = self.workloads.get(request.workload_id)
+        if view is None:
+            return control_pb2.RedeployWorkloadResponse(reason="workload not found")
+        view.revision_id += "+2"
+        self._change(view)
+        return control_pb2.RedeployWorkloadResponse(accepted=True, revision_id=view.revision_id)
+
     def ExplainWorkload(self, request, context):  # type: ignore[no-untyped-def]
         self._maybe_abort(context)
         self.explain_limit = request.limit

@@ -1,4 +1,4 @@
-"""Applying, deleting, starting, stopping and retrying, with and without waiting."""
+"""Applying, deleting, starting, stopping, retrying and redeploying, with and without waiting."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_a_spec_that_the_scheduler_finds_wrong_is_a_bad_spec(cluster: Cluster, c
     assert ctl("workload", "apply", "-f", "-", stdin=WEB).code == 2
 
 
-@pytest.mark.parametrize("verb", ["delete", "retry"])
+@pytest.mark.parametrize("verb", ["delete", "retry", "redeploy"])
 def test_what_is_not_there_is_refused(verb: str, cluster: Cluster, ctl: Run) -> None:
     ended = ctl("workload", verb, "ghost")
 
@@ -230,6 +230,22 @@ def test_waiting_for_retry_ends_when_it_runs(cluster: Cluster, ctl: Run) -> None
     cluster.after_change = runs
 
     assert ctl("workload", "retry", "web", "--wait").code == 0
+
+
+def test_waiting_for_redeploy_ends_when_the_new_revision_runs(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_workload("web")
+    cluster.after_change = runs
+
+    ended = ctl("workload", "redeploy", "web", "--wait")
+
+    assert ended.code == 0, ended.err
+    assert cluster.workloads["web"].revision_id.endswith("+2")
+
+
+def test_apply_has_a_short_way(cluster: Cluster, ctl: Run) -> None:
+    ended = ctl("apply", "-f", "-", stdin=WEB)
+
+    assert (ended.code, ended.out) == (0, "web: applied\n")
 
 
 def test_waiting_for_several_reports_each(cluster: Cluster, ctl: Run) -> None:

@@ -120,6 +120,12 @@ class Control:
         )
         return answer
 
+    async def redeploy(self, name: str) -> pb.RedeployWorkloadResponse:
+        answer: pb.RedeployWorkloadResponse = await self.stub.RedeployWorkload(
+            pb.RedeployWorkloadRequest(workload_id=name), timeout=10
+        )
+        return answer
+
     async def workload(self, name: str) -> pb.WorkloadView:
         answer = await self.stub.GetWorkload(pb.GetWorkloadRequest(workload_id=name), timeout=10)
         view: pb.WorkloadView = answer.workload

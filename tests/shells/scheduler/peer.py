@@ -57,6 +57,7 @@ class Agent(AgentServiceServicer):
         self.manner = Manner()
         self.copies: dict[str, Copy] = {}
         self.applies: list[pb.ApplyWorkloadRequest] = []
+        self.senders: list[str] = []  # from where each order came, when it came
         self.deletes: list[str] = []
         self.asked: list[str] = []
         self.actions: list[pb.AgentAction] = []
@@ -90,6 +91,8 @@ class Agent(AgentServiceServicer):
     async def ApplyWorkload(  # noqa: N802
         self, request: pb.ApplyWorkloadRequest, context: Context
     ) -> pb.ApplyWorkloadResponse:
+        if hasattr(context, "peer"):  # a call on a stream has no connection of its own
+            self.senders.append(context.peer())
         await asyncio.sleep(self.manner.answer_seconds)
         self.applies.append(request)
         if self.manner.refuses_at_once:

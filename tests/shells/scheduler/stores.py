@@ -16,6 +16,8 @@ class TroubledStore:
         self.loses_answers = False  # what is written is written, but nobody is told
         self.down_for_leases = False  # nobody can keep one
         self.is_behind = False  # what a watch would tell next is compacted, once
+        self.watch_tells = asyncio.Event()  # clear: it tells nothing, as at a frozen member
+        self.watch_tells.set()
         self.commit_seconds = 0.0
         self.commits = 0
 
@@ -48,6 +50,7 @@ class TroubledStore:
             if self.is_behind:
                 self.is_behind = False
                 raise CompactedError("those changes are gone")
+            await self.watch_tells.wait()
             yield changes
 
     async def grant_lease(self, ttl_seconds: int) -> LeaseId:

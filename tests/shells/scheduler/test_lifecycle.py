@@ -64,6 +64,22 @@ async def test_a_revision_that_was_given_is_kept(cluster: Cluster) -> None:
     assert node.agent.applies[0].revision_id == "v1"
 
 
+async def test_a_workload_that_is_deployed_again_is_sent_under_a_new_revision(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join()
+    first = await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    again = await cluster.control.redeploy("web")
+    assert again.accepted, again.reason
+    assert again.revision_id == f"{first.revision_id}+2"
+
+    view = await cluster.control.until("web", "Running")
+    assert view.revision_id == node.agent.applies[1].revision_id == again.revision_id
+    assert (await cluster.control.apply("web")).revision_id == again.revision_id
+    assert len(node.agent.applies) == 2
+
+
 async def test_a_workload_stops_and_starts_again_at_its_revision(cluster: Cluster) -> None:
     node = await cluster.join()
     applied = await cluster.control.apply("web")

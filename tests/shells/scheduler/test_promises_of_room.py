@@ -39,3 +39,17 @@ def test_a_promise_that_is_not_kept_frees_its_room() -> None:
 
     assert cluster.columns.held(wanted.workload_id, N1) is None
     assert cluster.columns.rows[N1].free == Resources(4000, 8192)
+
+
+def test_a_node_that_was_removed_and_registers_again_has_all_its_room() -> None:
+    """Found by seed 27: what was still to be removed there stayed reserved."""
+    cluster = a_cluster()
+    old = an_assignment(N1)
+    cluster.put_tombstone(Tombstone(old, NOON))
+    cluster.settle_room(old.workload_id, (N1,))
+    node = cluster.members[N1].node
+
+    cluster.drop_node(N1)
+    cluster.put_node(node, lease_until=0.0)
+
+    assert cluster.columns.rows[N1].free == Resources(4000, 8192)

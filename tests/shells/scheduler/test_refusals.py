@@ -172,6 +172,13 @@ async def test_retrying_what_is_not_there_is_refused(cluster: Cluster) -> None:
     assert "workload not found: nothing" in answer.reason
 
 
+async def test_deploying_again_what_is_not_there_is_refused(cluster: Cluster) -> None:
+    answer = await cluster.control.redeploy("nothing")
+
+    assert not answer.accepted
+    assert "workload not found: nothing" in answer.reason
+
+
 @pytest.mark.parametrize(
     ("method", "request_"),
     [
@@ -180,6 +187,7 @@ async def test_retrying_what_is_not_there_is_refused(cluster: Cluster) -> None:
         ("ApplyWorkload", pb.ApplyWorkloadRequest()),
         ("DeleteWorkload", pb.DeleteWorkloadRequest()),
         ("RetryWorkload", pb.RetryWorkloadRequest()),
+        ("RedeployWorkload", pb.RedeployWorkloadRequest()),
         ("GetNode", pb.GetNodeRequest()),
         ("GetWorkload", pb.GetWorkloadRequest()),
         ("ListNodes", pb.ListNodesRequest(status="Sleepy")),

@@ -222,6 +222,26 @@ async def test_a_standby_that_fell_too_far_behind_reads_everything_again(seats: 
     assert not seats.stores[1].is_behind
 
 
+async def test_a_standby_whose_watch_hangs_still_finds_the_next_leader(seats: Seats) -> None:
+    controls = [await seats.add() for _ in range(3)]
+    for control in controls:
+        await control.names()
+    seats.stores[2].watch_tells.clear()
+
+    await seats.stop(0)
+    await until_leading(controls[1])
+
+    async def is_taken() -> bool:
+        try:
+            return (await controls[2].apply("web")).success
+        except grpc.aio.AioRpcError:
+            return False
+
+    await eventually(is_taken, lambda: "the standby to pass on to the next leader", within=5)
+    seats.stores[2].watch_tells.set()
+    await until_named(controls[2], "web")
+
+
 async def test_what_stands_beside_the_leaders_answer_is_passed_back(seats: Seats) -> None:
     leader, standby = await seats.add(), await seats.add()
     seats.stores[0].down = True

@@ -8,7 +8,15 @@ from hypothesis import strategies as st
 
 from persys.core.admission import Load, demand_of, smoothed, too_busy, too_much
 from persys.model.resources import Resources
-from persys.model.spec import ComposeSpec, ContainerSpec, Disk, ManagedVolume, Spec, VMSpec
+from persys.model.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    Disk,
+    ManagedVolume,
+    Spec,
+    StackNeeds,
+    VMSpec,
+)
 
 HALF = timedelta(seconds=30)
 MOST = Load(80, 80, 80)
@@ -97,9 +105,22 @@ def test_what_asks_for_nothing_is_not_refused_for_what_others_were_given() -> No
             Resources(250, 2, 3),
         ),
         (VMSpec(2, 512, disks=(Disk(size_gb=4),)), Resources(2000, 512, 4)),
-        (ComposeSpec(yaml="x"), Resources()),
+        (
+            ComposeSpec(yaml="x", needs=StackNeeds(cpu_millicores=300, memory_mb=64)),
+            Resources(300, 64),
+        ),
+        (
+            ComposeSpec(
+                yaml="x", needs=StackNeeds(cpu_millicores=300), reserved=Resources(100, 32, 5)
+            ),
+            Resources(100, 32, 5),
+        ),
+        (ComposeSpec("git", git_repo="r", reserved=Resources(100, 32)), Resources(100, 32)),
+        (ComposeSpec("git", git_repo="r"), Resources()),
     ],
-    ids=["container", "vm", "compose"],
+    ids=["container", "vm", "stack", "reserved_stack", "repository", "unknown_repository"],
 )
-def test_a_spec_is_given_its_limits(spec: Spec, demand: Resources) -> None:
+def test_a_spec_is_given_its_limits_and_a_stack_what_is_reserved_for_it(
+    spec: Spec, demand: Resources
+) -> None:
     assert demand_of(spec) == demand

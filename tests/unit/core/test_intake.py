@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from builders import NOON, WEB, a_workload, after
-from persys.core.intake import Accepted, Unchanged, Wish, apply, change_desired
+from persys.core.intake import Accepted, Unchanged, Wish, apply, change_desired, redeploy
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.model.ids import Revision
 from persys.model.resources import Resources
@@ -187,3 +187,40 @@ def test_another_time_alone_is_another_content() -> None:
     assert (changed.workload.revision, changed.workload.stop_after_seconds) == ("r2", 60)
     with pytest.raises(InvalidError, match="already names another spec"):
         apply(a_workload(), replace(a_wish(given=True), stop_after_seconds=60), now=LATER)
+
+
+@pytest.mark.parametrize(
+    ("before", "after_"),
+    [
+        ("r1", "r1+2"),
+        ("r1+2", "r1+3"),
+        ("r1+9", "r1+10"),
+        ("+2", "+2+2"),
+        ("a+b", "a+b+2"),
+        ("x" * 128, "x" * 100 + "+2"),
+    ],
+)
+def test_a_workload_is_deployed_again_under_a_revision_that_counts(
+    before: str, after_: str
+) -> None:
+    stopped = a_workload(revision=before, desired=Desired.STOPPED)
+
+    again = redeploy(stopped, WEB, now=LATER)
+
+    assert again.event == "WorkloadRedeployAsked"
+    assert again.workload.revision == after_
+    assert again.workload.spec == stopped.spec
+    assert (again.workload.desired, again.workload.updated_at) == (Desired.RUNNING, LATER)
+
+
+def test_the_file_of_what_was_deployed_again_changes_nothing() -> None:
+    again = redeploy(a_workload(), WEB, now=LATER).workload
+
+    assert apply(again, a_wish(), now=LATER) == Unchanged(again)
+
+
+def test_what_is_not_there_or_on_its_way_out_is_not_deployed_again() -> None:
+    with pytest.raises(NotFoundError):
+        redeploy(None, WEB, now=LATER)
+    with pytest.raises(RefusedError, match="being deleted"):
+        redeploy(a_workload(desired=Desired.DELETED), WEB, now=LATER)

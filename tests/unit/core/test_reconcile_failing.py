@@ -205,7 +205,7 @@ def test_a_failed_workload_is_failed_again_when_its_silent_node_speaks() -> None
     silent = a_situation(
         assignment=ON_N1,
         belief=a_belief(Status.FAILED, failure=a_failure(), code="RUNTIME_ERROR"),
-        retry=a_retry(1, after(100)),
+        retry=a_retry(1, after(5)),
         dispatch=a_dispatch(),
         observation=an_observation(Actual.PENDING),
         phase=Phase.SUSPECT,
@@ -215,7 +215,7 @@ def test_a_failed_workload_is_failed_again_when_its_silent_node_speaks() -> None
 
     assert belief_of(unknown).status is Status.UNKNOWN
     assert belief_of(back).status is Status.FAILED
-    assert back.wake_at == after(100)
+    assert back.wake_at == after(5)
 
 
 def test_a_retry_waits_for_an_order_that_is_still_in_flight() -> None:
@@ -228,3 +228,19 @@ def test_a_retry_waits_for_an_order_that_is_still_in_flight() -> None:
     )
 
     assert decided(situation, now=after(30)).effects == ()
+
+
+def test_a_retry_that_another_clock_planned_far_ahead_is_brought_near_and_kept_so() -> None:
+    situation = a_situation(
+        assignment=ON_N1,
+        dispatch=a_dispatch(),
+        observation=FAILED,
+        belief=a_belief(Status.FAILED),
+        retry=a_retry(1, after(3600)),
+    )
+    first = decided(situation, now=after(2))
+    due = decided(replace(situation, retry=first.retry), now=after(8))
+
+    assert first.retry == a_retry(1, after(8))
+    assert first.wake_at == after(8)
+    assert due.effects == (Apply(N1, a_workload(), 1),)

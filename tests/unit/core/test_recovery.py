@@ -1,5 +1,7 @@
 """What is brought back after a loss, and what is not."""
 
+from msgspec.structs import replace
+
 from builders import N1, N2, NOON, WEB, a_belief, a_workload, after, an_assignment
 from persys.core.recovery import Merged, NodeReport, Recorded, merge
 from persys.model.assignment import Assignment
@@ -8,9 +10,11 @@ from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.intent import KeptIntent
 from persys.model.node import Capabilities, Node
 from persys.model.observation import Actual, Observation
+from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, ManagedVolume
 from persys.model.workload import Workload
 
+SHOP = WorkloadId("shop")
 DATABASE = ContainerSpec("postgres", managed_volumes=(ManagedVolume("data", "/data"),))
 
 
@@ -183,3 +187,31 @@ def test_what_was_believed_of_an_answering_node_is_forgotten_unless_the_work_is_
     assert not merged.still_holds(a_belief(Status.RUNNING))
     assert merged.still_holds(a_belief(Status.STOPPED, code="Completed"))
     assert on_silent.still_holds(a_belief(Status.RUNNING))
+
+
+def test_a_copy_keeps_what_it_was_given_while_a_newer_revision_wants_more() -> None:
+    larger = replace(a_workload(), resources=Resources(9000, 256), updated_at=after(60))
+    merged = merge(
+        recorded(larger, an_assignment()), [a_report(N1, 1, intent=a_workload())], now=NOON
+    )
+
+    assert merged.workloads[WEB] == larger
+    assert merged.assignments[WEB].reserved == a_workload().resources
+
+
+def test_what_a_node_runs_comes_before_what_the_record_has_there() -> None:
+    """Without room it looks for another node; what holds data cannot, and is named."""
+    shop = replace(a_workload(), id=SHOP, resources=Resources(3900, 256))
+    running = NodeReport(
+        a_node(N1),
+        [Observation(SHOP, N1, Actual.RUNNING, NOON, Revision("r1"), 1)],
+        [KeptIntent(N1, shop, 1)],
+    )
+    bound = an_assignment(reserved=Resources(200, 256))
+    merged = merge(recorded(a_workload(), bound), [running], now=NOON)
+    with_data = merge(recorded(a_workload(spec=DATABASE), bound), [running], now=NOON)
+
+    assert merged.workloads.keys() == {WEB, SHOP}
+    assert merged.assignments.keys() == {SHOP}
+    assert with_data.workloads.keys() == {SHOP}
+    assert with_data.left_out == ["web: no room on n1 where the record has it, and it holds data"]

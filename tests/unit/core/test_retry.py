@@ -5,7 +5,7 @@ from datetime import datetime
 import pytest
 
 from builders import NOON, WEB, a_failure, after
-from persys.core.retry import RetryPolicy, after_failure
+from persys.core.retry import RetryPolicy, after_failure, in_reach
 from persys.model.belief import Retry
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision
@@ -68,3 +68,24 @@ def test_an_agent_that_has_given_up_is_believed() -> None:
 
 def test_the_plan_names_the_revision_it_is_for() -> None:
     assert retry().revision == "r1"
+
+
+@pytest.mark.parametrize(("attempts", "seconds"), [(1, 6), (3, 24), (50, 144)])
+def test_a_plan_from_a_clock_that_is_ahead_waits_no_longer_than_one_of_ours(
+    attempts: int, seconds: float
+) -> None:
+    far = Retry(WEB, Revision("r1"), attempts, after(3600))
+
+    near = in_reach(far, POLICY, now=NOON)
+
+    assert near.next_at == after(seconds)
+    assert in_reach(near, POLICY, now=after(1)) == near, "brought near once, not ever further"
+
+
+@pytest.mark.parametrize("roll", [0.0, 0.999])
+@pytest.mark.parametrize("attempts", range(6))
+def test_a_plan_of_our_own_clock_stays_as_it_is(attempts: int, roll: float) -> None:
+    plan = retry(attempts, roll=roll)
+
+    assert in_reach(plan, POLICY, now=NOON) == plan
+    assert in_reach(plan, POLICY, now=after(3600)) == plan

@@ -1,17 +1,24 @@
 """Traces: nothing at all when off; one line in the log when their receiver is gone."""
 
 import logging
+import socket
 import subprocess
 import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
+import grpc
 import pytest
 import structlog
+from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from persys.errors import SettingsError
 from persys.infra import tracing
-from persys.infra.otlp import NotedExporter, Trouble, parse_endpoint
+from persys.infra.otlp import NotedExporter, OtlpTracer, Trouble, parse_endpoint
 
 
 async def nothing() -> None:
@@ -19,7 +26,7 @@ async def nothing() -> None:
 
 
 def test_without_an_endpoint_nothing_is_carried_and_nothing_wrapped() -> None:
-    tracing.start("any", endpoint="", insecure=True)
+    tracing.start("any", endpoint="", insecure=True, timeout_ms=3000)
 
     with tracing.serving("served", lambda: pytest.fail("nobody asks for headers")) as span:
         span.answered("OK")
@@ -32,7 +39,7 @@ def test_without_an_endpoint_nothing_is_carried_and_nothing_wrapped() -> None:
 def test_without_an_endpoint_opentelemetry_is_not_even_imported() -> None:
     code = (
         "import sys, persys.scheduler.app, persys.agent.app; from persys.infra import tracing; "
-        "tracing.start('any', endpoint='', insecure=True); "
+        "tracing.start('any', endpoint='', insecure=True, timeout_ms=3000); "
         "sys.exit(any(name.startswith('opentelemetry') for name in sys.modules))"
     )
 
@@ -105,3 +112,101 @@ def test_a_receiver_that_is_gone_is_not_waited_for_at_the_end() -> None:
     trouble.close()
 
     assert receiver.asked == 1
+
+
+class Collector(trace_service_pb2_grpc.TraceServiceServicer):
+    """A receiver of OTLP that keeps what it gets."""
+
+    def __init__(self) -> None:
+        self.got: list[trace_service_pb2.ExportTraceServiceRequest] = []
+        self.beside: dict[str, str] = {}
+        self._server = grpc.server(ThreadPoolExecutor(1))
+        add: Any = trace_service_pb2_grpc.add_TraceServiceServicer_to_server
+        add(self, self._server)
+        self.endpoint = f"http://127.0.0.1:{self._server.add_insecure_port('127.0.0.1:0')}"
+        self._server.start()
+
+    def Export(  # noqa: N802 - gRPC names the methods
+        self, request: trace_service_pb2.ExportTraceServiceRequest, context: Any
+    ) -> trace_service_pb2.ExportTraceServiceResponse:
+        self.got.append(request)
+        self.beside = dict(context.invocation_metadata())
+        return trace_service_pb2.ExportTraceServiceResponse()
+
+    @property
+    def about(self) -> dict[str, str]:
+        """What the spans say of their process."""
+        (spans,) = self.got[0].resource_spans
+        return {one.key: one.value.string_value for one in spans.resource.attributes}
+
+    def close(self) -> None:
+        self._server.stop(0).wait()
+
+
+@pytest.fixture
+def collector() -> Iterator[Collector]:
+    made = Collector()
+    yield made
+    made.close()
+
+
+def trace_once(endpoint: str, *, timeout_ms: int = 3000) -> None:
+    tracer = OtlpTracer("persys-agent", endpoint=endpoint, insecure=True, timeout_ms=timeout_ms)
+    with tracer.within("commit", {}):
+        pass
+    tracer.close()
+
+
+def test_spans_say_which_program_they_are_of(collector: Collector) -> None:
+    trace_once(collector.endpoint)
+
+    assert collector.about["service.name"] == "persys-agent"
+    assert collector.about["service.version"]
+
+
+def test_what_an_operator_says_of_the_process_counts(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "north-3")
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "rack=7")
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "tenant=blue")
+
+    trace_once(collector.endpoint)
+
+    assert (collector.about["service.name"], collector.about["rack"]) == ("north-3", "7")
+    assert collector.beside["tenant"] == "blue"
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("OTEL_SDK_DISABLED", "true"), ("OTEL_TRACES_SAMPLER", "always_off")],
+)
+def test_what_shall_not_be_recorded_is_not_sent(
+    collector: Collector, monkeypatch: pytest.MonkeyPatch, variable: str, value: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+
+    trace_once(collector.endpoint)
+
+    assert collector.got == []
+
+
+def test_a_receiver_that_says_nothing_has_as_many_milliseconds_as_it_was_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "300")  # OpenTelemetry would read seconds
+    with socket.create_server(("127.0.0.1", 0)) as deaf, structlog.testing.capture_logs() as lines:
+        began = time.monotonic()
+        trace_once(f"http://127.0.0.1:{deaf.getsockname()[1]}", timeout_ms=300)
+        took = time.monotonic() - began
+
+    assert 0.25 < took < 2.5
+    assert [line["event"] for line in lines] == ["tracing.failed"]
+
+
+def test_settings_that_cannot_work_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SettingsError, match="0 ms"):
+        trace_once("collector:4317", timeout_ms=0)
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_COMPRESSION", "zip")
+    with pytest.raises(SettingsError, match="OTEL_EXPORTER_OTLP_COMPRESSION"):
+        trace_once("collector:4317")

@@ -116,6 +116,12 @@ def test_a_stack_from_git_is_sent_with_its_repository() -> None:
     assert compose.compose_yaml == ""
 
 
+def test_a_stack_is_sent_with_what_is_reserved_for_it() -> None:
+    compose = sent(ComposeSpec(yaml=COMPOSE_FILE), Resources(300, 64, 5)).compose
+
+    assert (compose.cpu_millicores, compose.memory_mb, compose.disk_gb) == (300, 64, 5)
+
+
 def test_a_machine_is_named_after_its_workload() -> None:
     assert sent(VMSpec(1, 1)).vm.name == "web"
 

@@ -1,33 +1,26 @@
 """Compose stacks on the Docker Engine.
 
-Compose makes and starts; Docker itself is asked how things are, and told to stop and remove. What would
-surprise: a label that changes makes Compose replace a container, so a service that stays the same keeps the
-revision and epoch that it was made with. The revision of the stack as a whole is in its record.
+Compose makes and starts; Docker itself is asked how things are, and told to stop and remove.
 """
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
-from typing import Any
 
 from persys.agent.ports import PullWatch
 from persys.agent.runtimes import docker_logs
-from persys.agent.runtimes.compose_cli import ComposeCli, Project
-from persys.agent.runtimes.compose_engine import (
-    PROJECT_LABEL,
-    Described,
-    StackEngine,
-    labels_of,
-    members,
-)
-from persys.agent.runtimes.compose_place import StackPlace, StackRecord, write
-from persys.agent.runtimes.compose_source import ComposeSource, compose_spec, last_words
+from persys.agent.runtimes.compose_cli import ComposeCli
+from persys.agent.runtimes.compose_commands import ComposeCommands
+from persys.agent.runtimes.compose_engine import PROJECT_LABEL, StackEngine, labels_of, members
+from persys.agent.runtimes.compose_override import Override
+from persys.agent.runtimes.compose_place import StackPlace, StackRecord
+from persys.agent.runtimes.compose_rubble import without_rubble
+from persys.agent.runtimes.compose_source import ComposeSource, compose_spec
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
 from persys.agent.runtimes.docker_events import container_changes
-from persys.agent.runtimes.docker_form import REVISION_LABEL, SERVICE_LABEL, WORKLOAD_LABEL, Owner
+from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
 from persys.agent.runtimes.docker_pull import Puller
-from persys.agent.runtimes.host_ports import is_taken
+from persys.agent.runtimes.host_ports import port_taken
 from persys.core.convergence import Artefact, Condition
 from persys.core.fencing import stop_grace_seconds
 from persys.core.stack import artefact_of, speaks_for, to_start
@@ -35,18 +28,8 @@ from persys.errors import ConflictError, RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision, WorkloadId
 from persys.model.order import Order
-from persys.model.spec import ContainerSpec, Port
+from persys.model.spec import ContainerSpec
 from persys.model.workload import Desired
-
-UP_DEADLINE_SECONDS = 1800.0  # a service may wait for another one to be healthy, or to end
-CREATE_DEADLINE_SECONDS = 600.0
-BUILD_DEADLINE_SECONDS = 1700.0
-_RUBBLE_LOOKS_MAX = 100
-_RUBBLE_LOOK_SECONDS = 0.1
-EPOCH_LABEL = "persys.epoch"
-HASH_LABEL = "persys.config_hash"
-_VOLUME_LABEL = "com.docker.compose.volume"
-_NETWORK_LABEL = "com.docker.compose.network"
 
 
 class ComposeRuntime:
@@ -61,11 +44,12 @@ class ComposeRuntime:
         root: Path,
         stop_grace_seconds: int,
     ) -> None:
-        self._cli = cli
         self._source = source
         self._engine = engine
         self._owner = owner
         self._stack = StackEngine(engine, owner)
+        self._override = Override(self._stack, owner, is_old=cli.is_old)
+        self._commands = ComposeCommands(cli, engine)
         self._puller = puller
         self._root = root
         self._stop_grace_seconds = stop_grace_seconds
@@ -93,12 +77,7 @@ class ComposeRuntime:
             if failure is not None:
                 return failure
         if prepared.is_built:
-            project = self._project(name, place, prepared.record)._replace(
-                files=(Path(prepared.record.file),)
-            )
-            return await self._compose(
-                project, place, "build", deadline=BUILD_DEADLINE_SECONDS, code="BuildFailed"
-            )
+            return await self._commands.build(name, place, prepared.record)
         return None
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
@@ -109,21 +88,9 @@ class ComposeRuntime:
         record = await self._record(order, place)
         if isinstance(record, Failure):
             return record
-        await self._without_rubble(order.workload_id)
-        override = await self._override(order, record)
-        await asyncio.to_thread(write, place.override, json.dumps(override).encode())
-        project = self._project(name, place, record)
-        if self._cli.is_old and record.waits:
-            await asyncio.to_thread(
-                write, place.no_waiting, json.dumps(_no_waiting(record)).encode()
-            )
-            project = project._replace(files=(*project.files, place.no_waiting))
-        failure = await self._compose(
-            project,
-            place,
-            *("up", "--no-start", "--no-build", "--remove-orphans"),
-            deadline=CREATE_DEADLINE_SECONDS,
-        )
+        await without_rubble(self._stack, order.workload_id)
+        override = await self._override.of(order, record)
+        failure = await self._commands.make(name, place, record, override)
         if failure is None:
             await asyncio.to_thread(place.apply, record)
         return failure
@@ -133,7 +100,7 @@ class ComposeRuntime:
         record = await self._record(order, place)
         if isinstance(record, Failure):
             return record
-        found = members(await self._without_rubble(order.workload_id))
+        found = members(await without_rubble(self._stack, order.workload_id))
         if artefact.condition is Condition.PAUSED:
             await self._stack.unpause(
                 one.artefact.id for one in found if one.artefact.condition is Condition.PAUSED
@@ -145,12 +112,7 @@ class ComposeRuntime:
             except EngineError as err:
                 return await self._why(record, order.workload_id, err.message)
             return None
-        failure = await self._compose(
-            self._project(name, place, record),
-            place,
-            *("up", "--detach", "--no-recreate", "--no-build"),
-            deadline=UP_DEADLINE_SECONDS,
-        )
+        failure = await self._commands.bring_up(name, place, record)
         if failure is None:
             return None
         after = {one["Id"] for one in await self._stack.containers(order.workload_id)}
@@ -214,10 +176,6 @@ class ComposeRuntime:
     def _place(self, workload_id: WorkloadId) -> StackPlace:
         return StackPlace(self._root, workload_id)
 
-    def _project(self, name: str, place: StackPlace, record: StackRecord) -> Project:
-        file = Path(record.file)
-        return Project(name, file.parent, place.env_file, (file, place.override))
-
     async def _record(self, order: Order, place: StackPlace) -> StackRecord | Failure:
         """What the files in place are for; if that is another revision, they are made anew."""
         planned = await asyncio.to_thread(place.planned)
@@ -227,108 +185,6 @@ class ComposeRuntime:
         prepared = await self._source.prepare(order, place, name)
         return prepared if isinstance(prepared, Failure) else prepared.record
 
-    async def _without_rubble(self, workload_id: WorkloadId) -> list[Described]:
-        """Its containers, once those that are being removed are gone: Compose stumbles over them."""
-        for _ in range(_RUBBLE_LOOKS_MAX):
-            found = await self._stack.containers(workload_id)
-            rubble = [one for one in found if one["State"]["Status"] in ("removing", "dead")]
-            if not rubble:
-                return found
-            dead = [one for one in rubble if one["State"]["Status"] == "dead"]
-            try:
-                await self._stack.remove(dead, with_volumes=False)
-            except EngineError as err:
-                raise as_unavailable(err) from err
-            await asyncio.sleep(_RUBBLE_LOOK_SECONDS)
-        raise ConflictError("a container is being removed and does not go away")
-
-    async def _compose(
-        self, project: Project, place: StackPlace, *arguments: str, deadline: float, code: str = ""
-    ) -> Failure | None:
-        try:
-            ran = await self._cli.run(project, *arguments, deadline=deadline, lock=place.lock)
-        except TimeoutError:
-            text = f"compose {arguments[0]} did not end within {deadline:.0f} s"
-            return Failure(FailureReason.RUNTIME_ERROR, text, code=code)
-        except OSError as err:
-            raise RuntimeUnavailableError(f"compose cannot be run: {err.strerror}") from err
-        if ran.ok:
-            return None
-        await self.ping()  # no answer of Docker is no failure of the workload
-        return Failure(FailureReason.RUNTIME_ERROR, last_words(ran.err), code=code)
-
-    async def _override(self, order: Order, record: StackRecord) -> dict[str, Any]:
-        """A second file that Compose reads: labels for everything, and who restarts it."""
-        made = await self._stack.containers(order.workload_id)
-        before = {labels_of(one).get(SERVICE_LABEL): labels_of(one) for one in made}
-        services = {
-            name: self._service(order, hash_, before.get(name, {}))
-            for name, hash_ in record.hashes.items()
-        }
-        networks = await self._stack.networks(order.workload_id)
-        volumes = await self._stack.volumes(order.workload_id)
-        return {
-            "services": services,
-            "networks": self._shared(order, record.networks, networks, _NETWORK_LABEL),
-            "volumes": self._shared(order, record.volumes, volumes, _VOLUME_LABEL),
-        }
-
-    def _service(self, order: Order, hash_: str, before: Mapping[str, str]) -> dict[str, Any]:
-        labels = self._labels(order, before if before.get(HASH_LABEL) == hash_ else {})
-        service: dict[str, Any] = {"labels": labels | {HASH_LABEL: hash_}}
-        if not self._cli.is_old:
-            service["pull_policy"] = "never"  # all is here; Compose has no credentials
-        if order.stop_after_seconds:
-            # Docker would start it after a reboot before the agent could count the silence.
-            service |= {"restart": "no", "deploy": {"restart_policy": {"condition": "none"}}}
-        return service
-
-    def _shared(
-        self, order: Order, names: tuple[str, ...], made: list[Described], label: str
-    ) -> dict[str, Any]:
-        before = {labels_of(one).get(label): labels_of(one) for one in made}
-        return {name: {"labels": self._labels(order, before.get(name, {}))} for name in names}
-
-    def _labels(self, order: Order, before: Mapping[str, str]) -> dict[str, str]:
-        return self._owner.labels | {
-            WORKLOAD_LABEL: order.workload_id,
-            REVISION_LABEL: before.get(REVISION_LABEL, order.revision),
-            EPOCH_LABEL: before.get(EPOCH_LABEL, str(order.epoch)),
-        }
-
     async def _why(self, record: StackRecord, workload_id: WorkloadId, message: str) -> Failure:
-        """Docker says 500 when a host port is taken, as it does for its own troubles: look who has it."""
-        taken = await self._taken_port(record, workload_id)
-        if taken is not None:
-            text = f"host port {taken.host_port}/{taken.protocol} is taken on this node"
-            return Failure(FailureReason.NETWORK_ERROR, text, code="PortTaken")
-        return Failure(FailureReason.RUNTIME_ERROR, message)
-
-    async def _taken_port(self, record: StackRecord, workload_id: WorkloadId) -> Port | None:
-        try:
-            found = await self._engine.call("GET", "containers/json")
-        except EngineError as err:
-            raise as_unavailable(err) from err
-        own: set[tuple[int, str]] = set()
-        others: set[tuple[int, str]] = set()
-        for one in found:
-            mine = self._owner.owns(one.get("Labels") or {}, workload_id)
-            for port in one["Ports"]:
-                if "PublicPort" in port:
-                    (own if mine else others).add((port["PublicPort"], port["Type"]))
-        for port in record.ports:
-            key = (port.host_port, port.protocol)
-            if key in others or (key not in own and is_taken(port)):
-                return port
-        return None
-
-
-def _no_waiting(record: StackRecord) -> dict[str, Any]:
-    """v1 would wait for what nobody has started yet, also when it is only to create containers."""
-    at_once = {"condition": "service_started"}
-    return {
-        "services": {
-            name: {"depends_on": dict.fromkeys(others, at_once)}
-            for name, others in record.waits.items()
-        }
-    }
+        taken = await port_taken(self._engine, self._owner, workload_id, record.ports)
+        return taken or Failure(FailureReason.RUNTIME_ERROR, message)

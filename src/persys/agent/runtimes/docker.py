@@ -1,8 +1,4 @@
-"""Containers on the Docker Engine.
-
-It touches only containers that carry its own cluster and node. What would surprise: Docker says 500 when a
-host port is taken, as it does for its own troubles, so after a failed start we look who has the port.
-"""
+"""Containers on the Docker Engine. It touches only those that carry its own cluster and node."""
 
 import asyncio
 import json
@@ -22,14 +18,13 @@ from persys.agent.runtimes.docker_form import (
     create_body,
 )
 from persys.agent.runtimes.docker_pull import Puller, image_not_found
-from persys.agent.runtimes.host_ports import is_taken
+from persys.agent.runtimes.host_ports import port_taken
 from persys.core.convergence import Artefact, Condition
 from persys.core.fencing import stop_grace_seconds
 from persys.errors import ConflictError, RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
-from persys.model.spec import Port
 from persys.model.workload import Desired
 
 START_DEADLINE_SECONDS = 60.0
@@ -95,10 +90,7 @@ class DockerRuntime:
             if err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 raise ConflictError(err.message) from err
             taken = await self._taken_port(order) if err.status >= 500 else None
-            if taken is not None:
-                text = f"host port {taken.host_port}/{taken.protocol} is taken on this node"
-                return Failure(FailureReason.NETWORK_ERROR, text, code="PortTaken")
-            return _failure(err, FailureReason.RUNTIME_ERROR)
+            return taken or _failure(err, FailureReason.RUNTIME_ERROR)
         return None
 
     async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
@@ -181,26 +173,9 @@ class DockerRuntime:
             return Failure(FailureReason.RUNTIME_ERROR, text, code="NameTaken")
         raise ConflictError(f"container {name} has appeared")
 
-    async def _taken_port(self, order: Order) -> Port | None:
-        published = await self._published_ports()
-        for port in container_spec(order).ports:
-            if not port.host_port:
-                continue
-            if (port.host_port, port.protocol) in published or is_taken(port):
-                return port
-        return None
-
-    async def _published_ports(self) -> set[tuple[int, str]]:
-        try:
-            found = await self._engine.call("GET", "containers/json")
-        except EngineError as err:
-            raise as_unavailable(err) from err
-        return {
-            (port["PublicPort"], port["Type"])
-            for container in found
-            for port in container["Ports"]
-            if "PublicPort" in port
-        }
+    async def _taken_port(self, order: Order) -> Failure | None:
+        ports = container_spec(order).ports
+        return await port_taken(self._engine, self._owner, order.workload_id, ports)
 
     async def _until_gone(self, artefact: Artefact, workload_id: WorkloadId) -> Failure | None:
         """Somebody else is removing it."""

@@ -1,12 +1,15 @@
 """Calls to the Docker Engine. The only file that knows aiodocker.
 
 An answer is an answer, also a no: EngineError with its HTTP status. No answer is RuntimeUnavailableError.
+What would surprise: an engine that is shutting down still answers on the connections that it has, and fails
+whatever it is asked to do. So a failure that is its own counts only if it takes new connections too.
 """
 
 import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from http import HTTPStatus
 from typing import Any
 
 import aiodocker
@@ -17,11 +20,14 @@ from yarl import URL
 from persys.errors import RuntimeUnavailableError, SettingsError
 
 DEADLINE_SECONDS = 20.0
+KNOCK_DEADLINE_SECONDS = 3.0
 # What aiodocker says when it could not connect.
 _NO_CONNECTION = 900
 # A ValueError is an answer that is no JSON: whoever gave it was not Docker.
 _NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
 _SILENCE = "docker gives no answer"
+# What is wrong with the request, or not there: that is so whether the engine stays or goes.
+_OF_THE_REQUEST = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 # What comes close together travels together: Docker sends every line by itself.
 _GATHER_SECONDS = 0.003
 _GATHERED_BYTES = 32 * 1024
@@ -38,15 +44,28 @@ class EngineError(Exception):
 
 class Engine:
     def __init__(self, host: str) -> None:
+        self._host = host
         try:
-            self._docker = aiodocker.Docker(
-                url=host, timeout=aiohttp.ClientTimeout(sock_connect=5.0)
-            )
+            self._docker = _opened(host)
         except ValueError as err:
             raise SettingsError(f"DOCKER_HOST={host!r}: {err}") from err
 
     async def close(self) -> None:
         await self._docker.close()
+
+    async def knock(self) -> None:
+        """Whether the engine answers on a new connection. RuntimeUnavailableError: it does not."""
+        fresh = _opened(self._host)
+        try:
+            async with (
+                asyncio.timeout(KNOCK_DEADLINE_SECONDS),
+                fresh._query("_ping", versioned_api=False) as answer,
+            ):
+                await answer.read()
+        except (aiodocker.DockerError, *_NO_ANSWER) as err:
+            raise RuntimeUnavailableError(_SILENCE) from err
+        finally:
+            await fresh.close()
 
     async def call(
         self,
@@ -142,6 +161,8 @@ class Engine:
         except aiodocker.DockerError as err:
             if err.status == _NO_CONNECTION:
                 raise RuntimeUnavailableError(_SILENCE) from err
+            if err.status not in _OF_THE_REQUEST:
+                await self.knock()
             raise EngineError(err.status, err.message) from err
         except _NO_ANSWER as err:
             raise RuntimeUnavailableError(_SILENCE) from err
@@ -173,6 +194,11 @@ class Duplex:
     def _is_open(self) -> bool:
         answer = self._stream._resp
         return bool(answer and answer.connection and answer.connection.transport)
+
+
+def _opened(host: str) -> aiodocker.Docker:
+    """Connects on first use. Raises ValueError."""
+    return aiodocker.Docker(url=host, timeout=aiohttp.ClientTimeout(sock_connect=5.0))
 
 
 def as_unavailable(err: EngineError) -> RuntimeUnavailableError:

@@ -1,12 +1,44 @@
-"""Whether a port of this host is in use, found out by trying to take it."""
+"""Whether a host port is what kept a container from starting.
+
+Docker says 500 when a port is taken, as it does for its own troubles: so we look who has it.
+"""
 
 import errno
 import socket
+from collections.abc import Iterable
 
+from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
+from persys.agent.runtimes.docker_form import Owner
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import WorkloadId
 from persys.model.spec import Port
 
 
-def is_taken(port: Port) -> bool:
+async def port_taken(
+    engine: Engine, owner: Owner, workload_id: WorkloadId, ports: Iterable[Port]
+) -> Failure | None:
+    """None: nobody else has any of them."""
+    try:
+        found = await engine.call("GET", "containers/json")
+    except EngineError as err:
+        raise as_unavailable(err) from err
+    own: set[tuple[int, str]] = set()
+    others: set[tuple[int, str]] = set()
+    for one in found:
+        mine = owner.owns(one.get("Labels") or {}, workload_id)
+        for port in one["Ports"]:
+            if "PublicPort" in port:
+                (own if mine else others).add((port["PublicPort"], port["Type"]))
+    for port in ports:
+        key = (port.host_port, port.protocol)
+        if port.host_port and (key in others or (key not in own and _is_taken(port))):
+            text = f"host port {port.host_port}/{port.protocol} is taken on this node"
+            return Failure(FailureReason.NETWORK_ERROR, text, code="PortTaken")
+    return None
+
+
+def _is_taken(port: Port) -> bool:
+    """Found out by trying to take it."""
     kind = socket.SOCK_DGRAM if port.protocol == "udp" else socket.SOCK_STREAM
     with socket.socket(socket.AF_INET, kind) as trial:
         if kind is socket.SOCK_STREAM:

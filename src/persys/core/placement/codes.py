@@ -35,6 +35,12 @@ class Codes(Generic[ValueT]):
     def put(self, position: int, value: ValueT) -> None:
         self.codes[position] = self._code_of.setdefault(value, len(self._code_of))
 
+    def put_all(self, values: Mapping[int, ValueT]) -> None:
+        """By position."""
+        code_of = self._code_of
+        codes = [code_of.setdefault(value, len(code_of)) for value in values.values()]
+        self.codes[list(values)] = codes
+
     def where(self, condition: Hashable, holds: Callable[[ValueT], bool]) -> NDArray[np.bool_]:
         """By position, whether `holds` says yes. `condition` names it: equal names, equal answers."""
         table = self._tables.get(condition)

@@ -8,15 +8,13 @@ node, so that taking or giving back the same one twice changes nothing.
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 
-import numpy as np
-from numpy.typing import NDArray
-
 from persys.core.placement.codes import Codes
 from persys.core.placement.eligible import Eligible
 from persys.core.placement.figures import Figures
 from persys.core.placement.groups import Groups
 from persys.core.placement.order import Order
 from persys.core.placement.pools import Accounts, PoolRoom
+from persys.core.placement.rankings import Rankings
 from persys.core.placement.row import Row, fullness
 from persys.model.assignment import Assignment, HostPort
 from persys.model.ids import NodeId, WorkloadId
@@ -44,6 +42,7 @@ class Columns:
         self.rows: dict[NodeId, Row] = {}
         self.groups = Groups()
         self.order = Order()
+        self.rankings = Rankings(self.rows, self.order)
         self.figures = Figures(SIZE_AT_FIRST)
         self.traits: Codes[frozenset[str]] = Codes(SIZE_AT_FIRST)
         self.taints: Codes[frozenset[str]] = Codes(SIZE_AT_FIRST)
@@ -59,7 +58,6 @@ class Columns:
         self._by_position: list[Row | None] = []
         self._holds: dict[NodeId, dict[WorkloadId, Hold]] = {}
         self._vacant: list[int] = []
-        self._ids: NDArray[np.int64] | None = None
 
     def put_node(
         self,
@@ -104,6 +102,7 @@ class Columns:
         self._by_position[row.position] = None
         self.figures.remove(row.position)
         self._vacant.append(row.position)
+        self.rankings.alter(node_id)
         self.eligible.clear()
         self.version += 1
 
@@ -112,6 +111,7 @@ class Columns:
         row = self.rows[node_id]
         self.order.discard(row)
         row.closed = why
+        self.rankings.alter(node_id)
         self.eligible.clear()
         self._rank(row)
 
@@ -172,14 +172,6 @@ class Columns:
         assert row is not None
         return row
 
-    def order_of_ids(self) -> NDArray[np.int64]:
-        """By position, where the node would stand if ids alone counted. Kept until a node comes."""
-        if self._ids is None:
-            self._ids = np.zeros(len(self.figures.open), dtype=np.int64)
-            for place, node_id in enumerate(sorted(self.rows)):
-                self._ids[self.rows[node_id].position] = place
-        return self._ids
-
     def labelled(self, key: str) -> Codes[str | None]:
         """The values of one label. Kept up to date from the first time that it is asked for."""
         codes = self._labels.pop(key, None)
@@ -188,8 +180,7 @@ class Columns:
             if len(self._labels) >= LABELS_MAX:
                 del self._labels[next(iter(self._labels))]  # the one not asked for the longest
             codes = Codes(len(self.figures.open))
-            for row in self.rows.values():
-                codes.put(row.position, row.labels.get(key))
+            codes.put_all({row.position: row.labels.get(key) for row in self.rows.values()})
         self._labels[key] = codes
         return codes
 
@@ -199,6 +190,7 @@ class Columns:
         twin.rows = {node_id: row.copy() for node_id, row in self.rows.items()}
         twin.groups = self.groups.copy(twin.rows)
         twin.order, twin.figures = self.order.copy(), self.figures.copy()
+        twin.rankings = Rankings(twin.rows, twin.order)
         twin.traits, twin.taints = self.traits.copy(), self.taints.copy()
         twin.tainted = self.tainted.copy()
         twin.pooled = {node_id: twin.rows[node_id] for node_id in self.pooled}
@@ -252,9 +244,11 @@ class Columns:
         row.rank = (fullness(row), row.count, row.node_id)
         self.order.add(row)
         self.figures.put(row)
+        self.rankings.move(row.node_id)
         self.version += 1
 
     def _code(self, row: Row) -> None:
+        self.rankings.alter(row.node_id)
         self.eligible.clear()
         self.traits.put(row.position, row.traits)
         self.taints.put(row.position, row.taints)
@@ -262,7 +256,6 @@ class Columns:
             codes.put(row.position, row.labels.get(key))
 
     def _take_position(self) -> int:
-        self._ids = None
         if self._vacant:
             return self._vacant.pop()
         position = len(self._by_position)

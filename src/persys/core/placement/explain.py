@@ -22,7 +22,7 @@ from persys.core.placement.filters import Filter, Rejection, reject, repels
 from persys.core.placement.needs import Needs
 from persys.core.placement.remedy import COSTS, FREEING, opening_cost, remedy
 from persys.core.placement.row import Row
-from persys.core.placement.score import Part, score, score_parts, strategy_of
+from persys.core.placement.score import Company, Part, score, score_parts, strategy_of
 from persys.model.ids import NodeId
 from persys.model.rules import Strategy
 
@@ -208,4 +208,5 @@ def _best(sieve: _Sieve, limit: int) -> list[Row]:
             in_turn = (columns.rows[node_id] for _, _, node_id in ranks)
             return list(islice((row for row in in_turn if sieve.fits[row.position]), limit))
     rows = (columns.at(int(position)) for position in fitting)
-    return nsmallest(limit, rows, key=lambda row: score(row, needs, columns))
+    company = Company(needs, columns)
+    return nsmallest(limit, rows, key=lambda row: score(row, needs, columns, company))

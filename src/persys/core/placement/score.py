@@ -4,10 +4,12 @@ Away from the rest of the group first, label by label and then node by node; amo
 the fullest where work shall be packed; then the fewest workloads and the lower id, so that no tie is left.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from persys.core.placement.columns import Columns
 from persys.core.placement.needs import Needs
+from persys.core.placement.ranking import Domain
 from persys.core.placement.row import Row
 from persys.model.ids import NodeId
 from persys.model.rules import Strategy
@@ -39,13 +41,28 @@ class Company:
         if not self.tallies:
             return (here,)
         labels = row.labels
+        if len(self.tallies) == 1:  # as nearly always
+            key, tally = self.tallies[0]
+            return tally.get(labels.get(key), 0), here
         return (*[tally.get(labels.get(key), 0) for key, tally in self.tallies], here)
 
+    def levels(self, domains: Iterable[Domain]) -> dict[Domain, tuple[int, ...]]:
+        """How many are where the labels to spread over, or the first of them, have these values."""
+        if len(self.tallies) == 1:
+            tally = self.tallies[0][1]
+            return {domain: (tally.get(domain[0], 0),) for domain in domains}
+        tallies = [tally for _, tally in self.tallies]
+        return {
+            domain: tuple(
+                [tally.get(value, 0) for tally, value in zip(tallies, domain, strict=False)]
+            )
+            for domain in domains
+        }
 
-def score(row: Row, needs: Needs, columns: Columns) -> Score:
+
+def score(row: Row, needs: Needs, columns: Columns, company: Company) -> Score:
     """The parts as one value to compare; the id is the last."""
-    near = Company(needs, columns).of(row)
-    return near, fill(row, needs, columns), row.count, row.node_id
+    return company.of(row), fill(row, needs, columns), row.count, row.node_id
 
 
 def fill(row: Row, needs: Needs, columns: Columns) -> float:

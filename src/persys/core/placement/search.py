@@ -1,6 +1,9 @@
 """The search through all nodes, in columns: the same filters and the same parts of the score."""
 
+from bisect import bisect_left
 from functools import partial
+from itertools import islice
+from operator import attrgetter
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +18,7 @@ from persys.core.placement.score import strategy_of
 from persys.model.rules import Strategy
 
 KEPT_MAX = 64
+FEW = 64
 
 Positions = NDArray[np.int64]
 
@@ -30,9 +34,7 @@ def search(needs: Needs, columns: Columns) -> Row | None:
     packs = strategy_of(needs, columns) is Strategy.BINPACK
     left = _lowest(left, 1 - full if packs else full)
     left = _lowest(left, columns.figures.count[left])
-    if left.size > 1:
-        left = _lowest(left, columns.order_of_ids()[left])
-    return columns.at(int(left[0]))
+    return _lowest_id(left, columns)
 
 
 def fitting(needs: Needs, columns: Columns) -> NDArray[np.bool_]:
@@ -82,6 +84,19 @@ def _with_least_company(left: Positions, needs: Needs, columns: Columns) -> Posi
         levels = columns.labelled(key).levels(groups.tally(group, key))
         left = _lowest(left, levels[left])
     return _lowest(left, groups.by_position(group, len(columns.figures.open))[left])
+
+
+def _lowest_id(left: Positions, columns: Columns) -> Row:
+    """Of nodes that are equally full and have equally many."""
+    rows = map(columns.at, left.tolist())
+    if left.size <= FEW:
+        return min(rows, key=attrgetter("node_id"))
+    among = np.zeros(len(columns.figures.open), dtype=np.bool_)
+    among[left] = True
+    ranks = columns.order.ranks  # have them side by side
+    begin = bisect_left(ranks, next(rows).rank[:2])
+    in_turn = (columns.rows[node_id] for _, _, node_id in islice(ranks, begin, None))
+    return next(row for row in in_turn if among[row.position])
 
 
 def _lowest(left: Positions, values: NDArray[np.int64] | NDArray[np.float64]) -> Positions:

@@ -12,7 +12,8 @@ from persys.core.placement.columns import Columns
 from persys.core.placement.filters import Filter, Rejection, reject
 from persys.core.placement.needs import Needs
 from persys.core.placement.row import Row
-from persys.core.placement.score import score, strategy_of
+from persys.core.placement.runs import TooFarError
+from persys.core.placement.score import Company, score, strategy_of
 from persys.core.placement.search import search
 from persys.core.placement.walk import walk
 from persys.model.ids import NodeId
@@ -100,12 +101,12 @@ def choose(needs: Needs, columns: Columns) -> Row | None:
     if pinned is not None or len(columns.rows) <= SCANNED_MOST:
         rows = columns.rows.values() if pinned is None else pinned
         fitting = [row for row in rows if reject(row, needs) is None]
-        return min(fitting, key=lambda row: score(row, needs, columns), default=None)
-    if strategy_of(needs, columns) is Strategy.SPREAD:
-        found = walk(needs, columns)
-        if found is not None:
-            return found
-    return search(needs, columns)
+        company = Company(needs, columns)
+        return min(fitting, key=lambda row: score(row, needs, columns, company), default=None)
+    try:
+        return walk(needs, columns)
+    except TooFarError:
+        return search(needs, columns)
 
 
 def _pinned(needs: Needs, columns: Columns) -> list[Row] | None:

@@ -1,51 +1,76 @@
 """The first few nodes in order, or those of the domains where the group is rarest: mostly that is enough.
 
-Nodes stand in order of fullness, so the first that fits and has no more company than is possible is the
-best. A walk that ends without such a node knows nothing, unless it has seen all there are.
+The first in order that fits and has no more company than is possible is the best. Whoever would have to go
+on for long gives up with TooFarError, and knows nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from itertools import islice
 
+from persys.core.placement.codes import Codes
 from persys.core.placement.columns import Columns
 from persys.core.placement.filters import crowded
 from persys.core.placement.groups import Tally
 from persys.core.placement.needs import Needs
-from persys.core.placement.order import Domains
-from persys.core.placement.row import Rank, Row
-from persys.core.placement.score import Company
+from persys.core.placement.ranking import Arrangement, Domain, Ranking
+from persys.core.placement.row import Row
+from persys.core.placement.runs import Entry, Runs, TooFarError
+from persys.core.placement.score import Company, strategy_of
 from persys.core.placement.search import eligible
+from persys.model.rules import Strategy
 
-Near = Callable[[Row], tuple[int, ...]]
+Level = tuple[int, ...]  # how many of the group are near, label by label and then on the node
+Near = Callable[[Row], Level]
 
 STEPS_MAX = 16  # nodes that are judged
 LOOKS_MAX = 128  # nodes that are passed, most because they could not take it if they were empty
-DOMAINS_WALKED_MAX = 4
+DOMAINS_WALKED_MAX = 16
 DOMAINS_COUNTED_MAX = 256
 
 
 def walk(needs: Needs, columns: Columns) -> Row | None:
-    """The best node; None: a walk cannot tell."""
-    if not needs.rules.group:
-        return _first(needs, columns)
+    """The best node; None: there is none. TooFarError: a walk cannot tell."""
+    rules, packs = needs.rules, strategy_of(needs, columns) is Strategy.BINPACK
+    if not rules.group:
+        return _first(needs, columns, Arrangement(packs))
     company = Company(needs, columns)
-    near_to = company.of
-    least, rarest = _bounds(company, columns)
-    if rarest is None:
-        return _best_of([columns.order.ranks], needs, columns, near_to, least)
-    # Where several are the rarest, the emptiest nodes of all are likely to be in one of them.
-    if len(rarest) > 1 and (found := _first(needs, columns, near_to, least)) is not None:
-        return found
-    return _best_of(rarest, needs, columns, near_to, least)
+    by_company = Arrangement(packs, rules.spread_over, rules.group)
+    ranking = columns.rankings.kept(needs, by_company)
+    if ranking is None:
+        try:
+            return _with_least_company(needs, columns, company, packs=packs)
+        except TooFarError:
+            ranking = columns.rankings.earned(needs, by_company)
+            if ranking is None:
+                raise
+    return _in_company(needs, columns, ranking, company)
 
 
-def _first(
+def _first(needs: Needs, columns: Columns, by: Arrangement) -> Row | None:
+    ranking = columns.rankings.kept(needs, by)
+    if ranking is None:
+        try:
+            return _first_in_order(needs, columns)
+        except TooFarError:
+            ranking = columns.rankings.earned(needs, by)
+            if ranking is None:
+                raise
+    part = ranking.parts().get(())
+    if part is None:
+        return None
+    entry = part.first(needs.resources, lambda row: crowded(row, needs) is None)
+    return columns.rows[entry[3]] if entry is not None else None
+
+
+def _first_in_order(
     needs: Needs,
     columns: Columns,
     near_to: Near = lambda _: (),
-    least: tuple[int, ...] = (),
-) -> Row | None:
+    least: Level = (),
+) -> Row:
     """The first that fits and has the least company that any node can have: there is none better."""
+    if strategy_of(needs, columns) is Strategy.BINPACK:
+        raise TooFarError  # the fullest have no room
     rows, could = columns.rows, eligible(needs, columns).each
     steps = 0
     for _, _, node_id in islice(columns.order.ranks, LOOKS_MAX):
@@ -56,73 +81,98 @@ def _first(
             steps += 1
             if steps == STEPS_MAX:
                 break
+    raise TooFarError
+
+
+def _in_company(needs: Needs, columns: Columns, ranking: Ranking, company: Company) -> Row | None:
+    """From an order that knows the group: the first of a domain is the best there."""
+
+    def fits(row: Row) -> bool:
+        return crowded(row, needs) is None
+
+    def pick(part: Runs, _: Level) -> Entry | None:
+        return part.first(needs.resources, fits)
+
+    return _rarest_first(ranking, pick, columns, company)
+
+
+def _with_least_company(
+    needs: Needs, columns: Columns, company: Company, *, packs: bool
+) -> Row | None:
+    """From orders that know nothing of the group: where few have company, the first have none."""
+    if not company.tallies:
+        return _first_in_order(needs, columns, company.of, (0,))
+    (key, tally), *others = company.tallies
+    ranking = columns.rankings.earned(needs, Arrangement(packs, (key,)))
+    if ranking is None:
+        raise TooFarError
+    lowest, alike = _lowest(tally, ranking.domains())
+    beyond = (*[_least(counts, columns.labelled(label)) for label, counts in others], 0)
+    if alike > 1:
+        # The emptiest nodes of all are likely to be in one of several domains.
+        try:
+            return _first_in_order(needs, columns, company.of, (lowest, *beyond))
+        except TooFarError:
+            if alike > DOMAINS_WALKED_MAX:
+                raise
+
+    def pick(part: Runs, level: Level) -> Entry | None:
+        return _first_alone(part, needs, company, level + beyond)
+
+    return _rarest_first(ranking, pick, columns, company)
+
+
+def _first_alone(part: Runs, needs: Needs, company: Company, least: Level) -> Entry | None:
+    """The first with the least company; TooFarError where there are only others."""
+    others = False
+
+    def alone(row: Row) -> bool:
+        nonlocal others
+        if crowded(row, needs) is not None:
+            return False
+        others = True
+        return company.of(row) == least
+
+    found = part.first(needs.resources, alone)
+    if found is None and others:
+        raise TooFarError
+    return found
+
+
+def _rarest_first(
+    ranking: Ranking,
+    pick: Callable[[Runs, Level], Entry | None],
+    columns: Columns,
+    company: Company,
+) -> Row | None:
+    """The best of the domains with the fewest of the group, as far as any of their nodes fits."""
+    if len(ranking.domains()) > DOMAINS_COUNTED_MAX:
+        raise TooFarError
+    parts = ranking.parts()
+    levels = company.levels(parts)
+    while levels:
+        lowest = min(levels.values())
+        alike = [domain for domain, level in levels.items() if level == lowest]
+        if len(alike) > DOMAINS_WALKED_MAX:
+            raise TooFarError
+        found = [one for domain in alike if (one := pick(parts[domain], lowest)) is not None]
+        if found:
+            return columns.rows[min(found)[3]]
+        for domain in alike:
+            del levels[domain]
     return None
 
 
-def _bounds(company: Company, columns: Columns) -> tuple[tuple[int, ...], list[list[Rank]] | None]:
-    """The least company that any node can have, and the few domains that have it (None: they are many)."""
-    least: list[int] = []
-    rarest: list[list[Rank]] | None = None
-    for key, tally in company.tallies:
-        domains = columns.order.domains(key, columns.rows.values())
-        if rarest is None and not least and len(domains) <= DOMAINS_COUNTED_MAX:
-            low, rarest = _rarest(tally, domains)
-        else:
-            low = _least(tally, domains)
-        least.append(low)
-    least.append(0)
-    few = rarest if rarest is not None and len(rarest) <= DOMAINS_WALKED_MAX else None
-    return tuple(least), few
+def _lowest(tally: Tally, domains: Collection[Domain]) -> tuple[int, int]:
+    """How many of the group are in the domains that have the fewest, and how many, at least, these are."""
+    without = len(domains) - len(tally)
+    if without > DOMAINS_WALKED_MAX:
+        return 0, without
+    counts = [tally.get(domain[0], 0) for domain in domains]
+    lowest = min(counts, default=0)
+    return lowest, counts.count(lowest)
 
 
-def _rarest(tally: Tally, domains: Domains) -> tuple[int, list[list[Rank]] | None]:
-    if len(domains) - len(tally) > DOMAINS_WALKED_MAX:
-        return 0, None  # that many, at least, have none
-    low = 0
-    rarest: list[list[Rank]] = []
-    for value, ranks in domains.items():
-        count = tally.get(value, 0)
-        if count < low or not rarest:
-            low, rarest = count, [ranks]
-        elif count == low:
-            rarest.append(ranks)
-    return low, rarest or None
-
-
-def _least(tally: Tally, domains: Domains) -> int:
+def _least(tally: Tally, values: Codes[str | None]) -> int:
     """No domain has fewer of the group."""
-    if len(tally) < len(domains) or len(domains) > DOMAINS_COUNTED_MAX:
-        return 0
-    return min((tally.get(value, 0) for value in domains), default=0)
-
-
-def _best_of(
-    parts: list[list[Rank]],
-    needs: Needs,
-    columns: Columns,
-    near_to: Near,
-    least: tuple[int, ...],
-) -> Row | None:
-    """The best in all of these parts of the order, if a walk can tell."""
-    rows, could = columns.rows, eligible(needs, columns).each
-    best: Row | None = None
-    best_near: tuple[int, ...] = ()
-    for ranks in parts:
-        steps = 0
-        for rank in islice(ranks, LOOKS_MAX):
-            row = rows[rank[2]]
-            if not could[row.position]:
-                continue
-            near = near_to(row)
-            better = best is None or near < best_near or (near == best_near and rank < best.rank)
-            if better and crowded(row, needs) is None:
-                best, best_near = row, near
-            if best_near == least and best is not None and best.rank <= rank:
-                break  # the rest of this part is fuller and has no less company
-            steps += 1
-            if steps == STEPS_MAX:
-                return None
-        else:
-            if len(ranks) > LOOKS_MAX:
-                return None
-    return best
+    return min(tally.values()) if tally and len(tally) >= len(values) else 0

@@ -17,6 +17,7 @@ REFUSALS: dict[str, Callable[[str], Message]] = {
     "ApplyWorkload": lambda why: pb.ApplyWorkloadResponse(success=False, error_message=why),
     "DeleteWorkload": lambda why: pb.DeleteWorkloadResponse(success=False, error_message=why),
     "RetryWorkload": lambda why: pb.RetryWorkloadResponse(accepted=False, reason=why),
+    "RedeployWorkload": lambda why: pb.RedeployWorkloadResponse(accepted=False, reason=why),
     "SubmitAutomationSuggestion": lambda why: pb.SubmitAutomationSuggestionResponse(
         accepted=False, decision="rejected", reason=why
     ),

@@ -4,17 +4,18 @@ Register and the operators' words refuse with OK and a reason in the answer; rea
 """
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 from persys.core import upkeep
 from persys.errors import InvalidError, PersysError
 from persys.infra.clock import Clock
 from persys.model.event import EventKind
-from persys.model.ids import WorkloadId, node_id
+from persys.model.ids import node_id
 from persys.model.node import Capabilities, Node
+from persys.scheduler import reports
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.authority import Authority
-from persys.scheduler.membership import Membership, Report
+from persys.scheduler.membership import Membership
 from persys.scheduler.modes import Modes
 from persys.scheduler.queries import Queries
 from persys.wire import control
@@ -73,17 +74,8 @@ class NodesApi:
         need(request.node_id, "node_id")
         sender = node_id(request.node_id)
         now = self._clock.now()
-        report = Report(
-            usage=control.usage(request.usage),
-            observations=[
-                control.observation(found, sender, now) for found in request.workload_statuses
-            ],
-            removed=[WorkloadId(gone) for gone in request.removed_workload_ids],
-            workload_usage=[control.workload_usage(used) for used in request.workload_usage],
-            complete=request.complete,
-            clock_skew=_skew(request, now),
-        )
-        await self._membership.heartbeat(sender, report)
+        statuses = self._membership.statuses_of(sender)
+        await self._membership.heartbeat(sender, reports.read(request, sender, statuses, now))
         return control_pb2.HeartbeatResponse(
             acknowledged=True,
             # While nothing can be written no node gets new work; what runs goes on.
@@ -192,12 +184,6 @@ class NodesApi:
             agent_version=request.agent_version,
             cluster_id=request.cluster_id,
         )
-
-
-def _skew(request: control_pb2.HeartbeatRequest, now: datetime) -> timedelta:
-    """How far the sender's clock is ahead; nothing if it does not tell the time."""
-    told = control.instant(request.timestamp) if request.HasField("timestamp") else None
-    return told - now if told is not None else timedelta()
 
 
 def _check_room(has: Capabilities) -> None:

@@ -1,7 +1,8 @@
 """Workloads: users state what they want to run, and look at what has come of it.
 
-Apply, Delete and Retry refuse with OK and a reason in the answer, because clients in the field read it
-there; only an empty id is an INVALID_ARGUMENT, and a scheduler that does not lead any more is UNAVAILABLE.
+Apply, Delete, Retry and Redeploy refuse with OK and a reason in the answer, because clients in the field
+read it there; only an empty id is an INVALID_ARGUMENT, and a scheduler that does not lead any more is
+UNAVAILABLE.
 Reads refuse with status codes.
 """
 
@@ -59,6 +60,18 @@ class WorkloadsApi:
         except PersysError as err:
             return control_pb2.RetryWorkloadResponse(accepted=False, reason=str(err))
         return control_pb2.RetryWorkloadResponse(accepted=True)
+
+    async def RedeployWorkload(
+        self, request: control_pb2.RedeployWorkloadRequest, context: Context
+    ) -> control_pb2.RedeployWorkloadResponse:
+        need(request.workload_id, "workload_id")
+        try:
+            workload = await self._intake.redeploy(request)
+        except FencedError:
+            raise
+        except PersysError as err:
+            return control_pb2.RedeployWorkloadResponse(accepted=False, reason=str(err))
+        return control_pb2.RedeployWorkloadResponse(accepted=True, revision_id=workload.revision)
 
     async def ListWorkloads(
         self, request: control_pb2.ListWorkloadsRequest, context: Context

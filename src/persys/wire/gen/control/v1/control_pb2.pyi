@@ -219,6 +219,22 @@ class RetryWorkloadResponse(_message.Message):
     reason: str
     def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
 
+class RedeployWorkloadRequest(_message.Message):
+    __slots__ = ("workload_id",)
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    def __init__(self, workload_id: _Optional[str] = ...) -> None: ...
+
+class RedeployWorkloadResponse(_message.Message):
+    __slots__ = ("accepted", "reason", "revision_id")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    REVISION_ID_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    revision_id: str
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., revision_id: _Optional[str] = ...) -> None: ...
+
 class WorkloadSpec(_message.Message):
     __slots__ = ("type", "resources", "container", "compose", "vm", "metadata", "placement", "stop_after_seconds")
     class MetadataEntry(_message.Message):

@@ -94,6 +94,11 @@ class AgentControlStub:
                 request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ControlMessage.SerializeToString,
                 response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ControlMessage.FromString,
                 _registered_method=True)
+        self.RedeployWorkload = channel.unary_unary(
+                '/persys.control.v1.AgentControl/RedeployWorkload',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RedeployWorkloadRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RedeployWorkloadResponse.FromString,
+                _registered_method=True)
         self.CordonNode = channel.unary_unary(
                 '/persys.control.v1.AgentControl/CordonNode',
                 request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodeRequest.SerializeToString,
@@ -301,8 +306,15 @@ class AgentControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RedeployWorkload(self, request, context):
+        """Ours. Make the workload anew from the same spec: what a branch or a tag names is looked up again.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def CordonNode(self, request, context):
-        """Ours. A node that is cordoned or drained takes no new work; a drained one also gives up what it has.
+        """A node that is cordoned or drained takes no new work; a drained one also gives up what it has.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -529,6 +541,11 @@ def add_AgentControlServicer_to_server(servicer, server):
                     servicer.ControlStream,
                     request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ControlMessage.FromString,
                     response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ControlMessage.SerializeToString,
+            ),
+            'RedeployWorkload': grpc.unary_unary_rpc_method_handler(
+                    servicer.RedeployWorkload,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RedeployWorkloadRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RedeployWorkloadResponse.SerializeToString,
             ),
             'CordonNode': grpc.unary_unary_rpc_method_handler(
                     servicer.CordonNode,
@@ -985,6 +1002,33 @@ class AgentControl:
             '/persys.control.v1.AgentControl/ControlStream',
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ControlMessage.SerializeToString,
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ControlMessage.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RedeployWorkload(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/RedeployWorkload',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RedeployWorkloadRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.RedeployWorkloadResponse.FromString,
             options,
             channel_credentials,
             insecure,

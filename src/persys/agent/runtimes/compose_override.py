@@ -1,0 +1,75 @@
+"""The file that the agent adds to a stack's own: labels for everything, and who restarts it.
+
+What would surprise: a label that changes makes Compose replace a container, so a service that stays the same
+keeps the revision and epoch that it was made with. The revision of the stack as a whole is in its record.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from persys.agent.runtimes.compose_engine import Described, StackEngine, labels_of
+from persys.agent.runtimes.compose_place import StackRecord
+from persys.agent.runtimes.docker_form import REVISION_LABEL, SERVICE_LABEL, WORKLOAD_LABEL, Owner
+from persys.model.order import Order
+
+_EPOCH_LABEL = "persys.epoch"
+_HASH_LABEL = "persys.config_hash"
+_VOLUME_LABEL = "com.docker.compose.volume"
+_NETWORK_LABEL = "com.docker.compose.network"
+
+
+class Override:
+    def __init__(self, stack: StackEngine, owner: Owner, *, is_old: bool) -> None:
+        """`is_old`: for Compose v1, which knows less."""
+        self._stack = stack
+        self._owner = owner
+        self._is_old = is_old
+
+    async def of(self, order: Order, record: StackRecord) -> dict[str, Any]:
+        made = await self._stack.containers(order.workload_id)
+        before = {labels_of(one).get(SERVICE_LABEL): labels_of(one) for one in made}
+        services = {
+            name: self._service(order, hash_, before.get(name, {}))
+            for name, hash_ in record.hashes.items()
+        }
+        networks = await self._stack.networks(order.workload_id)
+        volumes = await self._stack.volumes(order.workload_id)
+        return {
+            "services": services,
+            "networks": self._shared(order, record.networks, networks, _NETWORK_LABEL),
+            "volumes": self._shared(order, record.volumes, volumes, _VOLUME_LABEL),
+        }
+
+    def _service(self, order: Order, hash_: str, before: Mapping[str, str]) -> dict[str, Any]:
+        labels = self._labels(order, before if before.get(_HASH_LABEL) == hash_ else {})
+        service: dict[str, Any] = {"labels": labels | {_HASH_LABEL: hash_}}
+        if not self._is_old:
+            service["pull_policy"] = "never"  # all is here; Compose has no credentials
+        if order.stop_after_seconds:
+            # Docker would start it after a reboot before the agent could count the silence.
+            service |= {"restart": "no", "deploy": {"restart_policy": {"condition": "none"}}}
+        return service
+
+    def _shared(
+        self, order: Order, names: tuple[str, ...], made: list[Described], label: str
+    ) -> dict[str, Any]:
+        before = {labels_of(one).get(label): labels_of(one) for one in made}
+        return {name: {"labels": self._labels(order, before.get(name, {}))} for name in names}
+
+    def _labels(self, order: Order, before: Mapping[str, str]) -> dict[str, str]:
+        return self._owner.labels | {
+            WORKLOAD_LABEL: order.workload_id,
+            REVISION_LABEL: before.get(REVISION_LABEL, order.revision),
+            _EPOCH_LABEL: before.get(_EPOCH_LABEL, str(order.epoch)),
+        }
+
+
+def no_waiting(record: StackRecord) -> dict[str, Any]:
+    """For v1, which would wait for what nobody has started yet, also when it is only to create containers."""
+    at_once = {"condition": "service_started"}
+    return {
+        "services": {
+            name: {"depends_on": dict.fromkeys(others, at_once)}
+            for name, others in record.waits.items()
+        }
+    }

@@ -1,0 +1,68 @@
+"""The rankings that are worth their keep.
+
+Each costs a little with every reservation, and to look at all nodes for it costs as much as dozens of
+searches. So one is only made for those who asked for it again and again.
+"""
+
+from persys.core.placement.needs import Needs
+from persys.core.placement.order import Order
+from persys.core.placement.ranking import Arrangement, Ranking, Rows
+from persys.model.ids import NodeId
+from persys.model.rules import Constraint
+
+KEPT_MAX = 32
+COUNTED_MAX = 1024
+WORTH_KEEPING = 8  # times that it was asked for
+
+# Equal for needs that the same nodes could meet, in the same order.
+_Kind = tuple[frozenset[str], tuple[Constraint, ...], tuple[str, ...], Arrangement]
+
+
+class Rankings:
+    def __init__(self, rows: Rows, order: Order) -> None:
+        self._rows, self._order = rows, order
+        self._kept: dict[_Kind, Ranking] = {}
+        self._groups: set[str] = set()  # of those kept
+        self._asked: dict[_Kind, int] = {}
+
+    def move(self, node_id: NodeId) -> None:
+        """The node holds something else."""
+        for ranking in self._kept.values():
+            ranking.moved.add(node_id)
+
+    def alter(self, node_id: NodeId) -> None:
+        """The node is something else."""
+        for ranking in self._kept.values():
+            ranking.altered.add(node_id)
+
+    def kept(self, needs: Needs, by: Arrangement) -> Ranking | None:
+        if by.group not in self._groups:
+            return None
+        kind = _kind(needs, by)
+        found = self._kept.pop(kind, None)
+        if found is not None:
+            self._kept[kind] = found  # the one not asked for the longest stands first
+        return found
+
+    def earned(self, needs: Needs, by: Arrangement) -> Ranking | None:
+        """As `kept`, but one that is not kept is made when it was asked for often enough."""
+        found = self.kept(needs, by)
+        if found is None and self._is_earned(kind := _kind(needs, by)):
+            found = self._kept[kind] = Ranking(needs, by, self._rows, self._order)
+            if len(self._kept) > KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+            self._groups = {kept.group for *_, kept in self._kept}
+        return found
+
+    def _is_earned(self, kind: _Kind) -> bool:
+        asked = self._asked.pop(kind, 0) + 1
+        if asked < WORTH_KEEPING:
+            self._asked[kind] = asked
+            if len(self._asked) > COUNTED_MAX:
+                del self._asked[next(iter(self._asked))]
+        return asked >= WORTH_KEEPING
+
+
+def _kind(needs: Needs, by: Arrangement) -> _Kind:
+    rules = needs.rules
+    return needs.traits, rules.constraints, rules.tolerations, by

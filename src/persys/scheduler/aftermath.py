@@ -1,0 +1,60 @@
+"""What follows a decision: what is noted as sent, who may find room, and what the metrics call it."""
+
+from datetime import datetime
+
+from persys.core.dispatch import Dispatch, Goal
+from persys.core.effects import Apply, Remove
+from persys.core.liveness import Phase
+from persys.core.situation import Decision, Situation
+from persys.errors import ConflictError, PersysError, UnavailableError
+from persys.model.assignment import Assignment
+from persys.model.workload import Desired
+from persys.scheduler.cluster import Entry
+from persys.scheduler.metrics import Result
+
+
+def renewal(situation: Situation, decision: Decision) -> tuple[Apply, ...]:
+    """A new wish that needs no work, such as other rules, still goes to the node that keeps it for us."""
+    bound, workload = decision.assignment, situation.workload
+    if bound is None or workload.desired is Desired.DELETED:
+        return ()
+    if not situation.reports or situation.phase is not Phase.ALIVE:
+        return ()
+    return (Apply(bound.node_id, workload, bound.epoch),)
+
+
+def dispatched(entry: Entry, effect: Apply | Remove, now: datetime) -> Dispatch:
+    desired = effect.workload.desired if isinstance(effect, Apply) else Desired.DELETED
+    goal = Goal(entry.workload.revision, desired, effect.epoch)
+    if entry.dispatch is not None and entry.dispatch.goal == goal:
+        # The old trouble is told until there is an answer, so that each new try is not news.
+        tries, problem = entry.dispatch.unanswered_count, entry.dispatch.problem
+        return Dispatch(goal, now, unanswered_count=tries, problem=problem)
+    return Dispatch(goal, now)
+
+
+def frees(old: Assignment, decision: Decision) -> bool:
+    """Whether others may find room now that a reservation went or shrank."""
+    new = decision.assignment
+    return new is None or (new.node_id, new.reserved, new.host_ports, new.rules, new.pools) != (
+        old.node_id,
+        old.reserved,
+        old.host_ports,
+        old.rules,
+        old.pools,
+    )
+
+
+def plans_retry(situation: Situation, decision: Decision) -> bool:
+    new = decision.retry
+    return new is not None and new.next_at is not None and new != situation.retry
+
+
+def result_of(err: PersysError) -> Result:
+    match err:
+        case ConflictError():
+            return Result.CONFLICT
+        case UnavailableError():
+            return Result.UNAVAILABLE
+        case _:
+            return Result.REFUSED

@@ -1,0 +1,82 @@
+"""How things stand with a workload: what is on record, seen, and known of its node and copies."""
+
+from dataclasses import replace
+from datetime import timedelta
+
+from persys.core.liveness import Phase, phase_of
+from persys.core.placement.needs import holds_data
+from persys.core.situation import Copy, Situation
+from persys.infra.clock import Clock
+from persys.model import feature
+from persys.model.node import NodeStatus
+from persys.model.workload import Workload
+from persys.scheduler.cluster import Cluster, Entry
+
+
+class Situating:
+    def __init__(
+        self, cluster: Cluster, clock: Clock, *, node_lease: timedelta, node_grace: float
+    ) -> None:
+        self._cluster = cluster
+        self._clock = clock
+        self._lease = node_lease
+        self._node_grace = node_grace
+
+    def situated(self, situation: Situation) -> Situation:
+        return self._with_copies(self._with_node(situation))
+
+    def _with_node(self, situation: Situation) -> Situation:
+        if situation.assignment is None:
+            return situation
+        member = self._cluster.members.get(situation.assignment.node_id)
+        if member is None:
+            return situation
+        phase = phase_of(
+            lease_until=member.lease_until, grace=self._node_grace, now=self._clock.monotonic()
+        )
+        if phase is Phase.ALIVE and member.node.status is NodeStatus.NOT_READY:
+            phase = Phase.SUSPECT
+        if member.node.confirmed_dead:
+            phase = Phase.LOST
+        return replace(
+            situation,
+            phase=phase,
+            reports=feature.PUSHES_STATUS in member.node.capabilities.features,
+            draining=member.node.drain is not None,
+            confirmed_dead=member.node.confirmed_dead,
+            stops_alone=feature.STOP_AFTER in member.node.capabilities.features,
+            silent=timedelta(seconds=self._clock.monotonic() - member.lease_until) + self._lease,
+            neighbours=len(self._cluster.on_node.get(member.node.id, ())),
+        )
+
+    def _with_copies(self, situation: Situation) -> Situation:
+        workload = situation.workload
+        copies = [
+            Copy(stranger.seen.node_id, stranger.seen.epoch)
+            for stranger in self._cluster.strangers.of(workload.id)
+        ]
+        if situation.assignment is None and holds_data(workload):
+            copies += [
+                Copy(tombstone.assignment.node_id, tombstone.assignment.epoch, doomed=True)
+                for tombstone in self._cluster.being_buried(workload.id)
+            ]
+        return replace(situation, copies=tuple(copies)) if copies else situation
+
+
+def situation_of(entry: Entry) -> Situation:
+    return Situation(
+        entry.workload,
+        entry.assignment,
+        entry.belief,
+        entry.retry,
+        entry.observation,
+        entry.observed_since,
+        entry.dispatch,
+    )
+
+
+def fresh_situation(entry: Entry | None, workload: Workload) -> Situation:
+    """Only what outlives a new intent: where the workload is, and what was believed of it."""
+    if entry is None:
+        return Situation(workload)
+    return Situation(workload, entry.assignment, entry.belief)

@@ -1,0 +1,93 @@
+"""A Docker of the tests' own, which they may stop.
+
+It is in a network namespace, so that it leaves the machine's own Docker alone; only its socket is reachable
+from outside.
+"""
+
+import shutil
+import subprocess
+import tempfile
+import uuid
+from pathlib import Path
+
+from e2e.process import Process
+from persys.cli.packages import find_command
+
+
+class OwnDocker:
+    def __init__(self) -> None:
+        tag = uuid.uuid4().hex[:6]
+        # Short: the paths of sockets are bounded, and a test's own directory is deep.
+        self._directory = Path(tempfile.mkdtemp(prefix=f"persys-docker-{tag}-"))
+        self._namespace = f"persys-{tag}"
+        self.host = f"unix://{self._directory / 'docker.sock'}"
+        dockerd = find_command("dockerd")
+        assert dockerd is not None, "the tests need dockerd"
+        _run("ip", "netns", "add", self._namespace)
+        _run("ip", "-n", self._namespace, "link", "set", "lo", "up")
+        # Not `ip netns exec`, which would hide the control groups.
+        self._process = Process(
+            [
+                *("nsenter", f"--net=/run/netns/{self._namespace}", dockerd),
+                *("--host", self.host),
+                *("--data-root", str(self._directory / "data")),
+                *("--exec-root", str(self._directory / "exec")),
+                *("--pidfile", str(self._directory / "pid")),
+            ],
+            {},
+            log=self._directory / "log",
+            ready=self.answers,
+        )
+
+    @property
+    def log(self) -> str:
+        return self._process.log
+
+    def answers(self) -> bool:
+        asked = subprocess.run(
+            ["docker", "--host", self.host, "version"], capture_output=True, timeout=20, check=False
+        )
+        return asked.returncode == 0
+
+    def start(self) -> None:
+        """Returns when it answers."""
+        self._process.start()
+
+    def take(self, image: str) -> None:
+        """An image that the machine's Docker has."""
+        kept = self._directory / "image.tar"
+        _run("docker", "save", "--output", str(kept), image)
+        _run("docker", "--host", self.host, "load", "--input", str(kept))
+
+    def stop(self) -> None:
+        """As a service manager would: its containers end with it."""
+        assert self._process.stop() == 0, self.log[-2000:]
+
+    def kill(self) -> None:
+        """kill -9, which leaves its containers running."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """It is needed once more if it was away: nobody else could remove what it ran."""
+        if not self._process.runs:
+            self.start()
+        docker = ("docker", "--host", self.host)
+        for container in _run(*docker, "ps", "-a", "-q").split():
+            _run(*docker, "rm", "-f", container)
+        self.stop()
+        for mounted in sorted(_mounts_below(self._directory), reverse=True):
+            _run("umount", "--lazy", mounted)
+        _run("ip", "netns", "delete", self._namespace)
+        shutil.rmtree(self._directory)
+
+
+def _mounts_below(directory: Path) -> list[str]:
+    lines = Path("/proc/self/mounts").read_text().splitlines()
+    points = [line.split()[1] for line in lines]
+    return [point for point in points if Path(point).is_relative_to(directory)]
+
+
+def _run(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
+    return done.stdout

@@ -1,0 +1,106 @@
+"""A ranking that is kept through a history, against one that is made anew."""
+
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders import CONTAINER
+from persys.core.placement.columns import Columns
+from persys.core.placement.needs import Needs
+from persys.core.placement.ranking import Arrangement, Ranking
+from persys.core.placement.rankings import WORTH_KEEPING
+from persys.core.placement.runs import LOOKS_MAX, Runs, TooFarError
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.resources import Resources
+from persys.model.rules import Constraint, Operator, Rules
+
+NODES = [NodeId(f"n{number:03}") for number in range(200)]
+NOT_B = Constraint("zone", Operator.DIFFERS, ("b",))
+NEEDS = Needs(Resources(100, 64), CONTAINER, rules=Rules(constraints=(NOT_B,)))
+
+arrangements = st.builds(
+    Arrangement, st.booleans(), st.sampled_from([(), ("zone",), ("zone", "rack")]), st.just("g")
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(arrangements, st.integers(0, 1 << 32).map(Random))
+def test_a_kept_ranking_is_as_one_made_anew(by: Arrangement, random: Random) -> None:
+    columns = Columns()
+    for node_id in NODES:
+        put(columns, node_id, random)
+    for _ in range(WORTH_KEEPING):
+        kept = columns.rankings.earned(NEEDS, by)
+    assert kept is not None
+
+    for _ in range(20):
+        for _ in range(random.randrange(25)):
+            change(columns, random.choice(NODES), random)
+
+        anew = Ranking(NEEDS, by, columns.rows, columns.order).parts()
+        assert {domain: list(part) for domain, part in kept.parts().items() if list(part)} == {
+            domain: list(part) for domain, part in anew.items()
+        }
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1 << 32).map(Random))
+def test_the_first_with_enough_is_found_however_often_others_moved(random: Random) -> None:
+    columns = Columns()
+    for node_id in NODES:
+        put(columns, node_id, random)
+    for _ in range(WORTH_KEEPING):
+        kept = columns.rankings.earned(NEEDS, Arrangement(packs=True))
+    assert kept is not None
+
+    for number in range(60):
+        change(columns, random.choice(NODES), random)
+        part = kept.parts()[()]
+        needed = Resources(random.choice((0, 500, 1500, 3500)), random.choice((0, 2000)))
+        expected = next(
+            (entry for entry in part if needed.fits_in(columns.rows[entry[3]].free)), None
+        )
+        found = part.first(needed, lambda _: True)
+        assert found == expected
+        if found is not None:
+            columns.hold(WorkloadId(f"w{number}"), found[3], needed, frozenset())
+
+
+def test_a_walk_past_too_many_is_given_up() -> None:
+    columns = Columns()
+    for number in range(2 * LOOKS_MAX):
+        # Some have cpu and some memory, so that no run can be passed.
+        size = Resources(1000, 64) if number % 2 else Resources(10, 6400)
+        columns.put_node(NodeId(f"n{number:04}"), allocatable=size, traits=CONTAINER)
+    part = Runs([(0, *row.rank) for row in columns.in_order()], columns.rows)
+
+    with pytest.raises(TooFarError):
+        part.first(Resources(1000, 6400), lambda _: True)
+
+
+def put(columns: Columns, node_id: NodeId, random: Random) -> None:
+    columns.put_node(
+        node_id,
+        allocatable=Resources(random.choice((1000, 4000)), random.choice((1024, 8192)), 10),
+        traits=CONTAINER,
+        closed=random.choice(("", "", "", "cordoned")),
+        labels={"zone": random.choice("abc"), "rack": random.choice("12")},
+    )
+
+
+def change(columns: Columns, node_id: NodeId, random: Random) -> None:
+    workload_id = WorkloadId(f"w{random.randrange(3)}")
+    match random.randrange(12):
+        case 0:
+            put(columns, node_id, random)
+        case 1:
+            columns.remove_node(node_id)
+        case 2 if node_id in columns.rows:
+            columns.close(node_id, random.choice(("", "draining")))
+        case 3 | 4 | 5:
+            columns.give_back(workload_id, node_id)
+        case _:
+            needed = Resources(random.choice((0, 100, 900)), random.choice((0, 512)))
+            columns.hold(workload_id, node_id, needed, frozenset(), group=random.choice(("g", "h")))

@@ -1,0 +1,90 @@
+"""A real agent that knows one scheduler, which does not lead: all goes through it, and goes on with it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.agent.conftest import Agent
+from shells.scheduler.harness import Control, eventually
+from shells.scheduler.seats import Seats, some_seats, until_leading
+
+
+@pytest.fixture
+async def seats() -> AsyncIterator[Seats]:
+    """One leads, one stands by."""
+    async with some_seats() as made:
+        await made.add()
+        await made.add()
+        yield made
+
+
+@pytest.fixture
+def agent(seats: Seats, tmp_path: Path) -> Iterator[Agent]:
+    """Nobody can call it: it says an address at which nobody is."""
+    made = Agent(
+        tmp_path,
+        "-insecure",
+        PERSYS_SCHEDULER_ADDR=seats.endpoints[1],
+        PERSYS_AGENT_GRPC_ENDPOINT="127.0.0.1:1",
+    )
+    yield made
+    made.close()
+
+
+async def test_a_real_agent_works_through_a_standby_and_goes_on_when_that_one_leads(
+    seats: Seats, agent: Agent, demo_image: str, unique_id: str
+) -> None:
+    leader, standby = seats.controls
+    first, second = f"{unique_id}-1", f"{unique_id}-2"
+    await asyncio.to_thread(agent.start)
+    await runs(leader, first, demo_image)
+    await heartbeats_arrive(leader, agent.node_id)
+    assert await logs_of(leader, first) == b"hello\n"
+    assert await logs_of(standby, first) == b"hello\n"
+    containers = agent.containers(first, running=True)
+
+    await seats.stop(0)
+
+    await until_leading(standby)
+    await heartbeats_arrive(standby, agent.node_id)
+    await runs(standby, second, demo_image)
+    assert await logs_of(standby, first) == b"hello\n"
+    assert agent.containers(first, running=True) == containers
+    await standby.want(first, "Stopped")
+    await standby.until(first, "Stopped")
+    for name in (first, second):
+        await standby.delete(name)
+        await standby.until_gone(name)
+    assert agent.containers() == []
+
+
+async def runs(control: Control, name: str, image: str) -> None:
+    line = "echo hello; exec sleep 3600"
+    container = pb.ContainerSpec(image=image, command=["sh", "-c", line], init=True)
+    spec = pb.WorkloadSpec(
+        type="container",
+        resources=pb.ResourceRequirements(cpu_millicores=30, memory_mb=16),
+        container=container,
+    )
+    answer = await control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
+    assert answer.success, answer.error_message
+    await control.until(name, "Running")
+
+
+async def heartbeats_arrive(control: Control, node_id: str) -> None:
+    """As the one says that hears them, which is the one that leads."""
+    before = (await control.node(node_id)).last_heartbeat.ToDatetime()
+
+    async def later() -> bool:
+        view = await control.node(node_id)
+        return view.status == "Ready" and view.last_heartbeat.ToDatetime() > before
+
+    await eventually(later, lambda: "one more heartbeat")
+
+
+async def logs_of(control: Control, name: str) -> bytes:
+    call = control.stub.StreamLogs(pb.LogsRequest(workload_id=name), timeout=10)
+    return b"".join([chunk.data async for chunk in call])

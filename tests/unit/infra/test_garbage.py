@@ -1,0 +1,70 @@
+"""The search for garbage: often while it is little, and never through what was read from a store."""
+
+import asyncio
+import gc
+import weakref
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from time import monotonic
+
+from persys.infra.garbage import READ_COUNT_MIN, sweep
+
+
+class Knot:
+    """Refers to itself, so that only a search finds that nobody else does."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@asynccontextmanager
+async def sweeping() -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(sweep())
+        await asyncio.sleep(0)
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    deadline = monotonic() + 10
+    while not holds():
+        assert monotonic() < deadline
+        await asyncio.sleep(0.02)
+
+
+async def test_a_young_cycle_is_found_soon() -> None:
+    async with sweeping():
+        gone = weakref.ref(Knot())
+        await until(lambda: gone() is None)
+
+
+async def test_what_was_read_at_once_is_not_searched_again() -> None:
+    async with sweeping():
+        before = gc.get_freeze_count()
+        read = [[Knot] for _ in range(2 * READ_COUNT_MIN)]
+        await until(lambda: gc.get_freeze_count() >= before + READ_COUNT_MIN)
+        assert read
+
+
+async def test_a_cycle_among_what_was_read_is_found_when_memory_has_grown() -> None:
+    async with sweeping():
+        knots = [Knot() for _ in range(READ_COUNT_MIN)]
+        await until(lambda: gc.get_freeze_count() >= len(knots))
+        gone = weakref.ref(knots[0])
+        knots.clear()
+        assert gone() is not None
+        grown = [float(number) for number in range(4 * READ_COUNT_MIN)]
+        grown += [float(number) for number in range(4 * READ_COUNT_MIN)]
+        await until(lambda: gone() is None)
+        assert grown
+
+
+async def test_python_searches_on_its_own_again_afterwards() -> None:
+    async with sweeping():
+        assert not gc.isenabled()
+
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
