@@ -1,0 +1,116 @@
+"""Room in pools holds whatever comes: the fast ways agree with the plain one, and no pool is overdrawn."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from persys.core.placement.capacity import room_on
+from persys.core.placement.columns import Columns
+from persys.core.placement.explain import explain
+from persys.core.placement.filters import reject
+from persys.core.placement.needs import Needs
+from persys.core.placement.pools import accounts_of
+from persys.core.placement.row import fullness
+from persys.core.placement.select import Placed, place
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import Capabilities, StoragePool
+from persys.model.pool import Draws
+from persys.model.resources import Resources
+
+NODES = [NodeId(f"n{number:02}") for number in range(24)]
+
+pools = st.lists(
+    st.builds(
+        StoragePool,
+        name=st.sampled_from(["local", "fast", "slow"]),
+        type=st.just("local"),
+        total_gb=st.integers(0, 20),
+        for_disks=st.booleans(),
+    ),
+    unique_by=lambda pool: pool.name,
+).map(tuple)
+sharing = st.sampled_from([(), (StoragePool("disks", "local", 0, "local", for_disks=True),)])
+draws = st.dictionaries(st.sampled_from(["", "fast", "slow"]), st.integers(1, 9), max_size=3).map(
+    lambda found: tuple(sorted(found.items()))
+)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[Columns, dict[NodeId, Capabilities]]:
+    columns, known = Columns(), {}
+    for node_id in NODES[: draw(st.integers(1, len(NODES)))]:
+        told = draw(pools)
+        if any(pool.name == "local" for pool in told):
+            told += draw(sharing)
+        has = known[node_id] = Capabilities(4000, 8192, pools=told)
+        columns.put_node(
+            node_id,
+            allocatable=has.allocatable,
+            traits=frozenset(),
+            accounts=accounts_of(has),
+        )
+    return columns, known
+
+
+def a_need(pools: Draws, rest: int) -> Needs:
+    return Needs(Resources(10, 10, sum(gb for _, gb in pools) + rest), pools=pools)
+
+
+wants = st.builds(a_need, draws, st.integers(0, 9))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(wants, max_size=30), clusters())
+def test_no_pool_is_given_more_than_it_has_and_the_best_is_chosen(
+    many: list[Needs], cluster: tuple[Columns, dict[NodeId, Capabilities]]
+) -> None:
+    columns, known = cluster
+    given_gb: dict[tuple[NodeId, str], int] = {}
+    for number, needs in enumerate(many):
+        fitting = [row for row in columns.rows.values() if reject(row, needs) is None]
+        best = min(((fullness(row), row.count, row.node_id) for row in fitting), default=None)
+        found = place(needs, columns)
+
+        assert (found.node_id if isinstance(found, Placed) else None) == (best and best[2])
+        assert explain(needs, columns, limit=3).fit_count == len(fitting)
+        if isinstance(found, Placed):
+            assert room_on(columns.rows[found.node_id], needs).fits != 0
+            columns.hold(
+                WorkloadId(f"w{number}"),
+                found.node_id,
+                needs.resources,
+                needs.host_ports,
+                pools=needs.pools,
+            )
+            accounts = accounts_of(known[found.node_id])
+            if accounts is not None:
+                for account, size_gb in accounts.drawn(
+                    needs.resources.disk_gb, needs.pools
+                ).items():
+                    key = (found.node_id, account)
+                    given_gb[key] = given_gb.get(key, 0) + size_gb
+                    assert given_gb[key] <= accounts.total_gb[account]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(wants, st.integers(0, 3)), max_size=20), clusters())
+def test_what_is_free_is_what_was_told_less_what_is_held(
+    steps: list[tuple[Needs, int]], cluster: tuple[Columns, dict[NodeId, Capabilities]]
+) -> None:
+    columns, known = cluster
+    node_id = NODES[0]
+    for needs, slot in steps:
+        name = WorkloadId(f"w{slot}")
+        if columns.held(name, node_id) is None:
+            columns.hold(name, node_id, needs.resources, frozenset(), pools=needs.pools)
+        else:
+            columns.give_back(name, node_id)
+
+    fresh = Columns()
+    has = known[node_id]
+    for name, hold in columns.holders(node_id).items():
+        fresh.hold(name, node_id, hold.resources, hold.host_ports, pools=hold.pools)
+    fresh.put_node(
+        node_id, allocatable=has.allocatable, traits=frozenset(), accounts=accounts_of(has)
+    )
+    left, anew = columns.rows[node_id].pools, fresh.rows[node_id].pools
+    assert (left and left.free_gb) == (anew and anew.free_gb)
