@@ -198,6 +198,7 @@ class Cluster:
                 "PERSYS_NODE_ID": node_id,
                 "PERSYS_STATE_PATH": str(self.directory / f"{node_id}.db"),
                 "PERSYS_STORAGE_LOCAL_ROOT": str(self.volumes),
+                "PERSYS_VM_IMAGES_DIR": str(self.directory / f"{node_id}-images"),
                 "PERSYS_SCHEDULER_ADDR": self.target,
                 **settings,
             },

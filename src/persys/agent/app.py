@@ -24,6 +24,7 @@ from persys.agent.images import ImageStore
 from persys.agent.intake import Intake
 from persys.agent.inventory import Inventory
 from persys.agent.ledger import Ledger
+from persys.agent.leftovers import AllLeftovers
 from persys.agent.link import CALL_DEADLINE_SECONDS, Connect
 from persys.agent.meter import Meter, Sampler
 from persys.agent.metrics import Metrics
@@ -44,7 +45,10 @@ from persys.agent.runtimes.docker_leftovers import DockerLeftovers
 from persys.agent.runtimes.docker_pull import Puller
 from persys.agent.runtimes.docker_usage import DockerUsage
 from persys.agent.runtimes.libvirt_pools import LibvirtPools
+from persys.agent.runtimes.machine_leftovers import MachineLeftovers
 from persys.agent.runtimes.machine_setup import (
+    Hypervisor,
+    disk_inventory,
     find_hypervisor,
     machine_runtime,
     users_of_images,
@@ -60,7 +64,7 @@ from persys.agent.volumes.setup import find_drivers
 from persys.agent.volumes.tools import Tools
 from persys.agent.worker import Worker
 from persys.core.admission import Load
-from persys.core.garbage import Ages
+from persys.core.garbage import Ages, Kind
 from persys.core.health import HEALTH
 from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.http import SideServer
@@ -120,7 +124,10 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         random=SystemRandom(),
         access=DockerAccess(engine, owner) if engine else None,
         sampler=DockerUsage(engine, owner, SystemClock()) if engine else None,
-        leftovers=DockerLeftovers(engine, owner) if engine else None,
+        leftovers=_leftovers(engine, hypervisor, owner),
+        disks=disk_inventory(hypervisor, settings, owner, clock, images)
+        if hypervisor is not None and images is not None
+        else None,
         pools=LibvirtPools(hypervisor.libvirt, settings.vm_pool) if hypervisor else None,
         images=images,
     )
@@ -416,6 +423,16 @@ def _open_images(settings: AgentSettings, state: State, clock: Clock) -> ImageSt
 
 def _has_machines(state: State) -> bool:
     return any(entry.order.type is WorkloadType.VM for entry in state.entries.values())
+
+
+def _leftovers(engine: Engine | None, hypervisor: Hypervisor | None, owner: Owner) -> Leftovers:
+    found: dict[frozenset[Kind], Leftovers] = {}
+    if engine is not None:
+        in_docker = frozenset({Kind.CONTAINER, Kind.NETWORK, Kind.IMAGE})
+        found[in_docker] = DockerLeftovers(engine, owner)
+    if hypervisor is not None:
+        found[frozenset({Kind.MACHINE})] = MachineLeftovers(hypervisor.libvirt, owner)
+    return AllLeftovers(found)
 
 
 def _policy(settings: AgentSettings) -> NodePolicy:

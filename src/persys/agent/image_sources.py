@@ -54,7 +54,9 @@ async def _from_web(url: str) -> AsyncIterator[Source]:
     headers = {"Accept-Encoding": "identity"}
     try:
         async with (
-            aiohttp.ClientSession(timeout=patience, headers=headers) as session,
+            aiohttp.ClientSession(
+                timeout=patience, headers=headers, auto_decompress=False
+            ) as session,
             session.get(url, max_redirects=REDIRECTS_MAX) as answer,
         ):
             _check(url, answer.status)

@@ -106,6 +106,8 @@ class ImageStore:
             written = await image_files.write(
                 place, parts, expected=sha256, told=lambda got: told(got, size)
             )
+            if size and written.size_bytes != size:
+                raise RefusedError(f"{written.size_bytes} bytes came of {size}")
             looked = await image_files.look(place)
             image = Image(
                 name,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from persys.agent.runtimes.docker_form import LABEL_PREFIX
 from persys.errors import InvalidError
-from persys.model.spec import ComposeSpec, ContainerSpec, Spec
+from persys.model.spec import ComposeSpec, ContainerSpec, Spec, VMSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,8 @@ class NodePolicy:
         """Raises InvalidError."""
         if isinstance(spec, ContainerSpec):
             self._check_container(spec)
+        elif isinstance(spec, VMSpec):
+            self._check_machine(spec)
         elif isinstance(spec, ComposeSpec) and spec.needs.privileged and not self.allow_privileged:
             problem = "power over the node is not allowed on this one (PERSYS_ALLOW_PRIVILEGED)"
             raise InvalidError("spec.compose", problem)
@@ -38,6 +40,14 @@ class NodePolicy:
                 raise InvalidError(
                     f"spec.container.volumes[{index}].host_path",
                     f"{mount.host_path!r} is not below {', '.join(self.bind_roots)} (PERSYS_BIND_ROOTS)",
+                )
+
+    def _check_machine(self, spec: VMSpec) -> None:
+        for index, disk in enumerate(spec.disks):
+            if disk.path and not self.allows_path(disk.path):
+                raise InvalidError(
+                    f"spec.vm.disks[{index}].path",
+                    f"{disk.path!r} is not below {', '.join(self.bind_roots)} (PERSYS_BIND_ROOTS)",
                 )
 
     def allows_path(self, host_path: str) -> bool:

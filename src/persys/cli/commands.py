@@ -80,6 +80,24 @@ _WORKLOAD = Argument(("id",), {"metavar": "WORKLOAD", "help": "id of the workloa
 _WORKLOADS = Argument(
     ("ids",), {"metavar": "WORKLOAD", "nargs": "+", "help": "ids of workloads"}, "workload"
 )
+_IMAGE = Argument(("name",), {"metavar": "NAME", "help": "such as debian-12"})
+_IMAGE_SOURCE = Argument(
+    ("source",),
+    {
+        "metavar": "FILE|URL",
+        "help": "a file here, or an http, https or file: address that the nodes read themselves",
+    },
+    "file",
+)
+_SHA256 = Argument(
+    ("--sha256",),
+    {"metavar": "HEX", "default": "", "help": "refuse a file with another checksum"},
+)
+_ON_NODES = Argument(
+    ("--node",),
+    {"metavar": "NODE", "action": "append", "default": [], "help": "only there; may be repeated"},
+    "node",
+)
 _VOLUME = Argument(("volume",), {"metavar": "WORKLOAD/NAME", "help": "as in volume list"})
 _STATUS = Argument(("--status",), {"metavar": "STATUS", "help": "only those with this status"})
 _ON_NODE = Argument(
@@ -256,6 +274,27 @@ GROUPS = (
                 "remove an orphan from its node, with its data unless that is retained",
                 "drifts:delete",
                 (_WHERE, _WORKLOAD),
+            ),
+        ),
+    ),
+    Group(
+        "image",
+        "images that machines start from; each node has its own",
+        (
+            Command(
+                "add",
+                "bring an image to every ready node that runs machines",
+                "images:add",
+                (_IMAGE, _IMAGE_SOURCE, _SHA256, _ON_NODES),
+            ),
+            Command(
+                "list", "all images, with their nodes", "images:list_images", (_ON_NODE, _WATCH)
+            ),
+            Command(
+                "remove",
+                "remove an image that no workload needs",
+                "images:remove",
+                (_IMAGE, _ON_NODES),
             ),
         ),
     ),

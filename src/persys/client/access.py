@@ -34,7 +34,7 @@ class AccessCalls(SchedulerCalls):
         )
         if since is not None:
             request.since.FromDatetime(since)
-        with _our_errors():
+        with our_errors():
             yield from self._stub.StreamLogs(request)
 
     def exec(self, inputs: Iterator[pb.ExecInput]) -> Iterator[pb.ExecOutput]:
@@ -42,12 +42,12 @@ class AccessCalls(SchedulerCalls):
 
         The first answer is empty: more than `start` is taken only after it.
         """
-        with _our_errors():
+        with our_errors():
             yield from self._stub.Exec(inputs)
 
 
 @contextmanager
-def _our_errors() -> Iterator[None]:
+def our_errors() -> Iterator[None]:
     try:
         yield
     except grpc.RpcError as err:

@@ -6,6 +6,7 @@ from typing import Self
 from persys.client.access import AccessCalls
 from persys.client.drifts import DriftCalls
 from persys.client.events import EventCalls
+from persys.client.images import ImageCalls
 from persys.client.nodes import NodeCalls
 from persys.client.outlook import OutlookCalls
 from persys.client.recovery import RecoveryCalls
@@ -22,6 +23,7 @@ class SchedulerClient(
     RecoveryCalls,
     AccessCalls,
     VolumeCalls,
+    ImageCalls,
 ):
     """Safe for use by several threads. UnavailableError means that nothing is known, not even a refusal."""
 

@@ -24,6 +24,7 @@ ENDED = (ActionState.COMPLETED, ActionState.FAILED)
 
 class Kind(StrEnum):
     CONTAINER = "container"
+    MACHINE = "machine"
     NETWORK = "network"
     IMAGE = "image"
     ACTIONS = "actions"

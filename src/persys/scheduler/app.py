@@ -18,6 +18,7 @@ from persys.scheduler.api.access import AccessApi
 from persys.scheduler.api.automation import AutomationApi
 from persys.scheduler.api.drifts import DriftsApi
 from persys.scheduler.api.events import EventsApi
+from persys.scheduler.api.images import ImagesApi
 from persys.scheduler.api.nodes import NodesApi
 from persys.scheduler.api.outlook import OutlookApi
 from persys.scheduler.api.recovery import RecoveryApi
@@ -277,6 +278,7 @@ class Scheduler:
             AutomationApi(self.suggestions),
             AccessApi(self.cluster, self.agents),
             VolumesApi(self.cluster, self.agents),
+            ImagesApi(self.cluster, self.agents),
             self._recovery_api(),
             metrics=self.metrics,
             clock=self._clock,

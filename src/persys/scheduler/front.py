@@ -54,7 +54,7 @@ PATIENCE_SHARE = 0.8  # of a call's time; the rest is for the leader
 STREAM_BEGIN_SECONDS = 4.0
 AGAIN_SECONDS = 0.1
 # Methods that write their answers themselves.
-WRITING = frozenset({"ControlStream", "StreamLogs", "Exec"})
+WRITING = frozenset({"ControlStream", "StreamLogs", "Exec", "AddImage"})
 # Of these the answer to the first message comes at once, if anybody is there.
 BEGINNING = frozenset({"ControlStream"})
 

@@ -58,6 +58,7 @@ class Agent:
             "PERSYS_NODE_ID": self.node_id,
             "PERSYS_STATE_PATH": str(directory / "state.db"),
             "PERSYS_STORAGE_LOCAL_ROOT": str(self.volumes),
+            "PERSYS_VM_IMAGES_DIR": str(directory / "images"),
             "PERSYS_STOP_GRACE": "1s",
             **environment,
         }

@@ -38,6 +38,10 @@ CHANGES_NOTHING = {
     "StreamLogs",
     "Exec",
     "ListVolumes",
+    # Nothing of these is in the store: images are on nodes, and nodes judge for themselves.
+    "ListImages",
+    "AddImage",
+    "RemoveImage",
 }
 JUDGES_FOR_ITSELF = {
     "RegisterNode",

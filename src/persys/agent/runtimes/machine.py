@@ -106,6 +106,7 @@ class MachineRuntime:
             xml = domain_xml(
                 order, self._owner, parts, accel=self._accel, console=place.console.absolute()
             )
+            place.forget_run()
             await self._libvirt.call(lambda connection: _define(connection, xml))
         except MachineError as err:
             return err.failure

@@ -100,7 +100,9 @@ def domain_xml(order: Order, owner: Owner, parts: Parts, *, accel: Accel, consol
     _add(features, "acpi")
     _add(features, "apic")
     # Emulation can show all it has; under KVM the guest sees the processor that is there.
-    _add(domain, "cpu", mode="host-passthrough" if accel is Accel.KVM else "maximum")
+    cpu = _add(domain, "cpu", mode="host-passthrough" if accel is Accel.KVM else "maximum")
+    if accel is not Accel.KVM:
+        _add(cpu, "feature", policy="disable", name="la57")  # a fifth level of pages to emulate
     _add(domain, "clock", offset="utc")
     _add(domain, "on_poweroff", text="destroy")
     _add(domain, "on_reboot", text="restart")

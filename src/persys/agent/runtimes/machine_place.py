@@ -73,6 +73,10 @@ class MachinePlace:
         self.make()
         write(self._run, msgspec.json.encode(run))
 
+    def forget_run(self) -> None:
+        """What is defined anew has not run yet."""
+        self._run.unlink(missing_ok=True)
+
     @property
     def disks(self) -> tuple[MadeDisk, ...]:
         return _read(self._disks, tuple[MadeDisk, ...]) or ()

@@ -9,6 +9,7 @@ from xml.etree import ElementTree as ET
 from persys.agent.ports import BaseImage
 from persys.agent.runtimes.libvirt_module import load
 from persys.agent.runtimes.machine_errors import MachineError
+from persys.agent.runtimes.machine_place import MadeDisk
 from persys.model.failure import FailureReason
 
 _PASSABLE = 0o711  # QEMU runs as another user
@@ -21,6 +22,15 @@ class Found:
     kind: str
     source: Mapping[str, str]
     capacity: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """0: not known."""
+
+    path: str = ""
+    capacity: int = 0
+    used: int = 0
 
 
 class OwnPool:
@@ -81,6 +91,17 @@ def remove(connection: Any, *, pool: str, volume: str) -> None:
     found = _volume(active(connection, pool), volume)
     if found is not None:
         found.delete()
+
+
+def measure(connection: Any, disk: MadeDisk) -> Measured:
+    pool = _lookup(connection, disk.pool)
+    if pool is None or not pool.isActive():
+        return Measured()
+    volume = _volume(pool, disk.volume)
+    if volume is None:
+        return Measured()
+    _, capacity, used = volume.info()
+    return Measured(volume.path(), capacity, used)
 
 
 def volume_xml(name: str, form: str, size: int, base: BaseImage | None) -> str:

@@ -43,7 +43,7 @@ async def shut_down(libvirt: Libvirt, artefact: Artefact, *, grace: float, clock
         if not await libvirt.call(partial(_is_on, uuid=artefact.id)):
             return
         await asyncio.sleep(LOOK_EVERY_SECONDS)
-    await libvirt.call(partial(_switch_off, uuid=artefact.id), deadline=OFF_SECONDS)
+    await libvirt.call(partial(switch_off, uuid=artefact.id), deadline=OFF_SECONDS)
 
 
 def undefine(connection: Any, uuid: str) -> None:
@@ -97,7 +97,7 @@ def _press(connection: Any, uuid: str) -> None:
             raise
 
 
-def _switch_off(connection: Any, uuid: str) -> None:
+def switch_off(connection: Any, uuid: str) -> None:
     libvirt = load()
     try:
         connection.lookupByUUIDString(uuid).destroy()

@@ -18,6 +18,7 @@ from persys.agent.runtimes.libvirt_connection import Libvirt, LibvirtError
 from persys.agent.runtimes.libvirt_module import load
 from persys.agent.runtimes.machine import MachineRuntime
 from persys.agent.runtimes.machine_disks import MachineDisks
+from persys.agent.runtimes.machine_inventory import DiskInventory
 from persys.agent.runtimes.machine_place import places
 from persys.agent.runtimes.machine_pool import OwnPool
 from persys.agent.settings import AgentSettings
@@ -66,14 +67,13 @@ async def find_hypervisor(
 def machine_runtime(
     hypervisor: Hypervisor, settings: AgentSettings, owner: Owner, clock: Clock, images: Images
 ) -> MachineRuntime:
-    pool = OwnPool(settings.vm_pool, settings.vm_disks_dir.absolute())
     return MachineRuntime(
         hypervisor.libvirt,
         owner,
         clock,
         accel=hypervisor.accel,
         images=images,
-        disks=MachineDisks(hypervisor.libvirt, images, pool, clock),
+        disks=_disks(hypervisor, settings, clock, images),
         root=settings.vm_dir.absolute(),
         stop_grace_seconds=round(settings.vm_stop_grace.total_seconds()),
     )
@@ -93,6 +93,20 @@ def users_of_images(state: State, root: Path) -> Users:
         {name: frozenset(users) for name, users in by_name.items()},
         {path: frozenset(users) for path, users in by_path.items() if path},
     )
+
+
+def disk_inventory(
+    hypervisor: Hypervisor, settings: AgentSettings, owner: Owner, clock: Clock, images: Images
+) -> DiskInventory:
+    disks = _disks(hypervisor, settings, clock, images)
+    return DiskInventory(hypervisor.libvirt, disks, owner, settings.vm_dir.absolute())
+
+
+def _disks(
+    hypervisor: Hypervisor, settings: AgentSettings, clock: Clock, images: Images
+) -> MachineDisks:
+    pool = OwnPool(settings.vm_pool, settings.vm_disks_dir.absolute())
+    return MachineDisks(hypervisor.libvirt, images, pool, clock)
 
 
 async def _accel(settings: AgentSettings, libvirt: Libvirt, clock: Clock) -> Accel:

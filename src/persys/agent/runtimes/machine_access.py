@@ -1,0 +1,185 @@
+"""Into machines: the serial console, and what they wrote on it.
+
+libvirt gives a console to one at a time. A second one is refused, or takes it from the first, who is told.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from persys.agent.runtimes import machine_log
+from persys.agent.runtimes.docker_form import Owner
+from persys.agent.runtimes.libvirt_connection import Libvirt, LibvirtError
+from persys.agent.runtimes.libvirt_module import load
+from persys.agent.runtimes.machine_errors import is_code
+from persys.agent.runtimes.machine_form import machine_uuid
+from persys.agent.runtimes.machine_place import MachinePlace
+from persys.errors import NotFoundError, RefusedError, RuntimeUnavailableError
+from persys.model.ids import WorkloadId
+
+PIECE_BYTES = 64 * 1024
+WAITING_BYTES_MAX = 256 * 1024
+WRITE_SECONDS = 20.0
+CLOSE_SECONDS = 5.0
+_AGAIN_SECONDS = 0.02
+_NOT_NOW = -2  # as libvirt says that it would have to wait
+
+
+class MachineAccess:
+    def __init__(self, libvirt: Libvirt, owner: Owner, root: Path) -> None:
+        self._libvirt = libvirt
+        self._owner = owner
+        self._root = root
+        self._open: dict[WorkloadId, Console] = {}
+
+    def log(
+        self, workload_id: WorkloadId, *, tail: int, follow: bool, over: Callable[[], bool]
+    ) -> AsyncGenerator[bytes, None]:
+        path = MachinePlace(self._root, workload_id).console
+        return machine_log.lines(path, tail=tail, follow=follow, over=over)
+
+    @asynccontextmanager
+    async def console(self, workload_id: WorkloadId, *, force: bool) -> AsyncIterator["Console"]:
+        """Raises RefusedError when it does not run, or somebody else has it and `force` is not said."""
+        before = self._open.get(workload_id)
+        if before is not None:
+            if not force:
+                raise RefusedError(f"somebody has the console of {workload_id}; --force takes it")
+            await before.end("somebody else has taken the console")
+        console = Console(self._libvirt)
+        try:
+            await console.open(machine_uuid(self._owner, workload_id), force=force)
+        except LibvirtError as err:
+            raise _refusal(err, workload_id) from err
+        self._open[workload_id] = console
+        try:
+            yield console
+        finally:
+            if self._open.get(workload_id) is console:
+                del self._open[workload_id]
+            await console.end()
+
+
+class Console:
+    """One open console. Its bytes come by libvirt's own thread, and are held back when nobody takes them."""
+
+    def __init__(self, libvirt: Libvirt) -> None:
+        self._libvirt = libvirt
+        self._loop = asyncio.get_running_loop()
+        self._stream: Any = None
+        self._came = bytearray()
+        self._news = asyncio.Event()
+        self._over = False
+        self._paused = False
+        self.why_ended = ""  # "": the machine has
+
+    async def open(self, uuid: str, *, force: bool) -> None:
+        await self._libvirt.call(lambda connection: self._begin(connection, uuid, force))
+
+    async def read(self) -> bytes | None:
+        """None: it has ended."""
+        await self._news.wait()
+        if not self._came:
+            return None
+        data = bytes(self._came)
+        self._came.clear()
+        if not self._over:
+            self._news.clear()
+        if self._paused:
+            self._paused = False
+            await self._with_stream(lambda stream: stream.eventUpdateCallback(_events()))
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Returns when the machine has taken it. Raises RefusedError if it does not."""
+        try:
+            async with asyncio.timeout(WRITE_SECONDS):
+                while data and not self._over:
+                    sent = await self._with_stream(lambda stream, rest=data: stream.send(rest))
+                    if sent == _NOT_NOW:
+                        await asyncio.sleep(_AGAIN_SECONDS)
+                    else:
+                        data = data[sent:]
+        except TimeoutError as err:
+            raise RefusedError("the machine takes no input on its console") from err
+
+    async def end(self, why: str = "") -> None:
+        stream, self._stream = self._stream, None
+        self.why_ended = self.why_ended or why
+        self._take(b"", over=True)
+        if stream is not None:
+            with suppress(LibvirtError, RuntimeUnavailableError):  # it may have ended by itself
+                await self._libvirt.call(lambda _: _abort(stream), deadline=CLOSE_SECONDS)
+
+    async def watch(self) -> None:
+        """A console tells nobody that libvirt is gone. Raises RuntimeUnavailableError."""
+        async for _ in self._libvirt.domain_events():
+            pass
+
+    def _begin(self, connection: Any, uuid: str, force: bool) -> None:
+        libvirt = load()
+        domain = connection.lookupByUUIDString(uuid)
+        stream = connection.newStream(libvirt.VIR_STREAM_NONBLOCK)
+        domain.openConsole(None, stream, libvirt.VIR_DOMAIN_CONSOLE_FORCE if force else 0)
+        self._stream = stream
+        stream.eventAddCallback(_events(), self._heard, None)
+
+    def _heard(self, stream: Any, _events: int, _opaque: None) -> None:
+        """In libvirt's thread."""
+        libvirt = load()
+        try:
+            data = stream.recv(PIECE_BYTES)
+            if isinstance(data, bytes) and len(self._came) + len(data) > WAITING_BYTES_MAX:
+                stream.eventUpdateCallback(_events_of_end())
+                self._paused = True
+        except libvirt.libvirtError:
+            data = b""
+        if data == _NOT_NOW:
+            return
+        if not data:
+            with suppress(libvirt.libvirtError):
+                stream.eventRemoveCallback()
+        with suppress(RuntimeError):  # the loop has ended: nobody is left to tell
+            self._loop.call_soon_threadsafe(lambda: self._take(data, over=not data))
+
+    def _take(self, data: bytes, *, over: bool) -> None:
+        self._came += data
+        self._over = self._over or over
+        self._news.set()
+
+    async def _with_stream(self, deed: Callable[[Any], Any]) -> Any:
+        stream = self._stream
+        if stream is None:
+            return 0
+        try:
+            return await self._libvirt.call(lambda _: deed(stream))
+        except LibvirtError:
+            self._take(b"", over=True)  # it has ended
+            return 0
+
+
+def _events() -> int:
+    return int(load().VIR_STREAM_EVENT_READABLE) | _events_of_end()
+
+
+def _events_of_end() -> int:
+    libvirt = load()
+    return int(libvirt.VIR_STREAM_EVENT_ERROR | libvirt.VIR_STREAM_EVENT_HANGUP)
+
+
+def _abort(stream: Any) -> None:
+    with suppress(load().libvirtError):
+        stream.eventRemoveCallback()
+    stream.abort()
+
+
+def _refusal(err: LibvirtError, workload_id: WorkloadId) -> Exception:
+    if is_code(err, "VIR_ERR_NO_DOMAIN"):
+        return NotFoundError("machine", workload_id)
+    if is_code(err, "VIR_ERR_OPERATION_INVALID"):
+        return RefusedError(f"{workload_id} is not running, so it has no console now")
+    if is_code(err, "VIR_ERR_OPERATION_FAILED"):
+        return RefusedError(f"somebody has the console of {workload_id}; --force takes it")
+    return RefusedError(err.message)

@@ -1,0 +1,76 @@
+"""Disks that this agent made for machines, as volumes are shown, also those that outlived their machine."""
+
+import asyncio
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from persys.agent.runtimes import machine_power
+from persys.agent.runtimes.docker_form import Owner
+from persys.agent.runtimes.libvirt_connection import Libvirt, LibvirtError
+from persys.agent.runtimes.machine_disks import MachineDisks
+from persys.agent.runtimes.machine_errors import MachineError
+from persys.agent.runtimes.machine_form import machine_uuid
+from persys.agent.runtimes.machine_place import MachinePlace, MadeDisk, places
+from persys.agent.runtimes.machine_pool import Measured, measure
+from persys.errors import NotFoundError, RefusedError
+from persys.model.ids import WorkloadId
+from persys.model.volume import DISK, VolumeSeen, VolumeState
+
+
+class DiskInventory:
+    """Implements agent.ports.Disks."""
+
+    def __init__(self, libvirt: Libvirt, disks: MachineDisks, owner: Owner, root: Path) -> None:
+        self._libvirt = libvirt
+        self._disks = disks
+        self._owner = owner
+        self._root = root
+
+    async def inventory(self) -> list[VolumeSeen]:
+        made = await asyncio.to_thread(self._made)
+        if not made:
+            return []
+        try:
+            return await self._libvirt.call(partial(self._measure, made=made))
+        except LibvirtError as err:
+            raise machine_power.unavailable(err) from err
+
+    async def delete(self, workload_id: WorkloadId, name: str) -> None:
+        place = MachinePlace(self._root, workload_id)
+        disk = next((one for one in place.disks if one.name == name), None)
+        if disk is None:
+            raise NotFoundError("volume", f"{workload_id}/{name}")
+        try:
+            await self._disks.remove_one(place, disk)
+        except (LibvirtError, MachineError) as err:
+            raise RefusedError(f"volume {name} cannot be removed: {err}") from err
+        if not place.disks:
+            await asyncio.to_thread(place.discard)
+
+    def _made(self) -> list[tuple[WorkloadId, MadeDisk]]:
+        return [(place.workload_id, disk) for place in places(self._root) for disk in place.disks]
+
+    def _measure(
+        self, connection: Any, made: list[tuple[WorkloadId, MadeDisk]]
+    ) -> list[VolumeSeen]:
+        machines = {domain.UUIDString() for domain in connection.listAllDomains()}
+        seen = []
+        for workload_id, disk in made:
+            size = Measured(disk.path) if disk.path else measure(connection, disk)
+            here = machine_uuid(self._owner, workload_id) in machines
+            seen.append(
+                VolumeSeen(
+                    workload_id,
+                    disk.name,
+                    DISK,
+                    disk.pool,
+                    VolumeState.ATTACHED if here else VolumeState.RETAINED,
+                    retain=False,
+                    path=size.path,
+                    size_bytes=size.capacity,
+                    used_bytes=size.used,
+                    created_at=disk.made_at,
+                )
+            )
+        return seen

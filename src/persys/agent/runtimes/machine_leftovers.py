@@ -1,0 +1,66 @@
+"""What this agent has made in libvirt, all of it, and how single machines of it are removed.
+
+Found by the marks of its cluster and node, so nothing of anybody else is ever seen here. Data stays: a domain
+is undefined, and its disks, which are not listed at all, wait for an explicit word.
+"""
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from persys.agent.journal import Image
+from persys.agent.runtimes import machine_power
+from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
+from persys.agent.runtimes.libvirt_connection import Libvirt, LibvirtError
+from persys.agent.runtimes.libvirt_module import load
+from persys.agent.runtimes.machine_errors import is_code
+from persys.agent.runtimes.machine_reading import described
+from persys.core.garbage import ImageUse, Item, Kind
+from persys.model.ids import WorkloadId
+
+
+class MachineLeftovers:
+    """Implements agent.ports.Leftovers."""
+
+    def __init__(self, libvirt: Libvirt, owner: Owner) -> None:
+        self._libvirt = libvirt
+        self._owner = owner
+
+    async def inventory(self) -> list[Item]:
+        try:
+            return await self._libvirt.call(self._list)
+        except LibvirtError as err:
+            raise machine_power.unavailable(err) from err
+
+    async def images(self, fetched: Mapping[str, Image]) -> list[ImageUse]:
+        return []  # those that machines stand on have a store of their own
+
+    async def remove(self, item: Item) -> str:
+        try:
+            await self._libvirt.call(partial(_remove, uuid=item.id))
+        except LibvirtError as err:
+            return "" if is_code(err, "VIR_ERR_NO_DOMAIN") else err.message
+        return ""
+
+    def _list(self, connection: Any) -> list[Item]:
+        libvirt = load()
+        items = []
+        for domain in connection.listAllDomains():
+            try:
+                found = described(domain.XMLDesc())
+                running = bool(domain.isActive())
+            except libvirt.libvirtError as err:
+                if err.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
+                    continue  # gone meanwhile
+                raise
+            workload_id = WorkloadId(found.labels.get(WORKLOAD_LABEL, ""))
+            if self._owner.owns(found.labels, workload_id):
+                items.append(
+                    Item(Kind.MACHINE, domain.UUIDString(), found.name, workload_id, running)
+                )
+        return items
+
+
+def _remove(connection: Any, uuid: str) -> None:
+    machine_power.switch_off(connection, uuid)
+    machine_power.undefine(connection, uuid)

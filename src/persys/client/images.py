@@ -1,0 +1,56 @@
+"""Calls about images that machines start from."""
+
+from collections.abc import Iterable, Iterator
+from typing import BinaryIO
+
+from persys.client.access import our_errors
+from persys.client.call import call
+from persys.client.calls import SchedulerCalls
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+PART_BYTES = 256 * 1024
+
+
+class ImageCalls(SchedulerCalls):
+    def list_images(self, *, name: str = "", node_id: str = "") -> pb.ListImagesResponse:
+        """With the nodes that gave no answer, which may have some too."""
+        request = pb.ListImagesRequest(name=name, node_id=node_id)
+        response: pb.ListImagesResponse = call(
+            self._stub.ListImages, request, timeout=self._timeout
+        )
+        return response
+
+    def add_image(
+        self,
+        name: str,
+        content: BinaryIO | None = None,
+        *,
+        url: str = "",
+        sha256: str = "",
+        node_ids: Iterable[str] = (),
+        size_bytes: int = 0,
+    ) -> Iterator[pb.ImageProgress]:
+        """From a file that is open here, or from an address that the nodes fetch it from.
+
+        Tells how far each node is. The last from each has `done`, and `problem` if it has the image not.
+        """
+        start = pb.AddImageStart(
+            name=name, url=url, sha256=sha256, node_ids=list(node_ids), size_bytes=size_bytes
+        )
+        with our_errors():
+            yield from self._stub.AddImage(_requests(start, content))
+
+    def remove_image(self, name: str, *, node_ids: Iterable[str] = ()) -> pb.RemoveImageResponse:
+        """Who kept it is among the problems."""
+        request = pb.RemoveImageRequest(name=name, node_ids=list(node_ids))
+        response: pb.RemoveImageResponse = call(
+            self._stub.RemoveImage, request, timeout=self._timeout
+        )
+        return response
+
+
+def _requests(start: pb.AddImageStart, content: BinaryIO | None) -> Iterator[pb.AddImageRequest]:
+    """Read by a thread of gRPC's, which takes the next one when this one is on its way."""
+    yield pb.AddImageRequest(start=start)
+    while content is not None and (data := content.read(PART_BYTES)):
+        yield pb.AddImageRequest(data=data)

@@ -1,0 +1,107 @@
+"""Images that machines start from. They are on the nodes: each is told, and asked, for itself."""
+
+from collections.abc import Iterable
+from datetime import timedelta
+
+from persys.errors import InvalidError, NotFoundError, RefusedError
+from persys.model.ids import NodeId
+from persys.model.node import Node, NodeStatus
+from persys.model.spec import WorkloadType
+from persys.scheduler.agents import GrpcAgents
+from persys.scheduler.api.service import Context, need
+from persys.scheduler.asking import Answers, ask_all, nodes_named
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.sharing import Inputs, share
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.image import checked_name, checked_sha256, control_views
+
+REMOVE_DEADLINE = timedelta(seconds=30)
+
+Views = list[agent_pb2.ImageView]
+
+
+class ImagesApi:
+    def __init__(self, cluster: Cluster, agents: GrpcAgents) -> None:
+        self._cluster = cluster
+        self._agents = agents
+
+    async def ListImages(
+        self, request: control_pb2.ListImagesRequest, context: Context
+    ) -> control_pb2.ListImagesResponse:
+        found = await self._found(request.name, [request.node_id])
+        return control_pb2.ListImagesResponse(
+            images=control_views(sorted(found.by_node.items())), problems=_problems(found.problems)
+        )
+
+    async def AddImage(self, inputs: Inputs, context: Context) -> None:
+        first = await anext(inputs, None)
+        if first is None or not first.HasField("start"):
+            raise InvalidError("start", "is missing; an image begins with it")
+        start = first.start
+        nodes = self._nodes(start.node_ids)
+        if not start.node_ids:
+            nodes = [node for node in nodes if node.status is not NodeStatus.NOT_READY]
+        if not nodes:
+            raise RefusedError("no node that is ready runs machines, so nobody would keep it")
+        order = agent_pb2.AddImageStart(
+            name=checked_name(start.name),
+            url=start.url,
+            sha256=checked_sha256(start.sha256),
+            size_bytes=start.size_bytes,
+        )
+        await share(nodes, self._agents, order, inputs, context.write)
+
+    async def RemoveImage(
+        self, request: control_pb2.RemoveImageRequest, context: Context
+    ) -> control_pb2.RemoveImageResponse:
+        """Nobody having it is an error; one that cannot be asked is named."""
+        need(request.name, "name")
+        found = await self._found(request.name, request.node_ids)
+        holders = [node_id for node_id, views in found.by_node.items() if views]
+        problems = dict(found.problems)
+        for node_id in found.by_node:
+            if request.node_ids and node_id not in holders:
+                problems[node_id] = f"has no image {request.name}"
+        if not holders and not problems:
+            raise NotFoundError("image", request.name)
+        removed = await ask_all(
+            nodes_named(self._cluster, holders) if holders else (),
+            lambda node: self._remove(node, request.name),
+        )
+        return control_pb2.RemoveImageResponse(
+            node_ids=sorted(removed.by_node), problems=_problems({**problems, **removed.problems})
+        )
+
+    async def _remove(self, node: Node, name: str) -> None:
+        answer = await self._agents.call(
+            node.id,
+            node.endpoint,
+            "RemoveImage",
+            agent_pb2.RemoveImageRequest(name=name),
+            deadline=REMOVE_DEADLINE,
+        )
+        if not answer.success:
+            raise RefusedError(answer.message)
+
+    async def _found(self, name: str, node_ids: Iterable[str]) -> Answers[Views]:
+        async def of(node: Node) -> Views:
+            answer = await self._agents.call(
+                node.id, node.endpoint, "ListImages", agent_pb2.ListImagesRequest()
+            )
+            return [view for view in answer.images if name in ("", view.name)]
+
+        return await ask_all(self._nodes(node_ids), of)
+
+    def _nodes(self, node_ids: Iterable[str]) -> list[Node]:
+        """These, or all that run machines. Raises NotFoundError."""
+        named = [node_id for node_id in node_ids if node_id]
+        nodes = nodes_named(self._cluster, named)
+        return [node for node in nodes if named or WorkloadType.VM in node.capabilities.types]
+
+
+def _problems(problems: dict[NodeId, str]) -> list[control_pb2.NodeProblem]:
+    return [
+        control_pb2.NodeProblem(node_id=node_id, problem=problem)
+        for node_id, problem in sorted(problems.items())
+    ]

@@ -1,0 +1,135 @@
+"""One image for many nodes: each part goes to all of them before the next is taken.
+
+So nothing gathers here, and the slowest node sets the pace. One that fails, or falls silent, is let go with
+its problem, and the others go on.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Any
+
+import grpc
+
+from persys.errors import AgentUnreachableError, InvalidError, PersysError
+from persys.infra.together import together
+from persys.model.node import Node
+from persys.scheduler.agents import GrpcAgents
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.control.v1 import control_pb2
+
+AHEAD_MAX = 4  # parts that a node may be behind the fastest
+SILENCE_SECONDS = 60.0  # an agent says how far it is twice a second
+
+Inputs = AsyncIterator[control_pb2.AddImageRequest]
+Write = Callable[[control_pb2.ImageProgress], Awaitable[None]]
+
+
+async def share(
+    nodes: Iterable[Node],
+    agents: GrpcAgents,
+    start: agent_pb2.AddImageStart,
+    inputs: Inputs,
+    write: Write,
+) -> None:
+    """Returns when each node has it or has told why not."""
+    turn = asyncio.Lock()  # a call can write one message at a time
+
+    async def tell(progress: control_pb2.ImageProgress) -> None:
+        async with turn:
+            await write(progress)
+
+    shares = [_Share(node, agents, tell) for node in nodes]
+    async with together() as group:
+        feeding = group.create_task(_feed(shares, inputs))
+        sending = [group.create_task(one.send(start)) for one in shares]
+        await asyncio.wait(sending)
+        feeding.cancel()
+
+
+class _Share:
+    """What goes to one node."""
+
+    def __init__(self, node: Node, agents: GrpcAgents, tell: Write) -> None:
+        self._node = node
+        self._agents = agents
+        self._tell = tell
+        self._parts: asyncio.Queue[bytes | None] = asyncio.Queue(AHEAD_MAX)
+        self._over = False
+
+    async def put(self, part: bytes | None) -> None:
+        """None ends it."""
+        if not self._over:
+            await self._parts.put(part)
+
+    async def send(self, start: agent_pb2.AddImageStart) -> None:
+        try:
+            with self._agents.stream(self._node.id, self._node.endpoint, "AddImage") as open_call:
+                await self._converse(open_call(), start)
+        except PersysError as err:
+            await self._tell(
+                control_pb2.ImageProgress(node_id=self._node.id, done=True, problem=str(err))
+            )
+        finally:
+            self._over = True
+            while not self._parts.empty():  # so that nobody waits for room
+                self._parts.get_nowait()
+
+    async def _converse(self, call: Any, start: agent_pb2.AddImageStart) -> None:
+        begun = asyncio.Event()
+        try:
+            async with together() as group:
+                writing = group.create_task(self._write(call, start, begun))
+                has_it = False
+                while (progress := await _next(call)) is not None:
+                    begun.set()
+                    has_it = progress.HasField("image")
+                    await self._tell(_shown(progress, self._node, done=has_it))
+                writing.cancel()
+        finally:
+            call.cancel()
+        if not has_it:
+            raise AgentUnreachableError("its agent has ended the call before the image was there")
+
+    async def _write(self, call: Any, start: agent_pb2.AddImageStart, begun: asyncio.Event) -> None:
+        """What the agent refuses is told by reading; a write that fails has no reason to tell."""
+        with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
+            await call.write(agent_pb2.AddImageRequest(start=start))
+            await begun.wait()  # gRPC would tell a write that was too late, and not the refusal
+            while (part := await self._parts.get()) is not None:
+                await call.write(agent_pb2.AddImageRequest(data=part))
+            await call.done_writing()
+
+
+async def _feed(shares: list[_Share], inputs: Inputs) -> None:
+    async for one in inputs:
+        if one.HasField("start"):
+            raise InvalidError("start", "came twice")
+        for share in shares:
+            await share.put(one.data)
+    for share in shares:
+        await share.put(None)
+
+
+async def _next(call: Any) -> agent_pb2.ImageProgress | None:
+    """None after the last."""
+    try:
+        async with asyncio.timeout(SILENCE_SECONDS):
+            async for progress in call:
+                assert isinstance(progress, agent_pb2.ImageProgress)
+                return progress
+            return None
+    except TimeoutError as err:
+        raise AgentUnreachableError(f"no word from its agent in {SILENCE_SECONDS:.0f} s") from err
+
+
+def _shown(
+    progress: agent_pb2.ImageProgress, node: Node, *, done: bool
+) -> control_pb2.ImageProgress:
+    return control_pb2.ImageProgress(
+        node_id=node.id,
+        received_bytes=progress.received_bytes,
+        size_bytes=progress.size_bytes,
+        done=done,
+        sha256=progress.image.sha256,
+    )

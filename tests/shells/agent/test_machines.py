@@ -1,0 +1,416 @@
+"""Machines on a real libvirtd. Most run on empty disks: what libvirt does with them needs no guest."""
+
+import asyncio
+import os
+import subprocess
+import time
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from e2e.machines import BOOT_SECONDS, TINY, ground, page, virsh, volumes
+from persys.agent.kvm import Accel
+from persys.agent.ports import BaseImage, PullWatch
+from persys.agent.runtimes.docker_form import Owner
+from persys.agent.runtimes.libvirt_connection import Libvirt
+from persys.agent.runtimes.machine import MachineRuntime
+from persys.agent.runtimes.machine_disks import MachineDisks
+from persys.agent.runtimes.machine_inventory import DiskInventory
+from persys.agent.runtimes.machine_leftovers import MachineLeftovers
+from persys.agent.runtimes.machine_pool import OwnPool
+from persys.core.convergence import Artefact, Condition
+from persys.core.garbage import Item, Kind
+from persys.infra.clock import SystemClock
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.order import Order
+from persys.model.spec import CloudInit, Disk, Network, VMSpec, WorkloadType
+from persys.model.volume import GIB, VolumeState
+from persys.model.workload import Desired
+
+SMALL = VMSpec(
+    1, 64, disks=(Disk(device="vda", type="disk", format="qcow2", size_gb=1),), stop_grace_seconds=1
+)
+MAC = "52:54:00:5e:ed:01"
+ON_DEFAULT = Network("default", mac_address=MAC)
+
+
+class OneImage:
+    """A store that has one image under every name."""
+
+    async def fetch(self, _os_image: str, _watch: PullWatch) -> Failure | None:
+        return None
+
+    async def base(self, _os_image: str) -> BaseImage | None:
+        return BaseImage(TINY, "qcow2", 64 * 1024 * 1024)
+
+
+class Watch:
+    def began(self) -> None: ...
+
+    def progress(self, _fetching: object) -> None: ...
+
+    async def fetched(self, _image: str, _image_id: str) -> None: ...
+
+
+class Node:
+    """All that an agent has for machines, with its own pool and its own place."""
+
+    def __init__(self, directory: Path, libvirt: Libvirt) -> None:
+        clock, images = SystemClock(), OneImage()
+        self.directory = directory
+        self.pool = directory.name
+        self.owner = Owner("test", NodeId(f"node-{uuid.uuid4().hex[:8]}"))
+        self.root = directory / "vms"
+        self._disks = MachineDisks(libvirt, images, OwnPool(self.pool, directory / "disks"), clock)
+        self.runtime = MachineRuntime(
+            libvirt,
+            self.owner,
+            clock,
+            accel=Accel.TCG,
+            images=images,
+            disks=self._disks,
+            root=self.root,
+            stop_grace_seconds=20,
+        )
+        self.inventory = DiskInventory(libvirt, self._disks, self.owner, self.root)
+        self.leftovers = MachineLeftovers(libvirt, self.owner)
+
+    def order(self, spec: VMSpec = SMALL, *, revision: str = "r1", name: str = "") -> Order:
+        workload_id = WorkloadId(name or f"{self.pool}-{uuid.uuid4().hex[:6]}")
+        named = replace(spec, name=spec.name or workload_id)
+        return Order(workload_id, WorkloadType.VM, Revision(revision), 1, Desired.RUNNING, named)
+
+    async def create(self, order: Order) -> Failure | None:
+        return await self.runtime.pull(order, Watch()) or await self.runtime.create(order, {})
+
+    async def seen(self, order: Order) -> Artefact:
+        found = await self.runtime.inspect(order.workload_id)
+        assert found is not None
+        return found
+
+    async def start(self, order: Order) -> Failure | None:
+        return await self.runtime.start(order, await self.seen(order))
+
+    async def stop(self, order: Order) -> Failure | None:
+        return await self.runtime.stop(order, await self.seen(order))
+
+    async def make_way(self, order: Order) -> None:
+        """As an update does."""
+        assert await self.runtime.remove(order, await self.seen(order)) is None
+
+    def volume(self, order: Order, device: str = "vda") -> Path:
+        return self.directory / "disks" / f"{order.workload_id}-{device}.qcow2"
+
+
+@pytest.fixture(scope="module")
+def directory() -> Iterator[Path]:
+    with ground() as (path, _settings):
+        yield path
+
+
+@pytest.fixture
+async def node(directory: Path) -> AsyncIterator[Node]:
+    libvirt = Libvirt("qemu:///system")
+    yield Node(directory, libvirt)
+    await libvirt.close()
+
+
+def make_disk(path: Path) -> None:
+    command = ["qemu-img", "create", "-q", "-f", "qcow2", str(path), "1M"]
+    subprocess.run(command, check=True, timeout=60)
+
+
+async def eventually(holds: Callable[[], bool], what: str, *, within: float) -> None:
+    deadline = time.monotonic() + within
+    while not await asyncio.to_thread(holds):
+        assert time.monotonic() < deadline, f"not within {within} s: {what}"
+        await asyncio.sleep(0.2)
+
+
+async def test_a_guest_reads_its_seed_shuts_down_when_asked_and_keeps_its_disk(node: Node) -> None:
+    script = "#!/bin/sh\necho seeded: $(hostname)\necho kept > /disk/www/kept\n"
+    spec = replace(
+        SMALL,
+        memory_mb=160,
+        os_image="tiny",
+        disks=(Disk(device="vda", type="disk", format="qcow2"),),
+        networks=(ON_DEFAULT,),
+        cloud_init=CloudInit(user_data=script),
+        stop_grace_seconds=BOOT_SECONDS,
+    )
+    order = node.order(spec)
+    assert await node.create(order) is None
+    assert await node.start(order) is None
+    console = node.root / order.workload_id / "console.log"
+
+    await eventually(
+        lambda: "guest: up as" in console.read_text(errors="replace"), "up", within=BOOT_SECONDS
+    )
+    running = await node.seen(order)
+    address = running.facts["vm.primary_ip"]
+
+    assert f"seeded: {order.workload_id}" in console.read_text(errors="replace")
+    assert "guest: up as" in await node.runtime.log_tail(running)
+    assert await asyncio.to_thread(page, address, "kept") == "kept"
+    assert running.facts["vm.mac_addresses"] == MAC
+    assert len(running.facts["vm.cloud_init_sha256"]) == 64
+
+    assert await node.stop(order) is None
+    ended = await node.seen(order)
+
+    assert (ended.exit_code, ended.error) == (0, "the guest shut itself down")
+    before = node.volume(order).read_bytes()
+    larger = replace(
+        order, revision=Revision("r2"), spec=replace(spec, vcpus=2, memory_mb=256, name="larger-vm")
+    )
+    await node.make_way(order)
+    assert await node.create(larger) is None
+    again = await node.seen(larger)
+
+    assert again.revision == "r2"
+    assert again.condition is Condition.CREATED
+    assert f"{256 * 1024} KiB" in virsh("dominfo", again.id)
+    assert node.volume(order).read_bytes() == before
+    await node.runtime.remove(larger, again)
+    assert await node.runtime.discard(larger) is None
+
+
+async def test_a_guest_that_does_not_listen_is_switched_off_after_its_grace(node: Node) -> None:
+    order = node.order()
+    assert await node.create(order) is None
+    assert await node.start(order) is None
+
+    assert await node.stop(order) is None
+
+    ended = await node.seen(order)
+    assert (ended.condition, ended.error) == (Condition.EXITED, "it was switched off")
+
+
+async def test_a_deleted_machine_leaves_nothing(node: Node) -> None:
+    spec = replace(SMALL, networks=(replace(ON_DEFAULT, ip_address="192.168.122.201"),))
+    order = node.order(spec)
+    assert await node.create(order) is None
+    assert f"mac='{MAC}'" in virsh("net-dumpxml", "default")
+    assert node.volume(order).exists()
+
+    await node.make_way(order)
+    assert await node.runtime.discard(replace(order, desired=Desired.DELETED)) is None
+
+    assert await node.runtime.inspect(order.workload_id) is None
+    assert f"mac='{MAC}'" not in virsh("net-dumpxml", "default")
+    assert node.volume(order).name not in volumes(node.directory)
+    assert not (node.root / order.workload_id).exists()
+
+
+async def test_a_machine_that_moves_away_leaves_its_disks(node: Node) -> None:
+    order = node.order()
+    assert await node.create(order) is None
+    await node.make_way(order)
+
+    assert await node.runtime.discard(replace(order, keeps_data=True)) is None
+
+    every = await node.inventory.inventory()
+    (left,) = [disk for disk in every if disk.workload_id == order.workload_id]
+    assert (left.state, left.size_bytes) == (VolumeState.RETAINED, GIB)
+    assert node.volume(order).exists()
+    await node.inventory.delete(order.workload_id, left.name)
+    assert not node.volume(order).exists()
+
+
+async def test_a_machine_of_somebody_else_is_not_touched(node: Node) -> None:
+    name = f"{node.pool}-foreign"
+    xml = node.directory / "foreign.xml"
+    xml.write_text(
+        f"<domain type='qemu'><name>{name}</name><memory unit='MiB'>32</memory>"
+        "<os><type>hvm</type></os></domain>"
+    )
+    virsh("define", str(xml))
+    try:
+        before = virsh("dumpxml", name)
+        failure = await node.create(node.order(name=name))
+
+        assert failure is not None
+        assert (failure.code, name in failure.message) == ("NameTaken", True)
+        assert virsh("dumpxml", name) == before
+        assert name not in {item.name for item in await node.leftovers.inventory()}
+    finally:
+        virsh("undefine", name)
+
+
+async def test_what_no_workload_has_is_found_and_goes_without_its_data(node: Node) -> None:
+    order = node.order()
+    assert await node.create(order) is None
+    assert await node.start(order) is None
+
+    (item,) = await node.leftovers.inventory()
+
+    assert item == Item(Kind.MACHINE, item.id, order.workload_id, order.workload_id, running=True)
+    assert await node.leftovers.remove(item) == ""
+    assert await node.runtime.inspect(order.workload_id) is None
+    assert node.volume(order).exists()
+    assert await node.leftovers.remove(item) == ""
+
+
+@pytest.mark.parametrize(
+    ("spec", "reason", "words"),
+    [
+        (
+            replace(SMALL, networks=(Network("nowhere", mac_address=MAC),)),
+            FailureReason.NETWORK_ERROR,
+            ("nowhere", "default"),
+        ),
+        (
+            replace(SMALL, networks=(replace(ON_DEFAULT, ip_address="10.9.8.7"),)),
+            FailureReason.INVALID_SPEC,
+            ("10.9.8.7", "192.168.122.0/24"),
+        ),
+        (
+            replace(SMALL, disks=(Disk("nopool", 1, "vda", format="qcow2"),)),
+            FailureReason.STORAGE_ERROR,
+            ("nopool",),
+        ),
+        (
+            replace(SMALL, disks=(Disk(device="vda", format="qcow2"),)),
+            FailureReason.INVALID_SPEC,
+            ("vda", "no size"),
+        ),
+        (
+            replace(SMALL, disks=(Disk(device="xvda", size_gb=1),)),
+            FailureReason.INVALID_SPEC,
+            ("xvda",),
+        ),
+        (
+            replace(SMALL, disks=(Disk(device="sda", type="cdrom", path="/no/such.iso"),)),
+            FailureReason.STORAGE_ERROR,
+            ("sda", "/no/such.iso"),
+        ),
+    ],
+    ids=["network", "address", "pool", "size", "device", "iso"],
+)
+async def test_what_a_machine_cannot_have_is_refused_by_name(
+    node: Node, spec: VMSpec, reason: FailureReason, words: tuple[str, ...]
+) -> None:
+    order = node.order(spec)
+
+    failure = await node.create(order)
+
+    assert failure is not None
+    assert failure.reason is reason
+    assert all(word in failure.message for word in words), failure.message
+    assert await node.runtime.inspect(order.workload_id) is None
+
+
+async def test_a_disk_grows_and_never_shrinks(node: Node) -> None:
+    def sized(size_gb: int) -> Order:
+        return replace(
+            order, spec=replace(SMALL, disks=(replace(SMALL.disks[0], size_gb=size_gb),))
+        )
+
+    order = node.order()
+    assert await node.create(order) is None
+    await node.make_way(order)
+    assert await node.create(sized(2)) is None
+    every = await node.inventory.inventory()
+    (grown,) = [disk for disk in every if disk.workload_id == order.workload_id]
+    assert (grown.size_bytes, grown.state) == (2 * GIB, VolumeState.ATTACHED)
+
+    failure = await node.runtime.create(sized(1), {})
+
+    assert failure is not None
+    assert failure.reason is FailureReason.INVALID_SPEC
+    assert "cannot shrink" in failure.message
+
+
+async def test_a_disk_cannot_come_to_stand_on_another_image(node: Node) -> None:
+    order = node.order()
+    assert await node.create(order) is None
+
+    failure = await node.runtime.pull(
+        replace(order, spec=replace(SMALL, os_image="other")), Watch()
+    )
+
+    assert failure is not None
+    assert (failure.reason, "keeps its data" in failure.message) == (
+        FailureReason.INVALID_SPEC,
+        True,
+    )
+
+
+async def test_a_volume_that_was_there_before_is_nobody_elses_disk(node: Node) -> None:
+    first = node.order()
+    assert await node.create(first) is None  # so that the pool is there
+    order = node.order()
+    virsh("vol-create-as", node.pool, node.volume(order).name, "1M", "--format", "qcow2")
+
+    failure = await node.create(order)
+
+    assert failure is not None
+    assert failure.code == "NameTaken"
+    assert await node.runtime.discard(order) is None
+    assert node.volume(order).exists()
+
+
+async def test_a_disk_that_a_user_brought_is_never_removed(node: Node) -> None:
+    theirs, ours = node.directory / "theirs.qcow2", node.directory / "ours.qcow2"
+    await asyncio.to_thread(make_disk, theirs)
+    disks = (
+        Disk(device="vda", path=str(theirs), format="qcow2"),
+        Disk(device="vdb", path=str(ours), format="qcow2", size_gb=1),
+    )
+    order = node.order(replace(SMALL, disks=disks))
+    assert await node.create(order) is None
+    assert ours.exists()
+
+    await node.make_way(order)
+    assert await node.runtime.discard(order) is None
+
+    assert theirs.exists()
+    assert not ours.exists()
+
+
+async def test_a_corrupt_disk_is_told_before_the_machine_is_started(node: Node) -> None:
+    broken = node.directory / "broken.qcow2"
+    broken.write_bytes(os.urandom(4096))
+    order = node.order(
+        replace(SMALL, disks=(Disk(device="vda", path=str(broken), format="qcow2"),))
+    )
+    assert await node.create(order) is None
+
+    failure = await node.start(order)
+
+    assert failure is not None
+    assert (failure.reason, failure.code) == (FailureReason.STORAGE_ERROR, "CorruptDisk")
+    assert "disk vda" in failure.message
+    assert (await node.seen(order)).condition is Condition.CREATED
+
+
+async def test_a_machine_that_somebody_paused_goes_on_when_it_is_started(node: Node) -> None:
+    order = node.order()
+    assert await node.create(order) is None
+    assert await node.start(order) is None
+    virsh("suspend", order.workload_id)
+    assert (await node.seen(order)).condition is Condition.PAUSED
+
+    assert await node.start(order) is None
+
+    assert (await node.seen(order)).condition is Condition.RUNNING
+    await node.stop(order)
+
+
+async def test_what_happens_to_a_machine_is_told_as_it_happens(node: Node) -> None:
+    order = node.order()
+    assert await node.create(order) is None
+    changes = node.runtime.changes()
+    await node.seen(order)
+    try:
+        async with asyncio.timeout(30):
+            assert await anext(changes) is None
+            assert await node.start(order) is None
+            assert await anext(changes) == order.workload_id
+    finally:
+        await changes.aclose()
+    await node.stop(order)

@@ -1,0 +1,163 @@
+"""Machines as libvirt is told of them and as it tells of them."""
+
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from persys.agent.kvm import Accel
+from persys.agent.runtimes.docker_form import Owner
+from persys.agent.runtimes.machine_form import (
+    CardPart,
+    DiskPart,
+    Parts,
+    domain_xml,
+    free_device,
+    machine_uuid,
+)
+from persys.agent.runtimes.machine_reading import described
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.order import Order
+from persys.model.spec import VMSpec, WorkloadType
+from persys.model.workload import Desired
+
+OWNER = Owner("blue", NodeId("n1"))
+WEB = WorkloadId("web")
+CONSOLE = Path("/vms/web/console.log")
+VDA = DiskPart("vda", "qcow2", {"file": "/disks/web-vda.qcow2"}, boot=1)
+CARD = CardPart("network", "default", "52:54:00:00:00:01")
+
+
+def an_order() -> Order:
+    spec = VMSpec(2, 512, name="web-vm")
+    return Order(WEB, WorkloadType.VM, Revision("r1"), 3, Desired.RUNNING, spec)
+
+
+def the_domain(*disks: DiskPart, accel: Accel = Accel.TCG, seed: Path | None = None) -> ET.Element:
+    parts = Parts(disks or (VDA,), (CARD,), seed, {"persys.cloud_init_sha256": "abc"})
+    return ET.fromstring(domain_xml(an_order(), OWNER, parts, accel=accel, console=CONSOLE))
+
+
+def found(domain: ET.Element, path: str) -> ET.Element:
+    element = domain.find(path)
+    assert element is not None, path
+    return element
+
+
+def test_a_machine_has_what_it_asked_for() -> None:
+    domain = the_domain()
+
+    assert domain.findtext("name") == "web-vm"
+    assert domain.findtext("vcpu") == "2"
+    assert found(domain, "memory").attrib == {"unit": "MiB"}
+    assert domain.findtext("memory") == "512"
+    assert found(domain, "devices/interface/source").attrib == {"network": "default"}
+    assert found(domain, "devices/interface/mac").attrib == {"address": "52:54:00:00:00:01"}
+
+
+@pytest.mark.parametrize(
+    ("accel", "kind", "mode"),
+    [(Accel.KVM, "kvm", "host-passthrough"), (Accel.TCG, "qemu", "maximum")],
+)
+def test_a_machine_runs_on_what_works_here(accel: Accel, kind: str, mode: str) -> None:
+    domain = the_domain(accel=accel)
+
+    assert domain.get("type") == kind
+    assert found(domain, "cpu").get("mode") == mode
+
+
+def test_its_screen_is_shown_on_loopback_only() -> None:
+    graphics = found(the_domain(), "devices/graphics")
+
+    assert graphics.get("listen") == "127.0.0.1"
+    assert [listen.get("address") for listen in graphics.iterfind("listen")] == ["127.0.0.1"]
+
+
+def test_a_full_disk_pauses_the_machine_and_a_crash_ends_it() -> None:
+    domain = the_domain()
+
+    assert found(domain, "devices/disk/driver").get("error_policy") == "enospace"
+    assert domain.findtext("on_crash") == "destroy"
+    assert found(domain, "devices/panic").get("model") == "isa"
+
+
+def test_its_console_is_written_to_a_file() -> None:
+    log = found(the_domain(), "devices/serial/log")
+
+    assert log.attrib == {"file": str(CONSOLE), "append": "on"}
+
+
+def test_the_seed_comes_last_and_cannot_be_written() -> None:
+    volume = DiskPart("vdb", "raw", {"file": "/volumes/data"}, serial="a-volume-with-a-long-name")
+
+    *_, data, seed = the_domain(VDA, volume, seed=Path("/vms/web/seed.iso")).iterfind(
+        "devices/disk"
+    )
+
+    assert found(data, "serial").text == "a-volume-with-a-long"
+    assert found(seed, "target").attrib == {"dev": "vdc", "bus": "virtio"}
+    assert seed.find("readonly") is not None
+    assert seed.find("boot") is None
+
+
+@pytest.mark.parametrize(
+    ("disk", "bus", "machine"),
+    [
+        (VDA, "virtio", "q35"),
+        (DiskPart("sda", "raw", {"file": "/a"}), "scsi", "q35"),
+        (DiskPart("sda", "raw", {"file": "/a"}, cdrom=True), "sata", "q35"),
+        (DiskPart("hda", "raw", {"file": "/a"}), "ide", "pc"),
+    ],
+)
+def test_a_device_is_on_the_bus_that_its_name_says(disk: DiskPart, bus: str, machine: str) -> None:
+    domain = the_domain(disk)
+
+    assert found(domain, "devices/disk/target").get("bus") == bus
+    assert found(domain, "os/type").get("machine") == machine
+
+
+def test_a_machine_is_found_by_an_id_of_its_own_for_ever() -> None:
+    assert machine_uuid(OWNER, WEB) == machine_uuid(OWNER, WEB)
+    assert machine_uuid(OWNER, WEB) != machine_uuid(Owner("blue", NodeId("n2")), WEB)
+    assert the_domain().findtext("uuid") == machine_uuid(OWNER, WEB)
+
+
+def test_what_is_written_is_read_back() -> None:
+    read = described(ET.tostring(the_domain(), encoding="unicode"))
+
+    assert OWNER.owns(read.labels, WEB)
+    assert read.labels["persys.revision_id"] == "r1"
+    assert read.labels["persys.epoch"] == "3"
+    assert read.labels["persys.cloud_init_sha256"] == "abc"
+    assert (read.name, read.accel, read.console) == ("web-vm", "tcg", str(CONSOLE))
+    assert read.mac_addresses == ("52:54:00:00:00:01",)
+    assert read.sources == {"vda": "/disks/web-vda.qcow2"}
+    assert read.formats == {"vda": "qcow2"}
+    assert not read.guest_agent
+    assert read.vnc == ""
+
+
+def test_a_strangers_domain_has_no_marks() -> None:
+    read = described("<domain type='kvm'><name>x</name><devices/></domain>")
+
+    assert read.labels == {}
+    assert not OWNER.owns(read.labels, WEB)
+
+
+def test_what_only_a_running_machine_has_is_read() -> None:
+    domain = the_domain()
+    found(domain, "devices/channel/target").set("state", "connected")
+    found(domain, "devices/graphics").set("port", "5901")
+
+    read = described(ET.tostring(domain, encoding="unicode"))
+
+    assert read.guest_agent
+    assert read.vnc == "127.0.0.1:5901"
+
+
+@pytest.mark.parametrize(
+    ("taken", "name"),
+    [([], "vda"), (["vda"], "vdb"), (["vda", "vdc", "sda"], "vdd"), (["vdz"], "vdaa")],
+)
+def test_a_further_disk_is_named_after_all_others(taken: list[str], name: str) -> None:
+    assert free_device(taken) == name

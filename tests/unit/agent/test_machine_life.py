@@ -1,0 +1,169 @@
+"""Begins and ends of machines, as they are seen and kept."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from persys.agent.runtimes.libvirt_module import load
+from persys.agent.runtimes.machine_console import tail_of
+from persys.agent.runtimes.machine_life import artefact_of, run_of
+from persys.agent.runtimes.machine_look import Sight, primary
+from persys.agent.runtimes.machine_place import MachinePlace, MadeDisk, Run
+from persys.agent.runtimes.machine_reading import Described
+from persys.core.convergence import Condition
+from persys.model.failure import FailureReason
+from persys.model.ids import WorkloadId
+
+NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)
+LATER = NOON + timedelta(minutes=1)
+RUN = Run(7, NOON)
+libvirt = load()
+
+
+def a_sight(
+    state: int = libvirt.VIR_DOMAIN_RUNNING,
+    reason: int = 0,
+    *,
+    number: int = 7,
+    addresses: tuple[str, ...] = (),
+    full_disks: tuple[str, ...] = (),
+    broken_disks: tuple[str, ...] = (),
+    disk: str = "/",
+) -> Sight:
+    found = Described(
+        name="web",
+        accel="tcg",
+        labels={"persys.revision_id": "r1"},
+        mac_addresses=("52:54:00:00:00:01",),
+        sources={"vda": disk},
+        formats={},
+        console="",
+        guest_agent=False,
+        vnc="127.0.0.1:5900",
+    )
+    return Sight("uuid", number, state, reason, found, addresses, full_disks, broken_disks)
+
+
+def off(reason: int = 0) -> Sight:
+    return a_sight(libvirt.VIR_DOMAIN_SHUTOFF, reason, number=-1)
+
+
+def paused(reason: int, **found: tuple[str, ...] | str) -> Sight:
+    return a_sight(libvirt.VIR_DOMAIN_PAUSED, reason, **found)  # type: ignore[arg-type]  # free by intent
+
+
+def test_a_machine_that_is_seen_running_has_begun() -> None:
+    assert run_of(a_sight(), None, now=NOON) == RUN
+    assert run_of(a_sight(), RUN, now=LATER) == RUN
+
+
+def test_a_machine_that_began_unseen_has_begun_anew() -> None:
+    ended = replace(RUN, finished_at=NOON)
+
+    assert run_of(a_sight(), ended, now=LATER) == Run(7, LATER)
+    assert run_of(a_sight(number=8), RUN, now=LATER) == Run(8, LATER)
+
+
+def test_a_machine_that_was_never_started_is_only_made() -> None:
+    assert run_of(off(), None, now=NOON) is None
+    assert artefact_of(off(), None, now=NOON).condition is Condition.CREATED
+
+
+@pytest.mark.parametrize(
+    ("reason", "exit_code", "ending"),
+    [
+        (libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN, 0, "the guest shut itself down"),
+        (libvirt.VIR_DOMAIN_SHUTOFF_CRASHED, 1, "the guest crashed"),
+        (libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED, 137, "it was switched off"),
+        (libvirt.VIR_DOMAIN_SHUTOFF_UNKNOWN, 255, "it ended while nobody looked"),
+    ],
+)
+def test_how_a_machine_ended_is_kept(reason: int, exit_code: int, ending: str) -> None:
+    run = run_of(off(reason), RUN, now=LATER)
+
+    assert run == Run(7, NOON, LATER, exit_code, ending)
+    assert run_of(off(), run, now=LATER + timedelta(hours=1)) == run  # libvirtd forgets it
+    seen = artefact_of(off(), run, now=LATER)
+    assert (seen.condition, seen.exit_code, seen.error) == (Condition.EXITED, exit_code, ending)
+
+
+def test_a_machine_whose_address_is_not_known_yet_is_looked_at_soon() -> None:
+    assert artefact_of(a_sight(), RUN, now=NOON).look_again_after == timedelta(seconds=1)
+    assert artefact_of(a_sight(), RUN, now=NOON + timedelta(hours=1)).look_again_after is None
+    known = artefact_of(a_sight(addresses=("10.0.0.2",)), RUN, now=NOON)
+    assert known.look_again_after is None
+    assert known.facts["vm.primary_ip"] == "10.0.0.2"
+
+
+def test_a_machine_that_somebody_paused_only_needs_to_go_on() -> None:
+    seen = artefact_of(paused(libvirt.VIR_DOMAIN_PAUSED_USER), RUN, now=NOON)
+
+    assert (seen.condition, seen.trouble) == (Condition.PAUSED, None)
+
+
+def test_a_machine_without_room_names_the_disk(tmp_path: Path) -> None:
+    gone = str(tmp_path / "gone")
+    sight = paused(libvirt.VIR_DOMAIN_PAUSED_IOERROR, full_disks=("vda",), disk=gone)
+
+    trouble = artefact_of(sight, RUN, now=NOON).trouble
+
+    assert trouble is not None
+    assert (trouble.reason, trouble.code) == (FailureReason.STORAGE_ERROR, "NoSpace")
+    assert "disk vda" in trouble.message
+
+
+def test_a_machine_goes_on_when_there_is_room_again(tmp_path: Path) -> None:
+    sight = paused(libvirt.VIR_DOMAIN_PAUSED_IOERROR, full_disks=("vda",), disk=str(tmp_path))
+
+    assert artefact_of(sight, RUN, now=NOON).trouble is None
+
+
+def test_a_machine_with_a_broken_disk_does_not_go_on() -> None:
+    sight = paused(libvirt.VIR_DOMAIN_PAUSED_IOERROR, broken_disks=("vdb",))
+
+    trouble = artefact_of(sight, RUN, now=NOON).trouble
+
+    assert trouble is not None
+    assert (trouble.code, "vdb" in trouble.message) == ("DiskError", True)
+
+
+@pytest.mark.parametrize(
+    ("addresses", "first"),
+    [((), ""), (("fd00::1", "10.0.0.2"), "10.0.0.2"), (("fd00::1",), "fd00::1")],
+)
+def test_the_first_address_of_the_old_family_stands_for_all(
+    addresses: tuple[str, ...], first: str
+) -> None:
+    assert primary(addresses) == first
+
+
+def test_what_is_kept_of_a_machine_survives_but_for_its_disks_nothing_does(tmp_path: Path) -> None:
+    place = MachinePlace(tmp_path, WorkloadId("web"))
+    disk = MadeDisk("vda", NOON, pool="fast", volume="web-vda.qcow2")
+    place.keep_run(RUN)
+    place.keep_disks((disk,))
+
+    place.discard()
+
+    assert (place.run, place.disks) == (None, (disk,))
+    place.keep_disks(())
+    place.discard()
+    assert not place.root.exists()
+
+
+def test_a_record_that_is_torn_is_no_record(tmp_path: Path) -> None:
+    place = MachinePlace(tmp_path, WorkloadId("web"))
+    place.keep_run(RUN)
+    (place.root / "run.json").write_text("{")
+
+    assert place.run is None
+
+
+def test_a_console_is_shown_without_its_colours(tmp_path: Path) -> None:
+    log = tmp_path / "console.log"
+    log.write_bytes(b"\x1b[2J\x1b[01;01H\x1b[0mBooting\r\nKernel panic \xff\n")
+
+    assert tail_of(log) == "Booting\nKernel panic \ufffd\n"
+    assert tail_of(tmp_path / "none") == ""
