@@ -40,7 +40,7 @@ SYSTEM_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 MOUNT = """#!/bin/sh
 # mount -t nfs SOURCE AT
 if [ "$2" != nfs ]; then exec {real} "$@"; fi
-exec {real} -t overlay -o lowerdir={room}/lower,upperdir={room}/upper,workdir={room}/work "$3" "$4"
+exec {real} -t overlay -o lowerdir={room}/lower,upperdir={room}/upper,workdir={room}/scratch "$3" "$4"
 """
 RBD = """#!/bin/sh
 cd {room} || exit 1
@@ -247,7 +247,7 @@ async def test_a_server_that_is_not_there_is_a_failure_to_mount(room: Path) -> N
 
 @pytest.fixture
 def nfs(room: Path) -> tuple[str, object]:
-    for name in ("lower", "upper", "work", "stage"):
+    for name in ("lower", "upper", "scratch", "stage"):
         (room / name).mkdir()
     tools = stand_in(room, "mount", MOUNT.format(real="/usr/bin/mount", room=room))
     export = Export("server", "/srv", "", room / "stage")
