@@ -38,6 +38,10 @@ def test_promise_1_in_simulation_nothing_acknowledged_is_lost(said: str) -> None
     assert "1 acknowledged" not in said
 
 
+def test_promise_1_in_simulation_a_recovery_brings_back_what_is_kept(said: str) -> None:
+    assert "1 recovered" not in said
+
+
 def test_promise_2_in_simulation_what_fits_does_not_wait(said: str) -> None:
     assert "8 everything ends" not in said  # a workload that waits although it fits is told as that
 
@@ -48,6 +52,12 @@ def test_promise_3_in_simulation_no_node_is_given_more_than_it_has(said: str) ->
 
 def test_promise_4_in_simulation_data_never_has_two_live_copies(said: str) -> None:
     assert "4 one copy of data" not in said
+
+
+def test_promise_4_in_simulation_what_chose_stop_after_leaves_only_when_it_has_stopped(
+    said: str,
+) -> None:
+    assert "4 stopped alone" not in said
 
 
 def test_promise_5_in_simulation_no_outage_stops_a_workload(said: str) -> None:
@@ -74,6 +84,14 @@ def test_promise_10_in_simulation_data_goes_only_by_a_delete(said: str) -> None:
 def test_promise_11_in_simulation_no_error_deletes_anything(said: str) -> None:
     assert "5 nothing stops" not in said
     assert "10 data" not in said
+
+
+def test_promise_11_in_simulation_an_empty_store_commands_nothing(said: str) -> None:
+    assert "11 recovery" not in said
+
+
+def test_no_removed_node_comes_back_but_by_its_own_word(said: str) -> None:
+    assert "removal" not in said
 
 
 def test_promise_12_in_simulation_a_drained_node_is_empty(said: str) -> None:

@@ -274,6 +274,7 @@ class Scheduler:
                 self._clock,
                 situated=self.reconciler.situated,
                 policy=policy_of(settings),
+                lease=settings.node_lease,
             ),
             AutomationApi(self.suggestions),
             AccessApi(self.cluster, self.agents),

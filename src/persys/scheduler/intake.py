@@ -29,17 +29,8 @@ class Intake:
 
     async def apply(self, request: control_pb2.ApplyWorkloadRequest) -> Workload:
         wanted_id = workload_id(request.workload_id)
-        self._check_stop_after(request.spec.stop_after_seconds)
-        return await self._reconciler.submit(wanted_id, judge_of(request, self._clock.now))
-
-    def _check_stop_after(self, seconds: int) -> None:
-        least = ceil(self._lease.total_seconds())
-        if 0 < seconds < least:
-            raise InvalidError(
-                "spec.stop_after_seconds",
-                f"is {seconds}; use 0 for never, or at least {least}: "
-                "a node may be silent for so long and still be ready",
-            )
+        judge = judge_of(request, self._clock.now, lease=self._lease)
+        return await self._reconciler.submit(wanted_id, judge)
 
     async def delete(self, request: control_pb2.DeleteWorkloadRequest) -> None:
         wanted_id, now = workload_id(request.workload_id), self._clock.now
@@ -59,9 +50,12 @@ class Intake:
         )
 
 
-def judge_of(request: control_pb2.ApplyWorkloadRequest, now: Callable[[], datetime]) -> Judge:
+def judge_of(
+    request: control_pb2.ApplyWorkloadRequest, now: Callable[[], datetime], *, lease: timedelta
+) -> Judge:
     """What makes of a workload as it is what the request asks for, or refuses."""
     wanted_id = workload_id(request.workload_id)
+    _check_stop_after(request.spec.stop_after_seconds, lease)
     desired = control.desired(request.desired_state) if request.desired_state else None
     if request.HasField("spec"):
         wish = _wish(request, wanted_id, desired)
@@ -69,6 +63,16 @@ def judge_of(request: control_pb2.ApplyWorkloadRequest, now: Callable[[], dateti
     if desired is None:
         raise InvalidError("spec", "is missing, and no desired_state says what to change")
     return lambda old: intake.change_desired(old, wanted_id, desired, now=now())
+
+
+def _check_stop_after(seconds: int, lease: timedelta) -> None:
+    least = ceil(lease.total_seconds())
+    if 0 < seconds < least:
+        raise InvalidError(
+            "spec.stop_after_seconds",
+            f"is {seconds}; use 0 for never, or at least {least}: "
+            "a node may be silent for so long and still be ready",
+        )
 
 
 def _wish(

@@ -23,13 +23,13 @@ from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.workload import Desired, Workload
 from persys.scheduler.cluster import Cluster, Entry
 from persys.scheduler.planning import Situated
+from persys.scheduler.slices import Slices
 from persys.wire.control_spec import workload_rules, workload_spec
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.outlook import capacity_message, explanation_message, loss_message
 
 NODES_TOLD = 20
 TOLD_AT_ONCE = 200  # more are told from a thread, over a copy of the room
-SLICE_SECONDS = 0.005
 
 
 class Outlook:
@@ -94,13 +94,11 @@ class Outlook:
         room = self._cluster.columns.copy()
         rooms = []
         losses = []
-        slice_ends = self._clock.monotonic() + SLICE_SECONDS
+        slices = Slices(self._clock)
         for node_id, row in room.rows.items():
             rooms.append(room_on(row, needs))
             losses.append(self._loss(node_id, room))
-            if self._clock.monotonic() >= slice_ends:
-                await asyncio.sleep(0)
-                slice_ends = self._clock.monotonic() + SLICE_SECONDS
+            await slices.between()
         survives = len(losses) > 1 and not any(loss.stranded for loss in losses)
         return capacity_message(rooms, losses, survives=survives)
 

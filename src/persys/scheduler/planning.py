@@ -4,9 +4,9 @@ The same intake and the same decision as for a real apply, over a copy of the ro
 that follows it agree, unless the cluster has changed in between.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from persys.core.intake import Accepted, Unchanged
 from persys.core.placement.needs import Needs, needs_of
@@ -22,6 +22,7 @@ from persys.model.ids import WorkloadId, workload_id
 from persys.model.workload import Desired, Workload
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.intake import judge_of
+from persys.scheduler.slices import Slices
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.outlook import change_messages, fields_of
 
@@ -40,23 +41,40 @@ class Standing:
 
 class Planning:
     def __init__(
-        self, cluster: Cluster, situated: Situated, policy: Policy, *, now: datetime
+        self,
+        cluster: Cluster,
+        situated: Situated,
+        policy: Policy,
+        *,
+        now: datetime,
+        lease: timedelta,
     ) -> None:
         self._cluster = cluster
         self._situated = situated
         self._policy = policy
         self._now = now
+        self._lease = lease
         self._room = cluster.columns.copy()
         self._rooms = rooms_over(self._room)
         self._standing: dict[WorkloadId, Standing] = {}
         self._lines = _lines_of(cluster)
+
+    async def judge_all(
+        self, requests: Iterable[control_pb2.ApplyWorkloadRequest], slices: Slices
+    ) -> list[control_pb2.WorkloadPlan]:
+        plans = []
+        for request in requests:
+            plans.append(self.judge(request))
+            await slices.between()
+        return plans
 
     def judge(self, request: control_pb2.ApplyWorkloadRequest) -> control_pb2.WorkloadPlan:
         plan = control_pb2.WorkloadPlan(workload_id=request.workload_id)
         before: Standing | None = None
         try:
             before = self._of(workload_id(request.workload_id))
-            outcome = judge_of(request, lambda: self._now)(before.workload if before else None)
+            judge = judge_of(request, lambda: self._now, lease=self._lease)
+            outcome = judge(before.workload if before else None)
         except RefusedError as err:
             plan.action, plan.reason = "refused", str(err)
             return plan

@@ -133,6 +133,7 @@ class Standby:
 
     async def _follow(self, revision: int) -> None:
         """Returns when this one leads."""
+        wishes_before = _wishes_to_end()
         trouble: list[StoreUnavailableError] = []
         try:
             async with asyncio.TaskGroup() as group:
@@ -144,8 +145,7 @@ class Standby:
                 one for one in failures.exceptions if isinstance(one, StoreUnavailableError)
             ]
         if trouble:
-            ours = asyncio.current_task()
-            if ours is not None and ours.cancelling():
+            if _wishes_to_end() > wishes_before:
                 # Trouble at the same moment must not keep alive who was told to end.
                 raise asyncio.CancelledError
             raise trouble[0]
@@ -219,6 +219,12 @@ class Standby:
             log.info("leader.followed", leader=leader.name, endpoint=leader.endpoint)
         self.leader = leader
         self._notice()
+
+
+def _wishes_to_end() -> int:
+    """How often this task was cancelled. Groups and timeouts may leave some of theirs behind."""
+    ours = asyncio.current_task()
+    return ours.cancelling() if ours is not None else 0
 
 
 def _leader(change: Change) -> Leader:

@@ -4,7 +4,7 @@ Numbers are those of the README's promises. What can only be judged when all is 
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -109,6 +109,7 @@ class Invariants:
         self.losses.committed(life, units)
         before = dict(self.mirror.assignments)
         nodes_before = dict(self.mirror.nodes)
+        buried_before = set(self.mirror.tombstones)
         touched = self.mirror.take(units, self._time())
         for key in sorted(nodes_before.keys() - self.mirror.nodes.keys()):
             self.give_up(nodes_before[key].id)
@@ -141,9 +142,26 @@ class Invariants:
         }
         for node_id in sorted(crowded):
             self._check_room(node_id)
+        self._check_buried(touched, before, buried_before)
         for node_id, containers in self._live().items():
             for container in containers:
                 self._check_accounted(node_id, container)
+
+    def _check_buried(
+        self,
+        touched: Collection[str],
+        bound_before: Mapping[str, Assignment],
+        buried_before: Collection[str],
+    ) -> None:
+        """A copy is condemned only where it was bound; in a recovery, where it was found."""
+        for key, buried in self.mirror.tombstones.items():
+            if key not in touched or key in buried_before or self.losses.open:
+                continue
+            copy = buried.assignment
+            old = bound_before.get(keys.assignment_key(copy.workload_id))
+            if old is None or old.node_id != copy.node_id:
+                text = f"{copy.workload_id} on {copy.node_id} shall go, and was never bound there"
+                self.fail("11 recovery", text)
 
     def give_up(self, node_id: NodeId) -> None:
         """Nobody has to know any more what the node has now."""
@@ -154,6 +172,7 @@ class Invariants:
         for node_id in nodes:
             self.give_up(node_id)
         self.losses.lose(remembering)
+        self.removals.removed.clear()  # a snapshot of before may have them
         self.reads.forget()
 
     def _check_fence(self, life: Life, units: Sequence[Unit], leader: Record | None) -> None:
@@ -202,7 +221,7 @@ class Invariants:
                 and not self.contacts.excuses(old.node_id, container)
             ):
                 text = f"{old.workload_id} leaves {old.node_id}, which is silent and still runs it"
-                self.fail("4 one copy of data", text)
+                self.fail("4 stopped alone", text)
 
     def _silent_for(self, node_id: NodeId) -> float:
         """Towards schedulers."""

@@ -236,6 +236,17 @@ async def test_a_plan_judges_each_as_if_those_before_were_applied_and_writes_not
     assert cluster.store.transactions == written
 
 
+async def test_a_plan_refuses_what_the_apply_would_refuse(cluster: Cluster) -> None:
+    await cluster.join("n1")
+    hasty = a_request("web")
+    hasty.spec.stop_after_seconds = 1
+
+    (plan,) = await planned(cluster, hasty)
+
+    assert plan.action == "refused"
+    assert "spec.stop_after_seconds" in plan.reason
+
+
 async def test_a_plan_shows_what_would_change_and_what_would_be_made_anew(
     cluster: Cluster,
 ) -> None:

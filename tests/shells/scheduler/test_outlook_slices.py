@@ -1,35 +1,51 @@
 """Questions about a large cluster hold nobody up."""
 
 import asyncio
-from datetime import UTC, datetime
+from collections.abc import Awaitable
+from datetime import UTC, datetime, timedelta
 from itertools import count
+from typing import TypeVar
 
 from builders import a_workload
+from persys.core.situation import Policy
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node
 from persys.model.resources import Resources
 from persys.model.spec import WorkloadType
 from persys.scheduler.cluster import Cluster
-from persys.scheduler.outlook import NODES_TOLD, SLICE_SECONDS, TOLD_AT_ONCE, Outlook
+from persys.scheduler.outlook import NODES_TOLD, TOLD_AT_ONCE, Outlook
+from persys.scheduler.planning import Planning
+from persys.scheduler.slices import SLICE_SECONDS, Slices
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
+AnswerT = TypeVar("AnswerT")
+
 NODES = 50
+NOW = datetime(2025, 6, 1, tzinfo=UTC)
 SPEC = pb.WorkloadSpec(
     container=pb.ContainerSpec(image="nginx"),
     resources=pb.ResourceRequirements(cpu_millicores=100),
 )
 
 
-async def test_others_get_their_turn_while_room_is_counted() -> None:
-    cluster, turns = Cluster(), 0
+def a_cluster() -> Cluster:
+    cluster = Cluster()
     has = Capabilities(1000, 1000, types=frozenset({WorkloadType.CONTAINER}))
     for number in range(NODES):
-        node = Node(NodeId(f"n{number}"), has, "127.0.0.1:1", datetime(2025, 6, 1, tzinfo=UTC))
+        node = Node(NodeId(f"n{number}"), has, "127.0.0.1:1", NOW)
         cluster.put_node(node, lease_until=0.0)
-    # Whatever is done takes longer than a slice may last.
-    slow_machine = SystemClock(monotonic=count(step=2 * SLICE_SECONDS).__next__)
-    outlook = Outlook(cluster, lambda situation: situation, slow_machine)
+    return cluster
+
+
+def a_slow_machine() -> SystemClock:
+    """Whatever is done takes longer than a slice may last."""
+    return SystemClock(monotonic=count(step=2 * SLICE_SECONDS).__next__)
+
+
+async def with_turns(answering: Awaitable[AnswerT]) -> tuple[AnswerT, int]:
+    """The answer, and how many turns others had meanwhile."""
+    turns = 0
 
     async def others() -> None:
         nonlocal turns
@@ -39,18 +55,41 @@ async def test_others_get_their_turn_while_room_is_counted() -> None:
 
     async with asyncio.TaskGroup() as group:
         waiting = group.create_task(others())
-        answer = await outlook.capacity(SPEC)
+        answer = await answering
         waiting.cancel()
+    return answer, turns
+
+
+async def test_others_get_their_turn_while_room_is_counted() -> None:
+    outlook = Outlook(a_cluster(), lambda situation: situation, a_slow_machine())
+
+    answer, turns = await with_turns(outlook.capacity(SPEC))
 
     assert answer.fits == 10 * NODES
     assert turns >= NODES - 1
 
 
+async def test_others_get_their_turn_while_a_file_is_judged() -> None:
+    planning = Planning(
+        a_cluster(),
+        lambda situation: situation,
+        Policy(),
+        now=NOW,
+        lease=timedelta(seconds=30),
+    )
+    requests = [pb.ApplyWorkloadRequest(workload_id=f"w{n}", spec=SPEC) for n in range(50)]
+
+    plans, turns = await with_turns(planning.judge_all(requests, Slices(a_slow_machine())))
+
+    assert {plan.action for plan in plans} == {"create"}
+    assert turns >= len(plans) - 1
+
+
 async def test_an_answer_about_very_many_nodes_says_the_same_as_a_short_one() -> None:
-    cluster, now = Cluster(), datetime(2025, 6, 1, tzinfo=UTC)
+    cluster = Cluster()
     has = Capabilities(1000, 1000, types=frozenset({WorkloadType.CONTAINER}))
     for number in range(2 * TOLD_AT_ONCE):
-        cluster.put_node(Node(NodeId(f"n{number:03}"), has, "127.0.0.1:1", now), lease_until=0.0)
+        cluster.put_node(Node(NodeId(f"n{number:03}"), has, "127.0.0.1:1", NOW), lease_until=0.0)
     cluster.put_workload(a_workload("web", resources=Resources(5000)))
     outlook = Outlook(cluster, lambda situation: situation, SystemClock())
 

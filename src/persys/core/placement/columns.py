@@ -112,7 +112,6 @@ class Columns:
         self.order.discard(row)
         row.closed = why
         self.rankings.alter(node_id)
-        self.eligible.clear()
         self._rank(row)
 
     def hold(

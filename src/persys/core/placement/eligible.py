@@ -1,4 +1,4 @@
-"""Which nodes could take a workload if they were empty: what they are, not what they hold."""
+"""Which nodes could take a workload if they were empty and open: what they are, not what they hold."""
 
 from dataclasses import dataclass
 

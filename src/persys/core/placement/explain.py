@@ -94,26 +94,41 @@ class _Sieve:
         self.columns = columns
         self.counts: Counter[Reason] = Counter()
         self.fits: Mask = columns.figures.open.copy()
-        # Roughly how much would have to change; without end where there is no node.
-        self.distance: NDArray[np.float64] = np.where(self.fits, 0.0, np.inf)
+        self._obstacles: list[
+            tuple[Mask, float | NDArray[np.float64]]
+        ] = []  # who, and what it costs
+        self._some_closed = np.count_nonzero(self.fits) < len(columns.rows)
         self._refuse_closed()
         self._refuse_unfit()
         self._refuse_crowded()
         self._refuse_short()
 
     def nearest(self, limit: int) -> Iterator[Row]:
-        refused = np.flatnonzero(~self.fits & np.isfinite(self.distance))
-        if 0 < limit < len(refused):
-            refused = refused[np.argpartition(self.distance[refused], limit)[:limit]]
-        return (self.columns.at(int(position)) for position in refused[: max(0, limit)])
+        if limit <= 0:
+            return iter(())
+        distance = self._distances()
+        refused = np.flatnonzero(~self.fits & np.isfinite(distance))
+        if limit < len(refused):
+            refused = refused[np.argpartition(distance[refused], limit)[:limit]]
+        return (self.columns.at(int(position)) for position in refused)
+
+    def _distances(self) -> NDArray[np.float64]:
+        """Roughly how much would have to change; without end where there is no node."""
+        distance = np.where(self.columns.figures.open, 0.0, np.inf)
+        if self._some_closed:
+            for row in self.columns.rows.values():
+                if row.closed:
+                    distance[row.position] = opening_cost(row)
+        for refused, cost in self._obstacles:
+            distance[refused] += cost
+        return distance
 
     def _refuse_closed(self) -> None:
-        if np.count_nonzero(self.fits) == len(self.columns.rows):
+        if not self._some_closed:
             return
         for row in self.columns.rows.values():
             if row.closed:
                 self.counts[Filter.CLOSED, row.closed] += 1
-                self.distance[row.position] = opening_cost(row)
 
     def _refuse_unfit(self) -> None:
         columns, wanted, rules = self.columns, self.needs.traits, self.needs.rules
@@ -168,7 +183,7 @@ class _Sieve:
         alike: NDArray[np.int32] | None = None,
     ) -> None:
         """`alike`: numbers that are equal where the reason is; None: it is the same for all."""
-        self.distance[refused] += cost
+        self._obstacles.append((refused, cost))
         judged = np.flatnonzero(refused & self.fits)
         self.fits &= ~refused
         if not judged.size:

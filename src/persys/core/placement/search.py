@@ -59,12 +59,12 @@ def fitting(needs: Needs, columns: Columns) -> NDArray[np.bool_]:
 
 
 def eligible(needs: Needs, columns: Columns) -> Eligible:
-    """By position, whether `unfit` has nothing against the node. Kept until a node changes."""
+    """By position, whether `unfit` has nothing against the node if it is open. Kept until a node changes."""
     rules = needs.rules
     key = (needs.traits, rules.constraints, rules.tolerations)
     found = columns.eligible.get(key)
     if found is None:
-        mask = columns.figures.open & columns.traits.where(needs.traits, needs.traits.issubset)
+        mask = columns.traits.where(needs.traits, needs.traits.issubset)
         if columns.tainted:
             mask &= columns.taints.where(
                 rules.tolerations, lambda taints: not repels(taints, rules)

@@ -1,22 +1,32 @@
 """What would be: explanations, plans and room. Nothing here changes anything."""
 
+from datetime import timedelta
+
 from persys.core.situation import Policy
 from persys.infra.clock import Clock
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.outlook import Outlook
 from persys.scheduler.planning import Planning, Situated
+from persys.scheduler.slices import Slices
 from persys.wire.gen.control.v1 import control_pb2
 
 
 class OutlookApi:
     def __init__(
-        self, cluster: Cluster, clock: Clock, *, situated: Situated, policy: Policy
+        self,
+        cluster: Cluster,
+        clock: Clock,
+        *,
+        situated: Situated,
+        policy: Policy,
+        lease: timedelta,
     ) -> None:
         self._cluster = cluster
         self._clock = clock
         self._situated = situated
         self._policy = policy
+        self._lease = lease
         self._outlook = Outlook(cluster, situated, clock)
 
     async def ExplainWorkload(
@@ -28,10 +38,11 @@ class OutlookApi:
     async def PlanWorkloads(
         self, request: control_pb2.PlanWorkloadsRequest, context: Context
     ) -> control_pb2.PlanWorkloadsResponse:
-        planning = Planning(self._cluster, self._situated, self._policy, now=self._clock.now())
-        return control_pb2.PlanWorkloadsResponse(
-            plans=[planning.judge(workload) for workload in request.workloads]
+        planning = Planning(
+            self._cluster, self._situated, self._policy, now=self._clock.now(), lease=self._lease
         )
+        plans = await planning.judge_all(request.workloads, Slices(self._clock))
+        return control_pb2.PlanWorkloadsResponse(plans=plans)
 
     async def GetCapacity(
         self, request: control_pb2.GetCapacityRequest, context: Context

@@ -1,0 +1,49 @@
+"""A store that loses everything, in fixed plans: what runs goes on, and an operator rules."""
+
+import pytest
+
+from persys.sim.happening import Happening, Plan, Shape
+from persys.sim.run import Outcome, run
+
+LOST_AT = 60.0
+
+
+def run_with(ruling: str, *, forgets: bool = False, schedulers: int = 1) -> Outcome:
+    wishes = [Happening(2.0 + number, "apply", f"w{number:02d}", amount=1) for number in range(4)]
+    saved = Happening(40.0, "snapshot")
+    loss = Happening(LOST_AT, "wipe-store", seconds=20.0, amount=float(forgets), word=ruling)
+    shape = Shape(nodes=3, workloads=4, minutes=4, schedulers=schedulers, streams=0.0)
+    return run(Plan(3, shape, (*wishes, saved, loss)))
+
+
+def deeds_after_loss(outcome: Outcome, verb: str) -> list[str]:
+    return [
+        line.what
+        for line in outcome.lines
+        if line.at > LOST_AT and line.who.startswith("n") and line.what.startswith(verb)
+    ]
+
+
+@pytest.mark.parametrize("ruling", ["rebuild", "restore", "accept"])
+@pytest.mark.parametrize("forgets", [False, True])
+def test_nothing_is_stopped_or_started_for_a_lost_store(ruling: str, *, forgets: bool) -> None:
+    outcome = run_with(ruling, forgets=forgets)
+
+    assert outcome.violation is None
+    assert any(line.what == f"rules: {ruling}" for line in outcome.lines)
+    assert deeds_after_loss(outcome, "stops") == []
+    assert deeds_after_loss(outcome, "is told to delete") == []
+
+
+def test_several_schedulers_stay_in_recovery_until_the_ruling() -> None:
+    outcome = run_with("rebuild", schedulers=3)
+
+    assert outcome.violation is None
+    assert any(line.what == "rules: rebuild" for line in outcome.lines)
+
+
+def test_what_was_accepted_as_lost_is_noted_as_orphans() -> None:
+    outcome = run_with("accept")
+
+    noted = [line.what for line in outcome.lines if "orphan_on_agent" in line.what]
+    assert noted
