@@ -239,6 +239,7 @@ class Agent:
             port = await start_server(
                 server, SERVICE, host=settings.grpc_addr, port=settings.grpc_port
             )
+            await self._pools.look_first()
             log.info("agent.serving", node_id=self._node_id, port=port, version=settings.version)
             await serve(self.parts(port), stop)
         finally:
