@@ -1,6 +1,7 @@
 """A real scheduler and a real agent as processes on the real Docker, and what tests ask of them."""
 
 import re
+import subprocess
 import sys
 import urllib.request
 import uuid
@@ -75,6 +76,9 @@ class Cluster:
         for node_id, agent in [(self.node_id, self.agent), *self._others]:
             agent.close()
             containers.remove(containers.container_ids(node_id))
+        for line in Path("/proc/self/mountinfo").read_text().splitlines():
+            if (at := line.split()[4]).startswith(f"{self.directory}/"):
+                subprocess.run(["umount", at], check=True)
 
     def logs(self) -> dict[str, str]:
         others = {node_id: agent.log for node_id, agent in self._others}

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from e2e.cluster import Cluster
 from e2e.containers import docker
 from e2e.process import free_port
 from e2e.waiting import eventually
+from persys.client import RequestRefusedError
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 FIRST_RETRY_SECONDS = 5
@@ -139,6 +141,38 @@ def test_promise_10_stop_and_start_keep_data_and_only_a_delete_removes_it(
     cluster.wait_until_gone([name])
     assert not (cluster.volumes / name / "data").exists()
     assert (cluster.volumes / name / "archive" / "file").read_text() == "kept\n"
+
+
+def test_a_volume_that_outlived_its_workload_is_found_bounded_and_deleted(
+    cluster: Cluster, names: Callable[[int], list[str]], sleeper: pb.WorkloadSpec
+) -> None:
+    (name,) = names(1)
+    spec = pb.WorkloadSpec()
+    spec.CopyFrom(sleeper)
+    spec.container.managed_volumes.add(
+        name="data", mount_path="/data", size_gb=1, retain_policy="Retain"
+    )
+    (container,) = cluster.run_all([name], spec)
+    write_too_much = "fallocate -l 2000000000 /data/file || rm /data/file; echo kept > /data/small"
+    docker("exec", container.id, "sh", "-c", write_too_much)
+    assert docker("exec", container.id, "ls", "/data") == "small"
+    (there,) = cluster.client.list_volumes(workload_id=name).volumes
+    assert (there.node_id, there.state, there.size_bytes) == (cluster.node_id, "attached", 1 << 30)
+    with pytest.raises(RequestRefusedError, match="delete the workload first"):
+        cluster.client.delete_volume(name, "data")
+
+    cluster.client.delete(name)
+    cluster.wait_until_gone([name])
+    (left,) = cluster.client.list_volumes(workload_id=name).volumes
+    assert left.state == "retained"
+
+    (again,) = cluster.run_all([name], spec)
+    assert docker("exec", again.id, "cat", "/data/small") == "kept"
+    cluster.client.delete(name)
+    cluster.wait_until_gone([name])
+    cluster.client.delete_volume(name, "data")
+    assert not cluster.client.list_volumes(workload_id=name).volumes
+    assert str(cluster.volumes) not in Path("/proc/mounts").read_text()
 
 
 def test_an_image_that_does_not_exist_fails_for_good(

@@ -1,4 +1,4 @@
-"""The door into workloads: what they write, and commands inside them.
+"""The door into workloads: what they write, commands inside them, and the consoles of machines.
 
 How many come in at once is bounded, whichever way they came. A caller that leaves is cancelled, and with it
 everything here.
@@ -7,6 +7,7 @@ everything here.
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
+from persys.agent.consoles import Consoles
 from persys.agent.logs import Logs
 from persys.agent.past import Past
 from persys.agent.runtimes.docker_access import DockerAccess, Part, Session
@@ -14,19 +15,28 @@ from persys.agent.state import State
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.infra.together import together
 from persys.model.ids import WorkloadId, workload_id
+from persys.model.spec import WorkloadType
 from persys.wire.gen.agent.v1 import agent_pb2
 
 VISITORS_MAX = 64
 _STDERR = 2
+_NO_WAY_IN = "this node has no way into it now"
 
 
 class Access:
     def __init__(
-        self, state: State, docker: DockerAccess, past: Past, *, exec_enabled: bool
+        self,
+        state: State,
+        docker: DockerAccess | None,
+        past: Past | None,
+        consoles: Consoles | None,
+        *,
+        exec_enabled: bool,
     ) -> None:
         self._state = state
         self._docker = docker
-        self._logs = Logs(docker, past)
+        self._logs = Logs(docker, past) if docker is not None and past is not None else None
+        self._consoles = consoles
         self._exec_enabled = exec_enabled
         self._visitors = 0
 
@@ -40,8 +50,11 @@ class Access:
         if asked.previous and asked.follow:
             raise InvalidError("follow", "what is over cannot be followed")
         named = self._known(asked.workload_id)
+        logs = self._consoles if self._is_machine(named) else self._logs
+        if logs is None:
+            raise RefusedError(_NO_WAY_IN)
         with self._visit():
-            await self._logs.tell(named, asked, write)
+            await logs.tell(named, asked, write)
 
     async def exec(
         self,
@@ -54,11 +67,16 @@ class Access:
         if first is None or not first.HasField("start"):
             raise InvalidError("start", "is missing; a session begins with it")
         start = first.start
+        named = self._known(start.workload_id)
+        if self._is_machine(named) or start.console:
+            await self._console(named, start, inputs, write)
+            return
         if not start.command:
             raise InvalidError("start.command", "is missing")
-        named = self._known(start.workload_id)
+        if self._docker is None:
+            raise RefusedError(_NO_WAY_IN)
         with self._visit():
-            part = await self._running_part(named, start.service)
+            part = await self._running_part(self._docker, named, start.service)
             async with self._docker.exec(
                 part, list(start.command), tty=start.tty, stdin=True
             ) as session:
@@ -66,6 +84,25 @@ class Access:
                 await self._converse(session, start, inputs, write)
                 code = await session.exit_code()
             await write(agent_pb2.ExecOutput(exit=agent_pb2.ExecExit(code=code)))
+
+    async def _console(
+        self,
+        named: WorkloadId,
+        start: agent_pb2.ExecStart,
+        inputs: AsyncIterator[agent_pb2.ExecInput],
+        write: Callable[[agent_pb2.ExecOutput], Awaitable[None]],
+    ) -> None:
+        if not self._is_machine(named):
+            raise RefusedError(f"{named} is no machine and has no console; use persysctl exec")
+        if not start.console:
+            raise RefusedError(
+                f"{named} is a machine, and nobody outside can start a command in it; "
+                f"use persysctl console {named}"
+            )
+        if self._consoles is None:
+            raise RefusedError(_NO_WAY_IN)
+        with self._visit():
+            await self._consoles.converse(start, inputs, write)
 
     async def _converse(
         self,
@@ -84,8 +121,8 @@ class Access:
                     await write(agent_pb2.ExecOutput(stdout=data))
             feeding.cancel()
 
-    async def _running_part(self, named: WorkloadId, service: str) -> Part:
-        parts = await self._docker.parts(named)
+    async def _running_part(self, docker: DockerAccess, named: WorkloadId, service: str) -> Part:
+        parts = await docker.parts(named)
         services = sorted({part.service for part in parts})
         if service:
             parts = [part for part in parts if part.service == service]
@@ -97,6 +134,9 @@ class Access:
         if not live:
             raise RefusedError(f"{service or named} is not running, so nothing can run in it")
         return live[0]
+
+    def _is_machine(self, named: WorkloadId) -> bool:
+        return self._state.entries[named].order.type is WorkloadType.VM
 
     def _known(self, named: str) -> WorkloadId:
         checked = workload_id(named)

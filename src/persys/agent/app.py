@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from random import Random, SystemRandom
 from typing import Any
@@ -16,6 +16,7 @@ from persys.agent.admission import Admission, Bounds
 from persys.agent.agent_api import SERVICE, AgentApi
 from persys.agent.calls import StreamedCalls
 from persys.agent.collector import Collector
+from persys.agent.consoles import Consoles
 from persys.agent.contact import Contact
 from persys.agent.credentials import Credentials
 from persys.agent.garbage import Garbage
@@ -45,6 +46,7 @@ from persys.agent.runtimes.docker_leftovers import DockerLeftovers
 from persys.agent.runtimes.docker_pull import Puller
 from persys.agent.runtimes.docker_usage import DockerUsage
 from persys.agent.runtimes.libvirt_pools import LibvirtPools
+from persys.agent.runtimes.machine_access import MachineAccess
 from persys.agent.runtimes.machine_leftovers import MachineLeftovers
 from persys.agent.runtimes.machine_setup import (
     Hypervisor,
@@ -53,6 +55,7 @@ from persys.agent.runtimes.machine_setup import (
     machine_runtime,
     users_of_images,
 )
+from persys.agent.runtimes.machine_usage import MachineUsage
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.steps import Steps
@@ -96,7 +99,10 @@ class Surroundings:
     connect: Connect | None  # None: by stream where the scheduler knows streams, else by calls
     random: Random
     access: DockerAccess | None = None  # into workloads; a simulation has no inside
-    sampler: Sampler | None = None  # of what workloads use
+    machines: MachineAccess | None = None  # the same for machines
+    samplers: Mapping[str, Sampler] = field(
+        default_factory=dict
+    )  # of what workloads use, by source
     leftovers: Leftovers | None = None
     disks: Disks | None = None  # of machines
     pools: PoolSource | None = None  # beside the local one
@@ -123,7 +129,8 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         connect=None,
         random=SystemRandom(),
         access=DockerAccess(engine, owner) if engine else None,
-        sampler=DockerUsage(engine, owner, SystemClock()) if engine else None,
+        machines=_machine_access(hypervisor, settings, owner) if hypervisor else None,
+        samplers=_samplers(engine, hypervisor, owner, state),
         leftovers=_leftovers(engine, hypervisor, owner),
         disks=disk_inventory(hypervisor, settings, owner, clock, images)
         if hypervisor is not None and images is not None
@@ -159,13 +166,19 @@ class Agent:
         self._access, past = None, None
         if around.access is not None:
             past = Past(settings.state_path.parent / "past", around.access)
-            self._access = Access(state, around.access, past, exec_enabled=settings.exec_enabled)
+        if around.access is not None or around.machines is not None:
+            consoles = None
+            if around.machines is not None:
+                consoles = Consoles(state, around.machines, self._clock)
+            self._access = Access(
+                state, around.access, past, consoles, exec_enabled=settings.exec_enabled
+            )
         steps = Steps(self._runtimes, around.volumes, pulls, past)
         self._probes = Probes(self._clock, self._metrics)
         self._worker = Worker(state, turns, steps, self._probes, ledger, self._clock)
         self._probes.wake = self._worker.wake
         self._contact = Contact(state, self._clock, wake=self._worker.wake)
-        self._meter = Meter(around.sampler, state, self._clock)
+        self._meter = Meter(around.samplers, state, self._clock)
         self._metrics.tell_usage(lambda: self._meter.usage)
         self._collector = Collector(state, settings.storage_local_root, around.machine)
         self._pools = Pools(around.machine, settings.storage_local_root, around.pools)
@@ -226,6 +239,7 @@ class Agent:
             port = await start_server(
                 server, SERVICE, host=settings.grpc_addr, port=settings.grpc_port
             )
+            await self._pools.look_first()
             log.info("agent.serving", node_id=self._node_id, port=port, version=settings.version)
             await serve(self.parts(port), stop)
         finally:
@@ -262,7 +276,7 @@ class Agent:
         }
         if settings.gc_enabled:
             parts["garbage"] = self._garbage.run
-        if self._around.sampler is not None:
+        if self._around.samplers:
             parts["meter"] = self._meter.run
         for kind, watch in self._watches.items():
             parts[f"watch-{kind}"] = watch.run
@@ -421,8 +435,30 @@ def _open_images(settings: AgentSettings, state: State, clock: Clock) -> ImageSt
     return images
 
 
+def _samplers(
+    engine: Engine | None, hypervisor: Hypervisor | None, owner: Owner, state: State
+) -> dict[str, Sampler]:
+    samplers: dict[str, Sampler] = {}
+    if engine is not None:
+        samplers["docker"] = DockerUsage(engine, owner, SystemClock())
+    if hypervisor is not None:
+        samplers["libvirt"] = MachineUsage(
+            hypervisor.libvirt, owner, SystemClock(), partial(_machines_of, state)
+        )
+    return samplers
+
+
+def _machines_of(state: State) -> list[WorkloadId]:
+    entries = state.entries.items()
+    return [workload_id for workload_id, entry in entries if entry.order.type is WorkloadType.VM]
+
+
+def _machine_access(hypervisor: Hypervisor, settings: AgentSettings, owner: Owner) -> MachineAccess:
+    return MachineAccess(hypervisor.libvirt, owner, settings.vm_dir.absolute())
+
+
 def _has_machines(state: State) -> bool:
-    return any(entry.order.type is WorkloadType.VM for entry in state.entries.values())
+    return bool(_machines_of(state))
 
 
 def _leftovers(engine: Engine | None, hypervisor: Hypervisor | None, owner: Owner) -> Leftovers:

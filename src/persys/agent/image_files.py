@@ -67,7 +67,8 @@ async def write(
 
 async def look(path: Path) -> Looked:
     """What it is, if a machine can start from it. Raises RefusedError, BadImageError."""
-    if not await asyncio.to_thread(lambda: path.stat().st_size):
+    size = await asyncio.to_thread(lambda: path.stat().st_size)
+    if not size:
         raise BadImageError("it is empty")
     ran = await _qemu_img("info", "--output=json", str(path))
     if not ran.ok:
@@ -79,6 +80,8 @@ async def look(path: Path) -> Looked:
     except (ValueError, KeyError, TypeError, AttributeError) as err:
         raise RefusedError("qemu-img describes it in unknown words") from err
     _check(looked, told, details)
+    if looked.format == "raw" and size % _SECTOR:  # qemu-img tells a rounded size
+        raise BadImageError(f"it is no disk: {size} bytes are no multiple of {_SECTOR}")
     if looked.format == "qcow2":
         checked = await _qemu_img("check", "-q", "-f", looked.format, str(path))
         if checked.code not in _SOUND:
@@ -96,8 +99,6 @@ def _check(looked: Looked, told: dict[str, Any], details: dict[str, Any]) -> Non
     if not 0 < looked.virtual_size_bytes <= VIRTUAL_SIZE_MAX:
         problem = f"a disk of it would have {looked.virtual_size_bytes} bytes"
         raise BadImageError(f"{problem}; expected 1 to {VIRTUAL_SIZE_MAX}")
-    if looked.format == "raw" and looked.virtual_size_bytes % _SECTOR:
-        raise BadImageError(f"it is no disk: its size is no multiple of {_SECTOR} bytes")
 
 
 def room_below(path: Path) -> int:

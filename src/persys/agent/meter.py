@@ -1,6 +1,7 @@
 """What each workload uses, looked at now and then. A runtime that gives no answer leaves the last figures."""
 
 import asyncio
+from collections.abc import Mapping
 from typing import Protocol
 
 from persys.agent.state import State
@@ -21,11 +22,13 @@ class Sampler(Protocol):
 
 
 class Meter:
-    def __init__(self, sampler: Sampler | None, state: State, clock: Clock) -> None:
-        self._sampler = sampler
+    def __init__(self, samplers: Mapping[str, Sampler], state: State, clock: Clock) -> None:
+        """`samplers` by the name under which their figures are told. Each looks at other workloads."""
+        self._samplers = samplers
         self._state = state
         self._clock = clock
-        self._last: dict[str, Sample] = {}
+        self._last: dict[str, dict[str, Sample]] = {}
+        self._told: dict[str, dict[WorkloadId, WorkloadUsage]] = {}
         self.usage: dict[WorkloadId, WorkloadUsage] = {}
 
     async def run(self) -> None:
@@ -35,20 +38,28 @@ class Meter:
 
     async def _look(self) -> bool:
         """Whether something was seen for the first time, or may be soon."""
-        assert self._sampler is not None, "it runs only where there is something to look with"
         if not self._state.entries:
-            self._last, self.usage = {}, {}
+            self._last, self._told, self.usage = {}, {}, {}
             return True
+        news = [await self._look_with(source) for source in self._samplers]
+        self.usage = {
+            workload_id: used for told in self._told.values() for workload_id, used in told.items()
+        }
+        return any(news)
+
+    async def _look_with(self, source: str) -> bool:
         try:
-            samples = await self._sampler.sample()
+            samples = await self._samplers[source].sample()
         except RuntimeUnavailableError:
             return False
         entries = self._state.entries
-        self.usage = metered(
-            self._last,
+        before = self._last.get(source, {})
+        self._told[source] = metered(
+            before,
             samples,
             types={workload_id: entry.order.type for workload_id, entry in entries.items()},
             collected_at=self._clock.now(),
+            source=source,
         )
-        before, self._last = self._last, {one.container_id: one for one in samples}
-        return bool(self._last.keys() - before.keys())
+        self._last[source] = {one.container_id: one for one in samples}
+        return bool(self._last[source].keys() - before.keys())

@@ -1,6 +1,7 @@
 """The storage pools of this node: the local one, and those of libvirt, looked at now and then."""
 
 import asyncio
+from contextlib import suppress
 from pathlib import Path
 
 import structlog
@@ -14,6 +15,7 @@ from persys.model.node import StoragePool
 log = structlog.get_logger()
 
 INTERVAL_SECONDS = 30.0
+FIRST_LOOK_SECONDS = 2.0
 
 
 class Pools:
@@ -27,6 +29,12 @@ class Pools:
         while True:
             await self.look()
             await asyncio.sleep(INTERVAL_SECONDS)
+
+    async def look_first(self) -> None:
+        """Before the node is told of, so that it need not be told of twice; a silent libvirt can wait."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LOOK_SECONDS):
+                await self.look()
 
     async def look(self) -> None:
         if self._source is None:

@@ -80,6 +80,9 @@ _WORKLOAD = Argument(("id",), {"metavar": "WORKLOAD", "help": "id of the workloa
 _WORKLOADS = Argument(
     ("ids",), {"metavar": "WORKLOAD", "nargs": "+", "help": "ids of workloads"}, "workload"
 )
+_TAKE_CONSOLE = Argument(
+    ("--force",), {"action": "store_true", "help": "take it from whoever has it"}
+)
 _IMAGE = Argument(("name",), {"metavar": "NAME", "help": "such as debian-12"})
 _IMAGE_SOURCE = Argument(
     ("source",),
@@ -399,6 +402,9 @@ SINGLES = (
         "run a command inside a workload",
         "inside:run",
         (_WORKLOAD, _COMMAND, _STDIN, _TTY, _SERVICE),
+    ),
+    Command(
+        "console", "the serial console of a machine", "inside:console", (_WORKLOAD, _TAKE_CONSOLE)
     ),
     Command("top", "what nodes and workloads use now", "top:show", (_SORT, _ONCE, _ON_NODE)),
     Command("stats", "what one workload uses", "top:stats", (_WORKLOAD, _WATCH)),

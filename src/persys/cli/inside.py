@@ -1,6 +1,7 @@
 """A command inside a workload, as if it ran here: its input, its outputs, its exit code, its terminal.
 
-With a terminal ours is raw until the end, so that every key, Ctrl-C too, goes to the command.
+With a terminal ours is raw until the end, so that every key, Ctrl-C too, goes to the command. A machine has
+its console instead, which is left with Ctrl-]: a guest takes every other key for its own.
 """
 
 import gc
@@ -20,6 +21,7 @@ from persys.wire.gen.control.v1.control_pb2 import ExecInput, ExecStart, Termina
 
 _STDIN = 0
 _CHUNK_BYTES = 32 * 1024
+_LEAVE = b"\x1d"  # Ctrl-]
 
 
 def run(options: Namespace) -> int:
@@ -27,10 +29,24 @@ def run(options: Namespace) -> int:
         raise UsageError("what shall run? persysctl exec WORKLOAD -- COMMAND")
     if options.tty and options.stdin and not os.isatty(_STDIN):
         raise UsageError("-t with -i needs a terminal as standard input")
+    start = ExecStart(
+        workload_id=options.id, service=options.service, command=options.command, tty=options.tty
+    )
+    return _converse(options, start, raw=options.tty and options.stdin, stdin=options.stdin)
+
+
+def console(options: Namespace) -> int:
+    start = ExecStart(workload_id=options.id, console=True, force=options.force)
+    return _converse(options, start, raw=os.isatty(_STDIN), stdin=True)
+
+
+def _converse(options: Namespace, start: ExecStart, *, raw: bool, stdin: bool) -> int:
     gc.enable()
-    with scheduler(options) as client, _terminal(raw=options.tty and options.stdin) as resized:
+    with scheduler(options) as client, _terminal(raw=raw) as resized:
         begun = Event()
-        for output in client.exec(_inputs(options, resized, begun)):
+        for output in client.exec(_inputs(start, resized, begun, stdin=stdin)):
+            if start.console and not begun.is_set():
+                print(f"the console of {start.workload_id}; Ctrl-] leaves it\r", file=sys.stderr)
             begun.set()
             for stream, data in ((sys.stdout, output.stdout), (sys.stderr, output.stderr)):
                 if data:
@@ -41,18 +57,15 @@ def run(options: Namespace) -> int:
         raise UnavailableError("the session ended without an exit code")
 
 
-def _inputs(options: Namespace, resized: int, begun: Event) -> Iterator[ExecInput]:
+def _inputs(start: ExecStart, resized: int, begun: Event, *, stdin: bool) -> Iterator[ExecInput]:
     """Read by a thread of gRPC's, which takes the next one when this one is on its way."""
-    start = ExecStart(
-        workload_id=options.id, service=options.service, command=options.command, tty=options.tty
-    )
-    if options.tty and (size := _size()) is not None:
+    if start.tty and (size := _size()) is not None:
         start.size.CopyFrom(size)
     yield ExecInput(start=start)
     begun.wait()
-    if not options.stdin:
+    if not stdin:
         yield ExecInput(stdin_closed=True)
-    watched = [resized, _STDIN] if options.stdin else [resized]
+    watched = [resized, _STDIN] if stdin else [resized]
     while True:
         ready, _, _ = select.select(watched, [], [])
         if resized in ready:
@@ -61,9 +74,14 @@ def _inputs(options: Namespace, resized: int, begun: Event) -> Iterator[ExecInpu
                 yield ExecInput(resize=size)
         if _STDIN in ready:
             data = os.read(_STDIN, _CHUNK_BYTES)
+            leaves = start.console and _LEAVE in data
+            if leaves:
+                data = data[: data.index(_LEAVE)]
             if data:
                 yield ExecInput(stdin=data)
-            else:
+            if leaves:
+                return
+            if not data:
                 watched = [resized]
                 yield ExecInput(stdin_closed=True)
 

@@ -33,6 +33,7 @@ LOOP_RESTARTS_MIN = 3
 STABLE_AFTER = timedelta(seconds=10)
 BOOTED_AFTER = timedelta(seconds=60)  # the same for a machine, which takes longer to come up
 TROUBLE_LOOK_AFTER = timedelta(seconds=5)
+SWITCHED_OFF = 137  # the exit code of what somebody killed
 RESTART_FIRST_AFTER = timedelta(seconds=0.2)
 RESTART_LONGEST_AFTER = timedelta(seconds=60)
 # What is unhealthy is shown so before it is started again; if that does not help, it gets longer each time.
@@ -352,7 +353,8 @@ def _stable_after(artefact: Artefact) -> timedelta:
 
 
 def _did_not_boot(artefact: Artefact) -> bool:
-    return artefact.boots and bool(artefact.exit_code) and _was_brief(artefact)
+    crashed = artefact.exit_code not in (0, SWITCHED_OFF)
+    return artefact.boots and crashed and _was_brief(artefact)
 
 
 def _after_exit(

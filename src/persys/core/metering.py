@@ -1,4 +1,4 @@
-"""What workloads use, from two looks at their containers: a stack uses what its containers use together.
+"""What workloads use, from two looks at what runs for them: a stack uses what its containers use together.
 
 A share of time needs two looks, so nothing is told of a workload before the second one.
 """
@@ -16,7 +16,7 @@ _NANOS = 10**9
 
 
 class Sample(Struct, frozen=True):
-    """One container at one time. All but memory is counted since its start."""
+    """One container, or one machine, at one time. All but memory is counted since its start."""
 
     workload_id: WorkloadId
     container_id: str
@@ -35,6 +35,7 @@ def metered(
     *,
     types: Mapping[WorkloadId, WorkloadType],
     collected_at: datetime,
+    source: str,
 ) -> dict[WorkloadId, WorkloadUsage]:
     """`before` is the last look, by container; `types` are the workloads that are wanted."""
     parts: dict[WorkloadId, list[Sample]] = {}
@@ -52,7 +53,7 @@ def metered(
             disk_write_bytes=sum(one.disk_write_bytes for one in samples),
             net_rx_bytes=sum(one.net_rx_bytes for one in samples),
             net_tx_bytes=sum(one.net_tx_bytes for one in samples),
-            source="docker",
+            source=source,
         )
         for workload_id, samples in parts.items()
         if any(one.container_id in before for one in samples)

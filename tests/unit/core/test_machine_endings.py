@@ -120,6 +120,13 @@ def test_a_crash_long_after_the_start_is_no_failed_boot() -> None:
     assert the_settled(after(late, an_order())).actual is Actual.PENDING
 
 
+def test_a_machine_that_was_switched_off_by_hand_has_not_failed_to_boot() -> None:
+    killed = replace(CRASHED, exit_code=137, error="it was switched off")
+
+    assert the_settled(after(killed, an_order())).actual is Actual.PENDING
+    assert the_settled(after(killed, an_order("no"))).code == EXITED
+
+
 @pytest.mark.parametrize("policy", ["no", "on-failure"])
 def test_a_machine_that_shut_itself_down_has_done_its_work(policy: str) -> None:
     settled = the_settled(after(SHUT_DOWN, an_order(policy)))

@@ -23,7 +23,7 @@ def a_sample(
 
 def used(before: list[Sample], now: list[Sample]) -> dict[WorkloadId, WorkloadUsage]:
     last = {sample.container_id: sample for sample in before}
-    return metered(last, now, types=TYPES, collected_at=NOW)
+    return metered(last, now, types=TYPES, collected_at=NOW, source="docker")
 
 
 def test_cpu_is_what_was_used_between_two_looks_of_one_core() -> None:

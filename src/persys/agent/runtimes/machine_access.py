@@ -6,6 +6,7 @@ libvirt gives a console to one at a time. A second one is refused, or takes it f
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -97,7 +98,7 @@ class Console:
         try:
             async with asyncio.timeout(WRITE_SECONDS):
                 while data and not self._over:
-                    sent = await self._with_stream(lambda stream, rest=data: stream.send(rest))
+                    sent = await self._with_stream(partial(_send, data))
                     if sent == _NOT_NOW:
                         await asyncio.sleep(_AGAIN_SECONDS)
                     else:
@@ -167,6 +168,10 @@ def _events() -> int:
 def _events_of_end() -> int:
     libvirt = load()
     return int(libvirt.VIR_STREAM_EVENT_ERROR | libvirt.VIR_STREAM_EVENT_HANGUP)
+
+
+def _send(data: bytes, stream: Any) -> int:
+    return int(stream.send(data))
 
 
 def _abort(stream: Any) -> None:

@@ -9,7 +9,7 @@ from persys.agent.runtimes.docker_form import REVISION_LABEL
 from persys.agent.runtimes.libvirt_module import load
 from persys.agent.runtimes.machine_look import Sight, facts
 from persys.agent.runtimes.machine_place import Run
-from persys.core.convergence import Artefact, Condition
+from persys.core.convergence import SWITCHED_OFF, Artefact, Condition
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision
 
@@ -17,7 +17,6 @@ ROOM_BYTES = 64 * 1024 * 1024  # so much free, and a machine without room may go
 ADDRESS_AWAITED = timedelta(minutes=3)
 ADDRESS_LOOK_AFTER = timedelta(seconds=1)
 CRASHED = 1
-SWITCHED_OFF = 137
 NOBODY_KNOWS = 255
 
 

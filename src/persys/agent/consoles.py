@@ -1,0 +1,96 @@
+"""The consoles of machines, as somebody asked to see or to use one."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
+
+from persys.agent.runtimes.machine_access import Console, MachineAccess
+from persys.agent.state import State
+from persys.errors import InvalidError, RefusedError
+from persys.infra.clock import Clock
+from persys.infra.together import together
+from persys.model.ids import WorkloadId
+from persys.model.observation import Actual
+from persys.wire.gen.agent.v1 import agent_pb2
+
+# A machine that is down for longer is not just starting again.
+DOWN_SECONDS = 3.0
+_DOWN = (Actual.STOPPED, Actual.FAILED)
+
+Inputs = AsyncIterator[agent_pb2.ExecInput]
+WriteLog = Callable[[agent_pb2.LogChunk], Awaitable[None]]
+WriteOutput = Callable[[agent_pb2.ExecOutput], Awaitable[None]]
+
+
+class Consoles:
+    def __init__(self, state: State, access: MachineAccess, clock: Clock) -> None:
+        self._state = state
+        self._access = access
+        self._clock = clock
+
+    async def tell(
+        self, workload_id: WorkloadId, asked: agent_pb2.LogsRequest, write: WriteLog
+    ) -> None:
+        _check(asked)
+        pieces = self._access.log(
+            workload_id, tail=asked.tail, follow=asked.follow, over=self._is_over(workload_id)
+        )
+        async with aclosing(pieces):
+            async for piece in pieces:
+                await write(agent_pb2.LogChunk(data=piece, stream="stdout"))
+
+    async def converse(
+        self, start: agent_pb2.ExecStart, inputs: Inputs, write: WriteOutput
+    ) -> None:
+        """Until the machine ends, or the caller does."""
+        if start.command:
+            raise InvalidError("start.command", "is for exec; a console runs none")
+        workload_id = WorkloadId(start.workload_id)
+        async with self._access.console(workload_id, force=start.force) as console:
+            await write(agent_pb2.ExecOutput())
+            async with together() as group:
+                beside = [
+                    group.create_task(_feed(console, inputs)),
+                    group.create_task(console.watch()),
+                ]
+                while (data := await console.read()) is not None:
+                    await write(agent_pb2.ExecOutput(stdout=data))
+                for task in beside:
+                    task.cancel()
+            if console.why_ended:
+                raise RefusedError(console.why_ended)
+        await write(agent_pb2.ExecOutput(exit=agent_pb2.ExecExit(code=0)))
+
+    def _is_over(self, workload_id: WorkloadId) -> Callable[[], bool]:
+        """Whether it is gone, or has been down for a while."""
+        up_at = self._clock.monotonic()
+
+        def is_over() -> bool:
+            nonlocal up_at
+            entry = self._state.entries.get(workload_id)
+            if entry is None:
+                return True
+            now = self._clock.monotonic()
+            if entry.standing.actual not in _DOWN:
+                up_at = now
+            return now - up_at > DOWN_SECONDS
+
+        return is_over
+
+
+def _check(asked: agent_pb2.LogsRequest) -> None:
+    if asked.service:
+        raise InvalidError("service", "a machine has none")
+    if asked.previous:
+        text = "a console does not tell one run of a machine from the next: its log has them all"
+        raise InvalidError("previous", text)
+    if asked.since_unix_nanos or asked.timestamps:
+        field = "since" if asked.since_unix_nanos else "timestamps"
+        raise InvalidError(field, "a console writes no times; use tail")
+
+
+async def _feed(console: Console, inputs: Inputs) -> None:
+    """Who ends the call leaves the console; whose input is over may go on looking."""
+    async for one in inputs:
+        if one.stdin:
+            await console.write(one.stdin)
+    await console.end()

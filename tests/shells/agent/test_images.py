@@ -1,0 +1,436 @@
+"""The store of images on a node: real files, the real qemu-img, a real web server. No libvirt."""
+
+import asyncio
+import hashlib
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from persys.agent.image_door import ImageDoor
+from persys.agent.image_files import BadImageError
+from persys.agent.images import ImageStore, Users
+from persys.agent.policy import NodePolicy
+from persys.core.pulling import Download
+from persys.errors import InvalidError, NotFoundError, RefusedError
+from persys.infra.clock import SystemClock
+from persys.model.failure import FailureReason
+from persys.wire.gen.agent.v1 import agent_pb2
+
+DEADLINE_SECONDS = 20
+
+
+class Needs:
+    """Who needs images, as tests like it."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[str, frozenset[str]] = {}
+        self.by_path: dict[str, frozenset[str]] = {}
+
+    def __call__(self) -> Users:
+        return Users(self.by_name, self.by_path)
+
+
+class Watch:
+    def __init__(self) -> None:
+        self.told: list[str] = []
+        self.begins = 0
+
+    def began(self) -> None:
+        self.begins += 1
+
+    def progress(self, fetching: object) -> None:
+        assert isinstance(fetching, Download)
+        self.told.append(fetching.told())
+
+    async def fetched(self, _image: str, _image_id: str) -> None: ...
+
+
+class Web:
+    """Serves what tests put there, and counts who asked."""
+
+    def __init__(self) -> None:
+        self.pages: dict[str, bytes] = {}
+        self.asked: list[str] = []
+        self.cuts_off = False
+        web = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                web.asked.append(self.path)
+                page = web.pages.get(self.path)
+                self.send_response(404 if page is None else 200)
+                self.send_header("Content-Length", str(len(page or b"")))
+                self.end_headers()
+                self.wfile.write((page or b"")[: len(page or b"") // 2 if web.cuts_off else None])
+
+            def log_message(self, *_: object) -> None: ...
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.root = f"http://127.0.0.1:{self._server.server_port}"
+        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    made = Web()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def needs() -> Needs:
+    return Needs()
+
+
+@pytest.fixture
+def reopen(tmp_path: Path, needs: Needs) -> Callable[[], ImageStore]:
+    """As a start of the agent does."""
+
+    def made() -> ImageStore:
+        policy = NodePolicy(bind_roots=(str(tmp_path / "allowed"),))
+        store = ImageStore(tmp_path / "images", SystemClock(), policy=policy, users=needs)
+        store.open()
+        return store
+
+    return made
+
+
+@pytest.fixture
+def store(reopen: Callable[[], ImageStore]) -> ImageStore:
+    return reopen()
+
+
+def qemu_img(*words: object) -> None:
+    subprocess.run(["qemu-img", *map(str, words)], check=True, timeout=60, capture_output=True)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> bytes:
+    path = tmp_path / "disk.qcow2"
+    raw = tmp_path / "disk.raw"
+    raw.write_bytes(b"once" * 64 * 1024)
+    qemu_img("convert", "-f", "raw", "-O", "qcow2", raw, path)
+    return path.read_bytes()
+
+
+async def parts(*data: bytes) -> AsyncIterator[bytes]:
+    for one in data:
+        yield one
+
+
+async def add(store: ImageStore, name: str, data: bytes, **how: str) -> str:
+    cut = len(data) // 3
+    image = await store.add(name, parts(data[:cut], data[cut:]), told=lambda *_: None, **how)
+    return image.sha256
+
+
+def files(store_root: Path) -> set[str]:
+    found = (path for path in store_root.rglob("*") if path.is_file())
+    return {str(path.relative_to(store_root)) for path in found}
+
+
+async def test_an_image_is_kept_as_it_came_and_nobody_can_write_it(
+    store: ImageStore, disk: bytes, tmp_path: Path
+) -> None:
+    expected = hashlib.sha256(disk).hexdigest()
+
+    assert await add(store, "debian-12", disk, sha256=expected.upper()) == expected
+
+    base = await store.base("debian-12")
+    assert base is not None
+    assert (base.format, base.virtual_size_bytes) == ("qcow2", 256 * 1024)
+    assert base.path == tmp_path / "images" / "files" / expected
+    assert base.path.read_bytes() == disk
+    assert base.path.stat().st_mode & 0o777 == 0o444
+    assert store.names == {"debian-12"}
+
+
+async def test_another_checksum_than_said_leaves_nothing(
+    store: ImageStore, disk: bytes, tmp_path: Path
+) -> None:
+    with pytest.raises(BadImageError, match=f"expected {'0' * 64}"):
+        await add(store, "debian", disk, sha256="0" * 64)
+
+    assert files(tmp_path / "images") == set()
+    assert store.names == frozenset()
+
+
+@pytest.mark.parametrize("kind", ["empty", "text", "cut", "vmdk", "backed", "huge", "short"])
+async def test_what_is_no_image_is_refused_by_name(
+    store: ImageStore, disk: bytes, tmp_path: Path, kind: str
+) -> None:
+    other = tmp_path / "other"
+    match kind:
+        case "empty":
+            data, problem = b"", "empty"
+        case "text":
+            data, problem = b"hello\n", "no multiple of 512"
+        case "cut":
+            data, problem = disk[: len(disk) // 2], "broken"
+        case "short":
+            data, problem = disk[:60], "no multiple of 512|broken"
+        case "vmdk":
+            qemu_img("create", "-f", "vmdk", other, "1M")
+            data, problem = other.read_bytes(), "its format is vmdk; expected qcow2 or raw"
+        case "backed":
+            (tmp_path / "below").write_bytes(bytes(1024))
+            qemu_img("create", "-f", "qcow2", "-b", tmp_path / "below", "-F", "raw", other)
+            data, problem = other.read_bytes(), "refers to another file"
+        case _:
+            qemu_img("create", "-f", "qcow2", other, "100T")
+            data, problem = other.read_bytes(), "expected 1 to"
+
+    with pytest.raises(BadImageError, match=problem):
+        await add(store, "bad", data)
+
+    assert files(tmp_path / "images") == set()
+
+
+async def test_who_leaves_in_the_middle_leaves_nothing(store: ImageStore, tmp_path: Path) -> None:
+    began = asyncio.Event()
+
+    async def endless() -> AsyncIterator[bytes]:
+        yield bytes(1024)
+        await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(store.add("slow", endless(), told=lambda *_: began.set()))
+        await began.wait()
+        assert len(files(tmp_path / "images")) == 1
+        task.cancel()
+
+    assert files(tmp_path / "images") == set()
+
+
+async def test_fewer_bytes_than_said_are_refused(store: ImageStore, disk: bytes) -> None:
+    with pytest.raises(RefusedError, match="bytes came of"):
+        await store.add("part", parts(disk), size=len(disk) + 1, told=lambda *_: None)
+
+
+async def test_more_than_there_is_room_for_is_refused_at_once(store: ImageStore) -> None:
+    with pytest.raises(RefusedError, match="no room"):
+        await store.add("all", parts(b"x"), size=1 << 60, told=lambda *_: None)
+
+
+async def test_what_a_crash_left_is_gone_at_the_next_start_and_images_are_there(
+    store: ImageStore,
+    reopen: Callable[[], ImageStore],
+    needs: Needs,
+    disk: bytes,
+    tmp_path: Path,
+) -> None:
+    await add(store, "debian", disk)
+    root = tmp_path / "images"
+    before = files(root)
+    (root / "incoming" / "half").write_bytes(b"half")
+    (root / "files" / "without-a-name").write_bytes(b"whole")
+    stood_on = root / "files" / "replaced"
+    stood_on.write_bytes(b"old")
+    needs.by_path = {str(stood_on): frozenset({"web"})}
+
+    again = reopen()
+
+    assert files(root) == before | {"files/replaced"}
+    assert again.names == {"debian"}
+    assert [(image.name, users) for image, users in again.seen()] == [("debian", [])]
+
+
+async def test_an_image_that_somebody_needs_stays(
+    store: ImageStore, needs: Needs, disk: bytes, tmp_path: Path
+) -> None:
+    sha256 = await add(store, "debian", disk)
+    needs.by_name = {"debian": frozenset({"new"})}
+    needs.by_path = {str(tmp_path / "images" / "files" / sha256): frozenset({"old"})}
+
+    with pytest.raises(RefusedError, match="needed by new, old"):
+        store.remove("debian")
+    needs.by_name, needs.by_path = {}, {}
+    store.remove("debian")
+
+    assert files(tmp_path / "images") == set()
+    with pytest.raises(NotFoundError, match="image not found: debian"):
+        store.remove("debian")
+
+
+async def test_two_names_share_a_file_until_both_are_gone(
+    store: ImageStore, disk: bytes, tmp_path: Path
+) -> None:
+    sha256 = await add(store, "one", disk)
+    await add(store, "two", disk)
+
+    store.remove("one")
+    assert f"files/{sha256}" in files(tmp_path / "images")
+    store.remove("two")
+    assert files(tmp_path / "images") == set()
+
+
+async def test_a_name_may_come_to_mean_another_image_and_disks_keep_the_old_one(
+    store: ImageStore, needs: Needs, disk: bytes, tmp_path: Path
+) -> None:
+    root = tmp_path / "images"
+    old = await add(store, "debian", disk)
+    needs.by_path = {str(root / "files" / old): frozenset({"web"})}
+
+    new = await add(store, "debian", bytes(1024))
+    assert {f"files/{old}", f"files/{new}"} < files(root)
+    newest = await add(store, "debian", bytes(2048))
+
+    assert files(root) == {f"files/{old}", f"files/{newest}", "records/debian.json"}
+
+
+async def test_a_change_of_the_names_is_told(store: ImageStore, disk: bytes) -> None:
+    told: list[frozenset[str]] = []
+    store.changed = lambda: told.append(store.names)
+
+    await add(store, "debian", disk)
+    await add(store, "debian", bytes(1024))
+    store.remove("debian")
+
+    assert told == [frozenset({"debian"}), frozenset()]
+
+
+async def test_an_address_is_fetched_once_however_many_want_it(
+    store: ImageStore, web: Web, disk: bytes
+) -> None:
+    web.pages["/debian.qcow2"] = disk
+    url, watches = f"{web.root}/debian.qcow2", [Watch(), Watch()]
+
+    async with asyncio.TaskGroup() as group:
+        for watch in watches:
+            group.create_task(store.fetch(url, watch))
+
+    base = await store.base(url)
+    assert base is not None
+    assert base.path.read_bytes() == disk
+    assert len(web.asked) == 1
+    assert sorted(watch.begins for watch in watches) == [0, 1]
+    assert any(f"pulling {url}: 0." in told for watch in watches for told in watch.told)
+    assert store.names == frozenset()  # an address needs no node that has it
+
+
+async def test_what_an_address_does_not_give_is_told_apart(
+    store: ImageStore, web: Web, disk: bytes, tmp_path: Path
+) -> None:
+    web.pages["/text"] = b"no image"
+
+    missing = await store.fetch(f"{web.root}/missing", Watch())
+    broken = await store.fetch(f"{web.root}/text", Watch())
+    web.pages["/cut"], web.cuts_off = disk, True
+    cut = await store.fetch(f"{web.root}/cut", Watch())
+    silent = await store.fetch("http://127.0.0.1:1/x", Watch())
+
+    assert missing is not None
+    assert broken is not None
+    assert cut is not None
+    assert silent is not None
+    assert (missing.reason, missing.retryable) == (FailureReason.IMAGE_NOT_FOUND, False)
+    assert (broken.reason, broken.retryable) == (FailureReason.IMAGE_PULL_FAILED, False)
+    assert broken.code == "DamagedImage"
+    assert (cut.reason, cut.retryable) == (FailureReason.IMAGE_PULL_FAILED, True)
+    assert (silent.reason, silent.retryable) == (FailureReason.IMAGE_PULL_FAILED, True)
+    assert files(tmp_path / "images") == set()
+
+
+async def test_a_name_that_the_node_does_not_have_says_what_to_do(store: ImageStore) -> None:
+    failure = await store.fetch("debian", Watch())
+
+    assert failure is not None
+    assert failure.reason is FailureReason.IMAGE_NOT_FOUND
+    assert "persysctl image add" in failure.message
+
+
+async def test_a_file_that_was_cut_short_is_noticed_before_a_machine_stands_on_it(
+    store: ImageStore, disk: bytes
+) -> None:
+    await add(store, "debian", disk)
+    base = await store.base("debian")
+    assert base is not None
+    assert await store.fetch("debian", Watch()) is None
+
+    base.path.chmod(0o644)
+    base.path.write_bytes(disk[:100])
+
+    failure = await store.fetch("debian", Watch())
+    assert failure is not None
+    assert (failure.code, failure.retryable) == ("DamagedImage", False)
+    assert f"has 100 bytes; it came with {len(disk)}" in failure.message
+    await add(store, "debian", disk)
+    assert await store.fetch("debian", Watch()) is None
+
+
+async def test_a_file_of_the_node_is_read_only_where_the_node_allows_it(
+    store: ImageStore, disk: bytes, tmp_path: Path
+) -> None:
+    (tmp_path / "allowed").mkdir()
+    (tmp_path / "allowed" / "a disk").write_bytes(disk)
+
+    image = await store.add_from(
+        "debian", f"file://{tmp_path}/allowed/a%20disk", told=lambda *_: None
+    )
+
+    assert image.sha256 == hashlib.sha256(disk).hexdigest()
+    for path, problem in (
+        (tmp_path / "disk.qcow2", "PERSYS_BIND_ROOTS"),
+        (tmp_path / "allowed" / "none", "image not found"),
+        (tmp_path / "allowed", "is no file"),
+    ):
+        with pytest.raises(RefusedError, match=problem):
+            await store.add_from("other", f"file://{path}", told=lambda *_: None)
+
+
+async def asked(*requests: agent_pb2.AddImageRequest) -> AsyncIterator[agent_pb2.AddImageRequest]:
+    for one in requests:
+        yield one
+
+
+async def test_the_door_tells_how_far_it_is_and_what_came_of_it(
+    store: ImageStore, disk: bytes
+) -> None:
+    told: list[agent_pb2.ImageProgress] = []
+
+    async def write(progress: agent_pb2.ImageProgress) -> None:
+        told.append(agent_pb2.ImageProgress.FromString(progress.SerializeToString()))
+
+    start = agent_pb2.AddImageStart(name="debian", size_bytes=len(disk))
+    data = agent_pb2.AddImageRequest(data=disk)
+    door = ImageDoor(store)
+    await door.add(asked(agent_pb2.AddImageRequest(start=start), data), write)
+
+    assert told[0].size_bytes == len(disk)
+    assert (told[-1].image.name, told[-1].received_bytes) == ("debian", len(disk))
+    assert [view.name for view in door.list().images] == ["debian"]
+    assert "image not found" in door.remove("other").message
+    assert door.remove("debian").success
+
+
+@pytest.mark.parametrize(
+    ("start", "field"),
+    [
+        ({}, "start"),
+        ({"name": "a b"}, "name"),
+        ({"name": "http://x/y"}, "name"),
+        ({"name": "a", "sha256": "12"}, "sha256"),
+        ({"name": "a", "size_bytes": -1}, "size_bytes"),
+        ({"name": "a", "url": "ftp://x/y"}, "url"),
+    ],
+)
+async def test_the_door_refuses_by_field(
+    store: ImageStore, start: dict[str, str | int], field: str
+) -> None:
+    async def write(_progress: agent_pb2.ImageProgress) -> None: ...
+
+    first = agent_pb2.AddImageRequest(data=b"x")
+    if start:
+        first = agent_pb2.AddImageRequest(start=agent_pb2.AddImageStart(**start))  # type: ignore[arg-type]
+    with pytest.raises(InvalidError) as refused:
+        await ImageDoor(store).add(asked(first), write)
+
+    assert refused.value.field == field

@@ -1,0 +1,174 @@
+"""An agent with machines: what it does by itself, and what it finds again after kill -9."""
+
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import grpc
+import pytest
+
+from e2e.machines import domains, ground, virsh, volumes
+from persys.agent import failpoints
+from persys.core.convergence import Step
+from persys.wire.gen.agent.v1 import agent_pb2 as pb
+
+RUNNING, STOPPED, FAILED = (
+    pb.ACTUAL_STATE_RUNNING,
+    pb.ACTUAL_STATE_STOPPED,
+    pb.ACTUAL_STATE_FAILED,
+)
+# A libvirtd that many tests share takes its time.
+PATIENCE_SECONDS = 60.0
+ON_THE_WAY = (
+    failpoints.ACCEPTED,
+    failpoints.AFTER_STEP[Step.PULL],
+    failpoints.AFTER_STEP[Step.CREATE],
+    failpoints.LAUNCHING,
+    failpoints.AFTER_STEP[Step.START],
+    failpoints.SETTLED,
+)
+
+
+class Host:
+    """An agent that runs only machines, on ground of its own."""
+
+    def __init__(self, agent: Any, directory: Any) -> None:
+        self.agent = agent
+        self.directory = directory
+        self.name = f"web-{uuid.uuid4().hex[:8]}"
+
+    def apply(
+        self,
+        *,
+        revision: str = "r1",
+        memory_mb: int = 64,
+        restart: str = "unless-stopped",
+        desired: pb.DesiredState = pb.DESIRED_STATE_RUNNING,
+    ) -> None:
+        machine = pb.VMSpec(
+            name=self.name,
+            vcpus=1,
+            memory_mb=memory_mb,
+            disks=[pb.DiskConfig(device="vda", format="qcow2", size_gb=1, type="disk")],
+            stop_grace_seconds=1,
+            restart_policy=pb.RestartPolicy(policy=restart),
+        )
+        request = pb.ApplyWorkloadRequest(
+            id=self.name,
+            type=pb.WORKLOAD_TYPE_VM,
+            revision_id=revision,
+            desired_state=desired,
+            spec=pb.WorkloadSpec(vm=machine),
+        )
+        self.agent.stub.ApplyWorkload(request, timeout=10)
+
+    def wait_for(self, actual: pb.ActualState) -> pb.WorkloadStatus:
+        status: pb.WorkloadStatus = self.agent.wait_for(self.name, actual, within=PATIENCE_SECONDS)
+        return status
+
+    def life(self) -> str:
+        """libvirt's number for this life of the machine."""
+        return virsh("domid", self.name)
+
+
+def eventually(holds: Callable[[], bool], what: str, *, within: float) -> None:
+    deadline = time.monotonic() + within
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {within} s: {what}"
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def host(new_agent: Callable[..., Any]) -> Iterator[Host]:
+    with ground() as (directory, settings):
+        agent = new_agent(
+            PERSYS_DOCKER_ENABLED="false",
+            PERSYS_RECONCILE_INTERVAL="1h",
+            PERSYS_ADMISSION_CPU_PERCENT="100",
+            **settings,
+        )
+        yield Host(agent, directory)
+        if not agent.is_dead:
+            agent.kill()
+
+
+def test_a_machine_lives_through_the_death_of_its_agent_and_every_order(host: Host) -> None:
+    host.agent.start()
+    host.apply()
+    words = host.wait_for(RUNNING).metadata
+    life = host.life()
+
+    host.agent.kill()
+    host.agent.start()
+    host.wait_for(RUNNING)
+
+    assert host.life() == life
+    assert words["vm.domain_state"] == "running"
+    assert words["vm.accel"] == "tcg"
+    assert words["vm.vnc"].startswith("127.0.0.1:")
+
+    disk = host.directory / "disks" / f"{host.name}-vda.qcow2"
+    inode = disk.stat().st_ino
+    host.apply(revision="r2", memory_mb=96)
+    larger = f"{96 * 1024} KiB"
+    eventually(
+        lambda: larger in virsh("dominfo", host.name, check=False),
+        "larger",
+        within=PATIENCE_SECONDS,
+    )
+    host.wait_for(RUNNING)
+
+    assert disk.stat().st_ino == inode
+
+    host.apply(revision="r2", memory_mb=96, desired=pb.DESIRED_STATE_STOPPED)
+    host.wait_for(STOPPED)
+    assert virsh("domstate", host.name) == "shut off"
+
+    host.agent.delete(host.name)
+    host.agent.wait_until_gone(host.name)
+    assert domains(host.directory) == []
+    assert volumes(host.directory) == []
+    assert not (host.directory / "vms" / host.name).exists()
+
+
+@pytest.mark.parametrize("point", ON_THE_WAY)
+def test_an_agent_that_dies_on_the_way_ends_with_one_machine(host: Host, point: str) -> None:
+    host.agent.start(failpoint=point)
+    with suppress(grpc.RpcError):  # it may die before it answers
+        host.apply()
+    host.agent.wait_until_dead()
+    host.agent.start()
+    if not host.agent.knows(host.name):
+        host.apply()
+
+    host.wait_for(RUNNING)
+
+    assert domains(host.directory) == [host.name]
+    assert volumes(host.directory) == [f"{host.name}-vda.qcow2"]
+
+
+def test_a_machine_that_was_switched_off_by_hand_is_started_again(host: Host) -> None:
+    host.agent.start()
+    host.apply()
+    host.wait_for(RUNNING)
+    life = host.life()
+
+    virsh("destroy", host.name)
+
+    eventually(lambda: host.life() not in (life, "-"), "it lives again", within=PATIENCE_SECONDS)
+    host.wait_for(RUNNING)
+
+
+def test_a_machine_that_may_not_start_again_says_how_it_ended(host: Host) -> None:
+    host.agent.start()
+    host.apply(restart="no")
+    host.wait_for(RUNNING)
+
+    virsh("destroy", host.name)
+
+    status = host.wait_for(FAILED)
+    assert status.metadata["container.exit_code"] == "137"
+    assert "it was switched off" in status.message
+    assert virsh("domstate", host.name) == "shut off"
