@@ -250,11 +250,11 @@ async def test_without_a_node_that_runs_machines_nobody_would_keep_it(cluster: C
 
 
 @pytest.mark.parametrize("start", [{"name": ""}, {"name": "http://x/y"}, {"sha256": "12"}], ids=str)
-async def test_a_wrong_start_is_refused_here(cluster: Cluster, start: dict[str, object]) -> None:
+async def test_a_wrong_start_is_refused_here(cluster: Cluster, start: dict[str, str]) -> None:
     await a_store(cluster, "n1")
 
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await added(cluster, **start)
+        await Sender(cluster, 1, **start).ends()
 
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
