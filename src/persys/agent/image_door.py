@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
+from contextlib import suppress
 
 from persys.agent.images import ImageStore
 from persys.errors import InvalidError, PersysError
@@ -12,6 +12,7 @@ from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.image import agent_view, checked_name, checked_sha256
 
 TELL_SECONDS = 0.5
+DRAIN_SECONDS = 10.0
 
 Inputs = AsyncIterator[agent_pb2.AddImageRequest]
 Write = Callable[[agent_pb2.ImageProgress], Awaitable[None]]
@@ -52,7 +53,13 @@ class ImageDoor:
 
         async with together() as group:
             telling = group.create_task(_tell(progress, write))
-            image = await self._add(start, inputs, told)
+            try:
+                image = await self._add(start, inputs, told)
+            except PersysError as err:
+                telling.cancel()
+                await write(agent_pb2.ImageProgress(problem=str(err)))
+                await _drain(inputs)
+                raise
             telling.cancel()
         await write(
             agent_pb2.ImageProgress(
@@ -67,10 +74,9 @@ class ImageDoor:
     ) -> Image:
         if start.url:
             return await self._store.add_from(start.name, start.url, sha256=start.sha256, told=told)
-        async with aclosing(_bytes(inputs)) as parts:
-            return await self._store.add(
-                start.name, parts, sha256=start.sha256, size=start.size_bytes, told=told
-            )
+        return await self._store.add(
+            start.name, _bytes(inputs), sha256=start.sha256, size=start.size_bytes, told=told
+        )
 
 
 async def _bytes(inputs: Inputs) -> AsyncGenerator[bytes, None]:
@@ -78,6 +84,14 @@ async def _bytes(inputs: Inputs) -> AsyncGenerator[bytes, None]:
         if one.HasField("start"):
             raise InvalidError("start", "came twice")
         yield one.data
+
+
+async def _drain(inputs: Inputs) -> None:
+    """Whose sending fails may not hear why. So it is heard out until it has ended, for a while."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(DRAIN_SECONDS):
+            async for _ in inputs:
+                pass
 
 
 async def _tell(progress: agent_pb2.ImageProgress, write: Write) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from persys.cli.exits import Exit
 from persys.cli.live import Update
 from persys.cli.verdict import Goal, Verdict, Wanted, judge
-from persys.cli.workloads import attempts_text, reason_text
+from persys.cli.workloads import attempts_text, reached_at, reason_text
 from persys.core.duration import format_duration
 from persys.errors import NotFoundError, UnavailableError
 from persys.infra.clock import SystemClock
@@ -91,6 +91,5 @@ def _at_the_end(outcome: Outcome, within: timedelta) -> Outcome:
 def _why(workload: WorkloadView) -> str:
     # Without the time of the next attempt: counted down, it would be a change at every look.
     again = f"{attempts_text(workload)} failed" if workload.retry_attempts else ""
-    runs = workload.status.lower() == "running"
-    ports = workload.metadata.get("container.ports", "") if runs else ""
-    return "; ".join(part for part in (reason_text(workload), again, ports) if part)
+    parts = (reason_text(workload), again, reached_at(workload))
+    return "; ".join(part for part in parts if part)

@@ -19,6 +19,7 @@ _COLUMNS: tuple[Column[WorkloadView], ...] = (
     Column("STATUS", lambda workload, now: workload.status),
     Column("NODE", lambda workload, now: workload.assigned_node_id or NOT_SAID),
     Column("UPDATED", lambda workload, now: age(workload, "last_updated", now=now)),
+    Column("ADDRESS", lambda workload, now: reached_at(workload) or NOT_SAID, wide=True),
     Column("REVISION", lambda workload, now: workload.revision_id or NOT_SAID, wide=True),
     Column("RETRY", lambda workload, now: _retry_text(workload, now) or NOT_SAID, wide=True),
     Column("REASON", lambda workload, now: _cropped(reason_text(workload)) or NOT_SAID),
@@ -49,6 +50,14 @@ def get_workload(options: Namespace) -> Exit:
             ),
             watch=options.watch,
         )
+
+
+def reached_at(workload: WorkloadView) -> str:
+    """Addresses of a machine, ports of anything else; empty for what does not run."""
+    if workload.status.lower() != "running":
+        return ""
+    found = workload.metadata
+    return found.get("vm.ip_addresses", "") or found.get("container.ports", "")
 
 
 def reason_text(workload: WorkloadView) -> str:

@@ -1,6 +1,7 @@
 """Calls about images that machines start from."""
 
 from collections.abc import Iterable, Iterator
+from threading import Event
 from typing import BinaryIO
 
 from persys.client.access import our_errors
@@ -37,8 +38,18 @@ class ImageCalls(SchedulerCalls):
         start = pb.AddImageStart(
             name=name, url=url, sha256=sha256, node_ids=list(node_ids), size_bytes=size_bytes
         )
+        begun, over = Event(), Event()
         with our_errors():
-            yield from self._stub.AddImage(_requests(start, content))
+            try:
+                for progress in self._stub.AddImage(_requests(start, content, begun, over)):
+                    begun.set()
+                    if progress.node_id:
+                        yield progress
+                    elif progress.done:
+                        over.set()
+            finally:
+                over.set()
+                begun.set()
 
     def remove_image(self, name: str, *, node_ids: Iterable[str] = ()) -> pb.RemoveImageResponse:
         """Who kept it is among the problems."""
@@ -49,8 +60,11 @@ class ImageCalls(SchedulerCalls):
         return response
 
 
-def _requests(start: pb.AddImageStart, content: BinaryIO | None) -> Iterator[pb.AddImageRequest]:
+def _requests(
+    start: pb.AddImageStart, content: BinaryIO | None, begun: Event, over: Event
+) -> Iterator[pb.AddImageRequest]:
     """Read by a thread of gRPC's, which takes the next one when this one is on its way."""
     yield pb.AddImageRequest(start=start)
-    while content is not None and (data := content.read(PART_BYTES)):
+    begun.wait()
+    while content is not None and not over.is_set() and (data := content.read(PART_BYTES)):
         yield pb.AddImageRequest(data=data)

@@ -11,7 +11,7 @@ from typing import Any
 
 import grpc
 
-from persys.errors import AgentUnreachableError, InvalidError, PersysError
+from persys.errors import AgentUnreachableError, InvalidError, PersysError, RefusedError
 from persys.infra.together import together
 from persys.model.node import Node
 from persys.scheduler.agents import GrpcAgents
@@ -19,6 +19,7 @@ from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 
 AHEAD_MAX = 4  # parts that a node may be behind the fastest
+DRAIN_SECONDS = 10.0
 SILENCE_SECONDS = 60.0  # an agent says how far it is twice a second
 
 Inputs = AsyncIterator[control_pb2.AddImageRequest]
@@ -40,10 +41,14 @@ async def share(
             await write(progress)
 
     shares = [_Share(node, agents, tell) for node in nodes]
+    await tell(control_pb2.ImageProgress())
     async with together() as group:
         feeding = group.create_task(_feed(shares, inputs))
         sending = [group.create_task(one.send(start)) for one in shares]
         await asyncio.wait(sending)
+        await tell(control_pb2.ImageProgress(done=True))
+        # Whose sending fails may not hear why, so it is heard out, for a while.
+        await asyncio.wait([feeding], timeout=DRAIN_SECONDS)
         feeding.cancel()
 
 
@@ -83,6 +88,8 @@ class _Share:
                 has_it = False
                 while (progress := await _next(call)) is not None:
                     begun.set()
+                    if progress.problem:
+                        raise RefusedError(progress.problem)
                     has_it = progress.HasField("image")
                     await self._tell(_shown(progress, self._node, done=has_it))
                 writing.cancel()

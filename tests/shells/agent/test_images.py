@@ -126,9 +126,11 @@ async def parts(*data: bytes) -> AsyncIterator[bytes]:
         yield one
 
 
-async def add(store: ImageStore, name: str, data: bytes, **how: str) -> str:
+async def add(store: ImageStore, name: str, data: bytes, *, sha256: str = "") -> str:
     cut = len(data) // 3
-    image = await store.add(name, parts(data[:cut], data[cut:]), told=lambda *_: None, **how)
+    image = await store.add(
+        name, parts(data[:cut], data[cut:]), sha256=sha256, told=lambda *_: None
+    )
     return image.sha256
 
 

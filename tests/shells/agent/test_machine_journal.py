@@ -1,5 +1,6 @@
 """An agent with machines: what it does by itself, and what it finds again after kill -9."""
 
+import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -9,7 +10,7 @@ from typing import Any
 import grpc
 import pytest
 
-from e2e.machines import domains, ground, virsh, volumes
+from e2e.machines import BOOT_SECONDS, TINY, domains, ground, page, virsh, volumes
 from persys.agent import failpoints
 from persys.core.convergence import Step
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
@@ -21,6 +22,7 @@ RUNNING, STOPPED, FAILED = (
 )
 # A libvirtd that many tests share takes its time.
 PATIENCE_SECONDS = 60.0
+MAC = "52:54:00:5e:ed:02"
 ON_THE_WAY = (
     failpoints.ACCEPTED,
     failpoints.AFTER_STEP[Step.PULL],
@@ -46,12 +48,19 @@ class Host:
         memory_mb: int = 64,
         restart: str = "unless-stopped",
         desired: pb.DesiredState = pb.DESIRED_STATE_RUNNING,
+        disk: str = "",
+        network: str = "",
     ) -> None:
         machine = pb.VMSpec(
             name=self.name,
             vcpus=1,
             memory_mb=memory_mb,
-            disks=[pb.DiskConfig(device="vda", format="qcow2", size_gb=1, type="disk")],
+            disks=[
+                pb.DiskConfig(
+                    device="vda", format="qcow2", type="disk", path=disk, size_gb=0 if disk else 1
+                )
+            ],
+            networks=[pb.NetworkConfig(network=network, mac_address=MAC)] if network else [],
             stop_grace_seconds=1,
             restart_policy=pb.RestartPolicy(policy=restart),
         )
@@ -131,6 +140,26 @@ def test_a_machine_lives_through_the_death_of_its_agent_and_every_order(host: Ho
     assert domains(host.directory) == []
     assert volumes(host.directory) == []
     assert not (host.directory / "vms" / host.name).exists()
+
+
+def test_the_address_of_a_guest_is_told_as_soon_as_it_has_one(host: Host) -> None:
+    disk = shutil.copy(TINY, host.directory)
+    host.agent.start()
+    host.apply(memory_mb=160, disk=str(disk), network="default")
+    status = host.wait_for(RUNNING)
+    assert "vm.primary_ip" not in status.metadata
+    assert status.metadata["vm.mac_addresses"] == MAC
+
+    eventually(
+        lambda: "vm.primary_ip" in host.agent.status(host.name).metadata,
+        "an address",
+        within=BOOT_SECONDS,
+    )
+
+    address = host.agent.status(host.name).metadata["vm.primary_ip"]
+    eventually(
+        lambda: page(address, "hostname") == "guest", "it is reached there", within=BOOT_SECONDS
+    )
 
 
 @pytest.mark.parametrize("point", ON_THE_WAY)

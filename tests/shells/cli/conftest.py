@@ -47,6 +47,10 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     capacity: control_pb2.GetCapacityResponse | None = None
     drifts: list[control_pb2.DriftView] = field(default_factory=list)
     volumes: list[control_pb2.VolumeView] = field(default_factory=list)
+    images: list[control_pb2.ImageView] = field(default_factory=list)
+    images_begun: list[control_pb2.AddImageStart] = field(default_factory=list)
+    image_bytes: int = 0
+    image_problem: str = ""
     orphans_unrecorded: int = 0
     events: list[control_pb2.EventView] = field(default_factory=list)
     events_asked: list[control_pb2.ListEventsRequest] = field(default_factory=list)
@@ -76,6 +80,34 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
             return control_pb2.DeleteVolumeResponse(error_message="volume not found: it")
         self.volumes = kept
         return control_pb2.DeleteVolumeResponse(success=True)
+
+    def ListImages(self, request, context):  # type: ignore[no-untyped-def]
+        silent = control_pb2.NodeProblem(node_id="n9", problem="gives no answer")
+        return control_pb2.ListImagesResponse(images=self.images, problems=[silent])
+
+    def AddImage(self, request_iterator, context):  # type: ignore[no-untyped-def]
+        start = next(request_iterator).start
+        self.images_begun.append(start)
+        self._maybe_abort(context)
+        yield control_pb2.ImageProgress()
+        for part in request_iterator:
+            self.image_bytes += len(part.data)
+            yield control_pb2.ImageProgress(
+                node_id="n1", received_bytes=self.image_bytes, size_bytes=start.size_bytes
+            )
+        yield control_pb2.ImageProgress(
+            node_id="n1", received_bytes=self.image_bytes, done=True, sha256="abc"
+        )
+        if self.image_problem:
+            yield control_pb2.ImageProgress(node_id="n2", done=True, problem=self.image_problem)
+        yield control_pb2.ImageProgress(done=True)
+
+    def RemoveImage(self, request, context):  # type: ignore[no-untyped-def]
+        self._maybe_abort(context)
+        kept = [control_pb2.NodeProblem(node_id="n2", problem=self.image_problem)]
+        return control_pb2.RemoveImageResponse(
+            node_ids=["n1"], problems=kept if self.image_problem else []
+        )
 
     def GetMode(self, request, context):  # type: ignore[no-untyped-def]
         return self.mode

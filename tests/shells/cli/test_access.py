@@ -58,9 +58,11 @@ class Inside(control_pb2_grpc.AgentControlServicer):
         start = next(request_iterator).start
         self.started.append(start)
         self.sizes.append((start.size.rows, start.size.columns))
-        if start.command[0] == "refused":
+        if start.command[:1] == ["refused"]:
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, "web is not running")
         yield control_pb2.ExecOutput()
+        if start.console:
+            yield control_pb2.ExecOutput(stdout=b"login: ")
         for said in request_iterator:
             if said.HasField("resize"):
                 self.sizes.append((said.resize.rows, said.resize.columns))
@@ -253,6 +255,27 @@ def test_a_session_in_a_terminal_is_raw_follows_its_size_and_puts_it_back(
     assert terminal.end() == 42
     assert not terminal.is_raw()
     assert inside.started[0].tty
+
+
+def test_a_console_takes_every_key_but_the_one_that_leaves_it(
+    inside: Inside, environ: dict[str, str]
+) -> None:
+    variables = {**environ, "PERSYS_GRPC_ENDPOINT": inside.address}
+    terminal = Terminal(("console", "vm", "--force"), variables)
+    terminal.read_until(b"Ctrl-] leaves it")
+    terminal.read_until(b"login: ")
+    assert terminal.is_raw()
+    terminal.say(b"a\x03\x04")
+    terminal.read_until(b"<a\x03\x04>")
+    terminal.say(b"b\x1dc")
+    terminal.read_until(b"<b>")
+    terminal.read_until(b"bye")
+
+    terminal.end()
+    assert not terminal.is_raw()
+    assert b"c" not in terminal.seen.split(b"<b>")[1]
+    (start,) = inside.started
+    assert (start.workload_id, start.console, start.force) == ("vm", True, True)
 
 
 def use(view: control_pb2.WorkloadView, **figures: float) -> None:

@@ -102,6 +102,23 @@ def test_workloads_are_filtered_by_status_and_node(cluster: Cluster, ctl: Run) -
     assert ended.out == "b\n"
 
 
+@pytest.mark.parametrize(
+    ("word", "address"),
+    [("vm.ip_addresses", "192.168.122.7,fd00::7"), ("container.ports", "8080->80/tcp")],
+)
+def test_a_wide_list_shows_where_a_workload_is_reached(
+    cluster: Cluster, ctl: Run, word: str, address: str
+) -> None:
+    cluster.add_workload("up", "Running").metadata[word] = address
+    cluster.add_workload("down", "Stopped").metadata[word] = address
+
+    header, up, down = ctl("workload", "list", "-o", "wide").out.splitlines()
+
+    assert "ADDRESS" in header
+    assert address in up
+    assert address not in down
+
+
 def test_a_list_shows_why_a_workload_waits(cluster: Cluster, ctl: Run) -> None:
     cluster.add_workload("big", "Pending").reason.message = "no node has 900 GB " + "x" * 80
 

@@ -144,6 +144,7 @@ def test_what_is_kept_of_a_machine_survives_but_for_its_disks_nothing_does(tmp_p
     disk = MadeDisk("vda", NOON, pool="fast", volume="web-vda.qcow2")
     place.keep_run(RUN)
     place.keep_disks((disk,))
+    (place.root / "half-written").mkdir()
 
     place.discard()
 

@@ -40,6 +40,7 @@ from persys.core.convergence import Artefact, Condition
 from persys.core.fencing import stop_grace_seconds
 from persys.errors import ConflictError
 from persys.infra.clock import Clock
+from persys.infra.together import together
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
@@ -99,8 +100,10 @@ class MachineRuntime:
         try:
             place.make()
             cards = await self._networks.attach(machine_spec(order))
-            disks = await self._disks.provide(order, place)
-            parts = await self._parts(order, place, cards, (*disks, *_attached(volumes, disks)))
+            async with together() as group:
+                sowing = group.create_task(self._sow(order, place, cards))
+                disks = await self._disks.provide(order, place)
+            parts = _parts(sowing.result(), place, cards, (*disks, *_attached(volumes, disks)))
             if failure := await self._networks.reserve(place, cards):
                 return failure
             xml = domain_xml(
@@ -200,22 +203,14 @@ class MachineRuntime:
             return None
         return sight
 
-    async def _parts(
-        self,
-        order: Order,
-        place: MachinePlace,
-        cards: list[Attached],
-        disks: tuple[DiskPart, ...],
-    ) -> Parts:
+    async def _sow(self, order: Order, place: MachinePlace, cards: list[Attached]) -> str:
+        """The checksum of the seed that is written now; empty if it needs none."""
         spec = machine_spec(order)
-        given = [card.link.address.partition("/")[0] for card in cards if card.link.address]
-        labels = {ADDRESSES_LABEL: ",".join(given)} if given else {}
         if not is_wanted(spec):
-            return Parts(disks, tuple(card.card for card in cards), None, labels)
+            return ""
         texts = seed(order.workload_id, spec, [card.link for card in cards])
         await write_seed(texts, place.seed)
-        labels[CLOUD_INIT_LABEL] = texts.sha256
-        return Parts(disks, tuple(card.card for card in cards), place.seed.absolute(), labels)
+        return texts.sha256
 
     async def _check_disks(self, artefact: Artefact) -> None:
         xml = await self._libvirt.call(
@@ -232,6 +227,20 @@ class MachineRuntime:
             text = f"the name {name} belongs to a machine that this agent did not make"
             return Failure(FailureReason.RUNTIME_ERROR, text, code=NAME_TAKEN)
         return failure_of(err, FailureReason.RUNTIME_ERROR)
+
+
+def _parts(
+    seed_sha256: str,
+    place: MachinePlace,
+    cards: list[Attached],
+    disks: tuple[DiskPart, ...],
+) -> Parts:
+    given = [card.link.address.partition("/")[0] for card in cards if card.link.address]
+    labels = {ADDRESSES_LABEL: ",".join(given)} if given else {}
+    if seed_sha256:
+        labels[CLOUD_INIT_LABEL] = seed_sha256
+    path = place.seed.absolute() if seed_sha256 else None
+    return Parts(disks, tuple(card.card for card in cards), path, labels)
 
 
 def _attached(volumes: Mapping[str, Path], disks: list[DiskPart]) -> list[DiskPart]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from persys.core.report import LOG_TAIL_BYTES_MAX
 
 # Colours, cursor moves and the like, which firmware and boot loaders write many of.
-CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[@-Z\\-_]|[()][0-9A-B])|[\x00-\x08\x0b-\x1f\x7f]")
+CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[ -/]+[0-~]|[0-Z\\-~])|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def tail_of(path: Path) -> str:

@@ -43,8 +43,8 @@ class MachineDisks:
             _check(disk)
             known = made.get(disk.device)
             if known is not None:
-                _check_same(disk, known, _image_of(disk, spec), self._pool_of(disk))
-        for name in {self._pool_of(disk) for disk in spec.disks if not disk.path}:
+                _check_same(disk, known, _image_of(disk, spec), self._pool_of(disk, place))
+        for name in {self._pool_of(disk, place) for disk in spec.disks if not disk.path}:
             if name != self._pool.name:
                 await self._libvirt.call(partial(machine_pool.active, name=name))
 
@@ -72,8 +72,10 @@ class MachineDisks:
             )
         place.keep_disks(tuple(other for other in place.disks if other != disk))
 
-    def _pool_of(self, disk: Disk) -> str:
-        return disk.pool_name or self._pool.name
+    def _pool_of(self, disk: Disk, place: MachinePlace) -> str:
+        """One that names no pool stays in the one where it was made, whatever the node's is by now."""
+        made = next((one.pool for one in place.disks if one.device == disk.device), "")
+        return disk.pool_name or made or self._pool.name
 
     async def _provide(self, disk: Disk, spec: VMSpec, place: MachinePlace) -> DiskPart:
         if disk.type == "cdrom" or disk.format == "iso":
@@ -116,7 +118,7 @@ class MachineDisks:
     async def _in_pool(
         self, disk: Disk, place: MachinePlace, made: MadeDisk, base: BaseImage | None
     ) -> DiskPart:
-        pool, form = self._pool_of(disk), disk.format or "qcow2"
+        pool, form = self._pool_of(disk, place), disk.format or "qcow2"
         volume = f"{place.workload_id}-{disk.device}.{form}"
         known = any((one.pool, one.volume) == (pool, volume) for one in place.disks)
         if pool == self._pool.name:

@@ -20,7 +20,7 @@ LOOK_SECONDS = 0.25
 PIECE_BYTES = 32 * 1024
 TAIL_BYTES_MAX = 4 * 1024 * 1024
 _KEPT_MAX = 100  # files that are looked for
-_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|[()])?$")
+_UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*)?[ -/]*$")
 
 
 async def lines(

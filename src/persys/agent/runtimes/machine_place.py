@@ -99,7 +99,9 @@ class MachinePlace:
             shutil.rmtree(self.root, ignore_errors=True)
             return
         for path in self.root.iterdir():
-            if path != self._disks:
+            if path.is_dir():  # an agent died while it wrote a seed
+                shutil.rmtree(path)
+            elif path != self._disks:
                 path.unlink(missing_ok=True)
 
 

@@ -1,6 +1,7 @@
 """Storage pools of libvirt and the volumes in them. These run in a thread, with a connection for one call."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -41,17 +42,31 @@ class OwnPool:
         self._directory = directory
 
     def ensure(self, connection: Any) -> None:
-        if _lookup(connection, self.name) is None:
-            self._directory.mkdir(parents=True, exist_ok=True, mode=_PASSABLE)
-            pool = ET.Element("pool", type="dir")
-            ET.SubElement(pool, "name").text = self.name
-            target = ET.SubElement(pool, "target")
-            ET.SubElement(target, "path").text = str(self._directory)
-            made = connection.storagePoolDefineXML(ET.tostring(pool, encoding="unicode"))
-            made.setAutostart(True)
+        """Whoever else needs it at the same time may be faster, at each of the two steps."""
+        libvirt = load()
         found = _lookup(connection, self.name)
-        if found is not None and not found.isActive():
-            found.create()
+        if found is None:
+            with suppress(libvirt.libvirtError):
+                self._define(connection)
+            found = _lookup(connection, self.name)
+        if found is None:
+            found = self._define(connection)
+        if not found.isActive():
+            try:
+                found.create()
+            except libvirt.libvirtError:
+                if not found.isActive():
+                    raise
+
+    def _define(self, connection: Any) -> Any:
+        self._directory.mkdir(parents=True, exist_ok=True, mode=_PASSABLE)
+        pool = ET.Element("pool", type="dir")
+        ET.SubElement(pool, "name").text = self.name
+        target = ET.SubElement(pool, "target")
+        ET.SubElement(target, "path").text = str(self._directory)
+        made = connection.storagePoolDefineXML(ET.tostring(pool, encoding="unicode"))
+        made.setAutostart(True)
+        return made
 
 
 def active(connection: Any, name: str) -> Any:

@@ -681,14 +681,16 @@ class AddImageStart(_message.Message):
     def __init__(self, name: _Optional[str] = ..., url: _Optional[str] = ..., sha256: _Optional[str] = ..., size_bytes: _Optional[int] = ...) -> None: ...
 
 class ImageProgress(_message.Message):
-    __slots__ = ("received_bytes", "size_bytes", "image")
+    __slots__ = ("received_bytes", "size_bytes", "image", "problem")
     RECEIVED_BYTES_FIELD_NUMBER: _ClassVar[int]
     SIZE_BYTES_FIELD_NUMBER: _ClassVar[int]
     IMAGE_FIELD_NUMBER: _ClassVar[int]
+    PROBLEM_FIELD_NUMBER: _ClassVar[int]
     received_bytes: int
     size_bytes: int
     image: ImageView
-    def __init__(self, received_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ..., image: _Optional[_Union[ImageView, _Mapping]] = ...) -> None: ...
+    problem: str
+    def __init__(self, received_bytes: _Optional[int] = ..., size_bytes: _Optional[int] = ..., image: _Optional[_Union[ImageView, _Mapping]] = ..., problem: _Optional[str] = ...) -> None: ...
 
 class RemoveImageRequest(_message.Message):
     __slots__ = ("name",)

@@ -1,0 +1,98 @@
+"""The log of a serial console, read from files as virtlogd writes them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from persys.agent.runtimes.machine_log import lines
+from persys.errors import RefusedError
+
+DEADLINE_SECONDS = 10
+
+
+@pytest.fixture
+def log(tmp_path: Path) -> Path:
+    return tmp_path / "console.log"
+
+
+def add(log: Path, data: bytes, *, kept: int | None = None) -> None:
+    """To the present file, or to one before."""
+    path = log if kept is None else log.with_name(f"{log.name}.{kept}")
+    with path.open("ab") as file:
+        file.write(data)
+
+
+def rotate(log: Path) -> None:
+    log.rename(log.with_name(f"{log.name}.0"))
+
+
+async def told(log: Path, *, tail: int = 0) -> bytes:
+    pieces = lines(log, tail=tail, follow=False, over=lambda: True)
+    return b"".join([piece async for piece in pieces])
+
+
+async def until(pieces: AsyncIterator[bytes], end: bytes) -> bytes:
+    seen = b""
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not seen.endswith(end):
+            seen += await anext(pieces)
+    return seen
+
+
+async def test_all_files_are_told_the_oldest_first(log: Path) -> None:
+    add(log, b"one\n", kept=1)
+    add(log, b"two\n", kept=0)
+    add(log, b"three\n")
+
+    assert await told(log) == b"one\ntwo\nthree\n"
+    assert await told(log, tail=2) == b"two\nthree\n"
+    assert await told(log, tail=9) == b"one\ntwo\nthree\n"
+
+
+async def test_a_machine_that_wrote_nothing_has_an_empty_log(log: Path) -> None:
+    assert await told(log) == b""
+    assert await told(log, tail=3) == b""
+
+
+async def test_what_only_a_terminal_understands_is_left_out(log: Path) -> None:
+    add(log, "\x1bc\x1b[1;31mréd\x1b[0m\r\n\x1b(Bplain\x07\n".encode())
+
+    assert (await told(log)).decode() == "réd\nplain\n"
+
+
+async def test_a_follower_sees_what_is_added_also_in_the_next_file(log: Path) -> None:
+    over = False
+    add(log, b"one\n")
+    async with aclosing(lines(log, tail=1, follow=True, over=lambda: over)) as pieces:
+        assert await until(pieces, b"\n") == b"one\n"
+        add(log, b"guest# \x1b[3")
+        assert await until(pieces, b" ") == b"guest# "
+        add(log, b"1mred\n")
+        assert await until(pieces, b"\n") == b"red\n"
+        rotate(log)
+        add(log, b"two\n")
+        assert await until(pieces, b"\n") == b"two\n"
+
+        over = True
+        assert [piece async for piece in pieces] == []
+
+
+async def test_a_follower_may_come_before_the_machine(log: Path) -> None:
+    async with aclosing(lines(log, tail=0, follow=True, over=lambda: False)) as pieces:
+
+        async def write() -> None:
+            await asyncio.sleep(0)
+            add(log, "é".encode()[:1])
+            add(log, "é\n".encode()[1:])
+
+        async with asyncio.TaskGroup() as group:
+            group.create_task(write())
+            assert (await until(pieces, b"\n")).decode() == "é\n"
+
+
+async def test_a_log_that_cannot_be_read_says_so(tmp_path: Path) -> None:
+    with pytest.raises(RefusedError, match="Is a directory"):
+        await told(tmp_path)

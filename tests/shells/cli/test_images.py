@@ -1,0 +1,126 @@
+"""Images as a user brings them, sees them and removes them."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import grpc
+
+from persys.wire.gen.control.v1.control_pb2 import ImageView
+from shells.cli.test_access import Terminal
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from shells.cli.conftest import Cluster, Run
+
+
+def test_a_file_is_sent_and_each_node_that_has_it_is_told(
+    ctl: Run, cluster: Cluster, tmp_path: Path
+) -> None:
+    path = tmp_path / "disk.qcow2"
+    path.write_bytes(bytes(3_000_000))
+
+    done = ctl("image", "add", "debian-12", str(path), "--sha256", "ab", "--node", "n1")
+
+    assert (done.code, done.err) == (0, "")
+    assert done.out == "image debian-12 is on node n1 (2.9MiB, sha256 abc)\n"
+    assert cluster.image_bytes == 3_000_000
+    (start,) = cluster.images_begun
+    assert (start.name, start.url, start.sha256) == ("debian-12", "", "ab")
+    assert (list(start.node_ids), start.size_bytes) == (["n1"], 3_000_000)
+
+
+def test_an_address_is_left_to_the_nodes(ctl: Run, cluster: Cluster) -> None:
+    for url in ("https://images/debian.qcow2", "file:///srv/debian.qcow2"):
+        assert ctl("image", "add", "debian", url, "--node", "n1", "--node", "n2").code == 0
+
+    assert [start.url for start in cluster.images_begun] == [
+        "https://images/debian.qcow2",
+        "file:///srv/debian.qcow2",
+    ]
+    assert list(cluster.images_begun[0].node_ids) == ["n1", "n2"]
+    assert cluster.image_bytes == 0
+
+
+def test_a_node_that_has_it_not_is_named_and_the_command_fails(
+    ctl: Run, cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.image_problem = "there is no room for it"
+    (tmp_path / "disk").write_bytes(b"x")
+
+    done = ctl("image", "add", "debian", str(tmp_path / "disk"))
+
+    assert done.code == 1
+    assert "is on node n1" in done.out
+    assert done.err == "node n2: there is no room for it\n"
+
+
+def test_a_refusal_and_a_file_that_is_not_there_say_so(
+    ctl: Run, cluster: Cluster, tmp_path: Path
+) -> None:
+    missing = ctl("image", "add", "debian", str(tmp_path / "none"))
+    (tmp_path / "disk").write_bytes(b"x")
+    cluster.abort = (grpc.StatusCode.FAILED_PRECONDITION, "no node runs machines")
+    refused = ctl("image", "add", "debian", str(tmp_path / "disk"))
+
+    assert (missing.code, refused.code) == (2, 1)
+    assert "No such file" in missing.err
+    assert "no node runs machines" in refused.err
+
+
+def test_images_are_listed_with_their_nodes_and_who_needs_them(ctl: Run, cluster: Cluster) -> None:
+    cluster.images = [
+        ImageView(
+            name="debian-12",
+            sha256="0123456789abcdef",
+            format="qcow2",
+            size_bytes=11 << 20,
+            virtual_size_bytes=2 << 30,
+            node_ids=["n1", "n2"],
+            used_by=["db", "web"],
+        )
+    ]
+
+    listed = ctl("image", "list")
+
+    assert listed.out.splitlines()[1].split()[:7] == [
+        "debian-12",
+        "qcow2",
+        "11MiB",
+        "2.0GiB",
+        "n1,n2",
+        "0123456789ab",
+        "db,web",
+    ]
+    assert "node n9: gives no answer" in listed.err
+    assert ctl("image", "list", "-o", "name").out == "debian-12\n"
+    (shown,) = json.loads(ctl("image", "list", "-o", "json").out)
+    assert shown["sha256"] == "0123456789abcdef"
+
+
+def test_no_images_say_how_to_bring_one(ctl: Run) -> None:
+    assert "persysctl image add" in ctl("image", "list").out
+
+
+def test_a_removal_names_those_who_kept_it(ctl: Run, cluster: Cluster) -> None:
+    done = ctl("image", "remove", "debian")
+    cluster.image_problem = "image debian is needed by web"
+    kept = ctl("image", "remove", "debian", "--node", "n2")
+
+    assert (done.code, done.out) == (0, "image debian is removed from node n1\n")
+    assert (kept.code, kept.err) == (1, "node n2: image debian is needed by web\n")
+
+
+def test_a_terminal_shows_how_far_it_is(
+    cluster: Cluster, environ: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "disk").write_bytes(bytes(100_000_000))
+    variables = {**environ, "PERSYS_GRPC_ENDPOINT": cluster.address, "TERM": "xterm"}
+
+    terminal = Terminal(("image", "add", "debian", str(tmp_path / "disk")), variables)
+    terminal.read_until(b"is on node n1")
+
+    assert b" of 95MiB (" in terminal.seen
+    assert terminal.end() == 0

@@ -1,0 +1,40 @@
+"""What libvirt counts, as a sample: pure, in libvirt's words."""
+
+from persys.agent.runtimes.machine_usage import sample_of
+from persys.core.metering import Sample
+from persys.model.ids import WorkloadId
+
+VM = WorkloadId("vm")
+STATS = {
+    "cpu.time": 5_000,
+    "balloon.current": 2048,
+    "balloon.rss": 1024,
+    "block.count": 2,
+    "block.0.rd.bytes": 10,
+    "block.0.wr.bytes": 1,
+    "block.1.rd.bytes": 20,
+    "net.count": 1,
+    "net.0.rx.bytes": 7,
+    "net.0.tx.bytes": 8,
+}
+
+
+def test_disks_and_interfaces_of_a_machine_count_together() -> None:
+    sample = sample_of(VM, "u", STATS, 1.0, None)
+
+    assert sample == Sample(VM, "u", 1.0, 5_000, 1024 * 1024, 30, 1, 7, 8)
+
+
+def test_what_a_busy_machine_does_not_tell_is_as_it_was() -> None:
+    before = sample_of(VM, "u", STATS, 1.0, None)
+
+    sample = sample_of(VM, "u", {"cpu.time": 6_000, "balloon.current": 2048}, 2.0, before)
+
+    assert (sample.disk_read_bytes, sample.net_tx_bytes) == (30, 8)
+    assert (sample.cpu_nanos, sample.memory_bytes) == (6_000, 2048 * 1024)
+
+
+def test_a_machine_that_started_again_counts_anew() -> None:
+    before = sample_of(VM, "u", STATS, 1.0, None)
+
+    assert sample_of(VM, "u", {"cpu.time": 10}, 2.0, before) == Sample(VM, "u", 2.0, 10)
