@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 from builders import CONTAINER
 from persys.core.placement.columns import Columns
 from persys.core.placement.needs import Needs
-from persys.core.placement.ranking import Arrangement, Ranking
+from persys.core.placement.ranking import Arrangement, Domain, Ranking
 from persys.core.placement.rankings import WORTH_KEEPING
-from persys.core.placement.runs import LOOKS_MAX, Runs, TooFarError
+from persys.core.placement.runs import LOOKS_MAX, Entry, Runs, TooFarError
+from persys.core.placement.search import eligible
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources
 from persys.model.rules import Constraint, Operator, Rules
@@ -32,17 +33,16 @@ def test_a_kept_ranking_is_as_one_made_anew(by: Arrangement, random: Random) -> 
     for node_id in NODES:
         put(columns, node_id, random)
     for _ in range(WORTH_KEEPING):
-        kept = columns.rankings.earned(NEEDS, by)
+        kept = columns.rankings.earned(NEEDS, by, eligible(NEEDS, columns).each)
     assert kept is not None
 
     for _ in range(20):
         for _ in range(random.randrange(25)):
             change(columns, random.choice(NODES), random)
 
-        anew = Ranking(NEEDS, by, columns.rows, columns.order).parts()
-        assert {domain: list(part) for domain, part in kept.parts().items() if list(part)} == {
-            domain: list(part) for domain, part in anew.items()
-        }
+        could = eligible(NEEDS, columns).each
+        anew = Ranking(NEEDS, by, columns.rows, columns.order, could=could)
+        assert whole(kept) == whole(anew)
 
 
 @settings(max_examples=40, deadline=None)
@@ -52,12 +52,14 @@ def test_the_first_with_enough_is_found_however_often_others_moved(random: Rando
     for node_id in NODES:
         put(columns, node_id, random)
     for _ in range(WORTH_KEEPING):
-        kept = columns.rankings.earned(NEEDS, Arrangement(packs=True))
+        could = eligible(NEEDS, columns).each
+        kept = columns.rankings.earned(NEEDS, Arrangement(packs=True), could)
     assert kept is not None
 
     for number in range(60):
         change(columns, random.choice(NODES), random)
-        part = kept.parts()[()]
+        kept.domains()
+        part = kept.part(())
         needed = Resources(random.choice((0, 500, 1500, 3500)), random.choice((0, 2000)))
         expected = next(
             (entry for entry in part if needed.fits_in(columns.rows[entry[3]].free)), None
@@ -78,6 +80,11 @@ def test_a_walk_past_too_many_is_given_up() -> None:
 
     with pytest.raises(TooFarError):
         part.first(Resources(1000, 6400), lambda _: True)
+
+
+def whole(ranking: Ranking) -> dict[Domain, list[Entry]]:
+    parts = {domain: list(ranking.part(domain)) for domain in ranking.domains()}
+    return {domain: entries for domain, entries in parts.items() if entries}
 
 
 def put(columns: Columns, node_id: NodeId, random: Random) -> None:

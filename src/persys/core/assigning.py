@@ -157,10 +157,10 @@ def refused_as_full(situation: Situation) -> str:
 
 
 def reservation_differs(assignment: Assignment, needs: Needs) -> bool:
-    return _amount_differs(assignment, needs) or assignment.rules != needs.rules
+    return amount_differs(assignment, needs) or assignment.rules != needs.rules
 
 
-def _amount_differs(assignment: Assignment, needs: Needs) -> bool:
+def amount_differs(assignment: Assignment, needs: Needs) -> bool:
     return (assignment.reserved, assignment.host_ports, assignment.pools) != (
         needs.resources,
         needs.host_ports,
@@ -195,7 +195,7 @@ def resize(
         if moved.assignment is not None:
             return replace(moved, tombstone=Tombstone(assignment, now, keeps_data=True))
         elsewhere = f"elsewhere: {moved.belief.message}" if moved.belief is not None else ""
-    if not _amount_differs(assignment, needs):
+    if not amount_differs(assignment, needs):
         return Misplaced(f"on {assignment.node_id}, {rejection.detail}; {elsewhere}")
     message = f"node {assignment.node_id} {rejection.detail} for this revision"
     belief = believe(

@@ -2,9 +2,11 @@
 
 from datetime import datetime
 
+from persys.core.assigning import amount_differs
 from persys.core.dispatch import Dispatch, Goal
 from persys.core.effects import Apply, Remove
 from persys.core.liveness import Phase
+from persys.core.placement.needs import needs_of
 from persys.core.situation import Decision, Situation
 from persys.errors import ConflictError, PersysError, UnavailableError
 from persys.model.assignment import Assignment
@@ -20,6 +22,8 @@ def renewal(situation: Situation, decision: Decision) -> tuple[Apply, ...]:
         return ()
     if not situation.reports or situation.phase is not Phase.ALIVE:
         return ()
+    if amount_differs(bound, needs_of(workload)):
+        return ()  # it waits for room: its node must not have it before
     return (Apply(bound.node_id, workload, bound.epoch),)
 
 

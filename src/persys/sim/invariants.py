@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from persys.agent.journal import Entry
-from persys.core.placement.needs import holds_data
+from persys.core.placement.needs import holds_data, needs_of
 from persys.model.assignment import Assignment
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
@@ -319,11 +319,25 @@ class Invariants:
             if (workload_id, node_id, request.epoch) not in self.mirror.bound:
                 text = f"{node_id} was given {workload_id} at epoch {request.epoch}, never stored"
                 self.fail("commit before act", text)
+            self._check_order_fits(node_id, request)
         elif isinstance(request, agent_pb2.DeleteWorkloadRequest):
             workload_id = WorkloadId(request.id)
             self._trace.add(node_id, f"is told to delete {workload_id} epoch {request.epoch}")
             self._check_delete(node_id, workload_id, request.epoch)
             self.losses.check_delete(node_id, workload_id)
+
+    def _check_order_fits(self, node_id: NodeId, request: agent_pb2.ApplyWorkloadRequest) -> None:
+        """No order for more than is reserved, so far as it is about what is on record now."""
+        workload = self.mirror.workload(WorkloadId(request.id))
+        bound = self.mirror.assignment(WorkloadId(request.id))
+        if workload is None or bound is None or workload.revision != request.revision_id:
+            return
+        if (bound.node_id, bound.epoch) != (node_id, request.epoch):
+            return
+        needed = needs_of(workload).resources
+        if not needed.fits_in(bound.reserved):
+            text = f"{node_id} was ordered {workload.id} with {needed}, and has {bound.reserved} for it"
+            self.fail("3 reservation", text)
 
     def obeyed(self, node_id: NodeId, request: Any, answer: Any) -> None:
         """An agent has said yes to an order: it must be in its journal, and not older than what was there."""

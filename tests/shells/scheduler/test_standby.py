@@ -112,6 +112,21 @@ async def test_a_leader_that_was_cut_off_leads_no_more_and_writes_nothing(seats:
     assert await new.names() == ["afterwards", "before", "meanwhile"]
 
 
+async def test_a_deposed_leader_follows_on_when_its_watch_breaks(seats: Seats) -> None:
+    old, new = await seats.add(), await seats.add()
+    seats.stores[0].down = True
+    await until_leading(new)
+    seats.stores[0].down = False
+    await until_standing_by(old)
+
+    seats.stores[0].is_behind = True
+    await new.apply("one")
+    await new.apply("two")
+
+    await until_named(old, "one", "two")
+    assert not seats.stores[0].is_behind
+
+
 async def test_what_a_deposed_leader_was_asked_is_unavailable_and_not_refused(seats: Seats) -> None:
     old, new = await seats.add(), await seats.add()
     await old.apply("before")

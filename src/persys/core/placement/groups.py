@@ -76,13 +76,15 @@ class Groups:
         if apart:
             _add(row.apart, group, sign)
             _add(self._apart, group, sign)
-        for key, tally in self._tallies.get(group, {}).items():
-            _add(tally, row.labels.get(key), sign)
-        column = self._columns.get(group)
-        if column is not None:
-            column[row.position] += sign
+        if group in self._tallies:
+            for key, tally in self._tallies[group].items():
+                _add(tally, row.labels.get(key), sign)
+        if group in self._columns:
+            self._columns[group][row.position] += sign
         if group in row.members:
-            self._rows.setdefault(group, {})[row.node_id] = row
+            if group not in self._rows:
+                self._rows[group] = {}
+            self._rows[group][row.node_id] = row
             return
         del self._rows[group][row.node_id]
         if not self._rows[group]:
@@ -100,6 +102,8 @@ class Groups:
 
 
 def _add(counts: dict[KeyT, int], key: KeyT, number: int) -> None:
-    counts[key] = counts.get(key, 0) + number
-    if not counts[key]:
-        del counts[key]
+    count = counts.get(key, 0) + number
+    if count:
+        counts[key] = count
+    else:
+        counts.pop(key, None)

@@ -14,6 +14,8 @@ from persys.core.placement.row import Row
 from persys.core.placement.runs import Entry, Runs
 from persys.model.ids import NodeId
 
+MOVED_MANY = 64  # nodes of a part; beyond these it may cost less to sort it anew
+
 Rows = Mapping[NodeId, Row]
 Domain = tuple[str | None, ...]  # the values of labels (None: without it)
 
@@ -27,78 +29,74 @@ class Arrangement(NamedTuple):
 
 
 class Ranking:
-    def __init__(self, needs: Needs, by: Arrangement, rows: Rows, order: Order) -> None:
-        self.moved: set[NodeId] = set()  # hold something else since the last look
-        self.altered: set[NodeId] = set()  # are something else
-        self._parts: dict[Domain, Runs] = {}
+    def __init__(
+        self, needs: Needs, by: Arrangement, rows: Rows, order: Order, *, could: bytes
+    ) -> None:
+        """`could`: by position, whether the node could take it if it were empty and open."""
+        self.altered: set[NodeId] = set()  # are something else since the last look
+        self.part_of: dict[NodeId, Runs] = {}  # each notes which of its nodes hold something else
         self._needs, self._by = needs, by
-        self._rows, self._order = rows, order
+        self._rows = rows
         self._entries: dict[NodeId, Entry] = {}
-        self._part_of: dict[NodeId, Runs] = {}
-        self._look_at_all()
-
-    def parts(self) -> Mapping[Domain, Runs]:
-        if self.moved or self.altered:
-            self._refresh()
-        return self._parts
-
-    def domains(self) -> Collection[Domain]:
-        """Those in which there is a node, and perhaps some in which there was one."""
-        if self.altered:
-            self._refresh()
-        return self._parts.keys()
-
-    def _refresh(self) -> None:
-        if 4 * (len(self.moved) + len(self.altered)) > len(self._rows):
-            self._look_at_all()
-            return
-        for node_id in self.altered:
-            self._alter(node_id)
-        for node_id in self.moved:
-            old = self._entries.get(node_id)
-            if old is not None:
-                row, part = self._rows[node_id], self._part_of[node_id]
-                part.discard(old)
-                new = self._entries[node_id] = self._entry(row)
-                part.add(new, row.free)
-        self.altered.clear()
-        self.moved.clear()
-
-    def _look_at_all(self) -> None:
+        self._parts: dict[Domain, Runs] = {}
         found: dict[Domain, list[Entry]] = {}
-        for _, _, node_id in self._order.ranks:  # in order already, or nearly so
-            row = self._rows[node_id]
-            if unfit(row, self._needs) is None:
+        for _, _, node_id in order.ranks:  # all that are open; in order already, or nearly so
+            row = rows[node_id]
+            if could[row.position]:
                 domain = self._domain(row)
                 if domain not in found:
                     found[domain] = []
                 found[domain].append(self._entry(row))
-        self._entries, self._part_of = {}, {}
         for domain, entries in found.items():
             entries.sort()
-            part = self._parts[domain] = Runs(entries, self._rows)
+            part = self._parts[domain] = Runs(entries, rows)
             nodes = [entry[3] for entry in entries]
             self._entries.update(zip(nodes, entries, strict=True))
-            self._part_of.update(dict.fromkeys(nodes, part))
-        for domain in self._parts.keys() - found.keys():
-            del self._parts[domain]
+            self.part_of.update(dict.fromkeys(nodes, part))
+
+    def domains(self) -> Collection[Domain]:
+        """Those in which there is a node, and perhaps some in which there was one."""
+        for node_id in self.altered:
+            self._alter(node_id)
         self.altered.clear()
-        self.moved.clear()
+        return self._parts.keys()
+
+    def part(self, domain: Domain) -> Runs:
+        """One of `domains`, as it is now."""
+        part = self._parts[domain]
+        if part.moved:
+            self._refresh(part)
+        return part
+
+    def _refresh(self, part: Runs) -> None:
+        rows, entries, moved = self._rows, self._entries, part.moved
+        if len(moved) > MOVED_MANY and 4 * len(moved) > len(part):
+            for node_id in moved:
+                entries[node_id] = self._entry(rows[node_id])
+            part.fill(sorted([entries[entry[3]] for entry in part]))
+        else:
+            for node_id in moved:
+                row = rows[node_id]
+                part.discard(entries[node_id])
+                entry = entries[node_id] = self._entry(row)
+                part.add(entry, row.free)
+        moved.clear()
 
     def _alter(self, node_id: NodeId) -> None:
         old = self._entries.pop(node_id, None)
         if old is not None:
-            self._part_of.pop(node_id).discard(old)
+            part = self.part_of.pop(node_id)
+            part.discard(old)
+            part.moved.discard(node_id)
         row = self._rows.get(node_id)
         if row is None or unfit(row, self._needs) is not None:
             return
         domain, entry = self._domain(row), self._entry(row)
-        part = self._parts.get(domain)
-        if part is None:
-            part = self._parts[domain] = Runs([entry], self._rows)
+        if domain in self._parts:
+            self._parts[domain].add(entry, row.free)
         else:
-            part.add(entry, row.free)
-        self._entries[node_id], self._part_of[node_id] = entry, part
+            self._parts[domain] = Runs([entry], self._rows)
+        self._entries[node_id], self.part_of[node_id] = entry, self._parts[domain]
 
     def _domain(self, row: Row) -> Domain:
         over, labels = self._by.over, row.labels

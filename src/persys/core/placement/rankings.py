@@ -28,7 +28,9 @@ class Rankings:
     def move(self, node_id: NodeId) -> None:
         """The node holds something else."""
         for ranking in self._kept.values():
-            ranking.moved.add(node_id)
+            part = ranking.part_of.get(node_id)
+            if part is not None:
+                part.moved.add(node_id)
 
     def alter(self, node_id: NodeId) -> None:
         """The node is something else."""
@@ -44,17 +46,20 @@ class Rankings:
             self._kept[kind] = found  # the one not asked for the longest stands first
         return found
 
-    def earned(self, needs: Needs, by: Arrangement) -> Ranking | None:
-        """As `kept`, but one that is not kept is made when it was asked for often enough."""
+    def earned(self, needs: Needs, by: Arrangement, could: bytes) -> Ranking | None:
+        """As `kept`, but one that is not kept is made, of those that could, when that is worth it."""
         found = self.kept(needs, by)
-        if found is None and self._is_earned(kind := _kind(needs, by)):
-            found = self._kept[kind] = Ranking(needs, by, self._rows, self._order)
+        if found is None and self._is_worth_it(kind := _kind(needs, by)):
+            found = self._kept[kind] = Ranking(needs, by, self._rows, self._order, could=could)
             if len(self._kept) > KEPT_MAX:
                 del self._kept[next(iter(self._kept))]
             self._groups = {kept.group for *_, kept in self._kept}
         return found
 
-    def _is_earned(self, kind: _Kind) -> bool:
+    def _is_worth_it(self, kind: _Kind) -> bool:
+        by = kind[-1]
+        if by.over and not by.group and len(self._kept) < KEPT_MAX:
+            return True  # few labels are spread over, and by many groups
         asked = self._asked.pop(kind, 0) + 1
         if asked < WORTH_KEEPING:
             self._asked[kind] = asked

@@ -51,12 +51,19 @@ class _Run:
 
 class Runs:
     def __init__(self, entries: list[Entry], rows: Mapping[NodeId, Row]) -> None:
-        """`entries` are in order, and at least one."""
+        self.moved: set[NodeId] = set()  # whose entries are no longer right
         self._rows = rows
+        self.fill(entries)
+
+    def fill(self, entries: list[Entry]) -> None:
+        """`entries` are in order, and at least one."""
         half = RUN_MAX // 2
         self._runs = [_Run(entries[at : at + half]) for at in range(0, len(entries), half)]
         # No entry of a run is lower than this; the first run takes what is lower than all.
         self._bounds = [run.entries[0] for run in self._runs]
+
+    def __len__(self) -> int:
+        return sum([len(run.entries) for run in self._runs])
 
     def __iter__(self) -> Iterator[Entry]:
         return chain.from_iterable(run.entries for run in self._runs)

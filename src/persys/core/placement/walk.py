@@ -40,7 +40,7 @@ def walk(needs: Needs, columns: Columns) -> Row | None:
         try:
             return _with_least_company(needs, columns, company, packs=packs)
         except TooFarError:
-            ranking = columns.rankings.earned(needs, by_company)
+            ranking = columns.rankings.earned(needs, by_company, eligible(needs, columns).each)
             if ranking is None:
                 raise
     return _in_company(needs, columns, ranking, company)
@@ -52,13 +52,12 @@ def _first(needs: Needs, columns: Columns, by: Arrangement) -> Row | None:
         try:
             return _first_in_order(needs, columns)
         except TooFarError:
-            ranking = columns.rankings.earned(needs, by)
+            ranking = columns.rankings.earned(needs, by, eligible(needs, columns).each)
             if ranking is None:
                 raise
-    part = ranking.parts().get(())
-    if part is None:
+    if not ranking.domains():
         return None
-    entry = part.first(needs.resources, lambda row: crowded(row, needs) is None)
+    entry = ranking.part(()).first(needs.resources, lambda row: crowded(row, needs) is None)
     return columns.rows[entry[3]] if entry is not None else None
 
 
@@ -102,12 +101,15 @@ def _with_least_company(
     """From orders that know nothing of the group: where few have company, the first have none."""
     if not company.tallies:
         return _first_in_order(needs, columns, company.of, (0,))
-    (key, tally), *others = company.tallies
-    ranking = columns.rankings.earned(needs, Arrangement(packs, (key,)))
+    key, tally = company.tallies[0]
+    could = eligible(needs, columns).each
+    ranking = columns.rankings.earned(needs, Arrangement(packs, (key,)), could)
     if ranking is None:
         raise TooFarError
     lowest, alike = _lowest(tally, ranking.domains())
-    beyond = (*[_least(counts, columns.labelled(label)) for label, counts in others], 0)
+    beyond: Level = (0,)
+    for label, counts in reversed(company.tallies[1:]):
+        beyond = (_least(counts, columns.labelled(label)), *beyond)
     if alike > 1:
         # The emptiest nodes of all are likely to be in one of several domains.
         try:
@@ -146,16 +148,16 @@ def _rarest_first(
     company: Company,
 ) -> Row | None:
     """The best of the domains with the fewest of the group, as far as any of their nodes fits."""
-    if len(ranking.domains()) > DOMAINS_COUNTED_MAX:
+    domains = ranking.domains()
+    if len(domains) > DOMAINS_COUNTED_MAX:
         raise TooFarError
-    parts = ranking.parts()
-    levels = company.levels(parts)
+    levels = company.levels(domains)
     while levels:
         lowest = min(levels.values())
         alike = [domain for domain, level in levels.items() if level == lowest]
         if len(alike) > DOMAINS_WALKED_MAX:
             raise TooFarError
-        found = [one for domain in alike if (one := pick(parts[domain], lowest)) is not None]
+        found = [one for domain in alike if (one := pick(ranking.part(domain), lowest)) is not None]
         if found:
             return columns.rows[min(found)[3]]
         for domain in alike:

@@ -1,0 +1,33 @@
+"""What still goes to a node although its wish needs no work."""
+
+from builders import a_workload, an_assignment
+from persys.core.effects import Apply
+from persys.core.liveness import Phase
+from persys.core.situation import Decision, Situation
+from persys.model.assignment import Assignment
+from persys.model.resources import Resources
+from persys.scheduler.aftermath import renewal
+
+BOUND = an_assignment()
+
+
+def a_situation(resources: Resources) -> Situation:
+    workload = a_workload(resources=resources)
+    return Situation(workload, BOUND, phase=Phase.ALIVE, reports=True)
+
+
+def decided(bound: Assignment) -> Decision:
+    return Decision(bound, None, None)
+
+
+def test_a_node_is_told_of_a_wish_that_needs_no_work() -> None:
+    situation = a_situation(BOUND.reserved)
+
+    assert renewal(situation, decided(BOUND)) == (Apply(BOUND.node_id, situation.workload, 1),)
+
+
+def test_a_revision_that_waits_for_room_is_kept_from_its_node() -> None:
+    """Found by seed 48: the node ran it, with room for less on record."""
+    larger = a_situation(BOUND.reserved + Resources(2000, 0))
+
+    assert renewal(larger, decided(BOUND)) == ()
