@@ -81,7 +81,7 @@ async def _making(count: int) -> float:
         for name in workload_names(0, nodes=1, each=count):
             state.note(*_running(WorkloadId(name)))
         collector = Collector(state, Path(directory))
-        reports = Reports(NODE, state, collector, Meter(None, state, clock), clock)
+        reports = Reports(NODE, state, collector, Meter({}, state, clock), clock)
         times = _times(count)
         began = process_time()
         for _ in range(times):
