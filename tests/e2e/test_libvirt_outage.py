@@ -30,7 +30,7 @@ def cluster_settings(ground: tuple[Path, dict[str, str]]) -> dict[str, dict[str,
     return {"agent": ground[1]}
 
 
-def test_while_libvirtd_is_away_machines_are_unknown_and_afterwards_as_they_were(
+def test_promise_11_while_libvirtd_is_away_machines_are_unknown_and_afterwards_as_they_were(
     cluster: Cluster, libvirtd: OwnLibvirtd, names: Callable[[int], list[str]]
 ) -> None:
     one, late = names(2)

@@ -48,7 +48,7 @@ def persysctl(cluster: Cluster, tmp_path: Path) -> Persysctl:
     return run
 
 
-def test_promise_12_one_file_has_a_container_a_stack_and_a_machine_and_all_live_and_go_together(
+def test_one_file_has_a_container_a_stack_and_a_machine_and_all_live_and_go_together(
     cluster: Cluster,
     ground: tuple[Path, dict[str, str]],
     persysctl: Persysctl,
