@@ -9,6 +9,7 @@ BENCHMARKS = (
     "apply_rate",
     "startup",
     "containers",
+    "machines",
     "logs",
     "idle",
     "agent_idle",

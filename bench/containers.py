@@ -24,6 +24,11 @@ from persys.cli.progress import Lines
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
 COMMAND = ["sleep", "3600"]
+CONTAINER = control_pb2.WorkloadSpec(
+    type="container",
+    resources=control_pb2.ResourceRequirements(memory_mb=32),
+    container=control_pb2.ContainerSpec(image=IMAGE, command=COMMAND, init=True, pids_max=64),
+)
 SINGLES = 12
 CROWD = 100
 ROUNDS = 2
@@ -39,13 +44,16 @@ def main() -> None:
         report(*asyncio.run(_measure(port)))
 
 
-def agent(directory: Path, scheduler_port: int) -> AbstractContextManager[subprocess.Popen[bytes]]:
+def agent(
+    directory: Path, scheduler_port: int, **settings: str
+) -> AbstractContextManager[subprocess.Popen[bytes]]:
     port = free_port()
     env = {
         "PERSYS_GRPC_PORT": str(port),
         "PERSYS_METRICS_PORT": str(free_port()),
         "PERSYS_STATE_PATH": str(directory / "agent.db"),
         "PERSYS_STORAGE_LOCAL_ROOT": str(directory / "volumes"),
+        "PERSYS_VM_IMAGES_DIR": str(directory / "images"),
         "PERSYS_SCHEDULER_ADDR": f"127.0.0.1:{scheduler_port}",
         "PERSYS_NODE_ID": f"bench-{port}",
         "PERSYS_LOG_LEVEL": "warn",
@@ -53,6 +61,7 @@ def agent(directory: Path, scheduler_port: int) -> AbstractContextManager[subpro
         "PERSYS_ADMISSION_CPU_PERCENT": "100",
         "PERSYS_ADMISSION_MEMORY_PERCENT": "100",
         "PERSYS_ADMISSION_DISK_PERCENT": "100",
+        **settings,
     }
     return process([str(BIN / "persys-agent"), "-insecure"], env=env, port=port)
 
@@ -102,10 +111,14 @@ async def _ours(stub: control_pb2_grpc.AgentControlStub, names: list[str]) -> fl
     return seconds
 
 
-async def until_running(stub: control_pb2_grpc.AgentControlStub, names: list[str]) -> None:
+async def until_running(
+    stub: control_pb2_grpc.AgentControlStub,
+    names: list[str],
+    spec: control_pb2.WorkloadSpec = CONTAINER,
+) -> None:
     async with asyncio.TaskGroup() as group:
         for name in names:
-            group.create_task(_apply(stub, name))
+            group.create_task(_apply(stub, name, spec))
     # One look at a time, and fewer when there is more to wait for: looking must not be what is measured.
     pause = 0.005 * min(len(names), 10)
     for name in names:
@@ -125,12 +138,9 @@ async def until_gone(stub: control_pb2_grpc.AgentControlStub, names: list[str]) 
                 await asyncio.sleep(0.05)
 
 
-async def _apply(stub: control_pb2_grpc.AgentControlStub, name: str) -> None:
-    spec = control_pb2.WorkloadSpec(
-        type="container",
-        resources=control_pb2.ResourceRequirements(memory_mb=32),
-        container=control_pb2.ContainerSpec(image=IMAGE, command=COMMAND, init=True, pids_max=64),
-    )
+async def _apply(
+    stub: control_pb2_grpc.AgentControlStub, name: str, spec: control_pb2.WorkloadSpec
+) -> None:
     answer = await stub.ApplyWorkload(
         control_pb2.ApplyWorkloadRequest(workload_id=name, spec=spec), timeout=30
     )

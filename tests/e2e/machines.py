@@ -1,0 +1,111 @@
+"""Virtual machines as libvirt itself tells of them, and places where they may be."""
+
+import shutil
+import subprocess
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from e2e.cluster import BIN, Cluster
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+GUESTS = Path(__file__).resolve().parents[2] / ".cache" / "guest"
+TINY = GUESTS / "tiny.qcow2"
+URI = "qemu:///system"
+# An emulated machine on two busy cores.
+BOOT_SECONDS = 240
+_DEADLINE_SECONDS = 120
+
+
+def virsh(*words: str, uri: str = URI, check: bool = True) -> str:
+    done = subprocess.run(
+        ["virsh", "-q", "-c", uri, *words],
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0 or not check, f"virsh {' '.join(words)}: {done.stderr}"
+    return done.stdout.strip()
+
+
+def add_image(cluster: Cluster, name: str, path: Path) -> None:
+    done = subprocess.run(
+        [BIN / "persysctl", "--scheduler", cluster.target, "image", "add", name, path],
+        capture_output=True,
+        text=True,
+        timeout=_DEADLINE_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, f"persysctl image add: {done.stderr}{done.stdout}"
+
+
+@contextmanager
+def ground(uri: str = URI) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A directory for machines, and what an agent must be told of it. In the end nothing is left of either.
+
+    Not in pytest's own directories: QEMU runs as another user, who may not look into those.
+    """
+    directory = Path(tempfile.mkdtemp(prefix="machines-", dir="/var/tmp"))
+    directory.chmod(0o755)
+    settings = {
+        "PERSYS_LIBVIRT_URI": uri,
+        "PERSYS_VM_ACCEL": "tcg",
+        "PERSYS_VM_POOL": directory.name,
+        "PERSYS_VM_IMAGES_DIR": str(directory / "images"),
+        "PERSYS_VM_DISKS_DIR": str(directory / "disks"),
+        "PERSYS_VM_DIR": str(directory / "vms"),
+    }
+    try:
+        yield directory, settings
+    finally:
+        for name in domains(directory, uri):
+            virsh("destroy", name, uri=uri, check=False)
+            virsh("undefine", name, uri=uri, check=False)
+        virsh("pool-destroy", directory.name, uri=uri, check=False)
+        virsh("pool-undefine", directory.name, uri=uri, check=False)
+        shutil.rmtree(directory)
+
+
+def domains(directory: Path, uri: str = URI) -> list[str]:
+    """Those with a disk in the directory, running or not."""
+    names = virsh("list", "--all", "--name", uri=uri).split()
+    return sorted(
+        name for name in names if str(directory) in virsh("dumpxml", name, uri=uri, check=False)
+    )
+
+
+def volumes(directory: Path, uri: str = URI) -> list[str]:
+    """What is in the pool of the ground, by libvirt's account."""
+    if directory.name not in virsh("pool-list", "--all", "--name", uri=uri).split():
+        return []
+    virsh("pool-refresh", directory.name, uri=uri)
+    return [line.split()[0] for line in virsh("vol-list", directory.name, uri=uri).splitlines()]
+
+
+def page(address: str, path: str) -> str:
+    """What the web server of a tiny guest says; empty while it does not answer."""
+    try:
+        with urllib.request.urlopen(f"http://{address}/{path}", timeout=5) as answer:
+            return str(answer.read().decode()).strip()
+    except (urllib.error.URLError, OSError):
+        return ""
+
+
+def a_machine(*, script: str = "", image: str = "tiny", restart: str = "no") -> pb.WorkloadSpec:
+    cloud_init = pb.CloudInitConfig(user_data=f"#!/bin/sh\n{script}\n" if script else "")
+    return pb.WorkloadSpec(
+        type="vm",
+        vm=pb.VMSpec(
+            vcpus=1,
+            memory_mb=160,
+            os_image=image,
+            networks=[pb.NetworkConfig(bridge="default", dhcp=True)],
+            cloud_init=cloud_init,
+            restart_policy=restart,
+            stop_grace_seconds=5,
+        ),
+    )

@@ -1,0 +1,60 @@
+"""libvirtd dies or hangs under machines: they go on, and nothing is believed gone."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e import machines
+from e2e.cluster import Cluster
+from e2e.machines import BOOT_SECONDS, TINY, a_machine, add_image
+from own_libvirtd import OwnLibvirtd
+
+
+@pytest.fixture(scope="module")
+def libvirtd() -> Iterator[OwnLibvirtd]:
+    made = OwnLibvirtd()
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def ground(libvirtd: OwnLibvirtd) -> Iterator[tuple[Path, dict[str, str]]]:
+    with machines.ground(libvirtd.uri) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster_settings(ground: tuple[Path, dict[str, str]]) -> dict[str, dict[str, str]]:
+    return {"agent": ground[1]}
+
+
+def test_promise_11_while_libvirtd_is_away_machines_are_unknown_and_afterwards_as_they_were(
+    cluster: Cluster, libvirtd: OwnLibvirtd, names: Callable[[int], list[str]]
+) -> None:
+    one, late = names(2)
+    add_image(cluster, "tiny", TINY)
+    cluster.apply(one, a_machine())
+    cluster.wait_for(one, "Running", within=BOOT_SECONDS)
+    run = libvirtd.virsh("domid", one).stdout
+
+    libvirtd.kill()
+    cluster.wait_for(one, "Unknown")
+    cluster.apply(late, a_machine())
+    libvirtd.start()
+    cluster.wait_for(one, "Running", within=5)
+    cluster.wait_for(late, "Running", within=BOOT_SECONDS)
+    assert libvirtd.domains() == sorted([one, late])
+    assert libvirtd.virsh("domid", one).stdout == run
+
+    libvirtd.freeze()
+    cluster.wait_for_all([one, late], "Unknown")
+    libvirtd.thaw()
+    cluster.wait_for_all([one, late], "Running", within=5)
+    assert libvirtd.domains() == sorted([one, late])
+    assert libvirtd.virsh("domid", one).stdout == run
+
+    cluster.delete_all([one, late])
+    cluster.wait_until_gone([one, late])
+    assert libvirtd.domains() == []

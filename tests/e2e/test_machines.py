@@ -1,0 +1,115 @@
+"""Virtual machines beside containers and stacks, on the machine's own libvirt."""
+
+import os
+import re
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e import machines
+from e2e.cluster import BIN, Cluster
+from e2e.containers import docker
+from e2e.machines import BOOT_SECONDS, TINY, add_image, page, virsh
+from e2e.waiting import eventually
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "machine.yaml"
+Persysctl = Callable[..., str]
+
+
+@pytest.fixture(scope="module")
+def ground() -> Iterator[tuple[Path, dict[str, str]]]:
+    with machines.ground() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster_settings(ground: tuple[Path, dict[str, str]]) -> dict[str, dict[str, str]]:
+    _, settings = ground
+    compose = {"PERSYS_COMPOSE_BINARY": "docker-compose", "PERSYS_STOP_GRACE": "1s"}
+    return {"agent": {**settings, **compose}}
+
+
+@pytest.fixture
+def persysctl(cluster: Cluster, tmp_path: Path) -> Persysctl:
+    def run(*words: str) -> str:
+        done = subprocess.run(
+            [BIN / "persysctl", "--scheduler", cluster.target, *words],
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            timeout=BOOT_SECONDS,
+            check=False,
+        )
+        assert done.returncode == 0, f"persysctl {' '.join(words)}: {done.stderr}{done.stdout}"
+        return done.stdout
+
+    return run
+
+
+def test_one_file_has_a_container_a_stack_and_a_machine_and_all_live_and_go_together(
+    cluster: Cluster,
+    ground: tuple[Path, dict[str, str]],
+    persysctl: Persysctl,
+    unique_id: str,
+    demo_image: str,
+    tmp_path: Path,
+) -> None:
+    directory, _ = ground
+    text = EXAMPLE.read_text().replace("hello", unique_id).replace("Hello", "first")
+    file = tmp_path / "all.yaml"
+    file.write_text(text.replace("persys-demo:latest", demo_image))
+    container, stack, machine = (
+        f"{unique_id}-{kind}" for kind in ("container", "compose", "machine")
+    )
+    add_image(cluster, "tiny", TINY)
+
+    persysctl("workload", "apply", "-f", str(file), "--wait", "--timeout", f"{BOOT_SECONDS}s")
+    address = _address(cluster, persysctl, machine)
+    eventually(lambda: page(address, "first-start") != "", "the guest wrote", within=BOOT_SECONDS)
+    written = page(address, "first-start")
+    assert page(address, "hostname") == machine
+    assert "guest: up" in persysctl("logs", machine)
+    eventually(lambda: machine in persysctl("top"), "libvirt tells what it uses")
+
+    text = file.read_text().replace("GREETING: first", "GREETING: second")
+    file.write_text(text.replace("memory_mb: 192", "memory_mb: 224"))
+    persysctl("workload", "apply", "-f", str(file), "--wait", "--timeout", f"{BOOT_SECONDS}s")
+    assert f"<memory unit='KiB'>{224 * 1024}<" in virsh("dumpxml", machine)
+    address = _address(cluster, persysctl, machine)
+    eventually(lambda: page(address, "hostname") != "", "it is up again", within=BOOT_SECONDS)
+    assert page(address, "first-start") == written
+    assert "GREETING=second" in cluster.container(container).env
+    (keeper,) = cluster.containers([stack])
+    assert docker("exec", keeper.id, "cat", "/kept/greetings").split() == ["first", "second"]
+
+    before = cluster.containers([container, stack]), virsh("domid", machine)
+    cluster.agent.kill()
+    cluster.agent.start()
+    cluster.wait_for_all([container, stack, machine], "Running")
+    assert (cluster.containers([container, stack]), virsh("domid", machine)) == before
+
+    cluster.delete_all([container, stack, machine])
+    cluster.wait_until_gone([container, stack, machine])
+    kept = docker("volume", "ls", "-q", "--filter", f"label=persys.workload_id={stack}").split()
+    docker("volume", "rm", *kept)
+    assert len(kept) == 1, "a stack's volume stays unless its policy says Delete"
+    assert machines.domains(directory) == []
+    assert machines.volumes(directory) == []
+    assert machine not in virsh("list", "--all", "--name").split()
+    assert unique_id not in Path("/proc/mounts").read_text()
+    assert unique_id not in subprocess.check_output(["losetup", "-a"], text=True)
+
+
+def _address(cluster: Cluster, persysctl: Persysctl, machine: str) -> str:
+    """As a person reads it."""
+    pattern = re.compile(r"\b192\.168\.\d+\.\d+\b")
+    eventually(
+        lambda: pattern.search(persysctl("workload", "get", machine)) is not None,
+        lambda: f"an address in {persysctl('workload', 'get', machine)}",
+        within=BOOT_SECONDS,
+    )
+    found = pattern.search(persysctl("workload", "get", machine))
+    assert found is not None
+    return found[0]
