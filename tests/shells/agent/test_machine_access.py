@@ -1,5 +1,6 @@
 """Into a machine on the real libvirtd: its image, its log, its console, what it uses. One guest for all."""
 
+import asyncio
 import queue
 import threading
 import time
@@ -10,9 +11,15 @@ from typing import Any
 import grpc
 import pytest
 
+from docker_proxy import LIBVIRT_SOCKET, Proxy
 from e2e.machines import BOOT_SECONDS, TINY, ground
+from persys.agent.runtimes.libvirt_connection import Libvirt
+from persys.agent.runtimes.machine_access import Console, MachineAccess
+from persys.errors import RefusedError, RuntimeUnavailableError
+from persys.infra.together import together
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 from shells.agent.conftest import RUNNING, Agent, eventually
+from shells.agent.test_machines import Node
 
 NAME = "guest"
 PART_BYTES = 256 * 1024
@@ -229,3 +236,36 @@ def test_a_machine_that_ends_ends_its_console_and_those_who_follow(guest: Agent)
     deadline = time.monotonic() + SHELL_SECONDS
     for _ in following:
         assert time.monotonic() < deadline
+
+
+async def cut_off(console: Console, proxy: Proxy) -> None:
+    """Raises what whoever has the console is told."""
+    async with asyncio.timeout(SHELL_SECONDS), together() as group:
+        group.create_task(console.watch())
+        await console.write(b"into the void")
+        proxy.cut()
+
+
+async def test_a_console_ends_when_libvirt_does_and_can_be_had_again(tmp_path: Path) -> None:
+    proxy = Proxy(tmp_path / "libvirt.sock", socket=LIBVIRT_SOCKET)
+    proxy.mend()
+    libvirt = Libvirt(f"qemu+unix:///system?socket={proxy.path}")
+    with ground() as (directory, _):
+        machines = Node(directory, libvirt)
+        order = machines.order()
+        access = MachineAccess(libvirt, machines.owner, machines.root)
+        assert await machines.create(order) is None
+        with pytest.raises(RefusedError, match="is not running"):
+            async with access.console(order.workload_id, force=False):
+                pass
+        assert await machines.start(order) is None
+
+        async with access.console(order.workload_id, force=False) as console:
+            with pytest.raises(RuntimeUnavailableError):
+                await cut_off(console, proxy)
+        proxy.mend()
+
+        async with access.console(order.workload_id, force=True) as console:
+            await console.write(b"again")
+        await libvirt.close()
+    proxy.close()
