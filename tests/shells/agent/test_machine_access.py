@@ -37,7 +37,7 @@ def add_image(agent: Agent, name: str, path: Path) -> pb.ImageView:
             while data := file.read(PART_BYTES):
                 yield pb.AddImageRequest(data=data)
 
-    answers = []
+    answers: list[pb.ImageProgress] = []
     for answer in agent.stub.AddImage(requests(), timeout=60):
         begun.set()
         answers.append(answer)
