@@ -1,16 +1,17 @@
 """Images as the agent's contract asks for them. How far one is, is told now and then, and at its end."""
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 
 from persys.agent.images import ImageStore
-from persys.errors import InvalidError, PersysError
+from persys.errors import InvalidError, PersysError, RefusedError
 from persys.infra.together import together
 from persys.model.image import Image
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.image import agent_view, checked_name, checked_sha256
 
+COMING_MAX = 8
 TELL_SECONDS = 0.5
 DRAIN_SECONDS = 10.0
 
@@ -21,6 +22,7 @@ Write = Callable[[agent_pb2.ImageProgress], Awaitable[None]]
 class ImageDoor:
     def __init__(self, store: ImageStore) -> None:
         self._store = store
+        self._coming = 0
 
     def list(self) -> agent_pb2.ListImagesResponse:
         seen = self._store.seen()
@@ -45,6 +47,20 @@ class ImageDoor:
         checked_sha256(start.sha256)
         if start.size_bytes < 0:
             raise InvalidError("size_bytes", f"is {start.size_bytes}; expected 0 or more")
+        with self._place():
+            await self._take(start, inputs, write)
+
+    @contextmanager
+    def _place(self) -> Iterator[None]:
+        if self._coming >= COMING_MAX:
+            raise RefusedError(f"this node takes {COMING_MAX} images at once already")
+        self._coming += 1
+        try:
+            yield
+        finally:
+            self._coming -= 1
+
+    async def _take(self, start: agent_pb2.AddImageStart, inputs: Inputs, write: Write) -> None:
         progress = agent_pb2.ImageProgress(size_bytes=start.size_bytes)
         await write(progress)
 

@@ -1,0 +1,271 @@
+"""Into a machine on the real libvirtd: its image, its log, its console, what it uses. One guest for all."""
+
+import asyncio
+import queue
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from docker_proxy import LIBVIRT_SOCKET, Proxy
+from e2e.machines import BOOT_SECONDS, TINY, ground
+from persys.agent.runtimes.libvirt_connection import Libvirt
+from persys.agent.runtimes.machine_access import Console, MachineAccess
+from persys.errors import RefusedError, RuntimeUnavailableError
+from persys.infra.together import together
+from persys.wire.gen.agent.v1 import agent_pb2 as pb
+from shells.agent.conftest import RUNNING, Agent, eventually
+from shells.agent.test_machines import Node
+
+NAME = "guest"
+PART_BYTES = 256 * 1024
+SHELL_SECONDS = 60  # for an emulated machine to answer
+
+
+def add_image(agent: Agent, name: str, path: Path) -> pb.ImageView:
+    begun = threading.Event()
+
+    def requests() -> Iterator[pb.AddImageRequest]:
+        size = path.stat().st_size
+        yield pb.AddImageRequest(start=pb.AddImageStart(name=name, size_bytes=size))
+        begun.wait()
+        with path.open("rb") as file:
+            while data := file.read(PART_BYTES):
+                yield pb.AddImageRequest(data=data)
+
+    answers: list[pb.ImageProgress] = []
+    for answer in agent.stub.AddImage(requests(), timeout=60):
+        begun.set()
+        answers.append(answer)
+    return answers[-1].image
+
+
+class Session:
+    """A console as somebody uses it."""
+
+    def __init__(self, agent: Agent, name: str = NAME, *, force: bool = False) -> None:
+        self._said: queue.SimpleQueue[pb.ExecInput | None] = queue.SimpleQueue()
+        start = pb.ExecStart(workload_id=name, console=True, force=force)
+        self._said.put(pb.ExecInput(start=start))
+        self._call: Any = agent.stub.Exec(iter(self._said.get, None), timeout=BOOT_SECONDS)
+        self.seen = ""
+
+    def opened(self) -> "Session":
+        assert next(self._call) == pb.ExecOutput()
+        return self
+
+    def say(self, line: str) -> None:
+        self._said.put(pb.ExecInput(stdin=f"{line}\r".encode()))
+
+    def read_until(self, text: str) -> None:
+        while text not in self.seen:
+            self.seen += next(self._call).stdout.decode(errors="replace")
+
+    def leave(self) -> int:
+        self._said.put(None)
+        return self.end()
+
+    def end(self) -> int:
+        """The exit code; raises what it was refused with."""
+        code = -1
+        for output in self._call:
+            code = output.exit.code if output.HasField("exit") else code
+        return code
+
+    def refusal(self) -> str:
+        with pytest.raises(grpc.RpcError) as refused:
+            self.end()
+        return str(refused.value.details())
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    with ground() as (_, settings):
+        settings |= {f"PERSYS_ADMISSION_{what}_PERCENT": "100" for what in ("CPU", "MEMORY")}
+        agent = Agent(tmp_path_factory.mktemp("node"), **settings)
+        agent.start()
+        yield agent
+        agent.close()
+
+
+@pytest.fixture(scope="module")
+def guest(node: Agent) -> Iterator[Agent]:
+    """A node whose machine is up."""
+    assert add_image(node, "tiny", TINY).format == "qcow2"
+    vm = pb.VMSpec(
+        vcpus=1,
+        memory_mb=160,
+        disks=[pb.DiskConfig(device="vda", format="qcow2", type="disk")],
+        metadata={"persys.os_image": "tiny"},
+        stop_grace_seconds=1,
+    )
+    answer = node.stub.ApplyWorkload(
+        pb.ApplyWorkloadRequest(
+            id=NAME,
+            type=pb.WORKLOAD_TYPE_VM,
+            revision_id="r1",
+            desired_state=pb.DESIRED_STATE_RUNNING,
+            spec=pb.WorkloadSpec(vm=vm),
+        ),
+        timeout=20,
+    )
+    assert answer.applied, answer.message
+    following = node.stub.StreamLogs(
+        pb.LogsRequest(workload_id=NAME, follow=True), timeout=BOOT_SECONDS
+    )
+    seen = ""
+    for chunk in following:
+        seen += chunk.data.decode()
+        if "guest: up" in seen:
+            break
+    following.cancel()
+    node.wait_for(NAME, RUNNING, within=BOOT_SECONDS)
+    yield node
+    node.delete(NAME)
+    eventually(lambda: not node.knows(NAME), "it is gone", within=60)
+
+
+def log(agent: Agent, **asked: Any) -> str:
+    chunks = agent.stub.StreamLogs(pb.LogsRequest(workload_id=NAME, **asked), timeout=30)
+    return b"".join(chunk.data for chunk in chunks).decode()
+
+
+def test_the_log_is_the_console_from_its_beginning_or_its_end(guest: Agent) -> None:
+    whole = log(guest)
+
+    assert "guest: up" in whole
+    assert "\x1b" not in whole
+    assert whole.endswith(log(guest, tail=2))
+    assert len(log(guest, tail=2).splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "reason"),
+    [
+        ({"previous": True}, "its log has them all"),
+        ({"since_unix_nanos": 1}, "writes no times"),
+        ({"timestamps": True}, "writes no times"),
+        ({"service": "db"}, "a machine has none"),
+    ],
+)
+def test_what_a_console_cannot_tell_is_refused(
+    guest: Agent, asked: dict[str, Any], reason: str
+) -> None:
+    with pytest.raises(grpc.RpcError) as refused:
+        log(guest, **asked)
+
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert reason in str(refused.value.details())
+
+
+def test_a_console_is_a_terminal_of_the_guest(guest: Agent) -> None:
+    session = Session(guest).opened()
+
+    session.say("")
+    session.read_until("guest# ")
+    session.say("echo sum=$((40+2))")
+    session.read_until("sum=42")
+
+    assert session.leave() == 0
+    eventually(lambda: "sum=42" in log(guest, tail=5), "it is in the log too")
+
+
+def test_a_second_console_is_refused_or_takes_it(guest: Agent) -> None:
+    first = Session(guest).opened()
+
+    assert "--force takes it" in Session(guest).refusal()
+    second = Session(guest, force=True).opened()
+    assert first.refusal() == "somebody else has taken the console"
+    second.say("echo mine=$((1+1))")
+    second.read_until("mine=2")
+    assert second.leave() == 0
+    assert Session(guest).opened().leave() == 0
+
+
+def test_commands_are_for_containers_and_consoles_for_machines(
+    guest: Agent, sleeper: pb.ContainerSpec
+) -> None:
+    start = pb.ExecInput(start=pb.ExecStart(workload_id=NAME, command=["ls"]))
+    with pytest.raises(grpc.RpcError) as refused:
+        list(guest.stub.Exec(iter([start]), timeout=10))
+    guest.apply("box", sleeper)
+    guest.wait_for("box", RUNNING)
+    of_a_container = Session(guest, "box").refusal()
+    guest.delete("box")
+    guest.wait_until_gone("box")
+
+    assert f"use persysctl console {NAME}" in str(refused.value.details())
+    assert "use persysctl exec" in of_a_container
+
+
+def test_an_image_stays_while_a_machine_stands_on_it_also_after_a_crash(guest: Agent) -> None:
+    guest.kill()
+    guest.start()
+
+    (image,) = guest.stub.ListImages(pb.ListImagesRequest(), timeout=10).images
+    kept = guest.stub.RemoveImage(pb.RemoveImageRequest(name="tiny"), timeout=10)
+
+    assert (image.name, list(image.used_by)) == ("tiny", [NAME])
+    assert (kept.success, kept.message) == (False, f"image tiny is needed by {NAME}")
+
+
+def test_what_a_machine_uses_comes_from_libvirt(guest: Agent) -> None:
+    def usage() -> pb.WorkloadUsageSnapshot:
+        return guest.status(NAME).usage
+
+    eventually(lambda: bool(usage().source), "it was looked at twice", within=30)
+
+    assert usage().source == "libvirt"
+    assert usage().memory_bytes > 50_000_000
+    assert usage().disk_read_bytes > 1_000_000
+    eventually(lambda: usage().cpu_percent > 0, "it uses the processor", within=30)
+
+
+def test_a_machine_that_ends_ends_its_console_and_those_who_follow(guest: Agent) -> None:
+    session = Session(guest).opened()
+    following = guest.stub.StreamLogs(
+        pb.LogsRequest(workload_id=NAME, follow=True, tail=1), timeout=BOOT_SECONDS
+    )
+    guest.delete(NAME)
+
+    assert session.end() == 0
+    deadline = time.monotonic() + SHELL_SECONDS
+    for _ in following:
+        assert time.monotonic() < deadline
+
+
+async def cut_off(console: Console, proxy: Proxy) -> None:
+    """Raises what whoever has the console is told."""
+    async with asyncio.timeout(SHELL_SECONDS), together() as group:
+        group.create_task(console.watch())
+        await console.write(b"into the void")
+        proxy.cut()
+
+
+async def test_a_console_ends_when_libvirt_does_and_can_be_had_again(tmp_path: Path) -> None:
+    proxy = Proxy(tmp_path / "libvirt.sock", socket=LIBVIRT_SOCKET)
+    proxy.mend()
+    libvirt = Libvirt(f"qemu+unix:///system?socket={proxy.path}")
+    with ground() as (directory, _):
+        machines = Node(directory, libvirt)
+        order = machines.order()
+        access = MachineAccess(libvirt, machines.owner, machines.root)
+        assert await machines.create(order) is None
+        with pytest.raises(RefusedError, match="is not running"):
+            async with access.console(order.workload_id, force=False):
+                pass
+        assert await machines.start(order) is None
+
+        async with access.console(order.workload_id, force=False) as console:
+            with pytest.raises(RuntimeUnavailableError):
+                await cut_off(console, proxy)
+        proxy.mend()
+
+        async with access.console(order.workload_id, force=True) as console:
+            await console.write(b"again")
+        await libvirt.close()
+    proxy.close()
