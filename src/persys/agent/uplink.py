@@ -187,10 +187,10 @@ class Uplink:
         while True:
             wait = due - self._clock.monotonic()
             if wait <= 0:
+                self._news.take()  # before the look: what changes during it is news again
                 if self._capabilities() != self._told:
                     interval = await self._join(link, address)
                 due = self._clock.monotonic() + interval
-                self._news.take()
                 await self._beat(link, self._state.entries, complete=True)
                 self._found(address)
             elif await self._news.wait(wait):
