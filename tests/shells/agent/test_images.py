@@ -5,20 +5,35 @@ import hashlib
 import subprocess
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from random import Random
 
 import pytest
 
+from persys.agent import host
+from persys.agent.app import Agent, Surroundings
 from persys.agent.image_door import ImageDoor
 from persys.agent.image_files import BadImageError
 from persys.agent.images import ImageStore, Users
+from persys.agent.link import Link
 from persys.agent.policy import NodePolicy
+from persys.agent.settings import AgentSettings
+from persys.agent.state import State
+from persys.agent.volumes.book import Book
+from persys.agent.volumes.managed import ManagedVolumes
+from persys.agent.volumes.setup import find_drivers
+from persys.agent.volumes.tools import Tools
 from persys.core.pulling import Download
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.infra.clock import SystemClock
+from persys.infra.process import serve
 from persys.model.failure import FailureReason
+from persys.model.ids import NodeId
 from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.control.v1 import control_pb2
+from shells.agent.test_pools import Scheduler, until
 
 DEADLINE_SECONDS = 20
 
@@ -436,3 +451,52 @@ async def test_the_door_refuses_by_field(
         await ImageDoor(store).add(asked(first), write)
 
     assert refused.value.field == field
+
+
+class PatientScheduler(Scheduler):
+    """One that wants to hear of a node every ten minutes."""
+
+    async def register(
+        self, request: control_pb2.RegisterNodeRequest
+    ) -> control_pb2.RegisterNodeResponse:
+        answer = await super().register(request)
+        answer.heartbeat_interval_seconds = 600
+        return answer
+
+
+async def test_a_node_tells_at_once_which_images_it_has(
+    store: ImageStore, disk: bytes, tmp_path: Path
+) -> None:
+    scheduler = PatientScheduler()
+
+    @asynccontextmanager
+    async def connect(_address: str) -> AsyncIterator[Link]:
+        yield scheduler
+
+    settings = AgentSettings(insecure=True, storage_local_root=tmp_path, gc_enabled=False)
+    state = State(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
+    book, clock = Book(state), SystemClock()
+    around = Surroundings(
+        state=state,
+        runtimes={},
+        volumes=ManagedVolumes(find_drivers(settings, book, Tools()), book, clock),
+        machine=host,
+        clock=clock,
+        connect=connect,
+        random=Random(1),
+        images=store,
+    )
+    agent = Agent(settings, NodeId("n1"), around)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(serve(agent.parts(1), asyncio.Event()))
+        await until(lambda: scheduler.beats >= 1)
+
+        await add(store, "debian-12", disk)
+        await until(lambda: len(scheduler.registered) == 2)
+        store.remove("debian-12")
+        await until(lambda: len(scheduler.registered) == 3)
+        running.cancel()
+    state.close()
+
+    told = [[one for one in each.features if "image" in one] for each in scheduler.registered]
+    assert told == [[], ["image:debian-12"], []]

@@ -90,6 +90,7 @@ def test_a_node_says_what_it_is_and_then_beats(
         PERSYS_NODE_REGION="north",
         PERSYS_NODE_LABELS="disk=ssd",
         PERSYS_SYSTEM_RESERVE_MEMORY_MB="100",
+        PERSYS_VM_ENABLED="false",
     )
     agent.start()
 

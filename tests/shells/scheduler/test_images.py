@@ -9,7 +9,7 @@ import pytest
 
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster, eventually
+from shells.scheduler.harness import Cluster, Control, eventually
 from shells.scheduler.peer import Agent, Context, Node
 from shells.scheduler.test_stream import outward
 
@@ -91,13 +91,13 @@ async def a_store(cluster: Cluster, name: str) -> tuple[Node, Store]:
 class Sender:
     """Sends an image as the contract has it: after the first answer, and until the last one."""
 
-    def __init__(self, cluster: Cluster, parts: int, **start: object) -> None:
+    def __init__(self, control: Control, parts: int, **start: object) -> None:
         self.sent = 0
         self._parts = parts
         self._start = pb.AddImageStart(**{"name": "debian", **start})  # type: ignore[arg-type]
         self._begun = asyncio.Event()
         self._over = False
-        self.call = cluster.control.stub.AddImage(self._messages(), timeout=60)
+        self.call = control.stub.AddImage(self._messages(), timeout=60)
 
     async def ends(self) -> dict[str, pb.ImageProgress]:
         """The last word of each node."""
@@ -119,7 +119,7 @@ class Sender:
 
 
 async def added(cluster: Cluster, parts: int = 3, **start: object) -> dict[str, pb.ImageProgress]:
-    return await Sender(cluster, parts, **start).ends()
+    return await Sender(cluster.control, parts, **start).ends()
 
 
 async def listed(cluster: Cluster, **only: str) -> pb.ListImagesResponse:
@@ -187,7 +187,7 @@ async def test_the_slowest_node_sets_the_pace(cluster: Cluster, way: str) -> Non
     _, fast = await a_store(cluster, "n1")
     async with a_slow_store(cluster, way) as slow, asyncio.TaskGroup() as group:
         slow.may_go_on.clear()
-        sender = Sender(cluster, PARTS, node_ids=["n1", "slow"])
+        sender = Sender(cluster.control, PARTS, node_ids=["n1", "slow"])
         answers = group.create_task(sender.ends())
         before = -1
 
@@ -229,7 +229,7 @@ async def test_nodes_learn_that_the_sender_has_left(cluster: Cluster) -> None:
     _, store = await a_store(cluster, "n1")
     store.may_go_on.clear()
     async with asyncio.TaskGroup() as group:
-        sender = Sender(cluster, PARTS)
+        sender = Sender(cluster.control, PARTS)
         reading = group.create_task(sender.ends())
         await eventually(begun(store), lambda: "the agent to begin")
         reading.cancel()
@@ -254,7 +254,7 @@ async def test_a_wrong_start_is_refused_here(cluster: Cluster, start: dict[str, 
     await a_store(cluster, "n1")
 
     with pytest.raises(grpc.aio.AioRpcError) as refused:
-        await Sender(cluster, 1, **start).ends()
+        await Sender(cluster.control, 1, **start).ends()
 
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 

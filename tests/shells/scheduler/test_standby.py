@@ -27,6 +27,7 @@ from shells.scheduler.seats import (
     until_standing_by,
 )
 from shells.scheduler.test_access import ENDLESS, Talker, spoken
+from shells.scheduler.test_images import PART, Sender, Store
 
 
 @pytest.fixture
@@ -86,6 +87,23 @@ async def test_logs_and_exec_go_through_a_standby_both_ways(seats: Seats) -> Non
         assert len([chunk async for chunk in logs]) == 2
         assert b"".join(one.stdout for one in outputs) == b"AB"
         assert outputs[-1].exit.code == 3
+
+
+async def test_an_image_goes_through_a_standby_and_so_does_a_refusal(seats: Seats) -> None:
+    leader, standby = await seats.add(), await seats.add()
+    async with a_node("n1", leader.stub, cpu=4000, memory=8192, types=("vm",)) as node:
+        await node.agent.stop()
+        node.agent = store = Store()
+        await store.start()
+        await node.join()
+
+        ends = await Sender(standby, 30).ends()
+        store.refuses_after = store.parts_taken + 2
+        refused = await Sender(standby, 300, name="other").ends()
+
+        assert ends["n1"].done
+        assert store.images == {"debian": 30 * PART}
+        assert "no room for it" in refused["n1"].problem
 
 
 async def test_the_next_one_leads_at_once_when_the_leader_stops(seats: Seats) -> None:
