@@ -1,0 +1,117 @@
+"""Machines that come to grief: each says truly what is wrong with it."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e import machines
+from e2e.cluster import Cluster
+from e2e.machines import BOOT_SECONDS, TINY, a_machine, add_image
+from own_libvirtd import OwnLibvirtd
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+MIB = 1 << 20
+TABLE_AT = 40  # where an image says where its table of tables is
+GIB = 1 << 30
+POOL_GIB = 6
+# So much is left beside the filler, and so much is written.
+LEFT_MIB = 40
+WRITTEN_MIB = 130
+
+
+@pytest.fixture(scope="module")
+def small() -> Iterator[Path]:
+    """A small file system."""
+    with tempfile.TemporaryDirectory(prefix="small-", dir="/var/tmp") as directory:
+        Path(directory).chmod(0o755)
+        image, mounted = Path(directory) / "image", Path(directory) / "mounted"
+        mounted.mkdir()
+        with image.open("wb") as file:
+            file.truncate(POOL_GIB * GIB)
+        subprocess.run(["mkfs.ext4", "-q", "-F", "-m", "0", image], check=True)
+        subprocess.run(["mount", "-o", "loop", image, mounted], check=True)
+        yield mounted
+        subprocess.run(["umount", mounted], check=True)
+
+
+@pytest.fixture(scope="module")
+def libvirtd(small: Path) -> Iterator[OwnLibvirtd]:
+    """The machine's own may not see what was mounted after its start."""
+    made = OwnLibvirtd()
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def ground(libvirtd: OwnLibvirtd, small: Path) -> Iterator[tuple[Path, dict[str, str]]]:
+    with machines.ground(libvirtd.uri) as (directory, settings):
+        yield directory, {**settings, "PERSYS_VM_DISKS_DIR": str(small)}
+
+
+@pytest.fixture(scope="module")
+def cluster_settings(ground: tuple[Path, dict[str, str]]) -> dict[str, dict[str, str]]:
+    return {"agent": ground[1]}
+
+
+def test_each_says_what_is_wrong_with_it(
+    cluster: Cluster,
+    libvirtd: OwnLibvirtd,
+    ground: tuple[Path, dict[str, str]],
+    small: Path,
+    names: Callable[[int], list[str]],
+) -> None:
+    directory, _ = ground
+    panicking, rotten, full = names(3)
+    add_image(cluster, "tiny", TINY)
+    other = directory / "other.qcow2"
+    subprocess.run(["qemu-img", "convert", "-O", "qcow2", TINY, other], check=True)
+    add_image(cluster, "rotten", other)
+    _let_rot(directory / "images")
+    filler = small / "filler"
+    with filler.open("wb") as file:
+        os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(small).free - LEFT_MIB * MIB)
+
+    cluster.apply(panicking, a_machine(script="echo c >/proc/sysrq-trigger"))
+    cluster.apply(rotten, a_machine(image="rotten"))
+
+    view = cluster.wait_for(rotten, "Failed", within=BOOT_SECONDS)
+    assert "qemu-img check" in view.reason.message
+    view = cluster.wait_for(panicking, "Failed", within=BOOT_SECONDS)
+    # A guest that took more than a minute to come so far on a busy machine did boot.
+    assert view.failure_reason in ("VM_BOOT_FAILED", "RUNTIME_ERROR")
+    assert "the guest crashed" in view.reason.message
+    assert "sysrq" in str(view.metadata), "the end of its console"
+
+    cluster.delete_all([panicking, rotten])
+    cluster.apply(full, _a_greedy_machine())
+    view = cluster.wait_for(full, "Failed", within=BOOT_SECONDS)
+    assert "no space left" in view.reason.message
+
+    filler.unlink()
+    cluster.wait_for(full, "Running", within=BOOT_SECONDS)
+    cluster.delete_all([full])
+    cluster.wait_until_gone([panicking, rotten, full])
+    assert libvirtd.domains() == []
+    assert [path.name for path in small.iterdir()] == ["lost+found"]
+
+
+def _let_rot(images: Path) -> None:
+    """The newest image of the store keeps its size, and holds rubbish where its tables should be."""
+    path = max((images / "files").iterdir(), key=lambda path: path.stat().st_mtime)
+    with path.open("r+b") as file:
+        file.seek(TABLE_AT)
+        table = int.from_bytes(file.read(8), "big")
+        file.seek(table)
+        file.write(b"\xa5" * 64)
+
+
+def _a_greedy_machine() -> pb.WorkloadSpec:
+    spec = a_machine(script=f"dd if=/dev/zero of=/dev/vda bs=1M seek=100 count={WRITTEN_MIB}")
+    spec.vm.disks.append(pb.DiskConfig(size_gb=1))
+    return spec
