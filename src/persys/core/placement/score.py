@@ -74,10 +74,10 @@ def strategy_of(needs: Needs, columns: Columns) -> Strategy:
     return needs.rules.strategy or columns.strategy
 
 
-def score_parts(row: Row, needs: Needs, columns: Columns) -> list[Part]:
+def score_parts(row: Row, needs: Needs, columns: Columns, company: Company) -> list[Part]:
     """The same parts, named, for people. The id that breaks the last tie is not among them."""
     rules = needs.rules
-    near = Company(needs, columns).of(row)
+    near = company.of(row)
     parts = []
     for key, count in zip(rules.spread_over, near, strict=False):
         value = row.labels.get(key)
