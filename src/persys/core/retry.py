@@ -1,7 +1,7 @@
 """When to try a failed revision again, and when to stop.
 
-Plans are times of the clock of whoever led then. One that lies further ahead than any plan could is of a clock
-that does not agree with ours, and is brought near.
+Plans are times of the clock of whoever led then. One that lies further ahead than any plan could is of a
+clock that does not agree with ours, and is brought near.
 """
 
 from dataclasses import dataclass

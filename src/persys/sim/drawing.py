@@ -73,7 +73,7 @@ def _of_removals(random: Random, shape: Shape) -> list[Happening]:
             away = random.uniform(80, 250) if before in ("power-off", "cut") else 0.0
             found.append(Happening(at, before, node, seconds=away, word=word))
         found.append(Happening(at + random.uniform(0, 180), "remove", node))
-    return found
+    return [each for each in found if each.at < shape.minutes * 60]
 
 
 def _of_losses(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happening]:

@@ -89,6 +89,7 @@ class Invariants:
         self.contacts = Contacts()
         self.intents = Intents()
         self.given_up: set[tuple[NodeId, WorkloadId]] = set()  # copies whose records are gone
+        self.has_given_up = False
         self.losses = Losses(self.mirror, self.intents, time, self.fail, keeps)
         self.removals = Removals(self.mirror, time, self.fail)
         self._leader: Life | None = None
@@ -165,6 +166,7 @@ class Invariants:
 
     def give_up(self, node_id: NodeId) -> None:
         """Nobody has to know any more what the node has now."""
+        self.has_given_up = True
         self.given_up |= {(node_id, workload_id) for workload_id in self._holds(node_id)}
 
     def store_lost(self, nodes: Iterable[NodeId], remembering: frozenset[str]) -> None:

@@ -24,6 +24,8 @@ QUIET_SECONDS = 120.0
 QUIET_LOOKS_MAX = 6
 FAILED_LOOKS_MAX = 40
 SHOWN_MAX = 6
+# Until copies that nobody has on record are noted, and who was turned away because of them asks again.
+ORPHAN_SECONDS = 75.0
 HINDRANCE_SECONDS = 0.25
 DIFFERENCES_MAX = 4
 WISHES = frozenset(
@@ -128,6 +130,8 @@ def _happen(world: World, happening: Happening) -> None:
 async def _settle(world: World) -> None:
     time = asyncio.get_running_loop().time
     until = time() + PEACE_SECONDS_MAX
+    if world.invariants.has_given_up:
+        await asyncio.sleep(ORPHAN_SECONDS)
     while time() < until:
         await asyncio.sleep(LOOK_SECONDS)
         if world.seat.scheduler is not None and not any(_open_questions(world)):

@@ -29,7 +29,7 @@ from persys.wire.beside import DATA_AGE_MS, ROLE
 
 START_AGAIN_SECONDS = 2.0
 _ORDERS = frozenset({"ApplyWorkload", "DeleteWorkload"})
-_QUIET = frozenset({"ListNodes", "Heartbeat"})
+_QUIET = frozenset({"ListNodes", "Heartbeat", "GetMode"})
 
 
 class World:

@@ -6,7 +6,7 @@ from builders import CONTAINER, N1, N2
 from persys.core.placement.columns import Columns
 from persys.core.placement.filters import Filter, reject, reject_resident
 from persys.core.placement.needs import Needs
-from persys.core.placement.score import score_parts
+from persys.core.placement.score import Company, score_parts
 from persys.core.placement.select import Placed, Unplaceable, place
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources
@@ -196,7 +196,8 @@ def test_the_score_is_told_part_by_part(columns: Columns) -> None:
     hold(columns, "a", "n1", Rules(group="web"))
     needs = needing(group="web", spread_over=("zone",))
 
-    parts = [(part.name, part.value) for part in score_parts(columns.rows[N2], needs, columns)]
+    told = score_parts(columns.rows[N2], needs, columns, Company(needs, columns))
+    parts = [(part.name, part.value) for part in told]
 
     assert parts == [("group in zone", 1), ("group on node", 0), ("fullness", 0), ("workloads", 0)]
 

@@ -7,7 +7,7 @@ one of each kind that is counted, are judged by `reject` itself.
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from heapq import nsmallest
@@ -23,11 +23,15 @@ from persys.core.placement.needs import Needs
 from persys.core.placement.remedy import COSTS, FREEING, opening_cost, remedy
 from persys.core.placement.row import Row
 from persys.core.placement.score import Company, Part, score, score_parts, strategy_of
+from persys.core.placement.search import eligible
 from persys.model.ids import NodeId
 from persys.model.rules import Strategy
 
 Mask = NDArray[np.bool_]
 Reason = tuple[Filter, str]
+# Half as wide as usual: what is allocated in small pieces costs no look at fresh memory.
+Costs = NDArray[np.float32]
+Cost = Callable[[], Costs] | float  # of each node, or of all alike that are refused
 
 CHANGES_MAX = 10
 
@@ -73,9 +77,10 @@ def explain(needs: Needs, columns: Columns, *, limit: int) -> Explanation:
     if not columns.rows:
         return Explanation((), {}, 0)
     sieve = _Sieve(needs, columns)
+    company = Company(needs, columns)
     fits = [
-        Verdict(row.node_id, None, "", 0.0, tuple(score_parts(row, needs, columns)))
-        for row in _best(sieve, limit)
+        Verdict(row.node_id, None, "", 0.0, tuple(score_parts(row, needs, columns, company)))
+        for row in _best(sieve, company, limit)
     ]
     misses = [
         Verdict(row.node_id, found.rejection, found.change, found.cost)
@@ -94,9 +99,7 @@ class _Sieve:
         self.columns = columns
         self.counts: Counter[Reason] = Counter()
         self.fits: Mask = columns.figures.open.copy()
-        self._obstacles: list[
-            tuple[Mask, float | NDArray[np.float64]]
-        ] = []  # who, and what it costs
+        self._obstacles: list[tuple[Mask, Cost]] = []  # who, and what it costs
         self._some_closed = np.count_nonzero(self.fits) < len(columns.rows)
         self._refuse_closed()
         self._refuse_unfit()
@@ -107,20 +110,24 @@ class _Sieve:
         if limit <= 0:
             return iter(())
         distance = self._distances()
-        refused = np.flatnonzero(~self.fits & np.isfinite(distance))
-        if limit < len(refused):
-            refused = refused[np.argpartition(distance[refused], limit)[:limit]]
-        return (self.columns.at(int(position)) for position in refused)
+        distance[self.fits] = np.inf
+        if limit < len(distance):
+            far = np.partition(distance, limit - 1)[limit - 1]
+            nearest = np.flatnonzero(distance <= far)[:limit]
+        else:
+            nearest = np.arange(len(distance))
+        found = nearest[np.isfinite(distance[nearest])]
+        return (self.columns.at(int(position)) for position in found)
 
-    def _distances(self) -> NDArray[np.float64]:
+    def _distances(self) -> Costs:
         """Roughly how much would have to change; without end where there is no node."""
-        distance = np.where(self.columns.figures.open, 0.0, np.inf)
+        distance = np.where(self.columns.figures.open, np.float32(0), np.float32(np.inf))
         if self._some_closed:
             for row in self.columns.rows.values():
                 if row.closed:
                     distance[row.position] = opening_cost(row)
         for refused, cost in self._obstacles:
-            distance[refused] += cost
+            distance += cost() if callable(cost) else refused * np.float32(cost)
         return distance
 
     def _refuse_closed(self) -> None:
@@ -132,6 +139,8 @@ class _Sieve:
 
     def _refuse_unfit(self) -> None:
         columns, wanted, rules = self.columns, self.needs.traits, self.needs.rules
+        if eligible(self.needs, columns).mask.all():
+            return
         able = columns.traits.where(wanted, wanted.issubset)
         if not able.all():
             self._refuse(~able, COSTS[Filter.TYPE], alike=columns.traits.codes)
@@ -162,7 +171,7 @@ class _Sieve:
         ):
             short = free < wanted
             if short.any():
-                self._refuse(short, FREEING + (wanted - free[short]) / max(1, wanted))
+                self._refuse(short, partial(_freeing, wanted, free))
         self._refuse_short_of_pools()
 
     def _refuse_short_of_pools(self) -> None:
@@ -178,7 +187,7 @@ class _Sieve:
     def _refuse(
         self,
         refused: Mask,
-        cost: float | NDArray[np.float64],
+        cost: Cost,
         *,
         alike: NDArray[np.int32] | None = None,
     ) -> None:
@@ -208,7 +217,15 @@ class _Sieve:
         return mask
 
 
-def _best(sieve: _Sieve, limit: int) -> list[Row]:
+def _freeing(wanted: int, free: NDArray[np.int64]) -> Costs:
+    lacking: Costs = np.subtract(wanted, free, dtype=np.float32, casting="unsafe")
+    np.maximum(lacking, 0, out=lacking)
+    lacking /= max(1, wanted)
+    np.add(lacking, FREEING, out=lacking, where=lacking > 0)
+    return lacking
+
+
+def _best(sieve: _Sieve, company: Company, limit: int) -> list[Row]:
     """Those that fit, in the order in which placement would take them."""
     needs, columns = sieve.needs, sieve.columns
     fitting = np.flatnonzero(sieve.fits)
@@ -221,7 +238,7 @@ def _best(sieve: _Sieve, limit: int) -> list[Row]:
             begin = bisect_left(columns.order.ranks, (full.min(),))
             ranks = islice(columns.order.ranks, begin, None)
             in_turn = (columns.rows[node_id] for _, _, node_id in ranks)
-            return list(islice((row for row in in_turn if sieve.fits[row.position]), limit))
+            fits = sieve.fits.tobytes()  # one at a time, numpy is slow
+            return list(islice((row for row in in_turn if fits[row.position]), limit))
     rows = (columns.at(int(position)) for position in fitting)
-    company = Company(needs, columns)
     return nsmallest(limit, rows, key=lambda row: score(row, needs, columns, company))

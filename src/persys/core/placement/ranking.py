@@ -39,16 +39,15 @@ class Ranking:
         self._rows = rows
         self._entries: dict[NodeId, Entry] = {}
         self._parts: dict[Domain, Runs] = {}
-        found: dict[Domain, list[Entry]] = {}
-        for _, _, node_id in order.ranks:  # all that are open; in order already, or nearly so
-            row = rows[node_id]
-            if could[row.position]:
-                domain = self._domain(row)
-                if domain not in found:
-                    found[domain] = []
-                found[domain].append(self._entry(row))
-        for domain, entries in found.items():
-            entries.sort()
+        found: dict[Domain, list[Row]] = {}
+        # All that are open; in order already, or nearly so.
+        taken = [row for *_, node_id in order.ranks if could[(row := rows[node_id]).position]]
+        for row, domain in zip(taken, map(self._domain, taken), strict=True):
+            if domain not in found:
+                found[domain] = []
+            found[domain].append(row)
+        for domain, members in found.items():
+            entries = sorted(map(self._entry, members))
             part = self._parts[domain] = Runs(entries, rows)
             nodes = [entry[3] for entry in entries]
             self._entries.update(zip(nodes, entries, strict=True))

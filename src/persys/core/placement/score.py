@@ -4,7 +4,7 @@ Away from the rest of the group first, label by label and then node by node; amo
 the fullest where work shall be packed; then the fewest workloads and the lower id, so that no tie is left.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from persys.core.placement.columns import Columns
@@ -46,18 +46,24 @@ class Company:
             return tally.get(labels.get(key), 0), here
         return (*[tally.get(labels.get(key), 0) for key, tally in self.tallies], here)
 
-    def levels(self, domains: Iterable[Domain]) -> dict[Domain, tuple[int, ...]]:
-        """How many are where the labels to spread over, or the first of them, have these values."""
+    def rarest(self, domains: Iterable[Domain]) -> Iterator[tuple[tuple[int, ...], list[Domain]]]:
+        """The domains by how many of the group are there, the fewest first, and how many that are.
+
+        A domain is of the labels to spread over, or of the first of them.
+        """
+        alike: dict[tuple[int, ...], list[Domain]] = {}
         if len(self.tallies) == 1:
             tally = self.tallies[0][1]
-            return {domain: (tally.get(domain[0], 0),) for domain in domains}
-        tallies = [tally for _, tally in self.tallies]
-        return {
-            domain: tuple(
-                [tally.get(value, 0) for tally, value in zip(tallies, domain, strict=False)]
-            )
-            for domain in domains
-        }
+            for domain in domains:
+                alike.setdefault((tally.get(domain[0], 0),), []).append(domain)
+        else:
+            tallies = [tally for _, tally in self.tallies]
+            for domain in domains:
+                pairs = zip(tallies, domain, strict=False)
+                level = tuple([tally.get(value, 0) for tally, value in pairs])
+                alike.setdefault(level, []).append(domain)
+        for level in sorted(alike):
+            yield level, alike[level]
 
 
 def score(row: Row, needs: Needs, columns: Columns, company: Company) -> Score:
@@ -74,10 +80,10 @@ def strategy_of(needs: Needs, columns: Columns) -> Strategy:
     return needs.rules.strategy or columns.strategy
 
 
-def score_parts(row: Row, needs: Needs, columns: Columns) -> list[Part]:
+def score_parts(row: Row, needs: Needs, columns: Columns, company: Company) -> list[Part]:
     """The same parts, named, for people. The id that breaks the last tie is not among them."""
     rules = needs.rules
-    near = Company(needs, columns).of(row)
+    near = company.of(row)
     parts = []
     for key, count in zip(rules.spread_over, near, strict=False):
         value = row.labels.get(key)

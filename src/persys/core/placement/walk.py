@@ -151,17 +151,12 @@ def _rarest_first(
     domains = ranking.domains()
     if len(domains) > DOMAINS_COUNTED_MAX:
         raise TooFarError
-    levels = company.levels(domains)
-    while levels:
-        lowest = min(levels.values())
-        alike = [domain for domain, level in levels.items() if level == lowest]
+    for level, alike in company.rarest(domains):
         if len(alike) > DOMAINS_WALKED_MAX:
             raise TooFarError
-        found = [one for domain in alike if (one := pick(ranking.part(domain), lowest)) is not None]
+        found = [one for domain in alike if (one := pick(ranking.part(domain), level)) is not None]
         if found:
             return columns.rows[min(found)[3]]
-        for domain in alike:
-            del levels[domain]
     return None
 
 
