@@ -304,3 +304,27 @@ async def test_an_image_is_removed_where_it_is_and_who_keeps_it_is_named(cluster
     assert [each.problem for each in named.problems] == ["has no image old"]
     with pytest.raises(grpc.aio.AioRpcError, match="image not found: debian"):
         await removed(cluster, "debian")
+
+
+async def test_an_image_stays_on_a_node_while_a_machine_is_on_its_way_there(
+    cluster: Cluster,
+) -> None:
+    node, store = await a_store(cluster, "n1")
+    store.images = {"debian": b"d"}
+    store.manner.work_seconds = 60  # the agent has not got far
+    node.features = ["image:debian", "machine-policies"]
+    await node.register()
+    vm = pb.VMSpec(vcpus=1, memory_mb=64, os_image="debian")
+    answer = await cluster.control.send(
+        pb.ApplyWorkloadRequest(workload_id="shop", spec=pb.WorkloadSpec(type="vm", vm=vm))
+    )
+    assert answer.success, answer.error_message
+
+    async def sent() -> bool:
+        return bool(store.applies)
+
+    await eventually(sent, lambda: "the order to be sent")
+    kept = await removed(cluster, "debian")
+
+    assert [each.problem for each in kept.problems] == ["image debian is needed by shop"]
+    assert store.images

@@ -6,7 +6,7 @@ from datetime import timedelta
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.model.ids import NodeId
 from persys.model.node import Node, NodeStatus
-from persys.model.spec import WorkloadType
+from persys.model.spec import VMSpec, WorkloadType
 from persys.scheduler.agents import GrpcAgents
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.asking import Answers, ask_all, nodes_named
@@ -74,6 +74,9 @@ class ImagesApi:
         )
 
     async def _remove(self, node: Node, name: str) -> None:
+        if bound := self._bound(node.id, name):
+            # Their orders may still be on the way there.
+            raise RefusedError(f"image {name} is needed by {', '.join(bound)}")
         answer = await self._agents.call(
             node.id,
             node.endpoint,
@@ -83,6 +86,17 @@ class ImagesApi:
         )
         if not answer.success:
             raise RefusedError(answer.message)
+
+    def _bound(self, node_id: NodeId, name: str) -> list[str]:
+        """Workloads that are on the node, or on their way to it, and start from the image."""
+        return sorted(
+            workload_id
+            for workload_id, entry in self._cluster.entries.items()
+            if entry.assignment is not None
+            and entry.assignment.node_id == node_id
+            and isinstance(entry.workload.spec, VMSpec)
+            and entry.workload.spec.os_image == name
+        )
 
     async def _found(self, name: str, node_ids: Iterable[str]) -> Answers[Views]:
         async def of(node: Node) -> Views:
