@@ -71,6 +71,14 @@ def decide(
         return assign(situation, rooms, now)
     if must_leave(situation, now):
         return _leave(situation, rooms, policy, now=now, roll=roll)
+    return _stay(situation, rooms, policy, now=now, roll=roll)
+
+
+def _stay(
+    situation: Situation, rooms: Rooms, policy: Policy, *, now: datetime, roll: float
+) -> Decision:
+    """Where it is, with what it needs now: nothing is ordered that is not reserved."""
+    assert situation.assignment is not None
     needs = needs_of(situation.workload)
     if reservation_differs(situation.assignment, needs):
         resized = resize(situation, needs, rooms, now=now)
@@ -94,7 +102,8 @@ def _leave(
         return left
     if situation.phase is Phase.LOST:
         return stranded(situation, rooms, now)
-    return replace(here, waits_for_room=True)
+    stayed = _stay(situation, rooms, policy, now=now, roll=roll)
+    return replace(stayed, waits_for_room=True)
 
 
 def _delete(situation: Situation, policy: Policy, now: datetime) -> Decision:

@@ -277,8 +277,8 @@ class Invariants:
         if isinstance(
             answer, control_pb2.ApplyWorkloadResponse | control_pb2.DeleteWorkloadResponse
         ):
-            if not answer.success:
-                return
+            if not answer.success or self.losses.open:
+                return  # what was so before the loss may be said to be so until it is noticed
             workload_id = WorkloadId(request.workload_id)
             self.intents.acknowledge(workload_id, self.losses.words[workload_id])
             self._check_intent(workload_id)

@@ -47,7 +47,12 @@ async def compare_followers(world: World) -> None:
         await asyncio.sleep(LOOK_SECONDS * 2)
         for seat in world.shared:
             found = next(_differences(world, seat), "")
-            if not found or not seat.trouble.none or world.invariants.losses.open or seat.mourns:
+            if (
+                not found
+                or not seat.trouble.is_long_over
+                or world.invariants.losses.open
+                or seat.mourns
+            ):
                 since.pop(seat.name, None)
             elif time() - since.setdefault(seat.name, time()) > DIFFER_SECONDS:
                 world.invariants.fail("memory", f"{seat.name} stands by: {found}")

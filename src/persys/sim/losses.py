@@ -51,6 +51,12 @@ class Losses:
         self.mirror.lose()
         self.intents.forgive(self.mirror.stored)
 
+    def reopen(self) -> None:
+        """A scheduler that had forgotten everything has learnt of the loss only now."""
+        if not self.open:
+            self.open = True
+            self.intents.forgive(self.mirror.stored)
+
     def committed(self, life: Life, units: Sequence[Unit]) -> None:
         if not self.open or self.asked or life.title not in self.remembering:
             return

@@ -78,6 +78,7 @@ class Rescue:
             self._losses.fail("11 recovery", text)
 
     async def _rule(self) -> None:
+        self._losses.reopen()
         self._losses.asked = True
         ruling = self.ruling if self._chunks or self.ruling != RESTORE else REBUILD
         self._trace.add("user", f"rules: {ruling}")

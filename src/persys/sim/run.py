@@ -183,6 +183,14 @@ async def _note_hindrances(world: World) -> None:
         await asyncio.sleep(HINDRANCE_SECONDS)
 
 
+def _asks_again(world: World) -> bool:
+    """Who is turned away by nodes that orphans fill asks them again every minute."""
+    mirror = world.invariants.mirror
+    return bool(mirror.orphans()) and any(
+        belief.code == "Unplaceable" for belief in mirror.beliefs.values()
+    )
+
+
 async def _stay_quiet(world: World) -> None:
     scheduler, mirror = world.seat.scheduler, world.invariants.mirror
     assert scheduler is not None
@@ -191,7 +199,7 @@ async def _stay_quiet(world: World) -> None:
         for node in world.nodes.values()
         for container in node.docker.containers.values()
         if container.condition.active or container.is_left_to_agent
-    )
+    ) or _asks_again(world)
     await asyncio.sleep(LOOK_SECONDS)
     for difference in (*differences(mirror, scheduler), *standby_differences(world)):
         world.invariants.fail("memory", difference)

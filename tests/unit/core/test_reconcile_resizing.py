@@ -100,3 +100,16 @@ def test_nothing_is_resized_while_the_node_gives_no_sign() -> None:
     assert decision.effects == ()
     assert decision.belief is not None
     assert decision.belief.status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize("draining", [False, True])
+def test_what_grows_and_fits_nowhere_is_not_ordered_to_its_node(*, draining: bool) -> None:
+    """Found by seed 235, on a draining node: it was ordered with room for less on record."""
+    situation = a_situation(
+        bigger(), assignment=ON_N1, observation=an_observation(), draining=draining
+    )
+
+    decision = decided(situation, cpu_n1=1000)
+
+    assert (decision.assignment, decision.effects) == (ON_N1, ())
+    assert decision.waits_for_room
