@@ -3,7 +3,8 @@
     python -m bench.machines
 
 The domain of each round is the one that the agent has just made: its description is kept, its disk is made
-again, and libvirt is given both. So rounds of both sides alternate, and what else the machine does weighs on both.
+again, and libvirt is given both. So rounds of both sides alternate, and what else the machine does weighs on
+both.
 """
 
 import asyncio
