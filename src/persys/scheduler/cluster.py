@@ -144,7 +144,9 @@ class Cluster:
 
     def drop_node(self, node_id: NodeId) -> None:
         del self.members[node_id]
-        self.columns.give_back_all(node_id)  # whoever registers under this name again has all its room
+        self.columns.give_back_all(
+            node_id
+        )  # whoever registers under this name again has all its room
         self.columns.remove_node(node_id)
         self.tombstones.pop(node_id, None)
         self.strangers.drop_node(node_id)
