@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-DEADLINE_SECONDS = 150
+DEADLINE_SECONDS = 300
 
 
 def sim(*arguments: str, cwd: Path, hash_seed: str = "0") -> subprocess.CompletedProcess[str]:

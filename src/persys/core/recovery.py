@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from persys.core.placement.needs import holds_data, needs_of
 from persys.core.situation import COMPLETED
-from persys.model.assignment import Assignment, Tombstone
+from persys.model.assignment import Assignment, HostPort, Tombstone
 from persys.model.belief import Belief
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.intent import KeptIntent
@@ -91,7 +91,7 @@ def merge(recorded: Recorded, reports: Sequence[NodeReport], *, now: datetime) -
         bound = recorded.assignments.get(workload_id)
         found = _ranked(copies.pop(workload_id, []), bound)
         _settle(merged, workload, bound, found, answered, silent, now)
-    _check_room(merged)
+    _check_room(merged, recorded)
     for workload_id, unknown in sorted(copies.items()):
         for copy in unknown:
             merged.left_out.append(
@@ -151,35 +151,57 @@ def _trusts_record(bound: Assignment, found: list[_Copy], answered: Collection[N
     return not found or (bound.node_id not in answered and found[0].epoch < bound.epoch)
 
 
-def _check_room(merged: Merged) -> None:
-    """What a node does not run is bound there by its record only if it fits beside what runs."""
-    taken = {
-        (one.node_id, one.workload_id): one
-        for one in (
-            *(buried.assignment for buried in merged.tombstones),
-            *merged.assignments.values(),
-        )
+def _check_room(merged: Merged, recorded: Recorded) -> None:
+    """What a node answered may be more than it has: orphans were in nobody's books."""
+    booked = {
+        (one.node_id, one.workload_id)
+        for one in (*recorded.assignments.values(), *_buried(recorded.tombstones))
     }
-    for workload_id, bound in sorted(merged.assignments.items()):
-        if bound.node_id not in merged.answered or (bound.node_id, workload_id) in merged.runs:
-            continue
-        there = [
-            one
-            for (node_id, other), one in taken.items()
-            if node_id == bound.node_id and other != workload_id
-        ]
-        room = merged.nodes[bound.node_id].capabilities.allocatable
-        for one in there:
-            room = room - one.reserved
-        ports = {port for one in there for port in one.host_ports}
-        if bound.reserved.fits_in(room) and not bound.host_ports & ports:
-            continue
-        del merged.assignments[workload_id], taken[(bound.node_id, workload_id)]
-        if holds_data(merged.workloads[workload_id]):
-            del merged.workloads[workload_id]
-            merged.left_out.append(
-                f"{workload_id}: no room on {bound.node_id} where the record has it, and it holds data"
-            )
+
+    def rank(one: Assignment) -> tuple[int, WorkloadId]:
+        copy = (one.node_id, one.workload_id)
+        if copy not in merged.runs:
+            return 3, one.workload_id  # only the record has it there
+        if copy in booked:
+            return 0, one.workload_id
+        return (1 if merged.assignments.get(one.workload_id) == one else 2), one.workload_id
+
+    for node_id in sorted(merged.answered):
+        held = {
+            one.workload_id: one
+            for one in (*_buried(merged.tombstones), *merged.assignments.values())
+            if one.node_id == node_id
+        }
+        room, ports = merged.nodes[node_id].capabilities.allocatable, set[HostPort]()
+        for one in sorted(held.values(), key=rank):
+            fits = one.reserved.fits_in(room) and not one.host_ports & ports
+            if fits or rank(one)[0] == 0:
+                room, ports = room - one.reserved, ports | one.host_ports
+            else:
+                _leave_out(merged, one)
+
+
+def _buried(tombstones: Iterable[Tombstone]) -> list[Assignment]:
+    return [tombstone.assignment for tombstone in tombstones]
+
+
+def _leave_out(merged: Merged, one: Assignment) -> None:
+    """It has no room on its node, beside what comes before it there."""
+    name, node_id = one.workload_id, one.node_id
+    runs = (node_id, name) in merged.runs
+    if merged.assignments.get(name) != one:
+        _drop_tombstone(merged, name, node_id)
+        merged.left_out.append(f"{name}: an older copy on {node_id} stays there as an orphan")
+        return
+    del merged.assignments[name]
+    if not runs and not holds_data(merged.workloads[name]):
+        return  # it looks for another node
+    del merged.workloads[name]
+    merged.tombstones[:] = [
+        each for each in merged.tombstones if each.assignment.workload_id != name
+    ]
+    why = "it stays there as an orphan" if runs else "the record has it there, and it holds data"
+    merged.left_out.append(f"{name}: no room on {node_id}; {why}")
 
 
 def _assignment(

@@ -8,7 +8,7 @@ store is set aside; and everything is looked at only when memory has grown by ha
 
 import asyncio
 import gc
-import sys
+import resource
 
 YOUNG_SECONDS = 0.1
 # So many new objects that are still alive are no garbage: something large was read.
@@ -20,19 +20,24 @@ async def sweep() -> None:
     """Until cancelled. Then Python looks on its own again."""
     gc.disable()
     try:
-        kept = sys.getallocatedblocks()
+        kept = _most_memory()
         while True:
             await asyncio.sleep(YOUNG_SECONDS)
             if gc.get_count()[0] > READ_COUNT_MIN:
                 gc.freeze()
-                kept = sys.getallocatedblocks()
+                kept = _most_memory()
             gc.collect(0)
-            if sys.getallocatedblocks() > kept * GROWTH_MAX:
+            if _most_memory() > kept * GROWTH_MAX:
                 _look_at_all()
-                kept = sys.getallocatedblocks()
+                kept = _most_memory()
     finally:
         gc.unfreeze()
         gc.enable()
+
+
+def _most_memory() -> int:
+    """That this process ever had. What it has now would take long to count."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _look_at_all() -> None:

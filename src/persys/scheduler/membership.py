@@ -34,6 +34,7 @@ from persys.store import keys
 log = structlog.get_logger()
 
 JUDGE_AGAIN_SECONDS = 1.0
+SLICE = 500  # nodes
 
 
 class Membership:
@@ -192,25 +193,30 @@ class Membership:
             if self._committer.modes.is_frozen:
                 await asyncio.sleep(JUDGE_AGAIN_SECONDS)
                 continue  # nobody is declared lost because of us
-            now = self._clock.monotonic()
-            ready = [
-                m
-                for m in self._cluster.members.values()
-                if m.node.status is not NodeStatus.NOT_READY
-            ]
-            for member in ready:
-                if member.lease_until <= now:
-                    await self._judge(member)
-            self._note_lost(now)
-            next_end = min((m.lease_until for m in ready if m.lease_until > now), default=now + 1)
+            next_end = await self._judge_all(now := self._clock.monotonic())
             await asyncio.sleep(min(max(next_end - now, 0.01), JUDGE_AGAIN_SECONDS))
 
-    def _note_lost(self, now: float) -> None:
+    async def _judge_all(self, now: float) -> float:
+        """In slices, for thousands of nodes take their time. Says when the next lease ends."""
+        next_end = now + JUDGE_AGAIN_SECONDS
+        members = list(self._cluster.members.values())
+        for start in range(0, len(members), SLICE):
+            for member in members[start : start + SLICE]:
+                if member.lease_until > now:
+                    next_end = min(next_end, member.lease_until)
+                    continue
+                if member.node.status is not NodeStatus.NOT_READY:
+                    await self._judge(member)
+                self._note_lost(member, now)
+            await asyncio.sleep(0)
+        return next_end
+
+    def _note_lost(self, member: Member, now: float) -> None:
         """Look at the workloads of a node once its grace is over."""
-        for member in self._cluster.members.values():
-            if not member.lost_noted and now >= member.lease_until + self._grace.total_seconds():
-                member.lost_noted = True
-                self._wake_many(self._cluster.on_node.get(member.node.id, ()))
+        if member.lost_noted or now < member.lease_until + self._grace.total_seconds():
+            return
+        member.lost_noted = True
+        self._wake_many(self._cluster.on_node.get(member.node.id, ()))
 
     def _heard_from(self, member: Member) -> None:
         member.lost_noted = False

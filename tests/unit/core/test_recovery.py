@@ -214,4 +214,20 @@ def test_what_a_node_runs_comes_before_what_the_record_has_there() -> None:
     assert merged.workloads.keys() == {WEB, SHOP}
     assert merged.assignments.keys() == {SHOP}
     assert with_data.workloads.keys() == {SHOP}
-    assert with_data.left_out == ["web: no room on n1 where the record has it, and it holds data"]
+    assert with_data.left_out == ["web: no room on n1; the record has it there, and it holds data"]
+
+
+def test_a_copy_that_is_in_nobodys_books_and_finds_no_room_stays_an_orphan() -> None:
+    """Found by seed 312: a node that was removed came back with more than it has."""
+    shop = a_workload("shop", resources=Resources(3900, 256))
+    both = NodeReport(
+        a_node(N1),
+        [Observation(name, N1, Actual.RUNNING, NOON, Revision("r1"), 1) for name in (SHOP, WEB)],
+        [KeptIntent(N1, shop, 1), KeptIntent(N1, a_workload(resources=Resources(200, 256)), 1)],
+    )
+    booked = Recorded({N1: a_node(N1)}, {SHOP: shop}, {SHOP: an_assignment(name="shop")})
+
+    merged = merge(booked, [both], now=NOON)
+
+    assert merged.workloads.keys() == merged.assignments.keys() == {SHOP}
+    assert merged.left_out == ["web: no room on n1; it stays there as an orphan"]

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import resource
 import weakref
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -56,8 +57,7 @@ async def test_a_cycle_among_what_was_read_is_found_when_memory_has_grown() -> N
         gone = weakref.ref(knots[0])
         knots.clear()
         assert gone() is not None
-        grown = [float(number) for number in range(4 * READ_COUNT_MIN)]
-        grown += [float(number) for number in range(4 * READ_COUNT_MIN)]
+        grown = b"x" * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)
         await until(lambda: gone() is None)
         assert grown
 
