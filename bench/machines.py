@@ -3,7 +3,8 @@
     python -m bench.machines
 
 The domain of each round is the one that the agent has just made: its description is kept, its disk is made
-again, and libvirt is given both. So rounds of both sides alternate, and what else the machine does weighs on both.
+again, and libvirt is given both. So rounds of both sides alternate, and what else the machine does weighs on
+both.
 """
 
 import asyncio
@@ -36,6 +37,7 @@ MACHINE = control_pb2.WorkloadSpec(
     ),
 )
 ROUNDS = 8
+CALM_SECONDS = 1.0  # libvirt tidies up for a while after the end of a machine
 
 
 def main() -> None:
@@ -68,11 +70,13 @@ async def _measure(port: int) -> Verdict:
         ours, bare = [], []
         for number in range(ROUNDS):
             name = f"bench-machine-{number}"
+            await asyncio.sleep(CALM_SECONDS)
             began = perf_counter()
             await until_running(stub, [name], MACHINE)
             ours.append(perf_counter() - began)
             same = Same(name)
             await until_gone(stub, [name])
+            await asyncio.sleep(CALM_SECONDS)
             bare.append(same.create())
             same.remove()
     return Verdict(
