@@ -65,15 +65,15 @@ class CloudGuest:
         assert done.returncode == 0, f"{' '.join(words)}: {done.stderr}"
         return done.stdout.strip()
 
-    def log_in(self, user: str, password: str, command: str) -> str:
-        """What is shown on the serial console after a login with a password and one command."""
+    def log_in(self, user: str, password: str, command: str, *, answer: str) -> None:
+        """On the serial console with a password, until a command has given its answer there."""
         line = os.open(virsh("ttyconsole", self.name), os.O_RDWR | os.O_NOCTTY)
         try:
             tty.setraw(line)
-            shown = _ask(line, "", "login:")
-            shown += _ask(line, user, "assword:")
-            shown += _ask(line, password, "$")
-            return shown + _ask(line, command, "=")
+            _ask(line, "", until="login:")
+            _ask(line, user, until="assword:")
+            _ask(line, password, until="$")
+            _ask(line, command, until=answer)
         finally:
             os.close(line)
 
@@ -134,11 +134,10 @@ def _run(*command: str) -> str:
     return done.stdout
 
 
-def _ask(line: int, said: str, until: str) -> str:
+def _ask(line: int, said: str, *, until: str) -> None:
     os.write(line, f"{said}\n".encode())
     shown, end = "", time.monotonic() + 120
     while until not in shown:
         assert time.monotonic() < end, f"no {until!r} in {shown!r}"
         if select.select([line], [], [], 1)[0]:
             shown += os.read(line, 4096).decode(errors="replace")
-    return shown

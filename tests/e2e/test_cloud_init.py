@@ -22,4 +22,4 @@ def test_cloud_init_has_done_all_that_its_seed_says(cloud_guest: CloudGuest) -> 
     assert cloud_guest.ssh("cloud-init", "query", "ds.meta_data.shelf") == MARK
     assert "1400" in cloud_guest.ssh("cat", "/sys/class/net/e*/mtu")
     # With its password, on the serial console.
-    assert f"uid={USER}" in cloud_guest.log_in(USER, PASSWORD, "echo uid=$(id -un)")
+    cloud_guest.log_in(USER, PASSWORD, "echo uid=$(id -un)", answer=f"uid={USER}")
