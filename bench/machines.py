@@ -37,6 +37,7 @@ MACHINE = control_pb2.WorkloadSpec(
     ),
 )
 ROUNDS = 8
+CALM_SECONDS = 1.0  # libvirt tidies up for a while after the end of a machine
 
 
 def main() -> None:
@@ -69,11 +70,13 @@ async def _measure(port: int) -> Verdict:
         ours, bare = [], []
         for number in range(ROUNDS):
             name = f"bench-machine-{number}"
+            await asyncio.sleep(CALM_SECONDS)
             began = perf_counter()
             await until_running(stub, [name], MACHINE)
             ours.append(perf_counter() - began)
             same = Same(name)
             await until_gone(stub, [name])
+            await asyncio.sleep(CALM_SECONDS)
             bare.append(same.create())
             same.remove()
     return Verdict(

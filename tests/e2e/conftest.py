@@ -8,6 +8,8 @@ from uuid import uuid4
 
 import pytest
 
+from e2e import machines
+from e2e.cloud_guest import CloudGuest
 from e2e.cluster import BIN, Cluster
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -27,6 +29,36 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
                     (f"{name} of {cluster.node_id}", log[-LOG_CHARACTERS_SHOWN:])
                 )
     return report
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What has to wait long for the guest with cloud-init is last; the others keep their order."""
+    items.sort(key=_wants_cloud_guest)
+
+
+def _wants_cloud_guest(item: pytest.Item) -> bool:
+    return "cloud_guest" in getattr(item, "fixturenames", ())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _early(request: pytest.FixtureRequest) -> None:
+    """The guest with cloud-init comes up while the other tests run."""
+    if any(map(_wants_cloud_guest, request.session.items)):
+        request.getfixturevalue("cloud_guest")
+
+
+@pytest.fixture(scope="session")
+def cloud_guest(tmp_path_factory: pytest.TempPathFactory, demo_image: str) -> Iterator[CloudGuest]:
+    with machines.ground() as (_, settings):
+        directory = tmp_path_factory.mktemp("cloud")
+        made = Cluster(directory, agent=settings)
+        try:
+            made.start()
+            guest = CloudGuest(made, directory)
+            guest.begin()
+            yield guest
+        finally:
+            made.close()
 
 
 @pytest.fixture(scope="module")

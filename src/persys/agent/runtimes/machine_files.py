@@ -24,6 +24,7 @@ _SAID_LENGTH_MAX = 400
 _NAME_LENGTH_MAX = 1023  # of what a disk stands on, by the format's own rule
 _QCOW2 = b"QFI\xfb"
 _HEAD_BYTES = 20
+_EMPTY_BYTES = 256 * 1024  # tables, and no data
 _seen_sound: dict[str, tuple[int, int, int]] = {}  # many disks stand on one image
 
 
@@ -83,6 +84,11 @@ async def _check_one(device: str, name: str) -> None:
     await _qemu_img(device, "check", *words, ok=_SOUND, code=_CORRUPT)
     if as_it_is is not None:
         _seen_sound[name] = as_it_is
+
+
+def _holds_something(path: str) -> bool:
+    """A disk that was only just made has nothing that could be broken, and its machine is waited for."""
+    return Path(path).stat().st_size > _EMPTY_BYTES
 
 
 def _chain_of(path: str) -> list[str]:

@@ -1,0 +1,25 @@
+"""A guest with the real cloud-init has done all that its seed says, as seen from inside of it.
+
+Such a guest takes minutes to come up under emulation. It is started when the tests begin (see conftest) and
+looked at when all others are done.
+"""
+
+import pytest
+
+from e2e.cloud_guest import BUILD_SECONDS, MARK, PASSWORD, USER, CloudGuest
+
+INSIDE_SECONDS = 600
+
+
+@pytest.mark.timeout(2 * INSIDE_SECONDS + BUILD_SECONDS)
+def test_cloud_init_has_done_all_that_its_seed_says(cloud_guest: CloudGuest) -> None:
+    cloud_guest.wait_until_done(within=INSIDE_SECONDS)
+
+    # With the key of its login, over the network.
+    assert cloud_guest.ssh("hostname") == cloud_guest.name
+    assert cloud_guest.ssh("cat", "/etc/by-user-data") == MARK
+    assert cloud_guest.ssh("cat", "/etc/by-vendor-data") == MARK
+    assert cloud_guest.ssh("cloud-init", "query", "ds.meta_data.shelf") == MARK
+    assert "1400" in cloud_guest.ssh("cat", "/sys/class/net/e*/mtu")
+    # With its password, on the serial console.
+    cloud_guest.log_in(USER, PASSWORD, "echo uid=$(id -un)", answer=f"uid={USER}")
