@@ -1,0 +1,105 @@
+"""Who may do what: two tables, and the one question that is asked of them at every call.
+
+A method that is in neither service's table is refused; a test holds that none is missing. What a caller may
+do to which node or workload is decided further in: an agent speaks only for its own node.
+"""
+
+from collections.abc import Mapping
+
+from persys.model.identity import Caller, Deed, Role
+
+ROLES: Mapping[Role, frozenset[Deed]] = {
+    Role.VIEWER: frozenset({Deed.READ, Deed.LOGS, Deed.ANYONE}),
+    Role.OPERATOR: frozenset(
+        {
+            Deed.READ,
+            Deed.LOGS,
+            Deed.WORKLOADS,
+            Deed.EXEC,
+            Deed.NODES,
+            Deed.DATA,
+            Deed.SUGGEST,
+            Deed.ANYONE,
+        }
+    ),
+    Role.ADMIN: frozenset(Deed) - {Deed.REPORT},
+    # Acts for people whose identity it passes on, and by itself only reads.
+    Role.GATEWAY: frozenset({Deed.READ, Deed.ANYONE}),
+    Role.AGENT: frozenset({Deed.REPORT, Deed.ANYONE}),
+    # Passes on what others ask of it, and gives orders to agents.
+    Role.SCHEDULER: frozenset({Deed.READ, Deed.ORDER, Deed.ANYONE}),
+}
+
+CONTROL: Mapping[str, Deed] = {
+    "RegisterNode": Deed.REPORT,
+    "Heartbeat": Deed.REPORT,
+    "ControlStream": Deed.REPORT,
+    "ApplyWorkload": Deed.WORKLOADS,
+    "DeleteWorkload": Deed.WORKLOADS,
+    "RetryWorkload": Deed.WORKLOADS,
+    "SubmitAutomationSuggestion": Deed.SUGGEST,
+    "ListNodes": Deed.READ,
+    "GetNode": Deed.READ,
+    "ListWorkloads": Deed.READ,
+    "GetWorkload": Deed.READ,
+    "GetClusterSummary": Deed.READ,
+    "ExplainWorkload": Deed.READ,
+    "PlanWorkloads": Deed.READ,
+    "GetCapacity": Deed.READ,
+    "ListEvents": Deed.READ,
+    "WatchEvents": Deed.READ,
+    "ListDrifts": Deed.READ,
+    "GetMode": Deed.READ,
+    "StreamLogs": Deed.LOGS,
+    "Exec": Deed.EXEC,
+    "CordonNode": Deed.NODES,
+    "UncordonNode": Deed.NODES,
+    "DrainNode": Deed.NODES,
+    "ConfirmNodeDead": Deed.NODES,
+    "RemoveNode": Deed.NODES,
+    "TaintNode": Deed.NODES,
+    "AdoptOrphan": Deed.NODES,
+    "DeleteOrphan": Deed.NODES,
+    "SaveSnapshot": Deed.RECOVERY,
+    "RestoreSnapshot": Deed.RECOVERY,
+    "RebuildFromAgents": Deed.RECOVERY,
+    "AcceptEmpty": Deed.RECOVERY,
+    "GetIdentity": Deed.ANYONE,
+    "CreateToken": Deed.TOKENS,
+    "ListTokens": Deed.TOKENS,
+    "RevokeToken": Deed.TOKENS,
+    "SetSecret": Deed.SECRETS,
+    "ListSecrets": Deed.SECRETS,
+    "DeleteSecret": Deed.SECRETS,
+    "ListImages": Deed.READ,
+    "AddImage": Deed.DATA,
+    "RemoveImage": Deed.DATA,
+    "ListVolumes": Deed.READ,
+    "DeleteVolume": Deed.DATA,
+}
+
+AGENT: Mapping[str, Deed] = {
+    "ApplyWorkload": Deed.ORDER,
+    "DeleteWorkload": Deed.ORDER,
+    "GetWorkloadStatus": Deed.ORDER,
+    "ListWorkloads": Deed.ORDER,
+    "ListActions": Deed.ORDER,
+    "ListIntents": Deed.ORDER,
+    "GarbageCollect": Deed.ORDER,
+    "StreamLogs": Deed.ORDER,
+    "Exec": Deed.ORDER,
+    "HealthCheck": Deed.ANYONE,
+    "ListImages": Deed.ORDER,
+    "AddImage": Deed.ORDER,
+    "RemoveImage": Deed.ORDER,
+    "ListVolumes": Deed.ORDER,
+    "DeleteVolume": Deed.ORDER,
+}
+
+
+def may(caller: Caller, deed: Deed) -> bool:
+    return deed in caller.deeds
+
+
+def deeds_of(role: Role) -> frozenset[Deed]:
+    return ROLES[role]
