@@ -1,6 +1,6 @@
-"""Who may do what: two tables, and the one question that is asked of them at every call.
+"""Who may do what: tables, and the one question that is asked of them at every call.
 
-A method that is in neither service's table is refused; a test holds that none is missing. What a caller may
+A method that is in no table is refused; a test holds that none is missing. What a caller may
 do to which node or workload is decided further in: an agent speaks only for its own node.
 """
 
@@ -28,6 +28,8 @@ ROLES: Mapping[Role, frozenset[Deed]] = {
     Role.AGENT: frozenset({Deed.REPORT, Deed.ANYONE}),
     # Passes on what others ask of it, and gives orders to agents.
     Role.SCHEDULER: frozenset({Deed.READ, Deed.ORDER, Deed.ANYONE}),
+    # Serves, and calls nobody.
+    Role.CA: frozenset(),
 }
 
 CONTROL: Mapping[str, Deed] = {
@@ -94,6 +96,27 @@ AGENT: Mapping[str, Deed] = {
     "RemoveImage": Deed.ORDER,
     "ListVolumes": Deed.ORDER,
     "DeleteVolume": Deed.ORDER,
+}
+
+# Of persys-ca. None: no certificate is needed; whoever joins has a token, who signs by key the key.
+CA: Mapping[str, Deed | None] = {
+    "GET /health": None,
+    "GET /crl": None,
+    "GET /crl.pem": None,
+    "GET /api/v1/roots": None,
+    "POST /api/v1/join": None,
+    "POST /api/v1/renew": Deed.ANYONE,
+    "GET /api/v1/certificates": Deed.TOKENS,
+    "POST /api/v1/certificates": Deed.TOKENS,
+    "POST /api/v1/revoke": Deed.TOKENS,
+    "GET /api/v1/tokens": Deed.TOKENS,
+    "POST /api/v1/tokens": Deed.TOKENS,
+    "GET /api/v1/audit": Deed.TOKENS,
+    "POST /api/v1/cfssl/info": None,
+    "POST /api/v1/cfssl/authsign": None,
+    "POST /api/v1/cfssl/sign": Deed.TOKENS,
+    "POST /api/v1/cfssl/newcert": Deed.TOKENS,
+    "GET /api/v1/cfssl/crl": None,
 }
 
 

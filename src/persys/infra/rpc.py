@@ -11,12 +11,11 @@ from grpc_reflection.v1alpha import reflection
 
 from persys.errors import SettingsError
 from persys.infra.certificates import Certificates
-from persys.model.identity import Role
+from persys.model.identity import NAMES, Role
 
 # Over the largest spec that is taken, so that one too large is refused by name and not by the transport.
 MESSAGE_BYTES_MAX = 8 * 1024 * 1024
 PORT_MAX = 65535
-NAMES = "persys.internal"
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),

@@ -6,6 +6,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 SCHEME = "spiffe://"
+NAMES = "persys.internal"  # under it are the names by which the parts of a cluster know each other
 
 
 class Role(StrEnum):
@@ -15,6 +16,7 @@ class Role(StrEnum):
     ADMIN = "admin"
     OPERATOR = "operator"
     VIEWER = "viewer"
+    CA = "ca"  # the authority's own certificate, as a server
 
 
 class Identity(Struct, frozen=True):
