@@ -9,12 +9,13 @@ from datetime import datetime, timedelta
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from msgspec import Struct
 
+from persys.infra.identity import ENROLLED_AT
 from persys.infra.keys import host_name, new_key
 from persys.infra.rpc import server_name
 from persys.model.identity import Identity
@@ -85,15 +86,19 @@ def new_intermediate(
 
 def issue(
     issuer: Issuer,
-    public_key: ec.EllipticCurvePublicKey,
+    public_key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey,
     identity: Identity,
     *,
     trust_domain: str,
     hosts: Sequence[str] = (),
     now: datetime,
     life: timedelta,
+    enrolled_at: datetime | None = None,
 ) -> x509.Certificate:
-    """A leaf that acts as this identity, as client and as server. `hosts` are names and addresses."""
+    """A leaf that acts as this identity, as client and as server. `hosts` are names and addresses.
+
+    `enrolled_at`: when its holder was let in, for one that is renewed; else it is let in now.
+    """
     names: list[x509.GeneralName] = [
         x509.UniformResourceIdentifier(identity.uri(trust_domain)),
         x509.DNSName(server_name(identity.role)),
@@ -102,7 +107,7 @@ def issue(
     ]
     uses = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
     return (
-        _builder(_subject(str(identity)), public_key, now, life)
+        _builder(_subject(str(identity), enrolled_at or now), public_key, now, life)
         .issuer_name(issuer.certificate.subject)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_ALL_USES, critical=True)
@@ -114,7 +119,10 @@ def issue(
 
 
 def _builder(
-    subject: x509.Name, public_key: ec.EllipticCurvePublicKey, now: datetime, life: timedelta
+    subject: x509.Name,
+    public_key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey,
+    now: datetime,
+    life: timedelta,
 ) -> x509.CertificateBuilder:
     # Backdated by less than a short life, whose half must not lie in the past.
     begins_at = now - min(BACKDATED, life / 10)
@@ -129,8 +137,11 @@ def _builder(
     )
 
 
-def _subject(name: str) -> x509.Name:
-    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name[:64])])
+def _subject(name: str, enrolled_at: datetime | None = None) -> x509.Name:
+    attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name[:64])]
+    if enrolled_at is not None:
+        attributes.append(x509.NameAttribute(ENROLLED_AT, enrolled_at.isoformat()))
+    return x509.Name(attributes)
 
 
 def _issued_by(issuer: Issuer) -> x509.AuthorityKeyIdentifier:

@@ -108,7 +108,7 @@ CA: Mapping[str, Deed | None] = {
     "POST /api/v1/renew": Deed.ANYONE,
     "GET /api/v1/certificates": Deed.TOKENS,
     "POST /api/v1/certificates": Deed.TOKENS,
-    "POST /api/v1/revoke": Deed.TOKENS,
+    "POST /api/v1/revoke": Deed.ORDER,  # a scheduler revokes those of nodes that were removed
     "GET /api/v1/tokens": Deed.TOKENS,
     "POST /api/v1/tokens": Deed.TOKENS,
     "GET /api/v1/audit": Deed.TOKENS,

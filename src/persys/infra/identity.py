@@ -6,15 +6,17 @@ nobody. What would surprise: a certificate with a URI is never read by its commo
 """
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 from msgspec import Struct
 
-from persys.model.identity import SCHEME, Identity, Role
+from persys.model.identity import NAMES, SCHEME, Identity, Role
 
 NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._@]{0,252}")
+# Of the subject. Renewals keep it, so that whoever was let in before a moment can be told from later ones.
+ENROLLED_AT = NameOID.GENERATION_QUALIFIER
 _SERVICE = re.compile(r"persys[-_](?P<role>scheduler|gateway)(?:\..+)?")
 _AGENT = re.compile(
     r"(?:persys[-_]agent-(?P<node>[^./]+)|(?P<name>[^./]+)\.(?:[^/]*\.)?agents\..+)"
@@ -28,6 +30,9 @@ class Claims(Struct, frozen=True):
     serial: str
     not_before: datetime
     not_after: datetime
+    enrolled_at: (
+        datetime  # when its holder was let in; of an existing deployment when it was issued
+    )
 
 
 def claims_of(certificate: x509.Certificate) -> Claims:
@@ -40,12 +45,24 @@ def claims_of(certificate: x509.Certificate) -> Claims:
         serial=f"{certificate.serial_number:x}",
         not_before=certificate.not_valid_before_utc,
         not_after=certificate.not_valid_after_utc,
+        enrolled_at=_enrolled_at(certificate),
     )
 
 
 def read_claims(pem: bytes) -> Claims:
     """Of the first certificate in it. ValueError: there is none."""
     return claims_of(x509.load_pem_x509_certificate(pem))
+
+
+def hosts_of(certificate: x509.Certificate) -> tuple[str, ...]:
+    """Host names and addresses, without the names that follow from the identity."""
+    try:
+        names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return ()
+    hosts = [*names.get_values_for_type(x509.DNSName)]
+    addresses = map(str, names.get_values_for_type(x509.IPAddress))
+    return (*(host for host in hosts if not host.endswith(f".{NAMES}")), *addresses)
 
 
 def parse_uri(uri: str) -> tuple[Identity, str] | None:
@@ -88,3 +105,12 @@ def _by_uri(certificate: x509.Certificate) -> tuple[Identity | None, str]:
 def _common_name(certificate: x509.Certificate) -> str:
     names = certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
     return str(names[0].value) if len(names) == 1 else ""
+
+
+def _enrolled_at(certificate: x509.Certificate) -> datetime:
+    for attribute in certificate.subject.get_attributes_for_oid(ENROLLED_AT):
+        try:
+            return datetime.fromisoformat(str(attribute.value)).astimezone(UTC)
+        except ValueError:
+            break
+    return certificate.not_valid_before_utc

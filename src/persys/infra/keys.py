@@ -14,8 +14,16 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 from cryptography.x509.oid import NameOID
+from msgspec import Struct
 
 from persys.model.identity import Identity
+
+
+class Issued(Struct, frozen=True):
+    """What an authority answers a request with."""
+
+    chain_pem: bytes  # the certificate, and what is between it and a root
+    roots_pem: bytes
 
 
 def new_key() -> ec.EllipticCurvePrivateKey:
@@ -27,7 +35,9 @@ def key_pem(key: CertificateIssuerPrivateKeyTypes, passphrase: bytes = b"") -> b
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encryption)
 
 
-def new_request(key: ec.EllipticCurvePrivateKey, identity: Identity, hosts: Sequence[str]) -> bytes:
+def new_request(
+    key: CertificateIssuerPrivateKeyTypes, identity: Identity, hosts: Sequence[str]
+) -> bytes:
     """What is sent to an authority: the public key, proof of the private one, and what is asked for."""
     builder = x509.CertificateSigningRequestBuilder(
         x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, str(identity)[:64])])
@@ -43,3 +53,8 @@ def host_name(text: str) -> x509.GeneralName:
         return x509.IPAddress(ip_address(text))
     except ValueError:
         return x509.DNSName(text)
+
+
+def fingerprint(certificate: x509.Certificate) -> str:
+    """SHA-256 of all of it, in hexadecimal digits."""
+    return certificate.fingerprint(hashes.SHA256()).hex()
