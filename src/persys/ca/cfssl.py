@@ -10,6 +10,7 @@ import base64
 import binascii
 import hashlib
 import hmac
+from datetime import timedelta
 from typing import Any
 
 import msgspec
@@ -96,6 +97,12 @@ def hosts_of(request: SignRequest, in_csr: tuple[str, ...]) -> tuple[str, ...]:
     """Those that are said beside the request are instead of those in it."""
     said = tuple(word for part in request.hostname.split(",") if (word := part.strip()))
     return said or request.hosts or in_csr
+
+
+def span(life: timedelta) -> str:
+    """As Go writes it, which knows no days."""
+    seconds = round(life.total_seconds())
+    return f"{seconds}s" if seconds % 3600 else f"{seconds // 3600}h"
 
 
 def answer(result: Any) -> bytes:

@@ -9,7 +9,6 @@ from persys.ca import cfssl
 from persys.ca.asking import RSA_BITS, Asked, read_request
 from persys.ca.authority import Authority, Wish
 from persys.ca.call import Answer, Call, Handler
-from persys.core.duration import format_duration
 from persys.core.enrolment import granted_hosts
 from persys.errors import DeniedError, InvalidError
 from persys.infra.identity import parse_uri
@@ -45,7 +44,7 @@ class CfsslApi:
             {
                 "certificate": self._authority.keys.roots_pem.decode(),
                 "usages": list(cfssl.USAGES),
-                "expiry": format_duration(self._authority.life),
+                "expiry": cfssl.span(self._authority.life),
             }
         )
 

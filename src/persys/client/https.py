@@ -83,6 +83,11 @@ def _ask(
         content = response.read(ANSWER_BYTES_MAX + 1)
     except ssl.SSLError as err:
         raise _handshake_failed(address, err) from err
+    except ConnectionResetError as err:
+        raise UnavailableError(
+            f"the authority at {address} closes the connection; so it does with a certificate that "
+            "has expired or is another authority's: join again with a token"
+        ) from err
     except (OSError, http.client.HTTPException) as err:
         raise UnavailableError(f"the authority at {address} gives no answer: {err}") from err
     finally:
