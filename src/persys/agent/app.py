@@ -43,6 +43,7 @@ from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.steps import Steps
 from persys.agent.stream import over_stream
+from persys.agent.trust import node_of, open_tls
 from persys.agent.uplink import Membership, Uplink
 from persys.agent.volumes.local import DRIVER, LocalVolumes
 from persys.agent.worker import Worker
@@ -53,8 +54,10 @@ from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.http import SideServer
 from persys.infra.process import serve
 from persys.infra.rpc import new_server, start_server
+from persys.infra.tls import Tls
 from persys.infra.turns import Turns
 from persys.model import feature
+from persys.model.identity import Role
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, StoragePool
 from persys.model.resources import Resources
@@ -81,10 +84,13 @@ class Surroundings:
     access: DockerAccess | None = None  # into workloads; a simulation has no inside
     sampler: Sampler | None = None  # of what workloads use
     leftovers: Leftovers | None = None
+    tls: Tls | None = None
 
 
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
-    node_id = host.own_node_id(settings.node_id)
+    clock = SystemClock(monotonic=since_boot)  # leases run on while the machine sleeps
+    tls = open_tls(settings, clock)
+    node_id = node_of(settings, tls)
     state = State(settings.state_path, cluster_id=settings.cluster_id, node_id=node_id)
     engine = Engine(settings.docker_host) if settings.docker_enabled else None
     owner = Owner(settings.cluster_id, node_id)
@@ -93,12 +99,13 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         runtimes=await _find_runtimes(settings, owner, engine),
         volumes=LocalVolumes(settings.storage_local_root),
         machine=host,
-        clock=SystemClock(monotonic=since_boot),  # leases run on while the machine sleeps
+        clock=clock,
         connect=None,
         random=SystemRandom(),
         access=DockerAccess(engine, owner) if engine else None,
         sampler=DockerUsage(engine, owner, SystemClock()) if engine else None,
         leftovers=DockerLeftovers(engine, owner) if engine else None,
+        tls=tls,
     )
     try:
         await Agent(settings, node_id, around).run(stop)
@@ -179,14 +186,18 @@ class Agent:
         self._uplink: Uplink | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        settings = self._settings
+        settings, tls = self._settings, self._around.tls
         server = new_server()
         agent_pb2_grpc.add_AgentServiceServicer_to_server(self.api(), server)
         side = SideServer(registry=self._metrics.registry, health=self._health)
         await side.start(settings.grpc_addr, settings.metrics_port)
         try:
             port = await start_server(
-                server, SERVICE, host=settings.grpc_addr, port=settings.grpc_port
+                server,
+                SERVICE,
+                host=settings.grpc_addr,
+                port=settings.grpc_port,
+                certificates=tls.certificates if tls is not None and settings.serves_tls else None,
             )
             log.info("agent.serving", node_id=self._node_id, port=port, version=settings.version)
             await serve(self.parts(port), stop)
@@ -219,6 +230,8 @@ class Agent:
             "collector": self._collector.run,
             "admission": self._admission.run,
         }
+        if self._around.tls is not None:
+            parts["certificates"] = self._around.tls.run
         if settings.gc_enabled:
             parts["garbage"] = self._garbage.run
         if self._around.sampler is not None:
@@ -257,7 +270,7 @@ class Agent:
             ),
             settings.scheduler_addr,
             self._capabilities(),
-            connect=self._around.connect or over_stream(StreamedCalls(self.api())),
+            connect=self._around.connect or self._connect(),
             random=self._around.random,
             state=self._state,
             news=self._news,
@@ -269,6 +282,12 @@ class Agent:
             contact=self._contact,
             find_service=self._find_service,
         )
+
+    def _connect(self) -> Connect:
+        calls, tls = StreamedCalls(self.api()), self._around.tls
+        if tls is None or not self._settings.calls_with_tls:
+            return over_stream(calls)
+        return over_stream(calls, tls.dial(Role.SCHEDULER), certificate=tls.in_use)
 
     def _find_service(self, name: str) -> list[str]:
         from persys.infra.srv import find_service  # most have plain addresses
@@ -330,6 +349,7 @@ class Agent:
         scheduler = "standalone"
         if self._uplink is not None:
             scheduler = self._uplink.connected_to or "not connected"
+        tls = self._around.tls
         return {
             "status": "ok" if all(word == "ok" for word in runtimes.values()) else "degraded",
             "service": "persys-agent",
@@ -338,6 +358,7 @@ class Agent:
             "runtimes": runtimes,
             "scheduler": scheduler,
             "workloads": len(self._state.entries),
+            **({"certificate": tls.health()} if tls is not None else {}),
         }
 
 

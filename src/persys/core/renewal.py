@@ -41,6 +41,6 @@ def retry_after(
     """
     if every is not None:
         return every
-    patient = RETRY_FIRST * 2 ** min(attempt - 1, 10)
+    patient = RETRY_FIRST * (1 << min(attempt - 1, 10))
     urgent = max(RETRY_LEAST, (not_after - now) / RETRY_SHARE)
     return min(patient, urgent) * (0.8 + 0.4 * roll)

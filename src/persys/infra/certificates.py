@@ -128,6 +128,13 @@ class Certificates:
 def read_key_pair(files: CertificateFiles, now: datetime) -> KeyPair:
     """Raises SettingsError that names the file and what is wrong with it."""
     chain, key, roots = (_read(path) for path in (files.certificate, files.key, files.roots))
+    return checked_key_pair(files, chain=chain, key=key, roots=roots, now=now)
+
+
+def checked_key_pair(
+    files: CertificateFiles, *, chain: bytes, key: bytes, roots: bytes, now: datetime
+) -> KeyPair:
+    """What is in these files, or is about to be. Raises SettingsError as above."""
     certificate = _certificates(chain, files.certificate)[0]
     _certificates(roots, files.roots)
     try:
@@ -144,6 +151,13 @@ def read_key_pair(files: CertificateFiles, now: datetime) -> KeyPair:
             "get a new one with a join token"
         )
     return KeyPair(key, chain, roots, claims)
+
+
+def joined_roots(known: bytes, more: bytes) -> bytes:
+    """All of them, each once, those known first. ValueError: one of them holds no certificate."""
+    there = x509.load_pem_x509_certificates(known)
+    new = [one for one in x509.load_pem_x509_certificates(more) if one not in there]
+    return b"".join([known, *(one.public_bytes(Encoding.PEM) for one in new)])
 
 
 def _certificates(pem: bytes, path: Path) -> list[x509.Certificate]:
