@@ -31,6 +31,11 @@ class LiveChannel(grpc.aio.Channel):
         self._left: list[_Connection] = []
         self._newest = self._connect()
 
+    @property
+    def left(self) -> int:
+        """How many connections still have something under way that began before a swap."""
+        return len(self._left)
+
     async def __aenter__(self) -> Self:
         return self
 

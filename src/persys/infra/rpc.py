@@ -16,6 +16,8 @@ from persys.model.identity import NAMES, Role
 # Over the largest spec that is taken, so that one too large is refused by name and not by the transport.
 MESSAGE_BYTES_MAX = 8 * 1024 * 1024
 PORT_MAX = 65535
+# Whoever connects and says nothing holds a descriptor for no longer than this.
+HANDSHAKE_MS = 10_000
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -25,7 +27,12 @@ _OPTIONS = (
 
 def new_server(*interceptors: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
     # Without so_reuseport a second process on the port fails at once instead of sharing its calls.
-    return grpc.aio.server(interceptors=interceptors, options=(*_OPTIONS, ("grpc.so_reuseport", 0)))
+    options = (
+        *_OPTIONS,
+        ("grpc.so_reuseport", 0),
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+    )
+    return grpc.aio.server(interceptors=interceptors, options=options)
 
 
 def server_name(role: Role, name: str = "") -> str:
