@@ -115,7 +115,7 @@ class Authority:
         check_identity(asked, token.identity, self.trust_domain)
         wish = Wish(
             identity=token.identity,
-            hosts=granted_hosts(asked.hosts, token.hosts or None),
+            hosts=granted_hosts(asked.hosts, token.hosts or None) or token.hosts,
             asked_by=f"token {token.id} of {token.created_by}, from {where}",
             how="joined",
             token_id=token.id,

@@ -8,6 +8,7 @@ certificate is made in memory, anew at half of its life; only new connections se
 import asyncio
 import os
 import ssl
+from typing import cast
 
 from aiohttp import web
 
@@ -75,9 +76,9 @@ class _Bounded(web.RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        assert isinstance(transport, asyncio.Transport)
-        loop = asyncio.get_running_loop()
-        self._end = loop.call_later(CONNECTION_SECONDS, transport.abort)
+        # uvloop's has all of a transport's methods, but not its class.
+        abort = cast("asyncio.Transport", transport).abort
+        self._end = asyncio.get_running_loop().call_later(CONNECTION_SECONDS, abort)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._end is not None:

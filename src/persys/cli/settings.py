@@ -17,6 +17,7 @@ from persys.infra.address import is_service
 
 SCHEDULER = "127.0.0.1:8085"
 AGENT = "127.0.0.1:50051"
+AUTHORITY = "127.0.0.1:8888"
 STATE_DIR = Path("/var/lib/persys/up")
 REQUEST_TIMEOUT = timedelta(seconds=10)
 WAIT_TIMEOUT = timedelta(minutes=5)
@@ -32,7 +33,7 @@ class Settings(NamedTuple):
 def load(options: Namespace, environ: Mapping[str, str] | None = None) -> Settings:
     environ = os.environ if environ is None else environ
     _check_transport(environ.get("PERSYS_TRANSPORT", ""))
-    file = _read_file()
+    file = read_file()
     target = file.get("grpc_target") or "scheduler"
     if target not in ("scheduler", "agent"):
         raise SettingsError(f"grpc_target={target!r}: expected scheduler or agent")
@@ -68,7 +69,7 @@ def _check_transport(transport: str) -> None:
         raise SettingsError(f"PERSYS_TRANSPORT={transport!r}: expected grpc")
 
 
-def _read_file() -> Mapping[str, object]:
+def read_file() -> Mapping[str, object]:
     path = Path.home() / ".persys" / "config.yaml"
     try:
         text = path.read_text(encoding="utf-8")

@@ -58,3 +58,8 @@ def host_name(text: str) -> x509.GeneralName:
 def fingerprint(certificate: x509.Certificate) -> str:
     """SHA-256 of all of it, in hexadecimal digits."""
     return certificate.fingerprint(hashes.SHA256()).hex()
+
+
+def fingerprints(pem: bytes) -> list[str]:
+    """Of each certificate in it. ValueError: there is none."""
+    return [fingerprint(one) for one in x509.load_pem_x509_certificates(pem)]
