@@ -55,6 +55,14 @@ GLOBAL = (
         },
     ),
     Argument(
+        ("--insecure",),
+        {
+            "action": "store_true",
+            "default": None,
+            "help": "no TLS, for a scheduler with -insecure [PERSYS_INSECURE, then grpc_insecure]",
+        },
+    ),
+    Argument(
         ("--ca",),
         {"metavar": "FILE", "help": "roots that are believed [PERSYS_TLS_CA, then ca_cert_path]"},
         "file",
@@ -87,7 +95,7 @@ _TAINT = (
     ),
 )
 _TAINT_KEY = Argument(
-    ("key",), {"metavar": "KEY", "nargs": "?", "default": "", "help": "none: all of them"}
+    ("taint_key",), {"metavar": "KEY", "nargs": "?", "default": "", "help": "none: all of them"}
 )
 _WORKLOAD = Argument(("id",), {"metavar": "WORKLOAD", "help": "id of the workload"}, "workload")
 _WORKLOADS = Argument(

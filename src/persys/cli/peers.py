@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 from persys.cli.finding import find_scheduler
 from persys.cli.settings import AUTHORITY, load, read_file
+from persys.cli.trust import trust_of
 from persys.errors import SettingsError, UnavailableError
+from persys.model.role import Role
 
 if TYPE_CHECKING:
     from persys.client import AgentClient, SchedulerClient
@@ -26,14 +28,20 @@ def scheduler(options: Namespace, *, quiet: bool = False) -> Iterator["Scheduler
     from persys.client.scheduler import SchedulerClient
 
     settings = load(options)
+    trust = trust_of(options, os.environ, settings.file)
     told_mode = None if quiet else _Notice().tell
     target = find_scheduler(settings.scheduler, timeout=settings.request_timeout)
-    with SchedulerClient(target, timeout=settings.request_timeout, told_mode=told_mode) as client:
+    with SchedulerClient(
+        target, timeout=settings.request_timeout, told_mode=told_mode, trust=trust
+    ) as client:
         try:
             yield client
         except UnavailableError as err:
+            from persys.cli.handshake import explain
+
+            why = explain(client.target, Role.SCHEDULER, trust) or str(err)
             raise UnavailableError(
-                f"cannot reach the scheduler at {client.target}: {err}\n"
+                f"cannot reach the scheduler at {client.target}: {why}\n"
                 "Start one with `persys up`, or name another with --scheduler HOST:PORT or "
                 "PERSYS_GRPC_ENDPOINT."
             ) from err
@@ -44,12 +52,16 @@ def agent(options: Namespace) -> Iterator["AgentClient"]:
     from persys.client.agent import AgentClient
 
     settings = load(options)
-    with AgentClient(settings.agent, timeout=settings.request_timeout) as client:
+    trust = trust_of(options, os.environ, settings.file)
+    with AgentClient(settings.agent, timeout=settings.request_timeout, trust=trust) as client:
         try:
             yield client
         except UnavailableError as err:
+            from persys.cli.handshake import explain
+
+            why = explain(client.target, Role.AGENT, trust) or str(err)
             raise UnavailableError(
-                f"cannot reach the agent at {client.target}: {err}\n"
+                f"cannot reach the agent at {client.target}: {why}\n"
                 "Start one with `persys up`, or name another with --agent HOST:PORT."
             ) from err
 

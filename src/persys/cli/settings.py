@@ -1,7 +1,6 @@
 """Where the peers are and how long a request may take: a flag, a variable, ~/.persys/config.yaml, a default.
 
-The file is shared with other command lines, so keys that are not known here are left alone. TLS, which this
-version cannot speak, is refused when the file asks for it: a plain connection instead would be a betrayal.
+The file is shared with other command lines, so keys that are not known here are left alone.
 """
 
 import os
@@ -28,6 +27,7 @@ class Settings(NamedTuple):
     agent: str
     request_timeout: timedelta
     wait_timeout: timedelta
+    file: Mapping[str, object]
 
 
 def load(options: Namespace, environ: Mapping[str, str] | None = None) -> Settings:
@@ -46,6 +46,7 @@ def load(options: Namespace, environ: Mapping[str, str] | None = None) -> Settin
         agent=_endpoint(getattr(options, "agent", None) or from_file.get("agent", AGENT)),
         request_timeout=timeout or _file_timeout(file) or REQUEST_TIMEOUT,
         wait_timeout=WAIT_TIMEOUT if waiting is None else waiting,
+        file=file,
     )
 
 
@@ -85,10 +86,6 @@ def read_file() -> Mapping[str, object]:
         raise SettingsError(f"{path}: {err}") from err
     if not isinstance(content, dict):
         raise SettingsError(f"{path}: expected a mapping of settings")
-    if content.get("grpc_insecure") is False:
-        raise SettingsError(
-            f"{path}: grpc_insecure is false, but this version cannot speak TLS; set it to true"
-        )
     return content
 
 

@@ -23,17 +23,12 @@ from msgspec import Struct
 
 from persys.errors import SettingsError
 from persys.infra.clock import Clock
+from persys.infra.files import CertificateFiles as CertificateFiles
 from persys.infra.identity import Claims, claims_of
 
 log = structlog.get_logger()
 
 LOOK_SECONDS = 1.0
-
-
-class CertificateFiles(Struct, frozen=True):
-    certificate: Path
-    key: Path
-    roots: Path
 
 
 class KeyPair(Struct, frozen=True):

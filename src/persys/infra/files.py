@@ -3,9 +3,18 @@
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 PRIVATE = 0o600
 PUBLIC = 0o644
+
+
+class CertificateFiles(NamedTuple):
+    """Where a certificate is, its key, and the roots that its holder believes. PEM, all of them."""
+
+    certificate: Path
+    key: Path
+    roots: Path
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:

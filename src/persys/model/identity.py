@@ -5,18 +5,10 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from persys.model.role import NAMES as NAMES
+from persys.model.role import Role as Role
+
 SCHEME = "spiffe://"
-NAMES = "persys.internal"  # under it are the names by which the parts of a cluster know each other
-
-
-class Role(StrEnum):
-    SCHEDULER = "scheduler"
-    AGENT = "agent"  # its name is the id of its node
-    GATEWAY = "gateway"
-    ADMIN = "admin"
-    OPERATOR = "operator"
-    VIEWER = "viewer"
-    CA = "ca"  # the authority's own certificate, as a server
 
 
 class Identity(Struct, frozen=True):
