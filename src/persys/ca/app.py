@@ -13,7 +13,7 @@ from persys.ca.book import Book
 from persys.ca.cfssl_api import CfsslApi
 from persys.ca.door import Door
 from persys.ca.keeping import BOOK, Keys, open_keys
-from persys.ca.listener import Listener
+from persys.ca.listener import Limits, Listener
 from persys.ca.settings import CaSettings
 from persys.ca.whereabouts import addresses, own_hosts
 from persys.core.renewal import renew_at
@@ -23,6 +23,7 @@ from persys.infra.process import serve
 
 log = structlog.get_logger()
 
+LIMITS = Limits()
 _FORGET_AFTER = timedelta(days=1)
 _LOOK_SECONDS_MAX = 3600.0
 _LOOK_SECONDS_LEAST = 1.0
@@ -38,7 +39,7 @@ async def run_ca(settings: CaSettings, stop: asyncio.Event) -> None:
 
 
 class Ca:
-    def __init__(self, settings: CaSettings, clock: Clock) -> None:
+    def __init__(self, settings: CaSettings, clock: Clock, limits: Limits = LIMITS) -> None:
         """Raises SettingsError when keys or book cannot be used."""
         self._settings = settings
         self._clock = clock
@@ -48,8 +49,10 @@ class Ca:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="authority")
         by_key = CfsslApi(self.authority, key=settings.auth_key(), roles=settings.roles_by_key())
         handlers = {**Api(self.authority).handlers(), **by_key.handlers()}
-        door = Door(self.authority, clock, thread=self._thread, handlers=handlers)
-        self._listener = Listener(door.app(), roots_pem=self.authority.keys.roots_pem)
+        door = Door(self.authority, clock, thread=self._thread, handlers=handlers, limits=limits)
+        self._listener = Listener(
+            door.app(), roots_pem=self.authority.keys.roots_pem, limits=limits
+        )
         self._renew_at = clock.now()
 
     async def start(self) -> None:

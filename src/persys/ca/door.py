@@ -18,7 +18,7 @@ from cryptography import x509
 from persys.ca import cfssl
 from persys.ca.authority import Authority, Holder
 from persys.ca.call import JSON, Answer, Call, Handler
-from persys.ca.listener import address_of, shown_certificate
+from persys.ca.listener import Limits, address_of, shown_certificate
 from persys.core.permission import CA, deeds_of
 from persys.errors import DeniedError, InvalidError, PersysError
 from persys.infra.clock import Clock
@@ -28,7 +28,6 @@ from persys.wire.authority import BODY_BYTES_MAX, Refusal, http_status
 
 log = structlog.get_logger()
 
-REQUEST_SECONDS = 15.0
 T = TypeVar("T")
 
 
@@ -40,12 +39,14 @@ class Door:
         *,
         thread: Executor,
         handlers: Mapping[str, Handler],
+        limits: Limits,
     ) -> None:
         assert handlers.keys() == CA.keys(), "every route has its line in the table"
         self._authority = authority
         self._clock = clock
         self._thread = thread
         self._handlers = handlers
+        self._limits = limits
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=BODY_BYTES_MAX)
@@ -59,13 +60,13 @@ class Door:
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
             try:
-                async with asyncio.timeout(REQUEST_SECONDS):
+                async with asyncio.timeout(self._limits.request_seconds):
                     body = await request.read()
                     shown = shown_certificate(request) if deed is not None else None
                     serve = partial(self._serve, door, deed, shown, address_of(request))
                     answer = await self._run(partial(serve, body, dict(request.query)))
             except TimeoutError:
-                return _refused(door, 408, f"took longer than {REQUEST_SECONDS:.0f}s")
+                return _refused(door, 408, "took too long")
             except web.HTTPRequestEntityTooLarge:
                 return _refused(door, 413, f"more than {BODY_BYTES_MAX} bytes")
             except PersysError as err:

@@ -11,18 +11,26 @@ import ssl
 from typing import cast
 
 from aiohttp import web
+from msgspec import Struct
 
 from persys.errors import SettingsError
 from persys.infra.rpc import PORT_MAX
 
-HANDSHAKE_SECONDS = 10.0
-CONNECTION_SECONDS = 30.0
 _BACKLOG = 1024
 _CLOSING_SECONDS = 2.0
 
 
+class Limits(Struct, frozen=True):
+    """How long each may take. Tests have less patience."""
+
+    handshake_seconds: float = 10.0
+    request_seconds: float = 15.0
+    connection_seconds: float = 30.0
+
+
 class Listener:
-    def __init__(self, app: web.Application, *, roots_pem: bytes) -> None:
+    def __init__(self, app: web.Application, *, roots_pem: bytes, limits: Limits) -> None:
+        self._limits = limits
         self._runner = web.AppRunner(app, access_log=None, shutdown_timeout=_CLOSING_SECONDS)
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
@@ -50,12 +58,12 @@ class Listener:
         loop = asyncio.get_running_loop()
         try:
             self._server = await loop.create_server(
-                lambda: _Bounded(factory, loop=loop, keepalive_timeout=5.0),
+                lambda: _Bounded(factory, loop, self._limits.connection_seconds),
                 host,
                 port,
                 ssl=self._context,
                 backlog=_BACKLOG,
-                ssl_handshake_timeout=HANDSHAKE_SECONDS,
+                ssl_handshake_timeout=self._limits.handshake_seconds,
                 ssl_shutdown_timeout=_CLOSING_SECONDS,
             )
         except OSError as err:
@@ -72,13 +80,18 @@ class Listener:
 class _Bounded(web.RequestHandler):
     """A connection that is cut when its time is over."""
 
-    _end: asyncio.TimerHandle | None = None
+    def __init__(
+        self, factory: web.Server, loop: asyncio.AbstractEventLoop, seconds: float
+    ) -> None:
+        super().__init__(factory, loop=loop, keepalive_timeout=seconds)
+        self._seconds = seconds
+        self._end: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         # uvloop's has all of a transport's methods, but not its class.
         abort = cast("asyncio.Transport", transport).abort
-        self._end = asyncio.get_running_loop().call_later(CONNECTION_SECONDS, abort)
+        self._end = asyncio.get_running_loop().call_later(self._seconds, abort)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self._end is not None:

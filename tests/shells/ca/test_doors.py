@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from persys.ca import door, listener
 from persys.ca.cfssl import PREFIX
 from persys.core.permission import CA
 from persys.model.identity import NAMES
@@ -108,28 +107,36 @@ async def test_tls_before_1_2_is_refused(town: Town) -> None:
             pass
 
 
-async def test_a_slow_client_is_cut_and_others_are_served(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(door, "REQUEST_SECONDS", 1.0)
-    async with connection(town) as (reader, writer), asyncio.timeout(20):
+async def test_a_slow_client_is_cut_and_others_are_served(hasty_town: Town) -> None:
+    async with connection(hasty_town) as (reader, writer), asyncio.timeout(20):
         writer.write(b"POST /api/v1/join HTTP/1.1\r\nHost: ca\r\nContent-Length: 100\r\n\r\n{")
 
-        assert (await said(town, "GET", "/health"))[0] == 200
+        assert (await said(hasty_town, "GET", "/health"))[0] == 200
         assert b" 408 " in await reader.readline()
 
 
-async def test_a_connection_that_never_ends_its_headers_is_cut(
-    town: Town, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listener, "CONNECTION_SECONDS", 1.0)
-    async with connection(town) as (reader, writer), asyncio.timeout(20):
+async def test_a_connection_that_never_ends_its_headers_is_cut(hasty_town: Town) -> None:
+    async with connection(hasty_town) as (reader, writer), asyncio.timeout(20):
         writer.write(b"POST /api/v1/join HTTP/1.1\r\nX: ")
-        try:
-            answer = await reader.read()
-        except ConnectionError:
-            answer = b""
-        assert answer == b""
+
+        assert await until_closed(reader) == b""
+
+
+async def test_a_handshake_that_does_not_go_on_is_cut(hasty_town: Town) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", hasty_town.ca.port)
+    writer.write(b"\x16\x03\x01\x02\x00\x01")  # how one begins
+
+    async with asyncio.timeout(20):
+        assert await until_closed(reader) == b""
+    writer.close()
+
+
+async def until_closed(reader: asyncio.StreamReader) -> bytes:
+    """What is answered until the connection ends, in whichever way."""
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
 
 
 async def test_a_thousand_connections_that_say_nothing_do_not_stop_service(town: Town) -> None:
