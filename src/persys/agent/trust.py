@@ -1,11 +1,11 @@
 """With what certificate an agent serves and calls, and as which node that certificate lets it speak."""
 
-from persys.agent import host
 from persys.agent.settings import AgentSettings
 from persys.errors import SettingsError
 from persys.infra.certificates import CertificateFiles
 from persys.infra.clock import Clock
 from persys.infra.identity import Claims
+from persys.infra.node_name import own_node_id
 from persys.infra.tls import Tls
 from persys.model.identity import Role
 from persys.model.ids import NodeId
@@ -32,7 +32,7 @@ def node_of(settings: AgentSettings, tls: Tls | None) -> NodeId:
             f"{settings.tls_cert} is of node {named}, but PERSYS_NODE_ID is {settings.node_id}; "
             "a node can only speak for itself"
         )
-    return host.own_node_id(settings.node_id or named)
+    return own_node_id(settings.node_id or named)
 
 
 def _named(claims: Claims) -> str:
