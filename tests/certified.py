@@ -30,6 +30,7 @@ class Root:
         life: timedelta = LIFE,
         hosts: tuple[str, ...] = (),
         roots: bytes = b"",
+        trust_domain: str = TRUST_DOMAIN,
     ) -> CertificateFiles:
         """Again: the next certificate for the same one, in the same place. A negative age is yet to come."""
         key = new_key()
@@ -37,7 +38,7 @@ class Root:
             self.issuer,
             key.public_key(),
             Identity(role, name),
-            trust_domain=TRUST_DOMAIN,
+            trust_domain=trust_domain,
             hosts=hosts,
             now=datetime.now(UTC) - age,
             life=life,
@@ -53,8 +54,16 @@ class Root:
         )
         return files
 
-    def tls(self, role: Role, name: str, *, verify: Verify = Verify.IDENTITY) -> Tls:
-        return Tls(self.write(role, name), SystemClock(), verify=verify)
+    def tls(
+        self,
+        role: Role,
+        name: str,
+        *,
+        verify: Verify = Verify.IDENTITY,
+        trust_domain: str = TRUST_DOMAIN,
+    ) -> Tls:
+        files = self.write(role, name, trust_domain=trust_domain)
+        return Tls(files, SystemClock(), verify=verify)
 
     def variables(self, files: CertificateFiles) -> dict[str, str]:
         return {

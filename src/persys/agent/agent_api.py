@@ -36,6 +36,7 @@ from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from persys.wire.status import grpc_code
 
 SERVICE = "persys.agent.v1.AgentService"
+SERVICE_DESCRIPTOR = agent_pb2.DESCRIPTOR.services_by_name["AgentService"]
 
 Api = TypeVar("Api")
 Request = TypeVar("Request")

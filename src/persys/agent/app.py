@@ -13,11 +13,12 @@ import structlog
 from persys.agent import host
 from persys.agent.access import Access
 from persys.agent.admission import Admission, Bounds
-from persys.agent.agent_api import SERVICE, AgentApi
+from persys.agent.agent_api import SERVICE, SERVICE_DESCRIPTOR, AgentApi
 from persys.agent.calls import StreamedCalls
 from persys.agent.collector import Collector
 from persys.agent.contact import Contact
 from persys.agent.credentials import Credentials
+from persys.agent.door import new_door
 from persys.agent.garbage import Garbage
 from persys.agent.intake import Intake
 from persys.agent.ledger import Ledger
@@ -51,6 +52,7 @@ from persys.core.admission import Load
 from persys.core.garbage import Ages
 from persys.core.health import HEALTH
 from persys.infra.clock import Clock, SystemClock, since_boot
+from persys.infra.door import guarded
 from persys.infra.http import SideServer
 from persys.infra.process import serve
 from persys.infra.rpc import new_server, start_server
@@ -124,6 +126,8 @@ class Agent:
         self._clock = around.clock
         self._news = News()
         self._metrics = Metrics(self._count_workloads, self._count_health)
+        if around.tls is not None:
+            self._metrics.watch_certificate(around.tls.seconds_left, around.tls.lifetime_seconds)
         self._runtimes = around.runtimes
         turns: Turns[WorkloadId] = Turns()
         ledger = Ledger(
@@ -188,7 +192,10 @@ class Agent:
     async def run(self, stop: asyncio.Event) -> None:
         settings, tls = self._settings, self._around.tls
         server = new_server()
-        agent_pb2_grpc.add_AgentServiceServicer_to_server(self.api(), server)
+        door = new_door(settings, tls, self._clock, self._metrics)
+        agent_pb2_grpc.add_AgentServiceServicer_to_server(
+            guarded(self.api(), SERVICE_DESCRIPTOR, door), server
+        )
         side = SideServer(registry=self._metrics.registry, health=self._health)
         await side.start(settings.grpc_addr, settings.metrics_port)
         try:

@@ -122,6 +122,9 @@ class AgentSettings:
     allow_privileged: bool = setting(
         False, "PERSYS_ALLOW_PRIVILEGED", help="run privileged containers"
     )
+    allow_admin: bool = setting(
+        True, "PERSYS_ALLOW_ADMIN", help="let admins give orders here, not only schedulers"
+    )
     exec_enabled: bool = setting(
         True, "PERSYS_EXEC_ENABLED", help="let users run commands inside workloads"
     )

@@ -279,7 +279,12 @@ GROUPS = (
     Group(
         "cluster",
         "look at the whole",
-        (Command("summary", "nodes and workloads, counted", "cluster:summary", (_WATCH,)),),
+        (
+            Command("summary", "nodes and workloads, counted", "cluster:summary", (_WATCH,)),
+            Command(
+                "whoami", "as whom the scheduler sees you, and what you may", "identity:whoami"
+            ),
+        ),
     ),
     Group(
         "drift",

@@ -31,8 +31,7 @@ class Deed(StrEnum):
     EXEC = "exec"  # run commands inside workloads
     NODES = "nodes"  # cordon, drain, taint, remove; adopt and delete orphans
     DATA = "data"  # images and volumes
-    SECRETS = "secrets"
-    TOKENS = "tokens"
+    TOKENS = "tokens"  # who may join, and with which certificate
     RECOVERY = "recovery"  # snapshots, which hold everything, and the ways out of recovery
     SUGGEST = "suggest"  # automation
     REPORT = "report"  # be a node: register, heartbeat, stream
@@ -41,10 +40,9 @@ class Deed(StrEnum):
 
 
 class Caller(Struct, frozen=True):
-    """One who was let in. `deeds` may be fewer than the role allows, never more."""
+    """One who was let in."""
 
     identity: Identity
     deeds: frozenset[Deed]
-    by: str = "certificate"  # or token
-    expires_at: datetime | None = None
-    serial: str = ""
+    expires_at: datetime
+    serial: str

@@ -19,12 +19,14 @@ import structlog
 
 from persys.errors import ConflictError, FencedError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock, SystemClock
+from persys.infra.door import guarded
 from persys.infra.http import SideServer
 from persys.infra.rpc import new_server, start_server
 from persys.infra.tls import Tls
 from persys.scheduler import whereabouts
-from persys.scheduler.api.service import SERVICE
+from persys.scheduler.api.service import SERVICE, SERVICE_DESCRIPTOR
 from persys.scheduler.app import Scheduler
+from persys.scheduler.door import new_door
 from persys.scheduler.front import Front
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.settings import SchedulerSettings
@@ -68,6 +70,8 @@ class Plane:
         self._front = front or Front()
         self._make_seat = new_seat
         self._tls = tls
+        if tls is not None:
+            self._metrics.watch_certificate(tls.seconds_left, tls.lifetime_seconds)
         self._seat: Scheduler | None = None
         self._standby: Standby | None = None
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -75,7 +79,10 @@ class Plane:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until told to stop. The first part to fail ends all."""
         server = new_server()
-        control_pb2_grpc.add_AgentControlServicer_to_server(self._front, server)
+        door = new_door(self._tls, self._clock, self._metrics)
+        control_pb2_grpc.add_AgentControlServicer_to_server(
+            guarded(self._front, SERVICE_DESCRIPTOR, door), server
+        )
         side = SideServer(
             registry=self._metrics.registry,
             health=self._health,
@@ -224,7 +231,7 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
         shared=shared,
         tls=tls,
         front=Front(to_leader(tls)),
-        new_seat=partial(Scheduler, connect=to_agents(tls)),
+        new_seat=partial(Scheduler, connect=to_agents(tls), watches_certificates=tls is not None),
     )
     await plane.run(stop)
 

@@ -235,7 +235,11 @@ class Cluster:
             self.clock,
             tls=self._tls,
             front=Front(to_leader(self._tls)),
-            new_seat=partial(Scheduler, connect=to_agents(self._tls)),
+            new_seat=partial(
+                Scheduler,
+                connect=to_agents(self._tls),
+                watches_certificates=self._tls is not None,
+            ),
         )
         self._running = asyncio.get_running_loop().create_task(scheduler.run(self._stop))
         ready = asyncio.get_running_loop().create_task(self.control.summary())
@@ -279,10 +283,12 @@ class Cluster:
         cpu: int = 4000,
         memory: int = 8192,
         types: tuple[str, ...] = ("container", "compose"),
+        tls: Tls | None = None,
     ) -> Node:
-        """A node with a running agent that has not registered."""
+        """A node with a running agent that has not registered; with `tls`, as whom it calls."""
+        control = Control(self.settings.grpc_port, tls) if tls is not None else self.control
         return await self._stack.enter_async_context(
-            a_node(node_id, self.control.stub, cpu=cpu, memory=memory, types=types)
+            a_node(node_id, control.stub, cpu=cpu, memory=memory, types=types)
         )
 
 

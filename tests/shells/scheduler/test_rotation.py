@@ -132,7 +132,7 @@ async def test_everything_goes_on_while_all_certificates_change(
     secure: Cluster, root: Root, scheduler: Tls, user: Tls, own: Tls
 ) -> None:
     outside_tls = root.tls(Role.AGENT, "outside")
-    outside = await secure.prepare("outside")
+    outside = await secure.prepare("outside", tls=outside_tls)
     await outside.agent.stop()
     outside.agent.credentials = outside_tls.certificates.server_credentials()
     await outside.agent.start()

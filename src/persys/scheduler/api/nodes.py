@@ -14,6 +14,7 @@ from persys.model.ids import WorkloadId, node_id
 from persys.model.node import Capabilities, Node
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.authority import Authority
+from persys.scheduler.expiry import Expiry
 from persys.scheduler.membership import Membership, Report
 from persys.scheduler.modes import Modes
 from persys.scheduler.queries import Queries
@@ -34,13 +35,16 @@ class NodesApi:
         heartbeat_seconds: int,
         modes: Modes,
         authority: Authority,
+        expiry: Expiry | None = None,
     ) -> None:
+        """`expiry` looks at the certificates of those who report, where they show any."""
         self._membership = membership
         self._queries = queries
         self._clock = clock
         self._heartbeat_seconds = heartbeat_seconds
         self._modes = modes
         self._authority = authority
+        self._expiry = expiry
 
     async def RegisterNode(
         self, request: control_pb2.RegisterNodeRequest, context: Context
@@ -84,6 +88,8 @@ class NodesApi:
             clock_skew=_skew(request, now),
         )
         await self._membership.heartbeat(sender, report)
+        if self._expiry is not None:
+            await self._expiry.heard(sender, context)
         return control_pb2.HeartbeatResponse(
             acknowledged=True,
             # While nothing can be written no node gets new work; what runs goes on.
