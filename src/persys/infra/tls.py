@@ -59,6 +59,10 @@ class Tls:
     def seconds_left(self) -> float:
         return (self.certificates.expires_at - self._clock.now()).total_seconds()
 
+    def lifetime_seconds(self) -> float:
+        claims = self.certificates.current.claims
+        return (claims.not_after - claims.not_before).total_seconds()
+
     def health(self) -> Mapping[str, Any]:
         claims = self.certificates.current.claims
         told = {

@@ -20,6 +20,7 @@ from persys.infra.rpc import server_name
 from persys.infra.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
+from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
 from shells.scheduler.stores import TroubledStore
 
@@ -83,7 +84,7 @@ def read_page(port: int) -> str:
 
 
 async def test_a_workload_runs_over_tls_from_user_to_node(secure: Cluster, root: Root) -> None:
-    node = await secure.prepare("n1")
+    node = await secure.prepare("n1", tls=root.tls(Role.AGENT, "n1"))
     await node.agent.stop()
     node.agent.credentials = root.tls(Role.AGENT, "n1").certificates.server_credentials()
     await node.agent.start()
@@ -97,7 +98,7 @@ async def test_a_workload_runs_over_tls_from_user_to_node(secure: Cluster, root:
 async def test_a_node_that_is_another_than_it_says_gets_no_orders(
     secure: Cluster, root: Root
 ) -> None:
-    node = await secure.prepare("n1")
+    node = await secure.prepare("n1", tls=root.tls(Role.AGENT, "n1"))
     await node.agent.stop()
     node.agent.credentials = root.tls(Role.AGENT, "n2").certificates.server_credentials()
     await node.agent.start()
@@ -177,7 +178,8 @@ async def openssl_gets_in(cluster: Cluster, *arguments: str) -> bool:
         async with asyncio.timeout(10):
             said = await process.stdout.read(9)
     finally:
-        process.kill()
+        with suppress(ProcessLookupError):  # it may have ended by itself
+            process.kill()
         await process.wait()
     return said[3:] == SETTINGS[3:]
 
@@ -207,3 +209,26 @@ async def test_what_connects_in_plain_text_is_cut_off(secure: Cluster) -> None:
         plain.settimeout(15)
         said = await asyncio.to_thread(plain.recv, 1024)
     assert b"HTTP" not in said
+
+
+async def test_a_node_that_does_not_renew_is_an_event_once_and_time_left_is_a_metric(
+    secure: Cluster, root: Root
+) -> None:
+    late = Tls(root.write(Role.AGENT, "n1", age=LIFE - timedelta(hours=1)), SystemClock())
+    node = await secure.prepare("n1", tls=late)
+    await node.join()
+    own = Control(secure.settings.grpc_port, late)
+    try:
+        for _ in range(2):
+            await own.stub.Heartbeat(pb.HeartbeatRequest(node_id="n1"), timeout=10)
+    finally:
+        await own.channel.close()
+
+    asked = pb.ListEventsRequest(kinds=["NodeCertificateExpires"])
+    (event,) = (await secure.control.stub.ListEvents(asked, timeout=10)).events
+    assert event.node_id == "n1"
+    assert "was not renewed" in event.message
+    page = await asyncio.to_thread(read_page, secure.settings.metrics_port)
+    found = re.search(r"^persys_scheduler_certificate_expiry_seconds (\S+)$", page, re.M)
+    assert found is not None
+    assert 0 < float(found[1]) <= LIFE.total_seconds()
