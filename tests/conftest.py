@@ -18,6 +18,9 @@ DEMO_IMAGE = "persys-test:latest"
 for _resource in ("CPU", "MEMORY", "DISK"):
     os.environ.setdefault(f"PERSYS_ADMISSION_{_resource}_PERCENT", "100")
 
+# Clusters of tests are insecure, but for those that are about TLS.
+os.environ.setdefault("PERSYS_INSECURE", "true")
+
 # To look for Compose takes time at each start of an agent; tests of stacks set this anew.
 os.environ.setdefault("PERSYS_COMPOSE_ENABLED", "false")
 

@@ -4,6 +4,7 @@ PersysError
 ├── RefusedError           the request is wrong; change it
 │   ├── InvalidError       a field is wrong; `field` names it
 │   ├── NotFoundError      there is no such thing
+│   ├── DeniedError        who asks may not; ask as somebody else
 │   ├── OutOfRangeError    it is no longer kept, or never was; begin elsewhere
 │   └── SettingsError      the process was started with something it cannot use
 ├── ConflictError          someone was faster; read again and decide again
@@ -40,6 +41,14 @@ class NotFoundError(RefusedError):
 
     def __init__(self, kind: str, name: str) -> None:
         super().__init__(f"{kind} not found: {name}")
+
+
+class DeniedError(RefusedError):
+    """Who asks may not have it. `reason` is a word that programs can go by, or empty."""
+
+    def __init__(self, text: str, *, reason: str = "") -> None:
+        super().__init__(text)
+        self.reason = reason
 
 
 class OutOfRangeError(RefusedError):

@@ -243,6 +243,8 @@ def test_a_message_has_exactly_its_fixed_fields(file: FileDescriptor, row: str) 
 OURS = {
     "RedeployWorkloadRequest",
     "RedeployWorkloadResponse",
+    "GetIdentityRequest",
+    "IdentityView",
     "NodeRequest",
     "DrainNodeRequest",
     "NodeAnswer",

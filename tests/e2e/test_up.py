@@ -1,6 +1,7 @@
 """`persys up`, `down` and `clean-demo`: what somebody sees in the first minutes."""
 
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ class Machine:
 
     state_dir: Path
     scheduler_port: int
+    agent_port: int
     demo_port: int
     options: tuple[str, ...]
     env: dict[str, str]
@@ -38,7 +40,11 @@ class Machine:
         return self.persys("down", f"--state-dir={self.state_dir}")
 
     def clean(self) -> subprocess.CompletedProcess[str]:
-        return self.persys("clean-demo", f"--scheduler-port={self.scheduler_port}")
+        return self.persys(
+            "clean-demo",
+            f"--state-dir={self.state_dir}",
+            f"--scheduler-port={self.scheduler_port}",
+        )
 
     def page(self) -> str:
         url = f"http://127.0.0.1:{self.demo_port}/"
@@ -82,8 +88,11 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    scheduler_port, scheduler_metrics, agent_port, agent_metrics, demo_port = _free_ports(5)
+    ca_port, scheduler_port, scheduler_metrics, agent_port, agent_metrics, demo_port = _free_ports(
+        6
+    )
     options = (
+        f"--ca-port={ca_port}",
         f"--scheduler-port={scheduler_port}",
         f"--scheduler-metrics-port={scheduler_metrics}",
         f"--agent-port={agent_port}",
@@ -91,11 +100,11 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         f"--demo-port={demo_port}",
     )
     env = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "PERSYS_INSECURE"},
         "PERSYS_NODE_ID": f"up-{uuid.uuid4().hex[:8]}",
-        "PERSYS_GRPC_ENDPOINT": f"127.0.0.1:{scheduler_port}",
+        "HOME": str(tmp_path / "home"),
     }
-    made = Machine(tmp_path / "up", scheduler_port, demo_port, options, env)
+    made = Machine(tmp_path / "up", scheduler_port, agent_port, demo_port, options, env)
     yield made
     made.clean()
     made.down()
@@ -113,6 +122,13 @@ def test_up_runs_a_real_workload_and_works_again_when_run_twice(machine: Machine
 
     assert again.returncode == 0, again.stdout + again.stderr
     assert machine.container() == before
+    assert "certificate for" in first.stdout
+    assert "certificate for" not in again.stdout
+    plain = machine.persysctl("node", "list", "--insecure")
+    assert plain.returncode == 4
+    assert "speaks TLS" in plain.stderr
+    agent = machine.persysctl("agent", "health", "--agent", f"127.0.0.1:{machine.agent_port}")
+    assert agent.returncode == 0, agent.stderr
 
 
 def test_down_leaves_the_workload_running_and_says_so(machine: Machine) -> None:
@@ -127,9 +143,14 @@ def test_down_leaves_the_workload_running_and_says_so(machine: Machine) -> None:
     assert machine.container() == before
     assert machine.persysctl("node", "list").returncode == 4
 
-    machine.up()
+    # As an older version has left it, or after the loss of the authority.
+    for folder in ("ca", "certs"):
+        shutil.rmtree(machine.state_dir / folder)
+    up = machine.up()
 
+    assert up.returncode == 0, up.stdout + up.stderr
     assert machine.container() == before
+    assert machine.persysctl("node", "list").returncode == 0
 
 
 def test_clean_demo_removes_what_up_deployed(machine: Machine) -> None:

@@ -70,7 +70,7 @@ def words_in_code(sources: dict[str, str], folders: tuple[str, ...]) -> set[str]
 
 
 def test_each_process_has_its_settings_class(sources: dict[str, str]) -> None:
-    assert settings_classes(sources).keys() == {"scheduler", "agent"}
+    assert settings_classes(sources).keys() == {"scheduler", "agent", "ca"}
 
 
 def test_every_variable_the_documents_name_exists(
@@ -89,7 +89,7 @@ def test_every_variable_the_documents_name_exists(
     assert unknown == set()
 
 
-@pytest.mark.parametrize("process", ["scheduler", "agent"])
+@pytest.mark.parametrize("process", ["scheduler", "agent", "ca"])
 def test_every_variable_is_in_its_table_with_its_default(
     process: str, documents: dict[str, str], sources: dict[str, str]
 ) -> None:

@@ -2,11 +2,11 @@
 
 import os
 import sys
+from collections.abc import Sequence
 from functools import partial
 
-from persys.agent.app import run_agent
-from persys.agent.settings import AgentSettings
-from persys.errors import SettingsError
+from persys.agent.settings import USUAL_FILE, AgentSettings
+from persys.errors import InvalidError, PersysError, SettingsError
 from persys.infra import tracing
 from persys.infra.logs import configure_logs
 from persys.infra.process import run
@@ -14,8 +14,16 @@ from persys.infra.settings import load
 
 
 def main() -> int:
+    if sys.argv[1:2] == ["join"]:
+        return _join(sys.argv[2:])
     try:
-        loaded = load(AgentSettings, sys.argv[1:], os.environ, program="persys-agent")
+        loaded = load(
+            AgentSettings,
+            sys.argv[1:],
+            os.environ,
+            program="persys-agent",
+            usual_file=USUAL_FILE,
+        )
         if loaded.print_config:
             print(loaded.describe())
             return 0
@@ -30,10 +38,27 @@ def main() -> int:
     except SettingsError as err:
         print(f"error: {err}", file=sys.stderr)
         return 2
+    from persys.agent.app import run_agent  # after the settings were read: it is a heavy import
+
     try:
         return run(partial(run_agent, loaded.settings))
     finally:
         tracing.stop()
+
+
+def _join(argv: Sequence[str]) -> int:
+    from persys.agent.joining import join_cluster  # once in the life of a node
+
+    try:
+        for line in join_cluster(argv, os.environ, sys.stdin.readline() if "-" in argv else ""):
+            print(line)
+    except (InvalidError, SettingsError) as err:
+        print(f"error: {err}", file=sys.stderr)
+        return 2
+    except (PersysError, OSError) as err:
+        print(f"error: {err}", file=sys.stderr)
+        return 1
+    return 0
 
 
 if __name__ == "__main__":

@@ -39,6 +39,7 @@ from persys.wire.status import grpc_code
 from persys.wire.volume import agent_view
 
 SERVICE = "persys.agent.v1.AgentService"
+SERVICE_DESCRIPTOR = agent_pb2.DESCRIPTOR.services_by_name["AgentService"]
 
 Api = TypeVar("Api")
 Request = TypeVar("Request")

@@ -13,12 +13,13 @@ import structlog
 from persys.agent import host
 from persys.agent.access import Access
 from persys.agent.admission import Admission, Bounds
-from persys.agent.agent_api import SERVICE, AgentApi
+from persys.agent.agent_api import SERVICE, SERVICE_DESCRIPTOR, AgentApi
 from persys.agent.calls import StreamedCalls
 from persys.agent.collector import Collector
 from persys.agent.consoles import Consoles
 from persys.agent.contact import Contact
 from persys.agent.credentials import Credentials
+from persys.agent.door import new_door
 from persys.agent.garbage import Garbage
 from persys.agent.image_door import ImageDoor
 from persys.agent.images import ImageStore
@@ -60,6 +61,7 @@ from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.steps import Steps
 from persys.agent.stream import over_stream
+from persys.agent.trust import node_of, open_tls
 from persys.agent.uplink import Membership, Uplink
 from persys.agent.volumes.book import Book
 from persys.agent.volumes.managed import ManagedVolumes
@@ -70,11 +72,14 @@ from persys.core.admission import Load
 from persys.core.garbage import Ages, Kind
 from persys.core.health import HEALTH
 from persys.infra.clock import Clock, SystemClock, since_boot
+from persys.infra.door import guarded
 from persys.infra.http import SideServer
 from persys.infra.process import serve
 from persys.infra.rpc import new_server, start_server
+from persys.infra.tls import Tls
 from persys.infra.turns import Turns
 from persys.model import feature
+from persys.model.identity import Role
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
 from persys.model.resources import Resources
@@ -107,14 +112,16 @@ class Surroundings:
     disks: Disks | None = None  # of machines
     pools: PoolSource | None = None  # beside the local one
     images: ImageStore | None = None  # that machines start from
+    tls: Tls | None = None
 
 
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
-    node_id = host.own_node_id(settings.node_id)
+    clock = SystemClock(monotonic=since_boot)  # leases run on while the machine sleeps
+    tls = open_tls(settings, clock)
+    node_id = node_of(settings, tls)
     state = State(settings.state_path, cluster_id=settings.cluster_id, node_id=node_id)
     engine = Engine(settings.docker_host) if settings.docker_enabled else None
     owner = Owner(settings.cluster_id, node_id)
-    clock = SystemClock(monotonic=since_boot)  # leases run on while the machine sleeps
     runtimes = await _find_runtimes(settings, owner, engine)
     hypervisor = await find_hypervisor(settings, clock, has_machines=_has_machines(state))
     images = _open_images(settings, state, clock) if hypervisor is not None else None
@@ -137,6 +144,7 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         else None,
         pools=LibvirtPools(hypervisor.libvirt, settings.vm_pool) if hypervisor else None,
         images=images,
+        tls=tls,
     )
     try:
         await Agent(settings, node_id, around).run(stop)
@@ -157,6 +165,8 @@ class Agent:
         self._clock = around.clock
         self._news = News()
         self._metrics = Metrics(self._count_workloads, self._count_health)
+        if around.tls is not None:
+            self._metrics.watch_certificate(around.tls.seconds_left, around.tls.lifetime_seconds)
         self._runtimes = around.runtimes
         turns: Turns[WorkloadId] = Turns()
         ledger = Ledger(
@@ -230,14 +240,21 @@ class Agent:
         self._uplink: Uplink | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
-        settings = self._settings
+        settings, tls = self._settings, self._around.tls
         server = new_server()
-        agent_pb2_grpc.add_AgentServiceServicer_to_server(self.api(), server)
+        door = new_door(settings, tls, self._clock, self._metrics)
+        agent_pb2_grpc.add_AgentServiceServicer_to_server(
+            guarded(self.api(), SERVICE_DESCRIPTOR, door), server
+        )
         side = SideServer(registry=self._metrics.registry, health=self._health)
         await side.start(settings.grpc_addr, settings.metrics_port)
         try:
             port = await start_server(
-                server, SERVICE, host=settings.grpc_addr, port=settings.grpc_port
+                server,
+                SERVICE,
+                host=settings.grpc_addr,
+                port=settings.grpc_port,
+                certificates=tls.certificates if tls is not None and settings.serves_tls else None,
             )
             await self._pools.look_first()
             log.info("agent.serving", node_id=self._node_id, port=port, version=settings.version)
@@ -274,6 +291,8 @@ class Agent:
             "admission": self._admission.run,
             "pools": self._pools.run,
         }
+        if self._around.tls is not None:
+            parts["certificates"] = self._around.tls.run
         if settings.gc_enabled:
             parts["garbage"] = self._garbage.run
         if self._around.samplers:
@@ -312,7 +331,7 @@ class Agent:
             ),
             settings.scheduler_addr,
             self._capabilities,
-            connect=self._around.connect or over_stream(StreamedCalls(self.api())),
+            connect=self._around.connect or self._connect(),
             random=self._around.random,
             state=self._state,
             news=self._news,
@@ -324,6 +343,12 @@ class Agent:
             contact=self._contact,
             find_service=self._find_service,
         )
+
+    def _connect(self) -> Connect:
+        calls, tls = StreamedCalls(self.api()), self._around.tls
+        if tls is None or not self._settings.calls_with_tls:
+            return over_stream(calls)
+        return over_stream(calls, tls.dial(Role.SCHEDULER), certificate=tls.in_use)
 
     def _find_service(self, name: str) -> list[str]:
         from persys.infra.srv import find_service  # most have plain addresses
@@ -388,6 +413,7 @@ class Agent:
         scheduler = "standalone"
         if self._uplink is not None:
             scheduler = self._uplink.connected_to or "not connected"
+        tls = self._around.tls
         return {
             "status": "ok" if all(word == "ok" for word in runtimes.values()) else "degraded",
             "service": "persys-agent",
@@ -396,6 +422,7 @@ class Agent:
             "runtimes": runtimes,
             "scheduler": scheduler,
             "workloads": len(self._state.entries),
+            **({"certificate": tls.health()} if tls is not None else {}),
         }
 
 

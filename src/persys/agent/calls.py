@@ -50,16 +50,22 @@ class StreamedCalls:
     def __init__(self, api: agent_pb2_grpc.AgentServiceServicer) -> None:
         self._api = api
         self._room = asyncio.Semaphore(CALLS_MAX)
-        self._under_way: dict[int, _Call] = {}
+        self._under_way: dict[tuple[Send, int], _Call] = {}  # each stream counts its own
 
     def take(self, call: control_pb2.StreamCall, send: Send, group: asyncio.TaskGroup) -> None:
         if call.method:
             begun = _Call(call, send)
             begun.task = group.create_task(self._serve(begun))
-            self._under_way[call.id] = begun
-            begun.task.add_done_callback(lambda _: self._under_way.pop(call.id, None))
-        elif (known := self._under_way.get(call.id)) is not None:
+            self._under_way[send, call.id] = begun
+            begun.task.add_done_callback(lambda _: self._under_way.pop((send, call.id), None))
+        elif (known := self._under_way.get((send, call.id))) is not None:
             known.take(call)
+
+    def drop(self, send: Send) -> None:
+        """A stream is over: nobody reads the answers of what came through it."""
+        for (way, _), call in list(self._under_way.items()):
+            if way == send and call.task is not None:
+                call.task.cancel()
 
     async def _serve(self, call: "_Call") -> None:
         try:

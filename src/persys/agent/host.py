@@ -1,18 +1,12 @@
 """What this machine has and uses, as the kernel says."""
 
 import os
-import socket
 from pathlib import Path
 
 from msgspec import Struct
 
-from persys.errors import SettingsError
-from persys.model.ids import NodeId, node_id
-
 _PROC_STAT = Path("/proc/stat")
 _PROC_MEMINFO = Path("/proc/meminfo")
-_MACHINE_ID = Path("/etc/machine-id")
-_MACHINE_ID_DIGITS = 12
 _GIB = 1 << 30
 
 
@@ -68,17 +62,3 @@ def disk(path: Path) -> Disk:
     used = total - found.f_bfree * found.f_frsize
     share = used / total if total else 0.0
     return Disk(total // _GIB, used // _GIB, share, path.stat().st_dev)
-
-
-def own_node_id(configured: str) -> NodeId:
-    if configured:
-        return node_id(configured, field="PERSYS_NODE_ID")
-    try:
-        machine_id = _MACHINE_ID.read_text(encoding="ascii").strip()
-    except OSError as err:
-        raise SettingsError(
-            f"PERSYS_NODE_ID is not set and {_MACHINE_ID} cannot be read: {err}"
-        ) from err
-    if not machine_id:
-        raise SettingsError(f"PERSYS_NODE_ID is not set and {_MACHINE_ID} is empty")
-    return node_id(f"{socket.gethostname()}-{machine_id[:_MACHINE_ID_DIGITS]}")

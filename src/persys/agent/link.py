@@ -26,6 +26,13 @@ class NoStreamError(SchedulerLostError):
 class Link(Protocol):
     """Raises SchedulerLostError when there was no answer in time."""
 
+    leaving: bool  # this side goes over to another link; what is under way goes on to its end
+    over: bool
+
+    @property
+    def is_old(self) -> bool:
+        """Whether its connection was made with a certificate that has been replaced."""
+
     async def register(
         self, request: control_pb2.RegisterNodeRequest
     ) -> control_pb2.RegisterNodeResponse: ...
@@ -40,6 +47,10 @@ Dial = Callable[[str], grpc.aio.Channel]
 
 
 class GrpcLink:
+    """Each call goes over the newest connection by itself, so this is never left for another."""
+
+    leaving = over = is_old = False
+
     def __init__(self, stub: control_pb2_grpc.AgentControlStub) -> None:
         # The stub's types are the synchronous ones; with an aio channel its calls are awaited.
         self._stub = stub

@@ -62,6 +62,12 @@ class Metrics:
             ["reason"],
             registry=self.registry,
         )
+        self._denials = Counter(
+            "persys_agent_denied",
+            "Calls of those who may not",
+            ["role", "method"],
+            registry=self.registry,
+        )
         self._pulls = Counter(
             "persys_agent_pulls",
             "Images fetched or not, by what came of it",
@@ -150,12 +156,26 @@ class Metrics:
         """`usage` is asked whenever somebody looks."""
         self.registry.register(_WorkloadUsages(usage))
 
+    def watch_certificate(
+        self, seconds_left: Callable[[], float], lifetime: Callable[[], float]
+    ) -> None:
+        """Of the process itself; asked whenever somebody looks."""
+        for name, about, seconds in (
+            ("expiry", "Until the agent's own certificate ends", seconds_left),
+            ("lifetime", "From the beginning to the end of that certificate", lifetime),
+        ):
+            gauge = Gauge(f"persys_agent_certificate_{name}_seconds", about, registry=self.registry)
+            gauge.set_function(seconds)
+
     def action_ended(self, kind: ActionKind, outcome: ActionState, seconds: float) -> None:
         self._actions.labels(kind.value, outcome.value).inc()
         self._action_seconds.labels(kind.value).observe(seconds)
 
     def step_ended(self, step: Step, seconds: float) -> None:
         self._step_seconds.labels(step.value).observe(seconds)
+
+    def denied(self, role: str, method: str) -> None:
+        self._denials.labels(role, method).inc()
 
     def failed(self, reason: FailureReason) -> None:
         self._failures.labels(reason.value).inc()

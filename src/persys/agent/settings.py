@@ -9,8 +9,10 @@ from persys.agent.kvm import Accel
 from persys.errors import SettingsError
 from persys.infra.address import split_server
 from persys.infra.settings import setting
+from persys.infra.tls import Verify
 
 PERCENT_MAX = 100
+USUAL_FILE = Path("/etc/persys/agent.yaml")  # `persys-agent join` writes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,34 @@ class AgentSettings:
     metrics_port: int = setting(8089, "PERSYS_METRICS_PORT", help="port of /health and /metrics")
     tls_enabled: bool = setting(True, "PERSYS_TLS_ENABLED", help="serve with mutual TLS")
     insecure: bool = setting(False, help="no TLS at all, for tests and trials")
+    tls_ca: Path = setting(
+        Path("/etc/persys/certs/ca.crt"),
+        "PERSYS_TLS_CA",
+        "PERSYS_TLS_CA_PATH",
+        help="roots of those who are believed",
+    )
+    tls_cert: Path = setting(
+        Path("/etc/persys/certs/agent.crt"),
+        "PERSYS_TLS_CERT",
+        "PERSYS_TLS_CERT_PATH",
+        help="certificate of this node",
+    )
+    tls_key: Path = setting(
+        Path("/etc/persys/certs/agent.key"),
+        "PERSYS_TLS_KEY",
+        "PERSYS_TLS_KEY_PATH",
+        help="its key",
+    )
+    tls_verify: Verify = setting(
+        Verify.IDENTITY,
+        "PERSYS_TLS_VERIFY",
+        help="by what schedulers are known: identity, or host for certificates of other makes",
+    )
+    ca_addr: tuple[str, ...] = setting(
+        (),
+        "PERSYS_CA_ADDR",
+        help="host:port of persys-ca, which renews the certificate; none: somebody else does",
+    )
     standalone: bool = setting(False, help="take orders without joining a scheduler")
     state_path: Path = setting(
         Path("/var/lib/persys/state.db"), "PERSYS_STATE_PATH", help="the journal"
@@ -152,6 +182,9 @@ class AgentSettings:
     allow_privileged: bool = setting(
         False, "PERSYS_ALLOW_PRIVILEGED", help="run privileged containers"
     )
+    allow_admin: bool = setting(
+        True, "PERSYS_ALLOW_ADMIN", help="let admins give orders here, not only schedulers"
+    )
     exec_enabled: bool = setting(
         True, "PERSYS_EXEC_ENABLED", help="let users run commands inside workloads"
     )
@@ -217,18 +250,17 @@ class AgentSettings:
         timedelta(hours=168), "PERSYS_GC_ACTION_AFTER", help="forget ended actions; 0s: never"
     )
 
+    @property
+    def serves_tls(self) -> bool:
+        return self.tls_enabled and not self.insecure
+
+    @property
+    def calls_with_tls(self) -> bool:
+        """Whether schedulers are called with it."""
+        return not (self.standalone or self.scheduler_insecure or self.insecure)
+
     def check(self) -> None:
         """Raises SettingsError for what each value alone does not show."""
-        if self.tls_enabled and not self.insecure:
-            raise SettingsError(
-                "mutual TLS is not available in this version: "
-                "start with -insecure, or with PERSYS_TLS_ENABLED=false"
-            )
-        if not (self.standalone or self.scheduler_insecure or self.insecure):
-            raise SettingsError(
-                "mutual TLS towards the scheduler is not available in this version: "
-                "start with -insecure, with PERSYS_SCHEDULER_INSECURE=true or with -standalone"
-            )
         if self.reconcile_interval <= timedelta(0):
             raise SettingsError("PERSYS_RECONCILE_INTERVAL: expected more than 0s")
         if self.gc_interval <= timedelta(0):

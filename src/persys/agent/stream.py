@@ -5,7 +5,7 @@ spoken to by plain calls, until that connection breaks and both begin anew.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
@@ -31,13 +31,21 @@ Call = grpc.aio.StreamStreamCall[control_pb2.ControlMessage, control_pb2.Control
 
 
 class StreamLink:
-    def __init__(self, call: Call, calls: StreamedCalls) -> None:
+    def __init__(
+        self, call: Call, calls: StreamedCalls, *, is_old: Callable[[], bool] = lambda: False
+    ) -> None:
         self._call = call
         self._calls = calls
+        self._is_old = is_old
+        self.leaving = self.over = False
         self._numbers = count(1)
         self._writing = asyncio.Lock()
         self._registered: asyncio.Queue[control_pb2.RegisterNodeResponse] = asyncio.Queue()
         self._beats: dict[int, asyncio.Future[control_pb2.HeartbeatResponse]] = {}
+
+    @property
+    def is_old(self) -> bool:
+        return self._is_old()
 
     async def register(
         self, request: control_pb2.RegisterNodeRequest
@@ -57,7 +65,9 @@ class StreamLink:
         answer: asyncio.Future[control_pb2.HeartbeatResponse]
         answer = self._beats[number] = asyncio.get_running_loop().create_future()
         try:
-            await self._send(control_pb2.ControlMessage(heartbeat=request, number=number))
+            await self._send(
+                control_pb2.ControlMessage(heartbeat=request, number=number, moving=self.leaving)
+            )
             async with asyncio.timeout(CALL_DEADLINE_SECONDS):
                 return await answer
         except TimeoutError as err:
@@ -66,7 +76,16 @@ class StreamLink:
             del self._beats[number]
 
     async def listen(self, group: asyncio.TaskGroup) -> None:
-        """Take what comes until the stream ends: then SchedulerLostError, always."""
+        """Take what comes until the stream ends: then SchedulerLostError, unless we are leaving it."""
+        try:
+            await self._listen(group)
+        except SchedulerLostError:
+            self.over = True
+            if not self.leaving:
+                raise
+            self._calls.drop(self._reply)
+
+    async def _listen(self, group: asyncio.TaskGroup) -> None:
         try:
             async for message in self._call:
                 self._take(message, group)
@@ -88,7 +107,11 @@ class StreamLink:
                 self._calls.take(message.call, self._reply, group)
 
     async def _reply(self, reply: control_pb2.StreamReply) -> None:
-        await self._send(control_pb2.ControlMessage(reply=reply))
+        try:
+            await self._send(control_pb2.ControlMessage(reply=reply))
+        except SchedulerLostError:
+            if not self.leaving:
+                raise
 
     async def _send(self, message: control_pb2.ControlMessage) -> None:
         try:
@@ -98,8 +121,16 @@ class StreamLink:
             raise SchedulerLostError("the stream is broken") from err
 
 
-def over_stream(calls: StreamedCalls, dial: Dial = new_channel) -> Connect:
-    """Streams where the scheduler knows them, plain calls where it does not."""
+def over_stream(
+    calls: StreamedCalls,
+    dial: Dial = new_channel,
+    *,
+    certificate: Callable[[], object] = lambda: None,
+) -> Connect:
+    """Streams where the scheduler knows them, plain calls where it does not.
+
+    `certificate` is the one with which `dial` makes connections now.
+    """
     plain: set[str] = set()
 
     @asynccontextmanager
@@ -110,7 +141,7 @@ def over_stream(calls: StreamedCalls, dial: Dial = new_channel) -> Connect:
                 yield link
             return
         try:
-            async with _open(address, calls, dial) as link:
+            async with _open(address, calls, dial, certificate) as link:
                 yield link
         except NoStreamError:
             plain.add(address)
@@ -120,11 +151,14 @@ def over_stream(calls: StreamedCalls, dial: Dial = new_channel) -> Connect:
 
 
 @asynccontextmanager
-async def _open(address: str, calls: StreamedCalls, dial: Dial) -> AsyncIterator[Link]:
+async def _open(
+    address: str, calls: StreamedCalls, dial: Dial, certificate: Callable[[], object]
+) -> AsyncIterator[Link]:
+    made_with = certificate()
     async with dial(address) as channel:
         stub: Any = control_pb2_grpc.AgentControlStub(channel)
         call: Call = stub.ControlStream()
-        link = StreamLink(call, calls)
+        link = StreamLink(call, calls, is_old=lambda: certificate() is not made_with)
         try:
             async with asyncio.TaskGroup() as group:
                 listener = group.create_task(link.listen(group))

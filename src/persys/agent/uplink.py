@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from itertools import cycle
 from random import Random
 
@@ -27,6 +28,7 @@ from persys.agent.link import (
 )
 from persys.agent.meter import Meter
 from persys.agent.metrics import Metrics
+from persys.agent.moving import Links
 from persys.agent.news import News
 from persys.agent.reports import Reports
 from persys.agent.state import Change, State
@@ -46,6 +48,7 @@ HEARTBEAT_DEFAULT_SECONDS = 10.0
 GATHER_SECONDS = 0.02
 PAUSE_MIN_SECONDS = 0.25
 PAUSE_MAX_SECONDS = 15.0
+MOVE_AGAIN_SECONDS = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +104,7 @@ class Uplink:
         self._pause = PAUSE_MIN_SECONDS
         self.connected_to = ""
         self._loss_logged = False
+        self._stay_logged = False
 
     async def run(self) -> None:
         for named in cycle(self._addresses):
@@ -135,9 +139,9 @@ class Uplink:
         """Raises SchedulerLostError, sooner or later."""
         for _ in range(2):
             with suppress(NoStreamError):  # the second time it is spoken to by plain calls
-                async with self._connect(address) as link:
-                    interval = await self._join(link, address)
-                    await self._keep_in_touch(link, address, interval)
+                async with Links(self._connect, address) as links:
+                    interval = await self._join(links.newest, address)
+                    await self._keep_in_touch(links, address, interval)
 
     async def _join(self, link: Link, address: str) -> float:
         """The seconds between heartbeats."""
@@ -181,10 +185,16 @@ class Uplink:
             raise SchedulerLostError(f"{address} cannot be resolved: {err}") from err
         return f"{own}:{self._membership.port}"
 
-    async def _keep_in_touch(self, link: Link, address: str, interval: float) -> None:
+    async def _keep_in_touch(self, links: Links, address: str, interval: float) -> None:
         """Raises SchedulerLostError, sooner or later."""
-        due = self._clock.monotonic()
+        due = move_due = self._clock.monotonic()
         while True:
+            link = links.newest
+            if link.is_old and move_due <= self._clock.monotonic():
+                move_due = self._clock.monotonic() + MOVE_AGAIN_SECONDS
+                if await self._move(links, address):
+                    due = self._clock.monotonic()
+                continue
             wait = due - self._clock.monotonic()
             if wait <= 0:
                 self._news.take()  # before the look: what changes during it is news again
@@ -193,12 +203,32 @@ class Uplink:
                 due = self._clock.monotonic() + interval
                 await self._beat(link, self._state.entries, complete=True)
                 self._found(address)
+                await links.tidy()
             elif await self._news.wait(wait):
                 await asyncio.sleep(GATHER_SECONDS)
                 if self._news.node_changed:
                     due = self._clock.monotonic()
                     continue
                 await self._beat(link, self._news.take(), complete=False)
+
+    async def _move(self, links: Links, address: str) -> bool:
+        """To a connection with the new certificate. False: there is none to be had, and the old one works."""
+        old = links.newest
+        old.leaving = True
+        await self._beat(old, (), complete=False)  # says so, that nothing under way is cut off
+        try:
+            await links.move(partial(self._join, address=address))
+        except SchedulerLostError as err:
+            old.leaving = False
+            if old.over:
+                raise
+            if not self._stay_logged:
+                log.warning("scheduler.not_moved", address=address, reason=str(err))
+            self._stay_logged = True
+            return False
+        self._stay_logged = False
+        log.info("scheduler.moved", address=address)
+        return True
 
     async def _beat(
         self,

@@ -54,6 +54,27 @@ GLOBAL = (
             "help": "for each request, and with --wait for all of the waiting (default: 10s, 5m)",
         },
     ),
+    Argument(
+        ("--insecure",),
+        {
+            "action": "store_true",
+            "default": None,
+            "help": "no TLS, for a scheduler with -insecure [PERSYS_INSECURE, then grpc_insecure]",
+        },
+    ),
+    Argument(
+        ("--ca",),
+        {"metavar": "FILE", "help": "roots that are believed [PERSYS_TLS_CA, then ca_cert_path]"},
+        "file",
+    ),
+    Argument(
+        ("--cert",),
+        {"metavar": "FILE", "help": "your certificate [PERSYS_TLS_CERT, then cert_path]"},
+        "file",
+    ),
+    Argument(
+        ("--key",), {"metavar": "FILE", "help": "its key [PERSYS_TLS_KEY, then key_path]"}, "file"
+    ),
     Argument(("-o", "--output"), {"choices": FORMS, "help": "form of the output (default: table)"}),
 )
 
@@ -74,7 +95,7 @@ _TAINT = (
     ),
 )
 _TAINT_KEY = Argument(
-    ("key",), {"metavar": "KEY", "nargs": "?", "default": "", "help": "none: all of them"}
+    ("taint_key",), {"metavar": "KEY", "nargs": "?", "default": "", "help": "none: all of them"}
 )
 _WORKLOAD = Argument(("id",), {"metavar": "WORKLOAD", "help": "id of the workload"}, "workload")
 _WORKLOADS = Argument(
@@ -190,6 +211,46 @@ _ONCE = Argument(
     ("--once",), {"action": "store_true", "help": "show once, as when there is no terminal"}
 )
 _APPLY = Command("apply", "make the workloads of a file so", "changes:apply", (_FILE, _WAIT))
+_AUTHORITY = Argument(
+    ("--authority",),
+    {
+        "metavar": "HOST:PORT",
+        "help": "where persys-ca is [PERSYS_CA_ADDR, then ca_endpoint] (default: 127.0.0.1:8888)",
+    },
+)
+_JOINS = Argument(
+    ("--role",),
+    {"required": True, "choices": ("agent", "scheduler", "gateway"), "help": "who is to join"},
+)
+_ROLE = Argument(
+    ("--role",),
+    {
+        "required": True,
+        "choices": ("admin", "operator", "viewer", "agent", "scheduler", "gateway"),
+        "help": "what its holder may do",
+    },
+)
+_NAME = Argument(
+    ("--name", "--node"), {"metavar": "NAME", "required": True, "help": "of an agent: its node"}
+)
+_HOST = Argument(
+    ("--host",),
+    {
+        "metavar": "HOST",
+        "action": "append",
+        "default": [],
+        "help": "name or address that the certificate may have; repeatable",
+    },
+)
+_TTL = Argument(("--ttl",), {"metavar": "DURATION", "help": "how long it is good"})
+_OUT = Argument(
+    ("--out",), {"metavar": "DIRECTORY", "default": ".", "help": "where key and certificate go"}
+)
+_JOIN_TOKEN = Argument(("token",), {"metavar": "TOKEN", "help": "as `token create` shows it"})
+_WHICH = Argument(
+    ("which",), {"metavar": "SERIAL", "help": "or ROLE/NAME for all that somebody has"}
+)
+_REASON = Argument(("--reason",), {"metavar": "TEXT", "default": "", "help": "for the audit"})
 
 GROUPS = (
     Group(
@@ -247,7 +308,12 @@ GROUPS = (
     Group(
         "cluster",
         "look at the whole",
-        (Command("summary", "nodes and workloads, counted", "cluster:summary", (_WATCH,)),),
+        (
+            Command("summary", "nodes and workloads, counted", "cluster:summary", (_WATCH,)),
+            Command(
+                "whoami", "as whom the scheduler sees you, and what you may", "identity:whoami"
+            ),
+        ),
     ),
     Group(
         "drift",
@@ -350,6 +416,55 @@ GROUPS = (
                 "accept-empty",
                 "go on with what the store has; what agents have become orphans",
                 "recovery:accept_empty",
+            ),
+        ),
+    ),
+    Group(
+        "token",
+        "let nodes, schedulers and gateways in",
+        (
+            Command(
+                "create",
+                "a token that is good for one join",
+                "tokens:create",
+                (_JOINS, _NAME, _TTL, _HOST, _AUTHORITY),
+            ),
+            Command("list", "all tokens, the newest first", "tokens:show", (_LIMIT, _AUTHORITY)),
+        ),
+    ),
+    Group(
+        "certificate",
+        "give certificates, look at them, take them back",
+        (
+            Command(
+                "create",
+                "a key and a certificate, as files",
+                "certificates:create",
+                (_ROLE, _NAME, _TTL, _HOST, _OUT, _AUTHORITY),
+            ),
+            Command(
+                "join",
+                "a key and a certificate for a token",
+                "certificates:use_token",
+                (_JOIN_TOKEN, _HOST, _OUT),
+            ),
+            Command(
+                "list",
+                "all that were given, the newest first",
+                "certificates:show",
+                (_LIMIT, _AUTHORITY),
+            ),
+            Command(
+                "revoke",
+                "take one back, or all that somebody has",
+                "certificates:revoke",
+                (_WHICH, _REASON, _AUTHORITY),
+            ),
+            Command(
+                "audit",
+                "who gave what to whom, and what was refused",
+                "certificates:audit",
+                (_LIMIT, _AUTHORITY),
             ),
         ),
     ),

@@ -9,11 +9,14 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from persys.cli.finding import find_scheduler
-from persys.cli.settings import load
-from persys.errors import UnavailableError
+from persys.cli.settings import AUTHORITY, load, read_file
+from persys.cli.trust import trust_of
+from persys.errors import SettingsError, UnavailableError
+from persys.model.role import Role
 
 if TYPE_CHECKING:
     from persys.client import AgentClient, SchedulerClient
+    from persys.client.authority import AuthorityClient
 
 # The library's own complaints on standard error would stand above ours and say less.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -25,14 +28,20 @@ def scheduler(options: Namespace, *, quiet: bool = False) -> Iterator["Scheduler
     from persys.client.scheduler import SchedulerClient
 
     settings = load(options)
+    trust = trust_of(options, os.environ, settings.file)
     told_mode = None if quiet else _Notice().tell
     target = find_scheduler(settings.scheduler, timeout=settings.request_timeout)
-    with SchedulerClient(target, timeout=settings.request_timeout, told_mode=told_mode) as client:
+    with SchedulerClient(
+        target, timeout=settings.request_timeout, told_mode=told_mode, trust=trust
+    ) as client:
         try:
             yield client
         except UnavailableError as err:
+            from persys.cli.handshake import explain
+
+            why = explain(client.target, Role.SCHEDULER, trust) or str(err)
             raise UnavailableError(
-                f"cannot reach the scheduler at {client.target}: {err}\n"
+                f"cannot reach the scheduler at {client.target}: {why}\n"
                 "Start one with `persys up`, or name another with --scheduler HOST:PORT or "
                 "PERSYS_GRPC_ENDPOINT."
             ) from err
@@ -43,14 +52,42 @@ def agent(options: Namespace) -> Iterator["AgentClient"]:
     from persys.client.agent import AgentClient
 
     settings = load(options)
-    with AgentClient(settings.agent, timeout=settings.request_timeout) as client:
+    trust = trust_of(options, os.environ, settings.file)
+    with AgentClient(settings.agent, timeout=settings.request_timeout, trust=trust) as client:
         try:
             yield client
         except UnavailableError as err:
+            from persys.cli.handshake import explain
+
+            why = explain(client.target, Role.AGENT, trust) or str(err)
             raise UnavailableError(
-                f"cannot reach the agent at {client.target}: {err}\n"
+                f"cannot reach the agent at {client.target}: {why}\n"
                 "Start one with `persys up`, or name another with --agent HOST:PORT."
             ) from err
+
+
+@contextmanager
+def authority(options: Namespace) -> Iterator["AuthorityClient"]:
+    """Raises SettingsError when there is no certificate to show."""
+    from persys.cli.credentials import certificate_files
+    from persys.client.authority import AuthorityClient
+
+    file = read_file()
+    said = options.authority or os.environ.get("PERSYS_CA_ADDR") or file.get("ca_endpoint")
+    files = certificate_files(options, os.environ, file)
+    if files is None:
+        raise SettingsError(
+            "the authority answers only who shows a certificate: name yours with --ca, --cert and "
+            "--key; on the authority's machine `persys-ca certificate --role admin --name YOU` makes one"
+        )
+    addresses = [word.strip() for word in str(said or AUTHORITY).split(",")]
+    client = AuthorityClient(addresses, files, timeout=load(options).request_timeout)
+    try:
+        yield client
+    except UnavailableError as err:
+        raise UnavailableError(
+            f"{err}\nName another authority with --authority HOST:PORT or PERSYS_CA_ADDR."
+        ) from err
 
 
 class _Notice:

@@ -12,6 +12,7 @@ from persys.cli.settings import STATE_DIR
 from persys.errors import PersysError
 
 _PORTS = {
+    "ca-port": (8888, "port of the authority that gives certificates"),
     "scheduler-port": (8085, "port of the scheduler"),
     "scheduler-metrics-port": (8084, "port of the scheduler's /health and /metrics"),
     "agent-port": (50051, "port of the agent"),
@@ -20,11 +21,19 @@ _PORTS = {
 _COMMANDS = (
     (
         "up",
-        "start Docker if none runs, a scheduler, an agent and a first workload",
+        "start Docker if none runs, an authority, a scheduler, an agent and a first workload",
         ("state-dir", *_PORTS, "demo-port"),
     ),
-    ("down", "stop the scheduler and the agent; Docker and workloads go on", ("state-dir",)),
-    ("clean-demo", "remove the workload that `persys up` deployed", ("scheduler-port",)),
+    (
+        "down",
+        "stop the scheduler, the agent and the authority; Docker and workloads go on",
+        ("state-dir",),
+    ),
+    (
+        "clean-demo",
+        "remove the workload that `persys up` deployed",
+        ("state-dir", "scheduler-port"),
+    ),
 )
 
 

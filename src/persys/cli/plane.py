@@ -1,4 +1,6 @@
-"""A control plane on one machine: a scheduler and an agent in the background, watched until they work."""
+"""A control plane on one machine: an authority, a scheduler and an agent in the background, watched until
+they work, each with a certificate of its own.
+"""
 
 import fcntl
 import socket
@@ -10,12 +12,15 @@ from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 from persys.cli.background import Background
+from persys.cli.bootstrap import Bootstrap
 from persys.cli.exits import SetUpError
 from persys.cli.patience import poll
 from persys.cli.progress import Progress
 from persys.client.agent import AgentClient
+from persys.client.https import fetch_unverified
 from persys.client.scheduler import SchedulerClient
 from persys.errors import UnavailableError
+from persys.model.role import Role
 from persys.wire.gen.control.v1.control_pb2 import NodeView
 
 T = TypeVar("T")
@@ -30,6 +35,7 @@ _CALL_TIMEOUT = timedelta(seconds=2)
 
 
 class Ports(NamedTuple):
+    ca: int
     scheduler: int
     scheduler_metrics: int
     agent: int
@@ -41,25 +47,32 @@ class Plane:
         self.state_dir = state_dir
         self.ports = ports
         self.target = f"127.0.0.1:{ports.scheduler}"
+        self.bootstrap = Bootstrap(state_dir, ports.ca)
+        self.trust = self.bootstrap.trust
+        self.ca = Background(
+            "ca", (sys.executable, "-m", "persys.ca"), self.bootstrap.ca_environ, state_dir
+        )
         self.scheduler = Background(
             "scheduler",
-            (sys.executable, "-m", "persys.scheduler", "-insecure"),
+            (sys.executable, "-m", "persys.scheduler"),
             {
                 "GRPC_PORT": str(ports.scheduler),
                 "METRICS_PORT": str(ports.scheduler_metrics),
                 "PERSYS_STORE": f"sqlite:{state_dir / 'scheduler.db'}",
+                **self.bootstrap.environ(Role.SCHEDULER),
             },
             state_dir,
         )
         self.agent = Background(
             "agent",
-            (sys.executable, "-m", "persys.agent", "-insecure"),
+            (sys.executable, "-m", "persys.agent"),
             {
                 "PERSYS_GRPC_PORT": str(ports.agent),
                 "PERSYS_METRICS_PORT": str(ports.agent_metrics),
                 "PERSYS_SCHEDULER_ADDR": self.target,
                 "PERSYS_STATE_PATH": str(state_dir / "agent.db"),
                 "PERSYS_STORAGE_LOCAL_ROOT": str(state_dir / "volumes"),
+                **self.bootstrap.environ(Role.AGENT),
                 **_NEVER_TOO_BUSY,
             },
             state_dir,
@@ -67,6 +80,19 @@ class Plane:
 
     def start(self, progress: Progress) -> None:
         """Reuses what runs as it should, restarts what runs otherwise, starts what does not run."""
+        ports = self.ports
+        for process, port in (
+            (self.ca, ports.ca),
+            (self.scheduler, ports.scheduler),
+            (self.agent, ports.agent),
+        ):
+            if process.running() is None:
+                _check_free(process, port)  # before anything runs that would be left behind
+        _ensure(self.ca, ports.ca, progress)
+        self._wait(self.ca, self._authority_answers, "answer")
+        progress.done(f"authority answers at {self.authority} (log {self.ca.log_path})")
+        for identity in self.bootstrap.ensure():
+            progress.done(f"certificate for {identity}")
         _ensure(self.scheduler, self.ports.scheduler, progress)
         self._wait(self.scheduler, self._scheduler_answers, "answer")
         progress.done(f"scheduler answers at {self.target} (log {self.scheduler.log_path})")
@@ -76,16 +102,27 @@ class Plane:
         progress.done(f"node {node.node_id} is ready (log {self.agent.log_path})")
 
     def stop(self, progress: Progress) -> None:
-        for process in (self.agent, self.scheduler):
+        for process in (self.agent, self.scheduler, self.ca):
             progress.doing(f"stopping {process.name}")
             if process.stop(grace=_STOP_GRACE):
                 progress.done(f"{process.name} stopped")
             else:
                 progress.done(f"{process.name} did not run")
 
+    @property
+    def authority(self) -> str:
+        return f"127.0.0.1:{self.ports.ca}"
+
+    def _authority_answers(self) -> bool | None:
+        try:
+            fetch_unverified(self.authority, "/api/v1/roots", _CALL_TIMEOUT)
+        except UnavailableError:
+            return None
+        return True
+
     def _scheduler_answers(self) -> bool | None:
         try:
-            with SchedulerClient(self.target, timeout=_CALL_TIMEOUT) as client:
+            with SchedulerClient(self.target, timeout=_CALL_TIMEOUT, trust=self.trust) as client:
                 client.get_summary()
         except UnavailableError:
             return None
@@ -94,10 +131,11 @@ class Plane:
     def _ready_node(self) -> NodeView | None:
         # The scheduler may still believe in an agent that ran before, so this one is asked too.
         try:
-            with AgentClient(f"127.0.0.1:{self.ports.agent}", timeout=_CALL_TIMEOUT) as agent:
+            address = f"127.0.0.1:{self.ports.agent}"
+            with AgentClient(address, timeout=_CALL_TIMEOUT, trust=self.trust) as agent:
                 if not agent.check_health().healthy:
                     return None
-            with SchedulerClient(self.target, timeout=_CALL_TIMEOUT) as client:
+            with SchedulerClient(self.target, timeout=_CALL_TIMEOUT, trust=self.trust) as client:
                 nodes = client.list_nodes(status="Ready")
         except UnavailableError:
             return None
@@ -144,13 +182,17 @@ def _ensure(process: Background, port: int, progress: Progress) -> None:
     if pid is not None:
         progress.doing(f"restarting {process.name} with other settings")
         process.stop(grace=_STOP_GRACE)
+    _check_free(process, port)
+    progress.doing(f"starting {process.name}")
+    process.start()
+
+
+def _check_free(process: Background, port: int) -> None:
     if _is_taken(port):
         raise SetUpError(
             f"port {port} is in use by another process, so the {process.name} cannot start; "
             f"stop that process, or choose another port with --{process.name}-port"
         )
-    progress.doing(f"starting {process.name}")
-    process.start()
 
 
 def _is_taken(port: int) -> bool:

@@ -1,7 +1,6 @@
 """Where the peers are and how long a request may take: a flag, a variable, ~/.persys/config.yaml, a default.
 
-The file is shared with other command lines, so keys that are not known here are left alone. TLS, which this
-version cannot speak, is refused when the file asks for it: a plain connection instead would be a betrayal.
+The file is shared with other command lines, so keys that are not known here are left alone.
 """
 
 import os
@@ -17,6 +16,7 @@ from persys.infra.address import is_service
 
 SCHEDULER = "127.0.0.1:8085"
 AGENT = "127.0.0.1:50051"
+AUTHORITY = "127.0.0.1:8888"
 STATE_DIR = Path("/var/lib/persys/up")
 REQUEST_TIMEOUT = timedelta(seconds=10)
 WAIT_TIMEOUT = timedelta(minutes=5)
@@ -27,12 +27,13 @@ class Settings(NamedTuple):
     agent: str
     request_timeout: timedelta
     wait_timeout: timedelta
+    file: Mapping[str, object]
 
 
 def load(options: Namespace, environ: Mapping[str, str] | None = None) -> Settings:
     environ = os.environ if environ is None else environ
     _check_transport(environ.get("PERSYS_TRANSPORT", ""))
-    file = _read_file()
+    file = read_file()
     target = file.get("grpc_target") or "scheduler"
     if target not in ("scheduler", "agent"):
         raise SettingsError(f"grpc_target={target!r}: expected scheduler or agent")
@@ -45,6 +46,7 @@ def load(options: Namespace, environ: Mapping[str, str] | None = None) -> Settin
         agent=_endpoint(getattr(options, "agent", None) or from_file.get("agent", AGENT)),
         request_timeout=timeout or _file_timeout(file) or REQUEST_TIMEOUT,
         wait_timeout=WAIT_TIMEOUT if waiting is None else waiting,
+        file=file,
     )
 
 
@@ -68,7 +70,7 @@ def _check_transport(transport: str) -> None:
         raise SettingsError(f"PERSYS_TRANSPORT={transport!r}: expected grpc")
 
 
-def _read_file() -> Mapping[str, object]:
+def read_file() -> Mapping[str, object]:
     path = Path.home() / ".persys" / "config.yaml"
     try:
         text = path.read_text(encoding="utf-8")
@@ -84,10 +86,6 @@ def _read_file() -> Mapping[str, object]:
         raise SettingsError(f"{path}: {err}") from err
     if not isinstance(content, dict):
         raise SettingsError(f"{path}: expected a mapping of settings")
-    if content.get("grpc_insecure") is False:
-        raise SettingsError(
-            f"{path}: grpc_insecure is false, but this version cannot speak TLS; set it to true"
-        )
     return content
 
 

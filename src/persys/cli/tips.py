@@ -8,8 +8,12 @@ from persys.cli.plane import Plane
 from persys.cli.settings import SCHEDULER, STATE_DIR
 
 
-def next_steps(plane: Plane, url: str) -> str:
-    at = "" if plane.target == SCHEDULER else f" --scheduler {plane.target}"
+def next_steps(plane: Plane, url: str, *, has_context: bool) -> str:
+    """`has_context`: persysctl knows by itself where and with which certificate."""
+    at = "" if has_context or plane.target == SCHEDULER else f" --scheduler {plane.target}"
+    if not has_context:
+        files = plane.trust.files
+        at += f" --ca {files.roots} --cert {files.certificate} --key {files.key}"
     where = "" if plane.state_dir == STATE_DIR else f" --state-dir {plane.state_dir}"
     ctl = f"{program('persysctl')}{at}"
     return f"""

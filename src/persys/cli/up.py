@@ -4,11 +4,13 @@ Each may be run again at any time: what already is as it should be is left alone
 """
 
 import http.client
+import os
 from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import closing
 from datetime import timedelta
 
+from persys.cli.context import write_context
 from persys.cli.demo import demo_request, ensure_image
 from persys.cli.docker import ensure_docker
 from persys.cli.exits import Exit, SetUpError
@@ -16,9 +18,12 @@ from persys.cli.live import Update
 from persys.cli.patience import poll
 from persys.cli.plane import Plane, Ports, alone
 from persys.cli.progress import Progress, showing
+from persys.cli.settings import read_file
 from persys.cli.tips import next_steps, program, what_still_runs
+from persys.cli.trust import trust_of
 from persys.cli.verdict import Goal, Wanted
 from persys.cli.waiting import wait_for
+from persys.client.call import Trust
 from persys.client.scheduler import SchedulerClient
 from persys.errors import NotFoundError, UnavailableError
 
@@ -32,8 +37,9 @@ def up(options: Namespace) -> Exit:
         ensure_docker(options.state_dir, progress)
         ensure_image(progress)
         plane.start(progress)
+        has_context = write_context(plane.target, plane.authority, plane.trust)
         url = _deploy(plane, options.demo_port, progress)
-    print(next_steps(plane, url))
+    print(next_steps(plane, url, has_context=has_context))
     return Exit.OK
 
 
@@ -47,7 +53,7 @@ def down(options: Namespace) -> Exit:
 def clean_demo(options: Namespace) -> Exit:
     workload_id = demo_request(host_port=None).workload_id
     plane = _plane(options)
-    with showing() as progress, SchedulerClient(plane.target) as client:
+    with showing() as progress, SchedulerClient(plane.target, trust=_trust(plane)) as client:
         try:
             client.get_workload(workload_id)
             client.delete(workload_id)
@@ -69,6 +75,7 @@ def _plane(options: Namespace) -> Plane:
     return Plane(
         options.state_dir,
         Ports(
+            ca=options.ca_port,
             scheduler=options.scheduler_port,
             scheduler_metrics=options.scheduler_metrics_port,
             agent=options.agent_port,
@@ -77,13 +84,20 @@ def _plane(options: Namespace) -> Plane:
     )
 
 
+def _trust(plane: Plane) -> Trust | None:
+    """That of this machine's plane, or what else the user has."""
+    if plane.trust.files.certificate.exists():
+        return plane.trust
+    return trust_of(Namespace(), os.environ, read_file())
+
+
 def _deploy(plane: Plane, demo_port: int | None, progress: Progress) -> str:
     """Runs the demo and returns where it answers."""
     request = demo_request(host_port=demo_port)
     # Said, because a demo that was stopped by hand shall run again.
     request.desired_state = Goal.RUNNING.value
     workload_id = request.workload_id
-    with SchedulerClient(plane.target) as client:
+    with SchedulerClient(plane.target, trust=plane.trust) as client:
         progress.doing(f"deploying workload {workload_id}")
         revision = client.apply(request)
         before = client.get_workload(workload_id)

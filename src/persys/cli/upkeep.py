@@ -45,11 +45,11 @@ def taint(options: Namespace) -> Exit:
 def untaint(options: Namespace) -> Exit:
     with scheduler(options) as client:
         has = client.get_node(options.id).taints
-        if options.key and options.key not in map(_key, has):
-            print(f"node {options.id} has no taint {options.key}", file=sys.stderr)
+        if options.taint_key and options.taint_key not in map(_key, has):
+            print(f"node {options.id} has no taint {options.taint_key}", file=sys.stderr)
             return Exit.FAILED
         node = client.taint(
-            options.id, [old for old in has if options.key and _key(old) != options.key]
+            options.id, [old for old in has if options.taint_key and _key(old) != options.taint_key]
         )
     return _show_taints(node)
 

@@ -4,7 +4,8 @@ from datetime import timedelta
 from types import TracebackType
 from typing import Self
 
-from persys.client.call import DEFAULT_TIMEOUT, call, open_channel
+from persys.client.call import DEFAULT_TIMEOUT, Trust, call, open_channel
+from persys.model.role import Role
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 from persys.wire.gen.agent.v1.agent_pb2_grpc import AgentServiceStub
 
@@ -15,10 +16,13 @@ GARBAGE_TIMEOUT = timedelta(minutes=5)
 class AgentClient:
     """Safe for use by several threads."""
 
-    def __init__(self, target: str, *, timeout: timedelta = DEFAULT_TIMEOUT) -> None:
+    def __init__(
+        self, target: str, *, timeout: timedelta = DEFAULT_TIMEOUT, trust: Trust | None = None
+    ) -> None:
+        """Without `trust` in plain text. Raises SettingsError for files that cannot be read."""
         self.target = target
         self._timeout = timeout
-        self._channel = open_channel(target)
+        self._channel = open_channel(target, Role.AGENT, trust)
         self._stub = AgentServiceStub(self._channel)
 
     def __enter__(self) -> Self:

@@ -2,11 +2,14 @@
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TypeVar, cast
+from pathlib import Path
+from typing import NamedTuple, TypeVar, cast
 
 import grpc
 
-from persys.errors import RefusedError
+from persys.errors import RefusedError, SettingsError
+from persys.infra.files import CertificateFiles
+from persys.model.role import NAMES, Role
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -23,20 +26,37 @@ class RequestRefusedError(RefusedError):
         self.reason = reason
 
 
-def open_channel(target: str) -> grpc.Channel:
-    """Connects on first use."""
-    return grpc.insecure_channel(
-        target,
-        options=(
-            ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-            ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-            # A client that waits for a scheduler to come back should see it within a second.
-            ("grpc.initial_reconnect_backoff_ms", 200),
-            ("grpc.max_reconnect_backoff_ms", 1_000),
-            # The peers are on the operator's own network; a proxy for the web is not meant for them.
-            ("grpc.enable_http_proxy", 0),
-        ),
+class Trust(NamedTuple):
+    """The certificate that a client shows, and by what it knows servers."""
+
+    files: CertificateFiles
+    by_host: bool = False  # else by the fixed names of the roles, wherever they are
+
+    def name_of(self, role: Role) -> str:
+        """What a server's certificate must say; empty: the host in its address."""
+        return "" if self.by_host else f"{role}.{NAMES}"
+
+
+def open_channel(target: str, role: Role, trust: Trust | None = None) -> grpc.Channel:
+    """Connects on first use. Without trust anybody is spoken to, in plain text."""
+    options: list[tuple[str, int | str]] = [
+        ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+        ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+        # A client that waits for a scheduler to come back should see it within a second.
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.max_reconnect_backoff_ms", 1_000),
+        # The peers are on the operator's own network; a proxy for the web is not meant for them.
+        ("grpc.enable_http_proxy", 0),
+    ]
+    if trust is None:
+        return grpc.insecure_channel(target, options=options)
+    if expected := trust.name_of(role):
+        options.append(("grpc.ssl_target_name_override", expected))
+    files = trust.files
+    credentials = grpc.ssl_channel_credentials(
+        _read(files.roots), _read(files.key), _read(files.certificate)
     )
+    return grpc.secure_channel(target, credentials, options=options)
 
 
 def call(method: Callable[..., Response], request: Request, *, timeout: timedelta) -> Response:
@@ -48,3 +68,10 @@ def call(method: Callable[..., Response], request: Request, *, timeout: timedelt
         # Every RpcError that a call raises is also a Call, which the stubs do not say.
         answer = cast("grpc.Call", err)
         raise error_from(answer.code(), answer.details()) from err
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as err:
+        raise SettingsError(f"{path}: {err.strerror}") from err

@@ -14,6 +14,11 @@ LONG_TIMEOUT = timedelta(minutes=10)
 
 
 class RecoveryCalls(SchedulerCalls):
+    def get_identity(self) -> pb.IdentityView:
+        request = pb.GetIdentityRequest()
+        response: pb.IdentityView = call(self._stub.GetIdentity, request, timeout=self._timeout)
+        return response
+
     def get_mode(self) -> pb.ModeView:
         request = pb.GetModeRequest()
         response: pb.ModeView = call(self._stub.GetMode, request, timeout=self._timeout)

@@ -1,6 +1,7 @@
 """The outermost frame of a process: run its parts until a signal or the first failure."""
 
 import asyncio
+import resource
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
@@ -15,6 +16,7 @@ log = structlog.get_logger()
 
 def run(main: Callable[[asyncio.Event], Coroutine[None, None, None]]) -> int:
     """Run `main` with an event that SIGTERM and SIGINT set. Returns the exit code."""
+    _allow_many_connections()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_until_signalled(main))
@@ -39,6 +41,12 @@ async def serve(parts: dict[str, Callable[[], Awaitable[None]]], stop: asyncio.E
         await stop.wait()
         for part in running:
             part.cancel()
+
+
+def _allow_many_connections() -> None:
+    """Each that says nothing has a descriptor until its time is over; 1,024 would soon be used up."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 async def _named(part: Callable[[], Awaitable[None]]) -> None:

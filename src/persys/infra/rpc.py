@@ -1,4 +1,8 @@
-"""gRPC servers and channels, set up the same way everywhere."""
+"""gRPC servers and channels, set up the same way everywhere.
+
+With certificates both sides show theirs; without, on -insecure, nobody does. A certificate of ours carries
+fixed names beside its host's, so that a client can insist on whom it means wherever that one is.
+"""
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -6,10 +10,14 @@ from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
 from persys.errors import SettingsError
+from persys.infra.certificates import Certificates
+from persys.model.identity import NAMES, Role
 
 # Over the largest spec that is taken, so that one too large is refused by name and not by the transport.
 MESSAGE_BYTES_MAX = 8 * 1024 * 1024
 PORT_MAX = 65535
+# Whoever connects and says nothing holds a descriptor for no longer than this.
+HANDSHAKE_MS = 10_000
 
 _OPTIONS = (
     ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
@@ -19,10 +27,27 @@ _OPTIONS = (
 
 def new_server(*interceptors: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
     # Without so_reuseport a second process on the port fails at once instead of sharing its calls.
-    return grpc.aio.server(interceptors=interceptors, options=(*_OPTIONS, ("grpc.so_reuseport", 0)))
+    options = (
+        *_OPTIONS,
+        ("grpc.so_reuseport", 0),
+        ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+    )
+    return grpc.aio.server(interceptors=interceptors, options=options)
 
 
-async def start_server(server: grpc.aio.Server, service: str, *, host: str, port: int) -> int:
+def server_name(role: Role, name: str = "") -> str:
+    """What a certificate of ours for this role, or for this one of the role, is also called."""
+    return f"{name}.{role}.{NAMES}" if name else f"{role}.{NAMES}"
+
+
+async def start_server(
+    server: grpc.aio.Server,
+    service: str,
+    *,
+    host: str,
+    port: int,
+    certificates: Certificates | None = None,
+) -> int:
     """Add health and reflection, bind and start. Returns the port (useful when asked for port 0)."""
     if not 0 <= port <= PORT_MAX:  # gRPC would take the rest of a division and listen there
         raise SettingsError(f"gRPC port {port} cannot be used: expected 0 to {PORT_MAX}")
@@ -33,8 +58,12 @@ async def start_server(server: grpc.aio.Server, service: str, *, host: str, port
     )
     for name in ("", service):
         await health.set(name, health_pb2.HealthCheckResponse.SERVING)
+    address = f"{_bracketed(host)}:{port}"
     try:
-        bound = server.add_insecure_port(f"{_bracketed(host)}:{port}")
+        if certificates is None:
+            bound = server.add_insecure_port(address)
+        else:
+            bound = server.add_secure_port(address, certificates.server_credentials())
     except RuntimeError as err:
         raise SettingsError(f"gRPC port {port} cannot be used: {err}") from err
     await server.start()
@@ -46,15 +75,20 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host and not host.startswith("[") else host
 
 
-def new_channel(target: str) -> grpc.aio.Channel:
-    return grpc.aio.insecure_channel(
-        target,
-        options=(
-            *_OPTIONS,
-            ("grpc.keepalive_time_ms", 20_000),
-            ("grpc.keepalive_timeout_ms", 10_000),
-            # A node that comes back should be reachable again within seconds, not minutes.
-            ("grpc.initial_reconnect_backoff_ms", 200),
-            ("grpc.max_reconnect_backoff_ms", 5_000),
-        ),
-    )
+def new_channel(
+    target: str, certificates: Certificates | None = None, *, expected: str = ""
+) -> grpc.aio.Channel:
+    """`expected`: the name that the server's certificate must have; empty: that of the host."""
+    options: list[tuple[str, int | str]] = [
+        *_OPTIONS,
+        ("grpc.keepalive_time_ms", 20_000),
+        ("grpc.keepalive_timeout_ms", 10_000),
+        # A node that comes back should be reachable again within seconds, not minutes.
+        ("grpc.initial_reconnect_backoff_ms", 200),
+        ("grpc.max_reconnect_backoff_ms", 5_000),
+    ]
+    if certificates is None:
+        return grpc.aio.insecure_channel(target, options=options)
+    if expected:
+        options.append(("grpc.ssl_target_name_override", expected))
+    return grpc.aio.secure_channel(target, certificates.channel_credentials(), options=options)

@@ -55,12 +55,21 @@ class Loaded(Generic[T]):
 
 
 def load(
-    cls: type[T], argv: Sequence[str], environ: Mapping[str, str], *, program: str
+    cls: type[T],
+    argv: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    program: str,
+    usual_file: Path | None = None,
 ) -> Loaded[T]:
+    """`usual_file` is read, if it is there, when no other file is named."""
     hints = get_type_hints(cls)
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # T is a settings dataclass
     arguments = vars(_parser(fields, hints, program).parse_args(argv))
-    from_file = _read_file(arguments["config"], {field.name for field in fields})
+    file = arguments["config"]
+    if file is None and usual_file is not None and usual_file.exists():
+        file = str(usual_file)
+    from_file = _read_file(file, {field.name for field in fields})
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
     for field in fields:

@@ -43,6 +43,7 @@ class EventKind(StrEnum):
     NODE_TAINTED = "NodeTainted"
     NODE_UNTAINTED = "NodeUntainted"
     NODE_DRAIN_ASKED = "NodeDrainAsked"
+    NODE_CERTIFICATE_EXPIRES = "NodeCertificateExpires"
     NODE_CONFIRMED_DEAD = "NodeConfirmedDead"
     NODE_REMOVED = "NodeRemoved"
     MODE_CHANGED = "ModeChanged"

@@ -20,11 +20,6 @@ def main() -> int:
             return 0
         settings = loaded.settings
         configure_logs(level=settings.log_level, form=settings.log_format)
-        if not settings.insecure:
-            raise SettingsError(
-                "this version serves only without mTLS: start it with -insecure, "
-                "on a network that you trust"
-            )
         check_whereabouts(settings)
         tracing.start(
             "persys-scheduler",

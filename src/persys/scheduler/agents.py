@@ -43,12 +43,12 @@ log = structlog.get_logger()
 
 Stub = agent_pb2_grpc.AgentServiceStub
 Close = Callable[[], Awaitable[None]]
-Connect = Callable[[str], tuple[Stub, Close]]
+Connect = Callable[[NodeId, str], tuple[Stub, Close]]
 # A call with many messages, of gRPC or on a stream: iterated, written to, cancelled.
 OpenCall = Callable[..., Any]
 
 
-def over_grpc(endpoint: str) -> tuple[Stub, Close]:
+def over_grpc(node_id: NodeId, endpoint: str) -> tuple[Stub, Close]:
     channel = new_channel(endpoint)
     return Stub(channel), channel.close
 
@@ -67,7 +67,7 @@ class GrpcAgents:
         self._streams = streams
         self._deadline = deadline.total_seconds()
         self._connect = connect
-        self._pool: dict[str, tuple[Stub, Close]] = {}
+        self._pool: dict[tuple[NodeId, str], tuple[Stub, Close]] = {}
         self._outgoing = Outgoing(metrics, clock)
         self.unanswered = self._outgoing.unanswered
 
@@ -183,14 +183,10 @@ class GrpcAgents:
                 raise unknown_to(node_id, method)
             yield partial(getattr(self._stub(node_id, endpoint), method), metadata=headers)
 
-    async def forget(self, endpoint: str) -> None:
-        """Close the channel to an endpoint that no node uses any more."""
-        if pooled := self._pool.pop(endpoint, None):
-            await pooled[1]()
-
     async def close(self) -> None:
-        for endpoint in list(self._pool):
-            await self.forget(endpoint)
+        while self._pool:
+            _, (_, close) = self._pool.popitem()
+            await close()
 
     def _plain_stream(self, node_id: NodeId, endpoint: str) -> Tunnel | None:
         """The stream of an agent that can be told in no other way, and that takes no calls on it."""
@@ -218,9 +214,9 @@ class GrpcAgents:
             return tunnel.stub
         if not endpoint:
             raise AgentUnreachableError(f"{node_id} has no stream open, and gave no address")
-        pooled = self._pool.get(endpoint)
+        pooled = self._pool.get((node_id, endpoint))
         if pooled is None:
-            pooled = self._pool[endpoint] = self._connect(endpoint)
+            pooled = self._pool[node_id, endpoint] = self._connect(node_id, endpoint)
         return pooled[0]
 
     async def _call(

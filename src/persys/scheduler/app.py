@@ -18,6 +18,7 @@ from persys.scheduler.api.access import AccessApi
 from persys.scheduler.api.automation import AutomationApi
 from persys.scheduler.api.drifts import DriftsApi
 from persys.scheduler.api.events import EventsApi
+from persys.scheduler.api.identity import IdentityApi
 from persys.scheduler.api.images import ImagesApi
 from persys.scheduler.api.nodes import NodesApi
 from persys.scheduler.api.outlook import OutlookApi
@@ -33,6 +34,7 @@ from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer
 from persys.scheduler.discovery import Discovery
 from persys.scheduler.event_log import EventLog
+from persys.scheduler.expiry import Expiry
 from persys.scheduler.following import follow
 from persys.scheduler.gauges import ClusterCollector, Sources
 from persys.scheduler.histories import Histories
@@ -72,6 +74,7 @@ class Scheduler:
         names: Store | None = None,
         metrics: Metrics | None = None,
         shared: bool = False,
+        watches_certificates: bool = False,
     ) -> None:
         """A simulation reaches its agents by its own `connect`, and throws its own dice.
 
@@ -113,6 +116,7 @@ class Scheduler:
         self.committer.on_reload = self._load
         self.committer.remembers = lambda: bool(self.cluster.entries or self.cluster.members)
         self.authority = Authority(self.committer.lead, clock, doubt=self.committer.doubt)
+        self.expiry = Expiry(self.committer, clock) if watches_certificates else None
         self.suggestions = Suggestions(self.reconciler, self.committer, clock)
         self.burials = Burials(
             self.cluster, self.committer, clock, room_appeared=self.reconciler.room_appeared
@@ -262,6 +266,7 @@ class Scheduler:
             heartbeat_seconds=max(1, round(settings.heartbeat_interval.total_seconds())),
             modes=self.modes,
             authority=self.authority,
+            expiry=self.expiry,
         )
         return ControlApi(
             nodes,
@@ -280,6 +285,7 @@ class Scheduler:
             AccessApi(self.cluster, self.agents),
             VolumesApi(self.cluster, self.agents),
             ImagesApi(self.cluster, self.agents),
+            IdentityApi(),
             self._recovery_api(),
             metrics=self.metrics,
             clock=self._clock,

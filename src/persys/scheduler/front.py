@@ -44,6 +44,7 @@ READS = frozenset(
         "ListEvents",
         "ListDrifts",
         "GetMode",
+        "GetIdentity",
     }
 )
 CHANGES = frozenset(REFUSALS)

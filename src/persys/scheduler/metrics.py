@@ -3,10 +3,10 @@
 Every label has a closed set of values: a method, a code, a result, a kind.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from enum import StrEnum
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
 from persys.model.event import EventKind, Numbered
 
@@ -46,6 +46,7 @@ class Metrics:
             "reconciliation_seconds", "Time to look at one workload, with its commit"
         )
         self._retries = self._counter("retries", "Attempts planned after a failure")
+        self._denials = self._counter("denied", "Calls of those who may not", "role", "method")
         commits = self._counter("commits", "Changes handed to the store", "outcome")
         self._stored = commits.labels("stored")
         self._conflicts = commits.labels("conflict")
@@ -81,6 +82,22 @@ class Metrics:
     def reconciled(self, result: Result, seconds: float) -> None:
         self._reconciliations[result].inc()
         self._reconciliation_seconds.observe(seconds)
+
+    def denied(self, role: str, method: str) -> None:
+        self._denials.labels(role, method).inc()
+
+    def watch_certificate(
+        self, seconds_left: Callable[[], float], lifetime: Callable[[], float]
+    ) -> None:
+        """Of the process itself; asked whenever somebody looks."""
+        for name, about, seconds in (
+            ("expiry", "Until the scheduler's own certificate ends", seconds_left),
+            ("lifetime", "From the beginning to the end of that certificate", lifetime),
+        ):
+            gauge = Gauge(
+                f"persys_scheduler_certificate_{name}_seconds", about, registry=self.registry
+            )
+            gauge.set_function(seconds)
 
     def retry_planned(self) -> None:
         self._retries.inc()

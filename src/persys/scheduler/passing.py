@@ -5,6 +5,7 @@ from typing import Any, NoReturn
 import grpc
 
 from persys.infra import tracing
+from persys.infra.door import CALLER, PASSED_IDENTITY
 from persys.scheduler.api.service import SERVICE
 from persys.scheduler.upstream import LeaderChangedError, Upstream
 from persys.wire.beside import NOT_LEADING, PASSED_ON, REVISION
@@ -62,7 +63,9 @@ def beside(context: Context, span: tracing.Span | None = None) -> tuple[tuple[st
     if not headers:
         received = context.invocation_metadata() or ()
         headers = tuple((key, str(text)) for key, text in received if key in _TRACE_HEADERS)
-    return ((PASSED_ON, "1"), *headers)
+    caller = CALLER.get()
+    named = ((PASSED_IDENTITY, str(caller.identity)),) if caller is not None else ()
+    return ((PASSED_ON, "1"), *named, *headers)
 
 
 def is_certain_not_taken(err: grpc.aio.AioRpcError) -> bool:

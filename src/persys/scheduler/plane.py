@@ -19,17 +19,21 @@ import structlog
 
 from persys.errors import ConflictError, FencedError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock, SystemClock
+from persys.infra.door import guarded
 from persys.infra.garbage import sweep
 from persys.infra.http import SideServer
 from persys.infra.rpc import new_server, start_server
+from persys.infra.tls import Tls
 from persys.infra.together import together
 from persys.scheduler import whereabouts
-from persys.scheduler.api.service import SERVICE
+from persys.scheduler.api.service import SERVICE, SERVICE_DESCRIPTOR
 from persys.scheduler.app import Scheduler
+from persys.scheduler.door import new_door
 from persys.scheduler.front import Front
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.standby import Standby
+from persys.scheduler.trust import open_tls, to_agents, to_leader
 from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.open import open_store
 from persys.store.port import Store
@@ -53,8 +57,12 @@ class Plane:
         shared: bool = False,
         front: Front | None = None,
         new_seat: Callable[..., Scheduler] = Scheduler,
+        tls: Tls | None = None,
     ) -> None:
-        """`names` is the etcd in which CoreDNS looks. A simulation brings its own door and seats."""
+        """`names` is the etcd in which CoreDNS looks. A simulation brings its own door and seats.
+
+        Without `tls` anybody is served: with it the seats and the door must have it too.
+        """
         self._settings = settings
         self._store = store
         self._clock = clock
@@ -63,6 +71,9 @@ class Plane:
         self._metrics = Metrics()
         self._front = front or Front()
         self._make_seat = new_seat
+        self._tls = tls
+        if tls is not None:
+            self._metrics.watch_certificate(tls.seconds_left, tls.lifetime_seconds)
         self._seat: Scheduler | None = None
         self._standby: Standby | None = None
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -70,7 +81,10 @@ class Plane:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until told to stop. The first part to fail ends all."""
         server = new_server()
-        control_pb2_grpc.add_AgentControlServicer_to_server(self._front, server)
+        door = new_door(self._tls, self._clock, self._metrics)
+        control_pb2_grpc.add_AgentControlServicer_to_server(
+            guarded(self._front, SERVICE_DESCRIPTOR, door), server
+        )
         side = SideServer(
             registry=self._metrics.registry,
             health=self._health,
@@ -81,10 +95,15 @@ class Plane:
         try:
             async with asyncio.TaskGroup() as group:
                 seats = group.create_task(self.take_seats())
+                renewing = group.create_task(self._renew())
                 await self._front.until_open()  # nobody is let in before there is something to say
                 await side.start(settings.grpc_addr, settings.metrics_port)
                 port = await start_server(
-                    server, SERVICE, host=settings.grpc_addr, port=settings.grpc_port
+                    server,
+                    SERVICE,
+                    host=settings.grpc_addr,
+                    port=settings.grpc_port,
+                    certificates=self._tls.certificates if self._tls is not None else None,
                 )
                 log.info("scheduler.serving", port=port, workloads=self._workload_count())
                 await stop.wait()
@@ -93,6 +112,7 @@ class Plane:
                     self._seat.end_streams()
                 await server.stop(STOP_GRACE_SECONDS)
                 seats.cancel()
+                renewing.cancel()
         finally:
             await server.stop(0)
             await side.stop()
@@ -111,6 +131,10 @@ class Plane:
                         raise
                     log.warning("leadership.lost", reason=str(lost.exceptions[0]))
             await asyncio.sleep(PAUSE_SECONDS)
+
+    async def _renew(self) -> None:
+        if self._tls is not None:
+            await self._tls.run()
 
     def _open(self, seat: Scheduler) -> None:
         self._standby = None
@@ -173,6 +197,8 @@ class Plane:
     def _health(self) -> dict[str, Any]:
         assert self._seat is not None
         health = self._seat.health()
+        if self._tls is not None:
+            health["certificate"] = self._tls.health()
         if self._standby is None:
             return {**health, "role": "leader"}
         leader = self._standby.leader
@@ -187,6 +213,7 @@ class Plane:
 
 async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
     clock = SystemClock()
+    tls = open_tls(settings, clock)
     etcd = EtcdOptions(
         endpoints=settings.etcd_endpoints,
         ca=_path(settings.etcd_ca),
@@ -198,9 +225,19 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
     store = await open_store(settings.store, etcd=etcd, monotonic=clock.monotonic)
     names = _names(etcd, whereabouts.etcd_of_names(settings))
     shared = settings.store == "etcd"
+    plane = Plane(
+        settings,
+        store,
+        clock,
+        names=names,
+        shared=shared,
+        tls=tls,
+        front=Front(to_leader(tls)),
+        new_seat=partial(Scheduler, connect=to_agents(tls), watches_certificates=tls is not None),
+    )
     async with together() as group:
         sweeping = group.create_task(sweep())
-        await Plane(settings, store, clock, names=names, shared=shared).run(stop)
+        await plane.run(stop)
         sweeping.cancel()
 
 

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 
 from persys.errors import SettingsError
 from persys.infra.settings import setting
+from persys.infra.tls import Verify
 from persys.model.rules import Strategy
 
 
@@ -13,7 +15,32 @@ class SchedulerSettings:
     grpc_addr: str = setting("0.0.0.0", "PERSYS_GRPC_ADDR", help="address to listen on")
     grpc_port: int = setting(8085, "GRPC_PORT", help="port of the gRPC API")
     metrics_port: int = setting(8084, "METRICS_PORT", help="port of /health and /metrics")
-    insecure: bool = setting(False, help="serve without mTLS")
+    insecure: bool = setting(False, help="no TLS at all, for experiments")
+    tls_ca: Path = setting(
+        Path("/etc/persys/certs/persys-scheduler/ca.pem"),
+        "PERSYS_TLS_CA",
+        help="roots of those who are believed",
+    )
+    tls_cert: Path = setting(
+        Path("/etc/persys/certs/persys-scheduler/persys_scheduler.crt"),
+        "PERSYS_TLS_CERT",
+        help="certificate of this scheduler",
+    )
+    tls_key: Path = setting(
+        Path("/etc/persys/certs/persys-scheduler/persys_scheduler-key.key"),
+        "PERSYS_TLS_KEY",
+        help="its key",
+    )
+    tls_verify: Verify = setting(
+        Verify.IDENTITY,
+        "PERSYS_TLS_VERIFY",
+        help="by what servers are known: identity, or host for certificates of other makes",
+    )
+    ca_addr: tuple[str, ...] = setting(
+        (),
+        "PERSYS_CA_ADDR",
+        help="host:port of persys-ca, which renews the certificate; none: somebody else does",
+    )
     store: str = setting(
         "sqlite:/var/lib/persys/scheduler.db",
         "PERSYS_STORE",

@@ -26,26 +26,32 @@ OUTGOING_MAX = 256
 
 
 class Streams:
-    """The open streams, by node. A node that opens a second one has lost the first."""
+    """The open streams, by node. A node that opens a second one has lost the first, or is leaving it."""
 
     def __init__(self) -> None:
         self._open: dict[NodeId, Tunnel] = {}
+        self._left: set[Tunnel] = set()
 
     def get(self, node_id: NodeId) -> "Tunnel | None":
         return self._open.get(node_id)
 
     def add(self, tunnel: "Tunnel") -> None:
         if (old := self._open.get(tunnel.node_id)) is not None:
-            old.close("the node has opened another stream")
+            if old.is_moving:
+                self._left.add(old)
+                old.retire()
+            else:
+                old.close("the node has opened another stream")
         self._open[tunnel.node_id] = tunnel
 
     def drop(self, tunnel: "Tunnel", why: str) -> None:
         tunnel.close(why)
+        self._left.discard(tunnel)
         if self._open.get(tunnel.node_id) is tunnel:
             del self._open[tunnel.node_id]
 
     def close(self) -> None:
-        for tunnel in list(self._open.values()):
+        for tunnel in [*self._open.values(), *self._left]:
             self.drop(tunnel, "the scheduler is stopping")
 
 
@@ -58,6 +64,7 @@ class Tunnel:
     def __init__(self, node_id: NodeId, *, takes_calls: bool) -> None:
         self.node_id = node_id
         self.takes_calls = takes_calls
+        self.is_moving = False  # the agent has said that it goes over to another stream
         self.outgoing: asyncio.Queue[control_pb2.ControlMessage | None] = asyncio.Queue(
             OUTGOING_MAX
         )
@@ -67,6 +74,7 @@ class Tunnel:
         self._left: list[int] = []
         self._ids = count(1)
         self._closed = ""
+        self._retired = False
 
     async def next_message(self) -> control_pb2.ControlMessage | None:
         """Who has left comes first: it costs the agent something as long as it does not know."""
@@ -84,6 +92,15 @@ class Tunnel:
         """An answer has come. One that came too late is nobody's any more."""
         if (waiting := self._calls.get(reply.id)) is not None:
             waiting.take(reply)
+
+    def retire(self) -> None:
+        """Another stream takes new calls. This one ends when those under way have."""
+        self._retired = True
+        self._end_if_idle()
+
+    def _end_if_idle(self) -> None:
+        if self._retired and not self._calls:
+            self.close("the node has gone over to another stream")
 
     def close(self, why: str) -> None:
         if self._closed:
@@ -184,8 +201,11 @@ class Tunnel:
     def _drop(self, call_id: int, ended: bool) -> None:
         """Its answers are nobody's from now on. The agent is told, unless it ended the call itself."""
         self._calls.pop(call_id, None)
-        if ended or self._closed:
-            return
+        if not ended and not self._closed:
+            self._tell_left(call_id)
+        self._end_if_idle()
+
+    def _tell_left(self, call_id: int) -> None:
         if self.outgoing.full():
             self._left.append(call_id)
         else:

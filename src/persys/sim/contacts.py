@@ -74,6 +74,10 @@ class Contacts:
 class HeardLink:
     """A link whose acknowledged heartbeats are noted, and its wishes to join."""
 
+    leaving = over = is_old = (
+        False  # nothing is replaced in a simulation, which has no certificates
+    )
+
     def __init__(
         self, inner: Link, heard: Callable[[float], None], joining: Callable[[], None]
     ) -> None:

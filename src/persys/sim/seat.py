@@ -2,6 +2,7 @@
 
 from functools import partial
 
+from persys.model.ids import NodeId
 from persys.scheduler.agents import Close
 from persys.scheduler.agents import Stub as AgentStub
 from persys.scheduler.app import Scheduler
@@ -84,7 +85,7 @@ class Seat:
         life.title = f"{self.name}-{self._count}"
         return SimStore(self.store, life, self.trouble, self._random, committed=self._committed)
 
-    def _connect(self, life: Life, endpoint: str) -> tuple[AgentStub, Close]:
+    def _connect(self, life: Life, node_id: NodeId, endpoint: str) -> tuple[AgentStub, Close]:
         channel = SimChannel(self._network, life, endpoint)
         return AgentStub(channel), channel.close
 

@@ -9,6 +9,7 @@ import grpc
 
 from persys.errors import (
     ConflictError,
+    DeniedError,
     FencedError,
     InvalidError,
     NotFoundError,
@@ -25,6 +26,7 @@ _CODES: tuple[tuple[type[PersysError], grpc.StatusCode], ...] = (
     (InvalidError, grpc.StatusCode.INVALID_ARGUMENT),
     (NotFoundError, grpc.StatusCode.NOT_FOUND),
     (OutOfRangeError, grpc.StatusCode.OUT_OF_RANGE),
+    (DeniedError, grpc.StatusCode.PERMISSION_DENIED),
     (RefusedError, grpc.StatusCode.FAILED_PRECONDITION),
     (ConflictError, grpc.StatusCode.ABORTED),
     (StaleEpochError, grpc.StatusCode.FAILED_PRECONDITION),
@@ -37,7 +39,6 @@ _REFUSALS = frozenset(
     {
         grpc.StatusCode.ALREADY_EXISTS,
         grpc.StatusCode.FAILED_PRECONDITION,
-        grpc.StatusCode.PERMISSION_DENIED,
         grpc.StatusCode.UNAUTHENTICATED,
     }
 )
@@ -62,6 +63,8 @@ def error_from(code: grpc.StatusCode, details: str | None) -> PersysError:
         return ConflictError(text)
     if code is grpc.StatusCode.UNIMPLEMENTED:
         return RefusedError("the peer does not know this request: it is older or of another make")
+    if code is grpc.StatusCode.PERMISSION_DENIED:
+        return DeniedError(text)
     if code in _REFUSALS:
         return RefusedError(text)
     return UnavailableError(text)

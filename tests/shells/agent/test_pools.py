@@ -74,6 +74,8 @@ class ChangingPools:
 class Scheduler:
     """Takes in whoever comes, and remembers what it was told."""
 
+    leaving = over = is_old = False
+
     def __init__(self) -> None:
         self.registered: list[control_pb2.RegisterNodeRequest] = []
         self.beats = 0

@@ -361,14 +361,17 @@ def home(tmp_path: Path) -> Path:
 @pytest.fixture
 def environ(home: Path) -> dict[str, str]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PERSYS_")}
-    return {**clean, "HOME": str(home), "COLUMNS": "100"}
+    return {**clean, "HOME": str(home), "COLUMNS": "100", "PERSYS_INSECURE": "true"}
 
 
 @pytest.fixture
 def run(
     environ: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Run:
-    """persysctl without a new process, with no cluster named but by the words and variables given."""
+    """persysctl without a new process, with no cluster named but by the words and variables given.
+
+    It speaks in plain text unless it is told otherwise.
+    """
 
     def run(*words: str, stdin: str = "", **variables: str) -> Ended:
         for name in [name for name in os.environ if name.startswith("PERSYS_")]:

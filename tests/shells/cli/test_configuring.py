@@ -65,7 +65,10 @@ def test_keys_of_other_command_lines_are_left_alone(
 @pytest.mark.parametrize(
     ("content", "named"),
     [
-        ("grpc_insecure: false", "grpc_insecure"),
+        ("grpc_insecure: perhaps", "grpc_insecure"),
+        ("grpc_insecure: false", "no certificate to show"),
+        ("tls_verify: never\nca_cert_path: a\ncert_path: b\nkey_path: c", "identity or host"),
+        ("cert_path: b", "--ca"),
         ("grpc_target: gateway", "grpc_target"),
         ("grpc_endpoint: nowhere", "nowhere"),
         ("rpc_timeout_seconds: soon", "rpc_timeout_seconds"),
@@ -78,7 +81,7 @@ def test_a_file_that_cannot_be_used_is_named(
 ) -> None:
     config.write_text(content)
 
-    ended = run("node", "list")
+    ended = run("node", "list", PERSYS_INSECURE="")
 
     assert ended.code == 2
     assert named in ended.err

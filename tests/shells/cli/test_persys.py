@@ -24,7 +24,8 @@ def persys(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_cleaning_up_without_a_control_plane_says_what_to_do(unused_address: str) -> None:
-    ended = persys("clean-demo", "--scheduler-port", unused_address.partition(":")[2])
+    port = unused_address.partition(":")[2]
+    ended = persys("clean-demo", "--scheduler-port", port, "--state-dir", "/nowhere")
 
     assert ended.returncode == 4
     assert f"no scheduler answers at {unused_address}" in ended.stderr
@@ -37,12 +38,16 @@ def test_going_down_when_nothing_is_up_changes_nothing(tmp_path: Path) -> None:
     assert ended.returncode == 0
     assert "agent did not run" in ended.stdout
     assert "scheduler did not run" in ended.stdout
+    assert "ca did not run" in ended.stdout
 
 
-def test_a_port_that_another_process_holds_is_named(tmp_path: Path) -> None:
+def test_a_port_that_another_process_holds_is_named(tmp_path: Path, unused_address: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        ended = persys("up", "--state-dir", str(tmp_path), "--scheduler-port", str(port))
+        ended = persys(
+            *("up", "--state-dir", str(tmp_path), "--scheduler-port", str(port)),
+            *("--ca-port", unused_address.partition(":")[2]),
+        )
 
     assert ended.returncode == 1
     assert f"port {port} is in use by another process" in ended.stderr

@@ -5,13 +5,19 @@ import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 
 import grpc
 
 from persys.infra.clock import SystemClock
+from persys.infra.tls import Tls
+from persys.model.identity import Role
+from persys.scheduler.app import Scheduler
+from persys.scheduler.front import Front
 from persys.scheduler.plane import Plane
 from persys.scheduler.settings import SchedulerSettings
+from persys.scheduler.trust import to_agents, to_leader
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 from shells.scheduler.peer import Node, a_node
@@ -65,8 +71,12 @@ def free_ports(count: int) -> list[int]:
 class Control:
     """AgentControl as a user calls it."""
 
-    def __init__(self, port: int) -> None:
-        self.channel = grpc.aio.insecure_channel(
+    def __init__(self, port: int, tls: Tls | None = None) -> None:
+        self.channel = _secure(port, tls) if tls is not None else self._plain(port)
+        self.stub: AgentControlStub = AgentControlStub(self.channel)
+
+    def _plain(self, port: int) -> grpc.aio.Channel:
+        return grpc.aio.insecure_channel(
             f"127.0.0.1:{port}",
             options=[
                 ("grpc.max_send_message_length", 8 << 20),
@@ -74,7 +84,6 @@ class Control:
                 ("grpc.max_reconnect_backoff_ms", 200),
             ],
         )
-        self.stub: AgentControlStub = AgentControlStub(self.channel)
 
     async def apply(
         self,
@@ -186,6 +195,10 @@ class Control:
         return view
 
 
+def _secure(port: int, tls: Tls) -> grpc.aio.Channel:
+    return tls.channel(f"127.0.0.1:{port}", Role.SCHEDULER)
+
+
 async def eventually(
     holds: Callable[[], Awaitable[bool]],
     what: Callable[[], str],
@@ -202,19 +215,38 @@ class Cluster:
     """One scheduler at a time, on one store; nodes join and are tidied up by themselves."""
 
     def __init__(
-        self, store: TroubledStore, settings: SchedulerSettings, stack: AsyncExitStack
+        self,
+        store: TroubledStore,
+        settings: SchedulerSettings,
+        stack: AsyncExitStack,
+        *,
+        tls: Tls | None = None,
+        user: Tls | None = None,
     ) -> None:
+        """With `tls` of the scheduler, and then of its user, nobody is spoken to in plain text."""
         self.store = store
         self.settings = settings
         self.clock = ShiftedClock()
-        self.control = Control(settings.grpc_port)
+        self.control = Control(settings.grpc_port, user)
+        self._tls = tls
         self._stack = stack
         self._stop = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         self._stop = asyncio.Event()
-        scheduler = Plane(self.settings, self.store, self.clock)
+        scheduler = Plane(
+            self.settings,
+            self.store,
+            self.clock,
+            tls=self._tls,
+            front=Front(to_leader(self._tls)),
+            new_seat=partial(
+                Scheduler,
+                connect=to_agents(self._tls),
+                watches_certificates=self._tls is not None,
+            ),
+        )
         self._running = asyncio.get_running_loop().create_task(scheduler.run(self._stop))
         ready = asyncio.get_running_loop().create_task(self.control.summary())
         await asyncio.wait([ready, self._running], return_when=asyncio.FIRST_COMPLETED)
@@ -257,17 +289,25 @@ class Cluster:
         cpu: int = 4000,
         memory: int = 8192,
         types: tuple[str, ...] = ("container", "compose"),
+        tls: Tls | None = None,
     ) -> Node:
-        """A node with a running agent that has not registered."""
+        """A node with a running agent that has not registered; with `tls`, as whom it calls."""
+        control = Control(self.settings.grpc_port, tls) if tls is not None else self.control
         return await self._stack.enter_async_context(
-            a_node(node_id, self.control.stub, cpu=cpu, memory=memory, types=types)
+            a_node(node_id, control.stub, cpu=cpu, memory=memory, types=types)
         )
 
 
 @asynccontextmanager
-async def a_cluster(store: TroubledStore, settings: SchedulerSettings) -> AsyncIterator[Cluster]:
+async def a_cluster(
+    store: TroubledStore,
+    settings: SchedulerSettings,
+    *,
+    tls: Tls | None = None,
+    user: Tls | None = None,
+) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
-        cluster = Cluster(store, settings, stack)
+        cluster = Cluster(store, settings, stack, tls=tls, user=user)
         stack.push_async_callback(cluster.control.channel.close)
         stack.push_async_callback(cluster.stop)
         await cluster.start()

@@ -66,13 +66,18 @@ class Agent(AgentServiceServicer):
         self.kept: dict[str, pb.IntentView] = {}  # as our agents keep them
         self.starts: list[str] = []  # every time something was begun, not only taken note of
         self.endpoint = ""
+        self.credentials: grpc.ServerCredentials | None = None  # set before it starts
         self._server: grpc.aio.Server | None = None
 
     async def start(self) -> None:
         """Serve, on the same port as before if there was one."""
         self._server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
         add_AgentServiceServicer_to_server(self, self._server)
-        port = self._server.add_insecure_port(self.endpoint or "127.0.0.1:0")
+        address = self.endpoint or "127.0.0.1:0"
+        if self.credentials is None:
+            port = self._server.add_insecure_port(address)
+        else:
+            port = self._server.add_secure_port(address, self.credentials)
         self.endpoint = f"127.0.0.1:{port}"
         await self._server.start()
 

@@ -34,6 +34,7 @@ CHANGES_NOTHING = {
     "WatchEvents",
     "ListDrifts",
     "GetMode",
+    "GetIdentity",
     "SaveSnapshot",
     "StreamLogs",
     "Exec",

@@ -14,6 +14,7 @@ CODE = grpc.StatusCode
     [
         (errors.InvalidError("a", "b"), CODE.INVALID_ARGUMENT),
         (errors.NotFoundError("workload", "web"), CODE.NOT_FOUND),
+        (errors.DeniedError("x"), CODE.PERMISSION_DENIED),
         (errors.SettingsError("x"), CODE.FAILED_PRECONDITION),
         (errors.RefusedError("x"), CODE.FAILED_PRECONDITION),
         (errors.ConflictError("x"), CODE.ABORTED),
@@ -36,6 +37,7 @@ def test_every_error_has_its_code(err: errors.PersysError, code: grpc.StatusCode
     [
         errors.InvalidError("spec.type", "is odd: very"),
         errors.NotFoundError("workload", "web"),
+        errors.DeniedError("not you"),
         errors.RefusedError("no"),
         errors.ConflictError("late"),
         errors.UnavailableError("asleep"),

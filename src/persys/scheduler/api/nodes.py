@@ -15,6 +15,7 @@ from persys.model.node import Capabilities, Node
 from persys.scheduler import reports
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.authority import Authority
+from persys.scheduler.expiry import Expiry
 from persys.scheduler.membership import Membership
 from persys.scheduler.modes import Modes
 from persys.scheduler.queries import Queries
@@ -35,13 +36,16 @@ class NodesApi:
         heartbeat_seconds: int,
         modes: Modes,
         authority: Authority,
+        expiry: Expiry | None = None,
     ) -> None:
+        """`expiry` looks at the certificates of those who report, where they show any."""
         self._membership = membership
         self._queries = queries
         self._clock = clock
         self._heartbeat_seconds = heartbeat_seconds
         self._modes = modes
         self._authority = authority
+        self._expiry = expiry
 
     async def RegisterNode(
         self, request: control_pb2.RegisterNodeRequest, context: Context
@@ -76,6 +80,8 @@ class NodesApi:
         now = self._clock.now()
         statuses = self._membership.statuses_of(sender)
         await self._membership.heartbeat(sender, reports.read(request, sender, statuses, now))
+        if self._expiry is not None:
+            await self._expiry.heard(sender, context)
         return control_pb2.HeartbeatResponse(
             acknowledged=True,
             # While nothing can be written no node gets new work; what runs goes on.

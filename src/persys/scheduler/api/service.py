@@ -26,7 +26,8 @@ Answer = TypeVar("Answer")
 Context = grpc.aio.ServicerContext[Any, Any]
 
 SERVICE = "persys.control.v1.AgentControl"
-_METHODS = control_pb2.DESCRIPTOR.services_by_name["AgentControl"].methods_by_name
+SERVICE_DESCRIPTOR = control_pb2.DESCRIPTOR.services_by_name["AgentControl"]
+_METHODS = SERVICE_DESCRIPTOR.methods_by_name
 
 
 class ControlApi(control_pb2_grpc.AgentControlServicer):

@@ -66,6 +66,7 @@ class StreamApi:
     ) -> None:
         match message.WhichOneof("message"):
             case "heartbeat":
+                tunnel.is_moving = message.moving
                 if not tunnel.takes_calls:
                     # It cannot be asked for what its heartbeats leave out, so they are all it has.
                     message.heartbeat.complete = True

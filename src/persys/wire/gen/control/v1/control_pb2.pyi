@@ -865,7 +865,7 @@ class SubmitAutomationSuggestionResponse(_message.Message):
     def __init__(self, accepted: _Optional[bool] = ..., decision: _Optional[str] = ..., reason: _Optional[str] = ..., applied_action: _Optional[str] = ..., decided_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class ControlMessage(_message.Message):
-    __slots__ = ("register", "heartbeat", "apply", "delete", "registered", "heartbeat_answer", "call", "reply", "number")
+    __slots__ = ("register", "heartbeat", "apply", "delete", "registered", "heartbeat_answer", "call", "reply", "number", "moving")
     REGISTER_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     APPLY_FIELD_NUMBER: _ClassVar[int]
@@ -875,6 +875,7 @@ class ControlMessage(_message.Message):
     CALL_FIELD_NUMBER: _ClassVar[int]
     REPLY_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
+    MOVING_FIELD_NUMBER: _ClassVar[int]
     register: RegisterNodeRequest
     heartbeat: HeartbeatRequest
     apply: ApplyWorkloadRequest
@@ -884,7 +885,8 @@ class ControlMessage(_message.Message):
     call: StreamCall
     reply: StreamReply
     number: int
-    def __init__(self, register: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., apply: _Optional[_Union[ApplyWorkloadRequest, _Mapping]] = ..., delete: _Optional[_Union[DeleteWorkloadRequest, _Mapping]] = ..., registered: _Optional[_Union[RegisterNodeResponse, _Mapping]] = ..., heartbeat_answer: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., call: _Optional[_Union[StreamCall, _Mapping]] = ..., reply: _Optional[_Union[StreamReply, _Mapping]] = ..., number: _Optional[int] = ...) -> None: ...
+    moving: bool
+    def __init__(self, register: _Optional[_Union[RegisterNodeRequest, _Mapping]] = ..., heartbeat: _Optional[_Union[HeartbeatRequest, _Mapping]] = ..., apply: _Optional[_Union[ApplyWorkloadRequest, _Mapping]] = ..., delete: _Optional[_Union[DeleteWorkloadRequest, _Mapping]] = ..., registered: _Optional[_Union[RegisterNodeResponse, _Mapping]] = ..., heartbeat_answer: _Optional[_Union[HeartbeatResponse, _Mapping]] = ..., call: _Optional[_Union[StreamCall, _Mapping]] = ..., reply: _Optional[_Union[StreamReply, _Mapping]] = ..., number: _Optional[int] = ..., moving: _Optional[bool] = ...) -> None: ...
 
 class StreamCall(_message.Message):
     __slots__ = ("id", "method", "request", "cancel", "metadata", "more", "last", "window", "taken")
@@ -1518,3 +1520,21 @@ class DeleteVolumeResponse(_message.Message):
     success: bool
     error_message: str
     def __init__(self, success: _Optional[bool] = ..., error_message: _Optional[str] = ...) -> None: ...
+
+class GetIdentityRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class IdentityView(_message.Message):
+    __slots__ = ("role", "name", "deeds", "expires_at", "serial")
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DEEDS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    SERIAL_FIELD_NUMBER: _ClassVar[int]
+    role: str
+    name: str
+    deeds: _containers.RepeatedScalarFieldContainer[str]
+    expires_at: _timestamp_pb2.Timestamp
+    serial: str
+    def __init__(self, role: _Optional[str] = ..., name: _Optional[str] = ..., deeds: _Optional[_Iterable[str]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., serial: _Optional[str] = ...) -> None: ...

@@ -1,0 +1,19 @@
+"""The agent's door: schedulers give orders here, and admins if the node lets them."""
+
+from persys.agent.metrics import Metrics
+from persys.agent.settings import AgentSettings
+from persys.core.permission import AGENT
+from persys.infra.clock import Clock
+from persys.infra.door import Door
+from persys.infra.tls import Tls
+from persys.model.identity import Role
+
+
+def new_door(
+    settings: AgentSettings, tls: Tls | None, clock: Clock, metrics: Metrics
+) -> Door | None:
+    """None where anybody is served."""
+    if tls is None or not settings.serves_tls:
+        return None
+    closed_to = frozenset() if settings.allow_admin else frozenset({Role.ADMIN})
+    return Door(AGENT, tls.certificates, clock, denied=metrics.denied, closed_to=closed_to)

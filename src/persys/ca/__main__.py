@@ -1,0 +1,42 @@
+"""persys-ca: the authority that gives every part of a cluster its certificate."""
+
+import os
+import resource
+import sys
+from functools import partial
+
+from persys.ca.app import run_ca
+from persys.ca.commands import COMMANDS, run_command
+from persys.ca.settings import CaSettings
+from persys.errors import PersysError, SettingsError
+from persys.infra.logs import configure_logs
+from persys.infra.process import run
+from persys.infra.settings import load
+
+
+def main() -> int:
+    try:
+        if sys.argv[1:2] and sys.argv[1] in COMMANDS:
+            configure_logs(level="warn", form="")
+            print(run_command(sys.argv[1:], os.environ))
+            return 0
+        loaded = load(CaSettings, sys.argv[1:], os.environ, program="persys-ca")
+        if loaded.print_config:
+            print(loaded.describe())
+            return 0
+        configure_logs(level=loaded.settings.log_level, form=loaded.settings.log_format)
+    except PersysError as err:
+        print(f"error: {err}", file=sys.stderr)
+        return 2 if isinstance(err, SettingsError) else 1
+    _allow_many_connections()
+    return run(partial(run_ca, loaded.settings))
+
+
+def _allow_many_connections() -> None:
+    """Each that says nothing has a descriptor until its time is over; 1,024 would soon be used up."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

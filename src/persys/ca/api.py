@@ -1,0 +1,99 @@
+"""Our own routes of the authority. Each runs on the authority's thread, behind its door."""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from persys.ca.authority import Authority
+from persys.ca.call import Answer, Call, Handler
+from persys.core.enrolment import Invitation
+from persys.wire.authority import (
+    CertificateRequest,
+    JoinRequest,
+    RenewRequest,
+    RevokeRequest,
+    TokenRequest,
+    TokenView,
+    read_body,
+)
+
+_PEM = "application/x-pem-file"
+_CRL = "application/pkix-crl"
+
+
+class Api:
+    def __init__(self, authority: Authority) -> None:
+        self._authority = authority
+
+    def handlers(self) -> Mapping[str, Handler]:
+        return {
+            "GET /health": self._health,
+            "GET /crl": lambda call: Answer(self._authority.crl_der(), _CRL),
+            "GET /crl.pem": lambda call: Answer(self._authority.crl_pem(), _PEM),
+            "GET /api/v1/roots": lambda call: Answer(self._authority.keys.roots_pem, _PEM),
+            "POST /api/v1/join": self._join,
+            "POST /api/v1/renew": self._renew,
+            "GET /api/v1/certificates": self._certificates,
+            "POST /api/v1/certificates": self._create,
+            "POST /api/v1/revoke": self._revoke,
+            "GET /api/v1/tokens": self._tokens,
+            "POST /api/v1/tokens": self._invite,
+            "GET /api/v1/audit": self._audit,
+        }
+
+    def _health(self, call: Call) -> Answer:
+        keys = self._authority.keys
+        self._authority.book.audit(1)  # a book that cannot be read is no health
+        return _json(
+            {
+                "status": "ok",
+                "service": "persys-ca",
+                "trust_domain": self._authority.trust_domain,
+                "root_expires_at": keys.root.not_valid_after_utc,
+                "intermediate_expires_at": keys.issuer.certificate.not_valid_after_utc,
+            }
+        )
+
+    def _join(self, call: Call) -> Answer:
+        return _json(self._authority.join(read_body(call.body, JoinRequest), call.where))
+
+    def _renew(self, call: Call) -> Answer:
+        request = read_body(call.body, RenewRequest)
+        return _json(self._authority.renew(call.asker, request.csr.encode()))
+
+    def _create(self, call: Call) -> Answer:
+        return _json(self._authority.create(call.who, read_body(call.body, CertificateRequest)))
+
+    def _invite(self, call: Call) -> Answer:
+        return _json(self._authority.invite(call.who, read_body(call.body, TokenRequest)))
+
+    def _revoke(self, call: Call) -> Answer:
+        request = read_body(call.body, RevokeRequest)
+        return _json(self._authority.revoke(call.asker.identity, request))
+
+    def _certificates(self, call: Call) -> Answer:
+        return _json(self._authority.book.certificates(call.limit()))
+
+    def _tokens(self, call: Call) -> Answer:
+        return _json([_token(token) for token in self._authority.book.tokens(call.limit())])
+
+    def _audit(self, call: Call) -> Answer:
+        return _json(self._authority.book.audit(call.limit()))
+
+
+def _token(token: Invitation) -> TokenView:
+    return TokenView(
+        id=token.id,
+        role=token.identity.role,
+        name=token.identity.name,
+        hosts=token.hosts,
+        created_at=token.created_at,
+        expires_at=token.expires_at,
+        created_by=token.created_by,
+        used_at=token.used_at,
+        serial=token.serial,
+    )
+
+
+def _json(value: object) -> Answer:
+    return Answer(msgspec.json.encode(value))

@@ -1,0 +1,121 @@
+"""The composition root: the only place where the authority's parts meet."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import structlog
+
+from persys.ca.api import Api
+from persys.ca.authority import Authority, Rules
+from persys.ca.book import Book
+from persys.ca.cfssl_api import CfsslApi
+from persys.ca.door import Door
+from persys.ca.keeping import BOOK, Keys, open_keys
+from persys.ca.listener import Limits, Listener
+from persys.ca.settings import CaSettings
+from persys.ca.whereabouts import addresses, own_hosts
+from persys.core.renewal import renew_at
+from persys.infra.clock import Clock, SystemClock
+from persys.infra.keys import fingerprint, key_pem, new_key
+from persys.infra.process import serve
+
+log = structlog.get_logger()
+
+LIMITS = Limits()
+_FORGET_AFTER = timedelta(days=1)
+_LOOK_SECONDS_MAX = 3600.0
+_LOOK_SECONDS_LEAST = 1.0
+
+
+async def run_ca(settings: CaSettings, stop: asyncio.Event) -> None:
+    ca = Ca(settings, SystemClock())
+    try:
+        await ca.start()
+        await serve({"upkeep": ca.run}, stop)
+    finally:
+        await ca.stop()
+
+
+class Ca:
+    def __init__(self, settings: CaSettings, clock: Clock, limits: Limits = LIMITS) -> None:
+        """Raises SettingsError when keys or book cannot be used."""
+        self._settings = settings
+        self._clock = clock
+        self._passphrase = settings.passphrase()
+        self.port = settings.port
+        self.authority = open_authority(settings, clock, self._addresses)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="authority")
+        by_key = CfsslApi(self.authority, key=settings.auth_key(), roles=settings.roles_by_key())
+        handlers = {**Api(self.authority).handlers(), **by_key.handlers()}
+        door = Door(self.authority, clock, thread=self._thread, handlers=handlers, limits=limits)
+        self._listener = Listener(
+            door.app(), roots_pem=self.authority.keys.roots_pem, limits=limits
+        )
+        self._renew_at = clock.now()
+
+    async def start(self) -> None:
+        # Before the port is known the certificate has all names that it needs: ports are not in it.
+        await self._on_thread(self._renew)
+        self.port = await self._listener.start(self._settings.addr, self._settings.port)
+        root = self.authority.keys.root
+        log.info(
+            "ca.serving",
+            port=self.port,
+            trust_domain=self.authority.trust_domain,
+            root_fingerprint=fingerprint(root),
+        )
+
+    async def run(self) -> None:
+        """Keeps the authority's own certificate young and its book short."""
+        forget_at = self._clock.now()
+        while True:
+            now = self._clock.now()
+            if now >= self._renew_at:
+                await self._on_thread(self._renew)
+            if now >= forget_at:
+                await self._on_thread(self.authority.forget)
+                forget_at = now + _FORGET_AFTER
+            left = (min(self._renew_at, forget_at) - now).total_seconds()
+            await asyncio.sleep(min(max(left, _LOOK_SECONDS_LEAST), _LOOK_SECONDS_MAX))
+
+    async def stop(self) -> None:
+        await self._listener.stop()
+        await self._on_thread(self.authority.book.close)
+        self._thread.shutdown()
+
+    def _renew(self) -> None:
+        """Also the intermediate, when it is time for that."""
+        now = self._clock.now()
+        self.authority.keys = _keys(self._settings, self._passphrase, self._clock)
+        key = new_key()
+        life = self._settings.cert_ttl
+        chain = self.authority.certify_itself(key.public_key(), own_hosts(self._addresses()), life)
+        self._listener.show(chain, key_pem(key))
+        self._renew_at = renew_at(now, now + life)
+
+    def _addresses(self) -> Sequence[str]:
+        return addresses(self._settings.advertise, self._settings.addr, self.port)
+
+    async def _on_thread(self, job: Callable[[], None]) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, job)
+
+
+def open_authority(
+    settings: CaSettings, clock: Clock, found_at: Callable[[], Sequence[str]]
+) -> Authority:
+    """Keys first: the book is that of a root which is there."""
+    keys = _keys(settings, settings.passphrase(), clock)
+    book = Book(settings.dir / BOOK, trust_domain=settings.trust_domain)
+    rules = Rules(settings.trust_domain, settings.cert_ttl, settings.keep)
+    return Authority(keys, book, clock, rules, addresses=found_at)
+
+
+def _keys(settings: CaSettings, passphrase: bytes, clock: Clock) -> Keys:
+    return open_keys(
+        settings.dir,
+        trust_domain=settings.trust_domain,
+        passphrase=passphrase,
+        now=clock.now(),
+    )

@@ -1,0 +1,90 @@
+"""What a certificate request asks for, and whether it asks to be somebody else.
+
+Of a request only the public key, the common name and the alternative names are read; nothing else in it, such
+as a wish to be an authority, has any effect.
+"""
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.x509.oid import NameOID
+from msgspec import Struct
+
+from persys.errors import DeniedError, InvalidError
+from persys.infra.identity import by_common_name
+from persys.model.identity import Identity
+
+PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
+RSA_BITS = range(2048, 8192 + 1)
+_CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
+_COMMON_NAME_LENGTH = 64
+
+
+class Asked(Struct, frozen=True):
+    public_key: PublicKey
+    common_name: str
+    hosts: tuple[str, ...]
+    uris: tuple[str, ...]
+
+
+def read_request(pem: bytes) -> Asked:
+    """Raises InvalidError; also when the sender does not hold the key."""
+    try:
+        request = x509.load_pem_x509_csr(pem)
+        key = request.public_key()
+        holds_key = request.is_signature_valid
+        common_names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
+        hosts, uris = _names(request)
+    except (ValueError, UnsupportedAlgorithm) as err:
+        raise InvalidError("csr", "is no certificate request that can be read") from err
+    if not holds_key:
+        raise InvalidError("csr", "is not signed by the key that it names")
+    if len(common_names) > 1:
+        raise InvalidError("csr", "has more than one common name")
+    common_name = str(common_names[0].value) if common_names else ""
+    return Asked(_usable(key), common_name, hosts, uris)
+
+
+def check_identity(asked: Asked, identity: Identity, trust_domain: str) -> None:
+    """Raises DeniedError when the request names anybody but this one. It need not name anybody."""
+    named = asked.common_name
+    if named and named != str(identity)[:_COMMON_NAME_LENGTH] and by_common_name(named) != identity:
+        raise DeniedError(
+            f"the request is for {named}, but only {identity} may be had here", reason="identity"
+        )
+    for uri in asked.uris:
+        if uri != identity.uri(trust_domain):
+            raise DeniedError(
+                f"the request is for {uri}, but only {identity} may be had here", reason="identity"
+            )
+
+
+def _usable(key: object) -> PublicKey:
+    if isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, _CURVES):
+        return key
+    if isinstance(key, rsa.RSAPublicKey) and key.key_size in RSA_BITS:
+        return key
+    raise InvalidError(
+        "csr", "expected an ECDSA key of P-256 or more, or an RSA key of 2048 bits or more"
+    )
+
+
+def _names(request: x509.CertificateSigningRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Host names and addresses, and URIs."""
+    try:
+        names = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    except x509.ExtensionNotFound:
+        return (), ()
+    hosts: list[str] = []
+    uris: list[str] = []
+    for name in names:
+        match name:
+            case x509.DNSName():
+                hosts.append(name.value)
+            case x509.IPAddress():
+                hosts.append(str(name.value))
+            case x509.UniformResourceIdentifier():
+                uris.append(name.value)
+            case _:
+                raise ValueError("a name of a kind that nobody is given here")
+    return tuple(hosts), tuple(uris)

@@ -1,0 +1,309 @@
+"""The authority: each request is judged, signed, written into the book, and only then answered.
+
+It is used by one thread at a time, and blocks on the disk. Nothing it hands out is secret but join tokens:
+keys are made by those who ask.
+"""
+
+import secrets
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import Encoding
+from msgspec import Struct
+
+from persys.ca.asking import PublicKey, check_identity, read_request
+from persys.ca.book import REFUSED, Book
+from persys.ca.issuing import issue, pem
+from persys.ca.keeping import Keys
+from persys.ca.revocation import revocation_list
+from persys.core.enrolment import (
+    FAULTS,
+    SERVICES,
+    Fault,
+    Invitation,
+    granted,
+    granted_hosts,
+    granted_life,
+    hashed,
+    invited,
+    token_fault,
+    token_life,
+)
+from persys.errors import ConflictError, DeniedError, InvalidError, NotFoundError
+from persys.infra.clock import Clock
+from persys.infra.identity import Claims
+from persys.infra.keys import fingerprint
+from persys.model.identity import Identity, Role
+from persys.wire.authority import (
+    AuditLine,
+    CertificateRequest,
+    CertificateView,
+    IssuedAnswer,
+    JoinRequest,
+    RevokeAnswer,
+    RevokeRequest,
+    TokenAnswer,
+    TokenRequest,
+)
+from persys.wire.join import JoinToken, write_token
+
+SECRET_BYTES = 32
+_REFUSALS_BETWEEN = 1_000
+_DETAIL_LENGTH_MAX = 500
+
+
+class Rules(Struct, frozen=True):
+    trust_domain: str
+    life: timedelta
+    keep: timedelta
+
+
+class Holder(Struct, frozen=True):
+    """One who has shown a certificate of ours."""
+
+    identity: Identity
+    claims: Claims
+    hosts: tuple[str, ...]
+
+
+class Wish(Struct, frozen=True):
+    """What somebody may have, as far as it is settled by whom they are."""
+
+    identity: Identity
+    hosts: tuple[str, ...]
+    asked_by: str
+    how: str  # joined, renewed, created, signed
+    ttl: timedelta | None = None
+    token_id: str = ""
+    enrolled_at: datetime | None = None
+
+
+class Authority:
+    def __init__(
+        self,
+        keys: Keys,
+        book: Book,
+        clock: Clock,
+        rules: Rules,
+        *,
+        addresses: Callable[[], Sequence[str]],
+    ) -> None:
+        """`addresses`, host:port, are where newcomers find it; asked for at each token."""
+        self.keys = keys
+        self.book = book
+        self._clock = clock
+        self._rules = rules
+        self._addresses = addresses
+        self._refusals = 0
+
+    @property
+    def trust_domain(self) -> str:
+        return self._rules.trust_domain
+
+    @property
+    def life(self) -> timedelta:
+        return self._rules.life
+
+    def join(self, request: JoinRequest, where: str) -> IssuedAnswer:
+        token = self.book.token(request.id)
+        fault = token_fault(token, request.secret, self._clock.now())
+        if fault is not None:
+            raise _denied(fault)
+        assert token is not None, "one that is not there has a fault"
+        asked = read_request(request.csr.encode())
+        check_identity(asked, token.identity, self.trust_domain)
+        wish = Wish(
+            identity=token.identity,
+            hosts=granted_hosts(asked.hosts, token.hosts or None) or token.hosts,
+            asked_by=f"token {token.id} of {token.created_by}, from {where}",
+            how="joined",
+            token_id=token.id,
+        )
+        try:
+            return self.give(wish, asked.public_key)
+        except ConflictError as err:
+            raise _denied(Fault.USED) from err
+
+    def renew(self, holder: Holder, csr: bytes) -> IssuedAnswer:
+        """The same identity again. Hosts may become fewer, never other ones."""
+        asked = read_request(csr)
+        check_identity(asked, holder.identity, self.trust_domain)
+        wish = Wish(
+            identity=holder.identity,
+            hosts=granted_hosts(asked.hosts, holder.hosts) or holder.hosts,
+            asked_by=str(holder.identity),
+            how="renewed",
+            ttl=self._life_before(holder),
+            enrolled_at=holder.claims.enrolled_at,
+        )
+        return self.give(wish, asked.public_key)
+
+    def create(self, asked_by: str, request: CertificateRequest) -> IssuedAnswer:
+        asked = read_request(request.csr.encode())
+        identity = granted(Identity(_role(request.role), request.name))
+        check_identity(asked, identity, self.trust_domain)
+        ttl = _span(request.ttl_seconds)
+        wish = Wish(identity, granted_hosts(asked.hosts), asked_by, how="created", ttl=ttl)
+        return self.give(wish, asked.public_key)
+
+    def give(self, wish: Wish, public_key: PublicKey) -> IssuedAnswer:
+        """Sign what has been judged, and write it down before anybody has it."""
+        now = self._clock.now()
+        issuer = self.keys.issuer
+        self._check_alike(granted(wish.identity), now)
+        life = granted_life(
+            wish.identity.role,
+            wish.ttl,
+            usual=self._rules.life,
+            issuer_ends_at=issuer.certificate.not_valid_after_utc,
+            now=now,
+        )
+        made = self._sign(wish, public_key, now, life)
+        view = CertificateView(
+            serial=f"{made.serial_number:x}",
+            role=wish.identity.role,
+            name=wish.identity.name,
+            hosts=wish.hosts,
+            issued_at=now,
+            expires_at=made.not_valid_after_utc,
+            asked_by=wish.asked_by,
+            how=wish.how,
+        )
+        line = self._line(wish.how, wish.asked_by, str(wish.identity), ", ".join(wish.hosts))
+        line.serial = view.serial
+        self.book.add_certificate(view, line, token_id=wish.token_id)
+        return IssuedAnswer(
+            certificate=(pem(made) + self.keys.chain_pem).decode(),
+            roots=self.keys.roots_pem.decode(),
+            serial=view.serial,
+            expires_at=view.expires_at,
+        )
+
+    def certify_itself(self, public_key: PublicKey, hosts: Sequence[str], life: timedelta) -> bytes:
+        """The authority's own certificate as a server, with its chain. Nobody else has it, so no book."""
+        wish = Wish(Identity(Role.CA, "ca"), tuple(hosts), asked_by="ca", how="created")
+        made = self._sign(wish, public_key, self._clock.now(), life)
+        return pem(made) + self.keys.chain_pem
+
+    def invite(self, asked_by: str, request: TokenRequest) -> TokenAnswer:
+        identity = invited(Identity(_role(request.role), request.name))
+        now = self._clock.now()
+        self._check_alike(identity, now)
+        secret = secrets.token_urlsafe(SECRET_BYTES)
+        token = Invitation(
+            id=secrets.token_hex(6),
+            secret_hash=hashed(secret),
+            identity=identity,
+            created_at=now,
+            expires_at=now + token_life(_span(request.ttl_seconds)),
+            created_by=asked_by,
+            hosts=granted_hosts(request.hosts),
+        )
+        self.book.add_token(
+            token, self._line("invited", asked_by, str(identity), f"token {token.id}")
+        )
+        line = JoinToken(
+            ca=tuple(self._addresses()),
+            fp=fingerprint(self.keys.root),
+            id=token.id,
+            secret=secret,
+            role=identity.role,
+            name=identity.name,
+        )
+        return TokenAnswer(write_token(line), token.id, token.expires_at)
+
+    def revoke(self, asker: Identity, request: RevokeRequest) -> RevokeAnswer:
+        """Raises NotFoundError when there is none such. What is revoked already is no error."""
+        found = self._found(request)
+        if asker.role is not Role.ADMIN and any(view.role != Role.AGENT for view in found):
+            raise DeniedError(f"{asker} may revoke only those of agents", reason="role")
+        serials = tuple(view.serial for view in found)
+        line = self._line("revoked", str(asker), f"{found[0].role}/{found[0].name}", request.reason)
+        self.book.revoke(serials, line)
+        return RevokeAnswer(serials)
+
+    def is_revoked(self, serial: str) -> bool:
+        view = self.book.certificate(serial)
+        return view is not None and view.revoked_at is not None
+
+    def revocation_list(self) -> x509.CertificateRevocationList:
+        now = self._clock.now()
+        return revocation_list(self.keys.issuer, self.book.revoked(now), now=now)
+
+    def crl_der(self) -> bytes:
+        return self.revocation_list().public_bytes(Encoding.DER)
+
+    def crl_pem(self) -> bytes:
+        return self.revocation_list().public_bytes(Encoding.PEM)
+
+    def note_refusal(self, who: str, what: str, why: str) -> None:
+        """Anybody can cause these, so the book is kept from growing without end."""
+        self.book.add_line(self._line(REFUSED, who, what, why))
+        self._refusals += 1
+        if self._refusals % _REFUSALS_BETWEEN == 0:
+            self.forget()
+
+    def forget(self) -> None:
+        self.book.forget(self._clock.now() - self._rules.keep)
+
+    def _sign(
+        self, wish: Wish, public_key: PublicKey, now: datetime, life: timedelta
+    ) -> x509.Certificate:
+        return issue(
+            self.keys.issuer,
+            public_key,
+            wish.identity,
+            trust_domain=self.trust_domain,
+            hosts=wish.hosts,
+            now=now,
+            life=life,
+            enrolled_at=wish.enrolled_at,
+        )
+
+    def _life_before(self, holder: Holder) -> timedelta | None:
+        """People keep the life that an admin gave them; parts of the cluster have the usual one."""
+        view = self.book.certificate(holder.claims.serial)
+        if view is None or holder.identity.role in SERVICES:
+            return None
+        return view.expires_at - view.issued_at
+
+    def _check_alike(self, identity: Identity, now: datetime) -> None:
+        # In DNS, and so in certificates, capitals do not count: N1 could stand in for n1.
+        for view in self.book.certificates_of(identity, now):
+            if view.name != identity.name:
+                raise InvalidError("name", f"{identity} is too much like {view.role}/{view.name}")
+
+    def _found(self, request: RevokeRequest) -> list[CertificateView]:
+        if bool(request.serial) == bool(request.role and request.name):
+            raise InvalidError("serial", "expected a serial, or a role and a name")
+        if request.serial:
+            view = self.book.certificate(request.serial.lower().replace(":", "").lstrip("0"))
+            found = [] if view is None else [view]
+        else:
+            identity = Identity(_role(request.role), request.name)
+            found = self.book.certificates_of(identity, self._clock.now())
+        if not found:
+            name = request.serial or f"{request.role}/{request.name}"
+            raise NotFoundError("certificate", name[:_DETAIL_LENGTH_MAX])
+        return found
+
+    def _line(self, deed: str, who: str, what: str, detail: str) -> AuditLine:
+        return AuditLine(0, self._clock.now(), deed, who, what, detail[:_DETAIL_LENGTH_MAX])
+
+
+def _denied(fault: Fault) -> DeniedError:
+    return DeniedError(FAULTS[fault], reason=fault)
+
+
+def _role(text: str) -> Role:
+    if text not in list(Role):
+        raise InvalidError("role", f"{text[:80]!r} is not one of {', '.join(Role)}")
+    return Role(text)
+
+
+def _span(seconds: float | None) -> timedelta | None:
+    try:
+        return None if seconds is None else timedelta(seconds=seconds)
+    except (OverflowError, ValueError) as err:
+        raise InvalidError("ttl", "expected a span of time") from err

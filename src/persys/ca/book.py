@@ -1,0 +1,278 @@
+"""The authority's memory: every certificate it gave, every join token, and an audit of who did what.
+
+One SQLite file. It is shared with commands on the same machine, so each change is one transaction that looks
+again at what it relies on. Secrets of tokens are kept only as hashes. What would surprise: refusals, which
+anybody can cause, are kept only up to a number.
+"""
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+
+from persys.core.enrolment import Invitation
+from persys.errors import ConflictError, SettingsError, StoreUnavailableError
+from persys.model.identity import Identity, Role
+from persys.wire.authority import AuditLine, CertificateView
+
+REFUSALS_MAX = 10_000
+REFUSED = "refused"
+_SCHEMA = 1
+_TABLES = """
+CREATE TABLE certificates (
+    serial TEXT PRIMARY KEY, role TEXT NOT NULL, name TEXT NOT NULL, hosts TEXT NOT NULL,
+    issued_at TEXT NOT NULL, expires_at TEXT NOT NULL, asked_by TEXT NOT NULL, how TEXT NOT NULL,
+    revoked_at TEXT, revoked_by TEXT NOT NULL DEFAULT '', reason TEXT NOT NULL DEFAULT '');
+CREATE INDEX certificates_by_holder ON certificates (role, name COLLATE NOCASE);
+CREATE INDEX certificates_revoked ON certificates (expires_at) WHERE revoked_at IS NOT NULL;
+CREATE TABLE tokens (
+    id TEXT PRIMARY KEY, secret_hash TEXT NOT NULL, role TEXT NOT NULL, name TEXT NOT NULL,
+    hosts TEXT NOT NULL, created_at TEXT NOT NULL, expires_at TEXT NOT NULL,
+    created_by TEXT NOT NULL, used_at TEXT, serial TEXT NOT NULL DEFAULT '');
+CREATE TABLE audit (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, deed TEXT NOT NULL,
+    who TEXT NOT NULL, what TEXT NOT NULL, detail TEXT NOT NULL, serial TEXT NOT NULL);
+CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+"""
+_CERTIFICATE = (
+    "serial, role, name, hosts, issued_at, expires_at, asked_by, how,"
+    " revoked_at, revoked_by, reason"
+)
+_INVITATION = (
+    "id, secret_hash, role, name, hosts, created_at, expires_at, created_by, used_at, serial"
+)
+_WAIT_SECONDS = 5.0
+
+
+class Book:
+    def __init__(self, path: Path, *, trust_domain: str) -> None:
+        """Raises SettingsError when the file cannot be used."""
+        self._path = path
+        try:
+            self._connection = _connect(path)
+            self._check_trust_domain(trust_domain)
+        except (sqlite3.Error, OSError) as err:
+            raise SettingsError(f"{path}: {err}") from err
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def add_certificate(
+        self, made: CertificateView, line: AuditLine, *, token_id: str = ""
+    ) -> None:
+        """Raises ConflictError when the token has been used meanwhile; nothing is written then."""
+        with self._writing():
+            if token_id:
+                used = self._connection.execute(
+                    "UPDATE tokens SET used_at = ?, serial = ? WHERE id = ? AND used_at IS NULL",
+                    (_text(made.issued_at), made.serial, token_id),
+                )
+                if used.rowcount != 1:
+                    raise ConflictError("the token has been used meanwhile")
+            self._connection.execute(
+                f"INSERT INTO certificates ({_CERTIFICATE}) VALUES (?,?,?,?,?,?,?,?,NULL,'','')",  # noqa: S608
+                (
+                    *(made.serial, made.role, made.name, _list(made.hosts)),
+                    *(_text(made.issued_at), _text(made.expires_at), made.asked_by, made.how),
+                ),
+            )
+            self._add_line(line)
+
+    def add_token(self, token: Invitation, line: AuditLine) -> None:
+        with self._writing():
+            self._connection.execute(
+                f"INSERT INTO tokens ({_INVITATION}) VALUES (?,?,?,?,?,?,?,?,NULL,'')",  # noqa: S608
+                (
+                    *(token.id, token.secret_hash, token.identity.role, token.identity.name),
+                    *(_list(token.hosts), _text(token.created_at), _text(token.expires_at)),
+                    token.created_by,
+                ),
+            )
+            self._add_line(line)
+
+    def revoke(self, serials: Sequence[str], line: AuditLine) -> None:
+        """Those that are revoked already stay as they were."""
+        with self._writing():
+            for serial in serials:
+                self._connection.execute(
+                    "UPDATE certificates SET revoked_at = ?, revoked_by = ?, reason = ?"
+                    " WHERE serial = ? AND revoked_at IS NULL",
+                    (_text(line.at), line.who, line.detail, serial),
+                )
+                self._add_line(msgspec.structs.replace(line, serial=serial))
+
+    def add_line(self, line: AuditLine) -> None:
+        with self._writing():
+            self._add_line(line)
+
+    def token(self, token_id: str) -> Invitation | None:
+        rows = self._read(f"SELECT {_INVITATION} FROM tokens WHERE id = ?", token_id)  # noqa: S608
+        return _token(rows[0]) if rows else None
+
+    def tokens(self, limit: int) -> list[Invitation]:
+        """The newest first."""
+        query = f"SELECT {_INVITATION} FROM tokens ORDER BY created_at DESC, id LIMIT ?"  # noqa: S608
+        return [_token(row) for row in self._read(query, limit)]
+
+    def certificate(self, serial: str) -> CertificateView | None:
+        query = f"SELECT {_CERTIFICATE} FROM certificates WHERE serial = ?"  # noqa: S608
+        rows = self._read(query, serial)
+        return _certificate(rows[0]) if rows else None
+
+    def certificates(self, limit: int) -> list[CertificateView]:
+        """The newest first."""
+        query = f"SELECT {_CERTIFICATE} FROM certificates ORDER BY issued_at DESC, serial LIMIT ?"  # noqa: S608
+        return [_certificate(row) for row in self._read(query, limit)]
+
+    def certificates_of(self, identity: Identity, now: datetime) -> list[CertificateView]:
+        """Those that could still be shown to somebody, also where the name is spelt with other capitals."""
+        query = (
+            f"SELECT {_CERTIFICATE} FROM certificates"  # noqa: S608
+            " WHERE role = ? AND name = ? COLLATE NOCASE AND expires_at > ? AND revoked_at IS NULL"
+        )
+        rows = self._read(query, identity.role, identity.name, _text(now))
+        return [_certificate(row) for row in rows]
+
+    def revoked(self, now: datetime) -> list[CertificateView]:
+        """All that have not expired by themselves."""
+        query = (
+            f"SELECT {_CERTIFICATE} FROM certificates"  # noqa: S608
+            " WHERE revoked_at IS NOT NULL AND expires_at > ? ORDER BY revoked_at, serial"
+        )
+        return [_certificate(row) for row in self._read(query, _text(now))]
+
+    def audit(self, limit: int) -> list[AuditLine]:
+        """The newest, oldest first."""
+        rows = self._read(
+            "SELECT number, at, deed, who, what, detail, serial FROM audit"
+            " ORDER BY number DESC LIMIT ?",
+            limit,
+        )
+        return [
+            AuditLine(int(number), datetime.fromisoformat(at), *rest)
+            for number, at, *rest in reversed(rows)
+        ]
+
+    def forget(self, before: datetime) -> None:
+        """What was over before then, and refusals beyond their number."""
+        over = _text(before)
+        with self._writing():
+            self._connection.execute("DELETE FROM certificates WHERE expires_at < ?", (over,))
+            self._connection.execute("DELETE FROM tokens WHERE expires_at < ?", (over,))
+            self._connection.execute("DELETE FROM audit WHERE at < ?", (over,))
+            self._connection.execute(
+                "DELETE FROM audit WHERE deed = ? AND number NOT IN"
+                " (SELECT number FROM audit WHERE deed = ? ORDER BY number DESC LIMIT ?)",
+                (REFUSED, REFUSED, REFUSALS_MAX),
+            )
+
+    def _check_trust_domain(self, trust_domain: str) -> None:
+        self._connection.execute(
+            "INSERT OR IGNORE INTO facts VALUES ('trust_domain', ?)", (trust_domain,)
+        )
+        ((kept,),) = self._connection.execute(
+            "SELECT value FROM facts WHERE name = 'trust_domain'"
+        ).fetchall()
+        if kept != trust_domain:
+            self._connection.close()
+            raise SettingsError(
+                f"PERSYS_TRUST_DOMAIN={trust_domain}: this authority is that of {kept}; "
+                "with another every certificate that it gave would be refused"
+            )
+
+    def _add_line(self, line: AuditLine) -> None:
+        self._connection.execute(
+            "INSERT INTO audit (at, deed, who, what, detail, serial) VALUES (?,?,?,?,?,?)",
+            (_text(line.at), line.deed, line.who, line.what, line.detail, line.serial),
+        )
+
+    def _read(self, query: str, *values: object) -> list[tuple[str, ...]]:
+        try:
+            return self._connection.execute(query, values).fetchall()
+        except sqlite3.Error as err:
+            raise StoreUnavailableError(f"{self._path}: {err}") from err
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            finally:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+        except sqlite3.Error as err:
+            raise StoreUnavailableError(f"{self._path}: {err}") from err
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    connection = sqlite3.connect(
+        path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False
+    )
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("BEGIN IMMEDIATE")
+        (schema,) = connection.execute("PRAGMA user_version").fetchone()
+        if schema > _SCHEMA:
+            raise SettingsError(f"{path}: written by a newer version")
+        if schema < _SCHEMA:
+            for statement in _TABLES.split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {_SCHEMA}")
+        connection.execute("COMMIT")
+    except (sqlite3.Error, SettingsError):
+        connection.close()
+        raise
+    return connection
+
+
+def _text(at: datetime) -> str:
+    return at.isoformat(timespec="microseconds")  # all alike, so that texts compare as times do
+
+
+def _list(words: Sequence[str]) -> str:
+    return msgspec.json.encode(list(words)).decode()
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return msgspec.json.decode(text, type=tuple[str, ...])
+
+
+def _maybe_at(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
+
+
+def _certificate(row: tuple[str, ...]) -> CertificateView:
+    serial, role, name, hosts, issued_at, expires_at, asked_by, how, revoked_at, by, reason = row
+    return CertificateView(
+        *(serial, role, name, _words(hosts)),
+        issued_at=datetime.fromisoformat(issued_at),
+        expires_at=datetime.fromisoformat(expires_at),
+        asked_by=asked_by,
+        how=how,
+        revoked_at=_maybe_at(revoked_at),
+        revoked_by=by,
+        reason=reason,
+    )
+
+
+def _token(row: tuple[str, ...]) -> Invitation:
+    token_id, secret_hash, role, name, hosts, created_at, expires_at, by, used_at, serial = row
+    return Invitation(
+        id=token_id,
+        secret_hash=secret_hash,
+        identity=Identity(Role(role), name),
+        created_at=datetime.fromisoformat(created_at),
+        expires_at=datetime.fromisoformat(expires_at),
+        created_by=by,
+        hosts=_words(hosts),
+        used_at=_maybe_at(used_at),
+        serial=serial,
+    )

@@ -1,0 +1,43 @@
+"""One request to the authority after its door, and its answer."""
+
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from persys.ca.authority import Holder
+from persys.errors import InvalidError
+
+LIST_MAX = 10_000
+_LIST_USUAL = 1_000
+JSON = "application/json"
+
+
+class Call(Struct, frozen=True):
+    body: bytes
+    query: Mapping[str, str]
+    where: str  # address of the other side
+    holder: Holder | None  # who has shown a certificate that is good
+
+    @property
+    def asker(self) -> Holder:
+        assert self.holder is not None, "its door asks for a certificate"
+        return self.holder
+
+    @property
+    def who(self) -> str:
+        named = "somebody" if self.holder is None else str(self.holder.identity)
+        return f"{named}, from {self.where}"
+
+    def limit(self) -> int:
+        text = self.query.get("limit", str(_LIST_USUAL))
+        if not text.isdecimal() or not 0 < int(text[:9]) <= LIST_MAX:
+            raise InvalidError("limit", f"expected 1 to {LIST_MAX}")
+        return int(text)
+
+
+class Answer(Struct, frozen=True):
+    body: bytes
+    kind: str = JSON
+
+
+Handler = Callable[[Call], Answer]

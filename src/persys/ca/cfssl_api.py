@@ -1,0 +1,109 @@
+"""The routes of cfssl's API, answered by the same authority under the same rules."""
+
+import base64
+from collections.abc import Mapping
+
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from persys.ca import cfssl
+from persys.ca.asking import RSA_BITS, Asked, read_request
+from persys.ca.authority import Authority, Wish
+from persys.ca.call import Answer, Call, Handler
+from persys.core.enrolment import granted_hosts
+from persys.errors import DeniedError, InvalidError
+from persys.infra.identity import parse_uri
+from persys.infra.keys import key_pem, new_request
+from persys.model.identity import Identity, Role
+from persys.wire.authority import read_body
+
+_CURVES: Mapping[int, ec.EllipticCurve] = {
+    256: ec.SECP256R1(),
+    384: ec.SECP384R1(),
+    521: ec.SECP521R1(),
+}
+
+
+class CfsslApi:
+    def __init__(self, authority: Authority, *, key: bytes, roles: frozenset[Role]) -> None:
+        """`key` is that of authsign, good for `roles`; empty: there is no authsign."""
+        self._authority = authority
+        self._key = key
+        self._roles = roles
+
+    def handlers(self) -> Mapping[str, Handler]:
+        return {
+            f"POST {cfssl.PREFIX}info": self._info,
+            f"POST {cfssl.PREFIX}sign": self._sign,
+            f"POST {cfssl.PREFIX}authsign": self._authsign,
+            f"POST {cfssl.PREFIX}newcert": self._newcert,
+            f"GET {cfssl.PREFIX}crl": self._crl,
+        }
+
+    def _info(self, call: Call) -> Answer:
+        return _answer(
+            {
+                "certificate": self._authority.keys.roots_pem.decode(),
+                "usages": list(cfssl.USAGES),
+                "expiry": cfssl.span(self._authority.life),
+            }
+        )
+
+    def _sign(self, call: Call) -> Answer:
+        certificate = self._signed(read_body(call.body, cfssl.SignRequest), call.who, None)
+        return _answer({"certificate": certificate})
+
+    def _authsign(self, call: Call) -> Answer:
+        request = cfssl.unseal(call.body, self._key)
+        certificate = self._signed(request, f"auth key, from {call.where}", self._roles)
+        return _answer({"certificate": certificate})
+
+    def _newcert(self, call: Call) -> Answer:
+        """The one route that makes a key for somebody, because clients of cfssl expect it."""
+        asked = read_body(call.body, cfssl.NewCertRequest)
+        identity = cfssl.meant(asked.profile, asked.request.CN)
+        hosts = granted_hosts(asked.request.hosts or ())
+        key = _new_key(asked.request.key or cfssl.KeyRequest())
+        issued = self._authority.give(
+            Wish(identity, hosts, asked_by=call.who, how="created"), key.public_key()
+        )
+        return _answer(
+            {
+                "certificate": issued.certificate,
+                "certificate_request": new_request(key, identity, hosts).decode(),
+                "private_key": key_pem(key).decode(),
+            }
+        )
+
+    def _crl(self, call: Call) -> Answer:
+        return _answer(base64.b64encode(self._authority.crl_der()).decode())
+
+    def _signed(
+        self, request: cfssl.SignRequest, asked_by: str, roles: frozenset[Role] | None
+    ) -> str:
+        asked = read_request(request.certificate_request.encode())
+        identity = self._meant(request, asked)
+        if roles is not None and identity.role not in roles:
+            raise DeniedError(f"the key is not good for role {identity.role}", reason="role")
+        hosts = granted_hosts(cfssl.hosts_of(request, asked.hosts))
+        wish = Wish(identity, hosts, asked_by=asked_by, how="signed")
+        return self._authority.give(wish, asked.public_key).certificate
+
+    def _meant(self, request: cfssl.SignRequest, asked: Asked) -> Identity:
+        said = request.subject.CN if request.subject is not None else ""
+        identity = cfssl.meant(request.profile, said or asked.common_name)
+        for uri in asked.uris:
+            if parse_uri(uri) != (identity, self._authority.trust_domain):
+                raise InvalidError("csr", f"{uri[:200]} is not {identity}")
+        return identity
+
+
+def _new_key(asked: cfssl.KeyRequest) -> ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey:
+    if asked.algo == "ecdsa" and asked.size in _CURVES:
+        return ec.generate_private_key(_CURVES[asked.size])
+    if asked.algo == "rsa" and asked.size in RSA_BITS:
+        return rsa.generate_private_key(public_exponent=65537, key_size=asked.size)
+    raise InvalidError("key", "expected ecdsa with size 256, 384 or 521, or rsa with 2048 to 8192")
+
+
+def _answer(result: object) -> Answer:
+    return Answer(cfssl.answer(result))

@@ -1,0 +1,90 @@
+"""What is done on the authority's own machine, with its keys and without its port: the first certificates.
+
+Whoever can read the keys can do anything anyway, so nobody is asked who they are. The authority may run
+meanwhile.
+"""
+
+from argparse import ArgumentParser, Namespace
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from persys.ca.app import open_authority
+from persys.ca.authority import Authority
+from persys.ca.settings import CaSettings
+from persys.ca.whereabouts import addresses
+from persys.core.duration import parse_duration
+from persys.errors import SettingsError
+from persys.infra.clock import SystemClock
+from persys.infra.files import PRIVATE, PUBLIC, write_together
+from persys.infra.keys import key_pem, new_key, new_request
+from persys.infra.settings import load
+from persys.model.identity import Identity, Role
+from persys.wire.authority import CertificateRequest, TokenRequest
+
+COMMANDS = ("certificate", "token")
+_ASKED_BY = "the authority's machine"
+
+
+def run_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Returns what is to be shown. `argv` begins with the command."""
+    options, rest = _parser().parse_known_args(argv)
+    settings = load(CaSettings, rest, environ, program="persys-ca").settings
+    authority = open_authority(
+        settings,
+        SystemClock(),
+        lambda: addresses(settings.advertise, settings.addr, settings.port),
+    )
+    try:
+        if options.command == "token":
+            return _token(authority, options)
+        return _certificate(authority, options)
+    finally:
+        authority.book.close()
+
+
+def _token(authority: Authority, options: Namespace) -> str:
+    request = TokenRequest(options.role, options.name, tuple(options.host), _seconds(options.ttl))
+    return authority.invite(_ASKED_BY, request).token
+
+
+def _certificate(authority: Authority, options: Namespace) -> str:
+    key = new_key()
+    identity = Identity(Role(options.role), options.name)
+    request = CertificateRequest(
+        options.role,
+        options.name,
+        new_request(key, identity, options.host).decode(),
+        _seconds(options.ttl),
+    )
+    issued = authority.create(_ASKED_BY, request)
+    folder = Path(options.out)
+    certificate = folder / f"{options.role}.crt"
+    try:
+        write_together(
+            [
+                (folder / "ca.crt", issued.roots.encode(), PUBLIC),
+                (certificate, issued.certificate.encode(), PUBLIC),
+                (folder / f"{options.role}.key", key_pem(key), PRIVATE),
+            ]
+        )
+    except OSError as err:
+        raise SettingsError(f"{err.filename or folder}: {err.strerror}") from err
+    return f"{certificate}: {identity} until {issued.expires_at:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser(prog="persys-ca", allow_abbrev=False, add_help=False)
+    parser.add_argument("command", choices=COMMANDS)
+    parser.add_argument(
+        "--role", required=True, choices=[role for role in Role if role is not Role.CA]
+    )
+    parser.add_argument("--name", "--node", required=True)
+    parser.add_argument("--host", action="append", default=[])
+    parser.add_argument("--ttl", type=parse_duration, default=None)
+    parser.add_argument("--out", default=".")
+    return parser
+
+
+def _seconds(span: timedelta | None) -> float | None:
+    return None if span is None else span.total_seconds()

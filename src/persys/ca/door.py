@@ -1,0 +1,126 @@
+"""The door of every route: bounded in size and time, with the certificate that the table asks for.
+
+Who has shown a certificate is looked up in the book at each request, so a revoked one is refused at once.
+What would surprise: a route that is in the table but has no handler, or the other way round, ends the start.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Executor
+from functools import partial
+from typing import TypeVar
+
+import msgspec
+import structlog
+from aiohttp import web
+from cryptography import x509
+
+from persys.ca import cfssl
+from persys.ca.authority import Authority, Holder
+from persys.ca.call import JSON, Answer, Call, Handler
+from persys.ca.listener import Limits, address_of, shown_certificate
+from persys.core.permission import CA, deeds_of
+from persys.errors import DeniedError, InvalidError, PersysError
+from persys.infra.clock import Clock
+from persys.infra.identity import claims_of, hosts_of
+from persys.model.identity import Deed, Role
+from persys.wire.authority import BODY_BYTES_MAX, Refusal, http_status
+
+log = structlog.get_logger()
+
+T = TypeVar("T")
+
+
+class Door:
+    def __init__(
+        self,
+        authority: Authority,
+        clock: Clock,
+        *,
+        thread: Executor,
+        handlers: Mapping[str, Handler],
+        limits: Limits,
+    ) -> None:
+        assert handlers.keys() == CA.keys(), "every route has its line in the table"
+        self._authority = authority
+        self._clock = clock
+        self._thread = thread
+        self._handlers = handlers
+        self._limits = limits
+
+    def app(self) -> web.Application:
+        app = web.Application(client_max_size=BODY_BYTES_MAX)
+        for door, deed in CA.items():
+            method, _, path = door.partition(" ")
+            app.router.add_route(method, path, self._behind(door, deed))
+        return app
+
+    def _behind(
+        self, door: str, deed: Deed | None
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def handle(request: web.Request) -> web.Response:
+            try:
+                async with asyncio.timeout(self._limits.request_seconds):
+                    body = await request.read()
+                    shown = shown_certificate(request) if deed is not None else None
+                    serve = partial(self._serve, door, deed, shown, address_of(request))
+                    answer = await self._run(partial(serve, body, dict(request.query)))
+            except TimeoutError:
+                return _refused(door, 408, "took too long")
+            except web.HTTPRequestEntityTooLarge:
+                return _refused(door, 413, f"more than {BODY_BYTES_MAX} bytes")
+            except PersysError as err:
+                status = http_status(err)
+                return _refused(door, status, str(err), reason=getattr(err, "reason", ""))
+            return web.Response(body=answer.body, content_type=answer.kind)
+
+        return handle
+
+    def _serve(
+        self,
+        door: str,
+        deed: Deed | None,
+        shown: bytes | None,
+        where: str,
+        body: bytes,
+        query: Mapping[str, str],
+    ) -> Answer:
+        """On the authority's thread."""
+        who = f"somebody, from {where}"
+        try:
+            holder = None if deed is None else self._holder(shown)
+            if holder is not None:
+                who = f"{holder.identity}, from {where}"
+            if holder is not None and deed not in deeds_of(holder.identity.role):
+                raise DeniedError(f"{holder.identity} may not do this", reason="role")
+            return self._handlers[door](Call(body, query, where, holder))
+        except (DeniedError, InvalidError) as err:
+            log.warning("request.refused", door=door, who=who, why=str(err))
+            self._authority.note_refusal(who, door, str(err))
+            raise
+
+    def _holder(self, shown: bytes | None) -> Holder:
+        if shown is None:
+            raise DeniedError("this needs a certificate of this authority", reason="certificate")
+        certificate = x509.load_der_x509_certificate(shown)
+        claims = claims_of(certificate)
+        identity = claims.identity
+        if identity is None or identity.role is Role.CA:
+            raise DeniedError("this certificate names nobody that is known here", reason="identity")
+        if claims.trust_domain != self._authority.trust_domain:
+            raise DeniedError("this certificate is of another trust domain", reason="trust-domain")
+        if self._clock.now() >= claims.not_after:  # since the handshake
+            raise DeniedError("this certificate has expired", reason="expired")
+        if self._authority.is_revoked(claims.serial):
+            raise DeniedError("this certificate has been revoked", reason="revoked")
+        return Holder(identity, claims, hosts_of(certificate))
+
+    async def _run(self, job: Callable[[], T]) -> T:
+        # Whoever stops waiting does not stop what is being written.
+        return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, job))
+
+
+def _refused(door: str, status: int, text: str, *, reason: str = "") -> web.Response:
+    ours = msgspec.json.encode(Refusal(text, reason))
+    body = cfssl.refusal(text) if cfssl.PREFIX in door else ours
+    return web.Response(status=status, body=body, content_type=JSON)

@@ -1,0 +1,149 @@
+"""Making certificates: a root, an intermediate below it, and leaves for those who act.
+
+Keys are of the curve P-256, which every TLS library speaks and which cost little to make at each renewal.
+Nothing here keeps or decides anything: who may have which certificate is settled before.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
+from cryptography.hazmat.primitives.serialization import Encoding
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from msgspec import Struct
+
+from persys.infra.identity import ENROLLED_AT
+from persys.infra.keys import host_name, new_key
+from persys.infra.rpc import server_name
+from persys.model.identity import Identity
+
+BACKDATED = timedelta(minutes=5)  # clocks of nodes may be a little behind
+ROOT_LIFE = timedelta(days=3650)
+INTERMEDIATE_LIFE = timedelta(days=1825)
+_ALL_USES = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=False,
+    crl_sign=False,
+    encipher_only=False,
+    decipher_only=False,
+)
+_SIGNING = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
+class Issuer(Struct, frozen=True):
+    certificate: x509.Certificate
+    key: CertificateIssuerPrivateKeyTypes
+
+
+def pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(Encoding.PEM)
+
+
+def new_root(name: str, *, now: datetime, life: timedelta = ROOT_LIFE) -> Issuer:
+    key = new_key()
+    subject = _subject(name)
+    certificate = (
+        _builder(subject, key.public_key(), now, life)
+        .issuer_name(subject)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=1), critical=True)
+        .add_extension(_SIGNING, critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    return Issuer(certificate, key)
+
+
+def new_intermediate(
+    root: Issuer, name: str, *, now: datetime, life: timedelta = INTERMEDIATE_LIFE
+) -> Issuer:
+    key = new_key()
+    certificate = (
+        _builder(_subject(name), key.public_key(), now, life)
+        .issuer_name(root.certificate.subject)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_SIGNING, critical=True)
+        .add_extension(_issued_by(root), critical=False)
+        .sign(root.key, hashes.SHA256())
+    )
+    return Issuer(certificate, key)
+
+
+def issue(
+    issuer: Issuer,
+    public_key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey,
+    identity: Identity,
+    *,
+    trust_domain: str,
+    hosts: Sequence[str] = (),
+    now: datetime,
+    life: timedelta,
+    enrolled_at: datetime | None = None,
+) -> x509.Certificate:
+    """A leaf that acts as this identity, as client and as server. `hosts` are names and addresses.
+
+    `enrolled_at`: when its holder was let in, for one that is renewed; else it is let in now.
+    """
+    names: list[x509.GeneralName] = [
+        x509.UniformResourceIdentifier(identity.uri(trust_domain)),
+        x509.DNSName(server_name(identity.role)),
+        x509.DNSName(server_name(identity.role, identity.name)),
+        *(host_name(host) for host in hosts),
+    ]
+    uses = [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH]
+    return (
+        _builder(_subject(str(identity), enrolled_at or now), public_key, now, life)
+        .issuer_name(issuer.certificate.subject)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_ALL_USES, critical=True)
+        .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
+        .add_extension(_issued_by(issuer), critical=False)
+        .sign(issuer.key, hashes.SHA256())
+    )
+
+
+def _builder(
+    subject: x509.Name,
+    public_key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey,
+    now: datetime,
+    life: timedelta,
+) -> x509.CertificateBuilder:
+    # Backdated by less than a short life, whose half must not lie in the past.
+    begins_at = now - min(BACKDATED, life / 10)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .public_key(public_key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins_at)
+        .not_valid_after(now + life)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
+    )
+
+
+def _subject(name: str, enrolled_at: datetime | None = None) -> x509.Name:
+    attributes = [x509.NameAttribute(NameOID.COMMON_NAME, name[:64])]
+    if enrolled_at is not None:
+        attributes.append(x509.NameAttribute(ENROLLED_AT, enrolled_at.isoformat()))
+    return x509.Name(attributes)
+
+
+def _issued_by(issuer: Issuer) -> x509.AuthorityKeyIdentifier:
+    known = issuer.certificate.extensions.get_extension_for_class(x509.SubjectKeyIdentifier).value
+    return x509.AuthorityKeyIdentifier.from_issuer_subject_key_identifier(known)

@@ -1,0 +1,100 @@
+"""What the authority can be told at its start, by flag, variable or file."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from persys.core.discovery import checked_name
+from persys.core.enrolment import LIFE, LIFE_LEAST, SERVICE_LIFE_MOST, SERVICES
+from persys.errors import SettingsError
+from persys.infra.settings import setting
+from persys.model.identity import Role
+
+AUTH_KEY_BYTES_LEAST = 16
+
+
+@dataclass(frozen=True, slots=True)
+class CaSettings:
+    dir: Path = setting(
+        Path("/var/lib/persys/ca"), "PERSYS_CA_DIR", help="where its keys and its book are"
+    )
+    addr: str = setting("0.0.0.0", "PERSYS_CA_ADDR", help="address to listen on")
+    port: int = setting(8888, "PERSYS_CA_PORT", help="port of the HTTPS API")
+    advertise: tuple[str, ...] = setting(
+        (),
+        "PERSYS_CA_ADVERTISE",
+        help="host:port by which newcomers reach it, written into join tokens; else found by itself",
+    )
+    cert_ttl: timedelta = setting(
+        LIFE, "PERSYS_CA_CERT_TTL", help="life of a certificate, unless more or less is asked for"
+    )
+    trust_domain: str = setting(
+        "persys.local", "PERSYS_TRUST_DOMAIN", help="of the identities in certificates"
+    )
+    passphrase_file: str = setting(
+        "",
+        "PERSYS_CA_PASSPHRASE_FILE",
+        help="file with what encrypts the keys on disk; none: plain",
+    )
+    auth_key_file: str = setting(
+        "",
+        "PERSYS_CA_AUTH_KEY_FILE",
+        help="file with the key of cfssl's authsign, in hexadecimal digits; none: no authsign",
+    )
+    auth_roles: tuple[str, ...] = setting(
+        ("agent",),
+        "PERSYS_CA_AUTH_ROLES",
+        help="for which that key is good: agent, gateway, scheduler",
+    )
+    keep: timedelta = setting(
+        timedelta(days=400), "PERSYS_CA_KEEP", help="how long the book remembers what is over"
+    )
+    log_level: str = setting("info", "PERSYS_LOG_LEVEL", help="debug, info, warn or error")
+    log_format: str = setting("", "LOG_FORMAT", help="json or console; console on a terminal")
+
+    def __post_init__(self) -> None:
+        if not LIFE_LEAST <= self.cert_ttl <= SERVICE_LIFE_MOST:
+            raise SettingsError(
+                f"PERSYS_CA_CERT_TTL: expected {LIFE_LEAST.seconds}s to {SERVICE_LIFE_MOST.days}d"
+            )
+        checked_name(self.trust_domain, field="PERSYS_TRUST_DOMAIN")
+        if self.keep <= timedelta():
+            raise SettingsError("PERSYS_CA_KEEP: expected more than nothing")
+        for role in self.auth_roles:
+            if role not in SERVICES:
+                roles = ", ".join(sorted(SERVICES))
+                raise SettingsError(f"PERSYS_CA_AUTH_ROLES={role!r}: expected some of {roles}")
+
+    def passphrase(self) -> bytes:
+        """Empty: the keys are not encrypted."""
+        return _secret(self.passphrase_file, "PERSYS_CA_PASSPHRASE_FILE")
+
+    def auth_key(self) -> bytes:
+        """Empty: nobody signs by key."""
+        text = _secret(self.auth_key_file, "PERSYS_CA_AUTH_KEY_FILE").decode("utf-8", "replace")
+        try:
+            key = bytes.fromhex(text)
+        except ValueError:
+            raise SettingsError(
+                "PERSYS_CA_AUTH_KEY_FILE: expected hexadecimal digits in the file"
+            ) from None
+        if text and len(key) < AUTH_KEY_BYTES_LEAST:
+            raise SettingsError(
+                f"PERSYS_CA_AUTH_KEY_FILE: expected {2 * AUTH_KEY_BYTES_LEAST} digits or more"
+            )
+        return key
+
+    def roles_by_key(self) -> frozenset[Role]:
+        return frozenset(map(Role, self.auth_roles))
+
+
+def _secret(file: str, variable: str) -> bytes:
+    if not file:
+        return b""
+    try:
+        content = Path(file).read_bytes().strip()
+    except OSError as err:
+        raise SettingsError(f"{variable}={file}: {err.strerror}") from err
+    if not content:
+        raise SettingsError(f"{variable}={file}: the file is empty")
+    return content

@@ -1,0 +1,38 @@
+"""Where newcomers find the authority, and the names and addresses that its own certificate has."""
+
+import socket
+from collections.abc import Sequence
+
+from persys.core.enrolment import granted_hosts
+from persys.errors import InvalidError
+from persys.infra.address import address_outward
+
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_ANY = ("", "0.0.0.0", "::")
+
+
+def addresses(advertised: Sequence[str], listening: str, port: int) -> list[str]:
+    """host:port, of which a newcomer tries each."""
+    if advertised:
+        return list(advertised)
+    if listening not in _ANY:
+        return [f"[{listening}]:{port}" if ":" in listening else f"{listening}:{port}"]
+    try:
+        return [f"{address_outward()}:{port}"]
+    except OSError:  # no way out: then nobody comes from elsewhere
+        return [f"127.0.0.1:{port}"]
+
+
+def own_hosts(found_at: Sequence[str]) -> tuple[str, ...]:
+    hosts = [address.rpartition(":")[0].strip("[]") for address in found_at]
+    return tuple(dict.fromkeys(_usable([*hosts, socket.gethostname(), *_LOCAL])))
+
+
+def _usable(hosts: Sequence[str]) -> list[str]:
+    usable: list[str] = []
+    for host in hosts:
+        try:
+            usable += granted_hosts([host])
+        except InvalidError:
+            continue  # such as a host's name with an underscore at the wrong place
+    return usable

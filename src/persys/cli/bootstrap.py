@@ -1,0 +1,96 @@
+"""The certificates of one machine: of its scheduler, its agent and its user, from an authority of its own.
+
+The authority's keys are on this machine, so it is asked without its port and nobody need be known before.
+What is good is left alone: scheduler and agent renew theirs themselves.
+"""
+
+import os
+import socket
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+
+from persys.ca.commands import run_command
+from persys.ca.keeping import ROOTS
+from persys.client.call import Trust
+from persys.core.duration import format_duration
+from persys.core.renewal import Freshness, freshness
+from persys.errors import SettingsError
+from persys.infra.certificates import read_key_pair
+from persys.infra.clock import SystemClock
+from persys.infra.files import CertificateFiles
+from persys.infra.logs import configure_logs
+from persys.infra.node_name import own_node_id
+from persys.model.identity import Identity, Role
+
+# Nobody renews it but `persys up`, and somebody who comes back after the holidays shall not be locked out.
+USER_LIFE = timedelta(days=365)
+_LOCAL = ("127.0.0.1", "localhost")
+
+
+class Bootstrap:
+    def __init__(self, state_dir: Path, ca_port: int) -> None:
+        self.ca_dir = state_dir / "ca"
+        self._certs = state_dir / "certs"
+        self.ca_environ: Mapping[str, str] = {
+            "PERSYS_CA_DIR": str(self.ca_dir),
+            "PERSYS_CA_PORT": str(ca_port),
+            "PERSYS_CA_ADDR": "0.0.0.0",
+        }
+
+    def files(self, role: Role) -> CertificateFiles:
+        folder = self._certs / role
+        return CertificateFiles(folder / f"{role}.crt", folder / f"{role}.key", folder / "ca.crt")
+
+    def environ(self, role: Role) -> dict[str, str]:
+        files = self.files(role)
+        return {
+            "PERSYS_TLS_CA": str(files.roots),
+            "PERSYS_TLS_CERT": str(files.certificate),
+            "PERSYS_TLS_KEY": str(files.key),
+            "PERSYS_CA_ADDR": f"127.0.0.1:{self.ca_environ['PERSYS_CA_PORT']}",
+        }
+
+    @property
+    def trust(self) -> Trust:
+        """As the user of this machine."""
+        return Trust(self.files(Role.ADMIN))
+
+    def ensure(self) -> list[str]:
+        """All three; returns who was given a new one. Raises SettingsError when the authority cannot."""
+        configure_logs(level="warn", form="")
+        host = socket.gethostname()
+        node = own_node_id(os.environ.get("PERSYS_NODE_ID", ""))
+        wanted = (
+            (Identity(Role.SCHEDULER, host), _LOCAL, None),
+            (Identity(Role.AGENT, node), _LOCAL, None),
+            (Identity(Role.ADMIN, "up"), (), USER_LIFE),
+        )
+        return [
+            str(identity)
+            for identity, hosts, life in wanted
+            if not self._is_good(identity) and self._issue(identity, hosts, life)
+        ]
+
+    def _is_good(self, identity: Identity) -> bool:
+        files, now = self.files(identity.role), SystemClock().now()
+        try:
+            pair = read_key_pair(files, now)
+            if (self.ca_dir / ROOTS).read_bytes() not in pair.roots:
+                return False  # the authority was made anew
+        except (SettingsError, OSError):
+            return False
+        left = freshness(pair.claims.not_before, pair.claims.not_after, now)
+        renews_itself = identity.role is not Role.ADMIN
+        fresh = (Freshness.FRESH, Freshness.DUE) if renews_itself else (Freshness.FRESH,)
+        return pair.claims.identity == identity and left in fresh
+
+    def _issue(self, identity: Identity, hosts: Sequence[str], life: timedelta | None) -> bool:
+        words = ["certificate", "--role", identity.role, "--name", identity.name]
+        for host in hosts:
+            words += ["--host", host]
+        if life is not None:
+            words += ["--ttl", format_duration(life)]
+        words += ["--out", str(self._certs / identity.role)]
+        run_command(words, {**os.environ, **self.ca_environ})
+        return True

@@ -1,0 +1,34 @@
+"""Who the scheduler takes this command line for."""
+
+from argparse import Namespace
+from datetime import datetime
+
+from persys.cli.exits import Exit
+from persys.cli.output import described, render_one
+from persys.cli.peers import scheduler
+from persys.wire.gen.control.v1.control_pb2 import IdentityView
+
+
+def whoami(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        print(
+            render_one(
+                client.get_identity(),
+                options,
+                describe=_describe,
+                name=lambda found: f"{found.role}/{found.name}" if found.role else "anybody",
+            )
+        )
+    return Exit.OK
+
+
+def _describe(found: IdentityView, now: datetime, wide: bool) -> str:
+    if not found.role:
+        return described((("Identity", "anybody; this scheduler asks nobody (-insecure)"),))
+    return described(
+        (
+            ("Identity", f"{found.role}/{found.name}"),
+            ("May", ", ".join(found.deeds)),
+            ("Certificate", f"{found.serial}, until {found.expires_at.ToJsonString()}"),
+        )
+    )

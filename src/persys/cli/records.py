@@ -1,0 +1,32 @@
+"""Lists of what the authority tells, in the forms of -o."""
+
+from argparse import Namespace
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from persys.cli.output import aligned, dump
+
+T = TypeVar("T", bound=msgspec.Struct)
+
+
+def render(
+    records: Sequence[T],
+    options: Namespace,
+    *,
+    columns: Mapping[str, Callable[[T], str]],
+    name: Callable[[T], str],
+    nothing: str,
+) -> str:
+    """`nothing` is what a table says when it has no row."""
+    match options.output:
+        case "name":
+            return "\n".join(name(record) for record in records)
+        case "json" | "yaml":
+            return dump(msgspec.to_builtins(list(records)), options.output)
+        case _ if not records:
+            return nothing
+        case _:
+            rows = [[text(record) for text in columns.values()] for record in records]
+            return aligned([list(columns), *rows])

@@ -1,0 +1,173 @@
+"""The authority as a plain Python object, and as the source of certificates that renew themselves.
+
+Whoever joins knows the authority only by the fingerprint in the token: its root is fetched from whoever
+answers, compared, and only a connection that this root vouches for ever carries the secret.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from hmac import compare_digest
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from cryptography import x509
+
+from persys.client.https import Https, Shown, fetch_unverified
+from persys.errors import DeniedError, SettingsError, UnavailableError
+from persys.infra.certificates import CertificateFiles
+from persys.infra.keys import Issued, fingerprint
+from persys.wire.authority import (
+    AuditLine,
+    CertificateRequest,
+    CertificateView,
+    IssuedAnswer,
+    JoinRequest,
+    RenewRequest,
+    RevokeAnswer,
+    RevokeRequest,
+    TokenAnswer,
+    TokenRequest,
+    TokenView,
+)
+from persys.wire.join import JoinToken
+
+T = TypeVar("T")
+TIMEOUT = timedelta(seconds=10)
+_PATIENCE = 3
+
+
+class AuthorityClient:
+    def __init__(
+        self, addresses: Sequence[str], files: CertificateFiles, *, timeout: timedelta = TIMEOUT
+    ) -> None:
+        """Raises SettingsError for files that cannot be used."""
+        self._https = Https(
+            addresses,
+            roots_pem=_read(files.roots),
+            shown=Shown(files.certificate, files.key),
+            timeout=timeout,
+        )
+
+    def renew(self, csr_pem: bytes) -> IssuedAnswer:
+        """For whoever shows the certificate: the same identity again."""
+        return self._post("renew", RenewRequest(csr_pem.decode()), IssuedAnswer)
+
+    def create(self, request: CertificateRequest) -> IssuedAnswer:
+        return self._post("certificates", request, IssuedAnswer)
+
+    def invite(self, request: TokenRequest) -> TokenAnswer:
+        return self._post("tokens", request, TokenAnswer)
+
+    def revoke(self, request: RevokeRequest) -> tuple[str, ...]:
+        """The serials that are revoked now."""
+        return self._post("revoke", request, RevokeAnswer).serials
+
+    def certificates(self, limit: int) -> list[CertificateView]:
+        return self._get(f"/api/v1/certificates?limit={limit}", list[CertificateView])
+
+    def tokens(self, limit: int) -> list[TokenView]:
+        return self._get(f"/api/v1/tokens?limit={limit}", list[TokenView])
+
+    def audit(self, limit: int) -> list[AuditLine]:
+        return self._get(f"/api/v1/audit?limit={limit}", list[AuditLine])
+
+    def revoked(self) -> frozenset[str]:
+        """Serials in hexadecimal digits, as claims have them."""
+        body = self._https.ask("GET", "/crl")
+        try:
+            revoked = x509.load_der_x509_crl(body)
+        except ValueError as err:
+            raise UnavailableError("the authority answers with no revocation list") from err
+        return frozenset(f"{entry.serial_number:x}" for entry in revoked)
+
+    def _get(self, path: str, kind: type[T]) -> T:
+        return _decoded(self._https.ask("GET", path), kind)
+
+    def _post(self, route: str, request: msgspec.Struct, kind: type[T]) -> T:
+        return _decoded(
+            self._https.ask("POST", f"/api/v1/{route}", msgspec.json.encode(request)), kind
+        )
+
+
+class AuthoritySource:
+    """Where a process that has a certificate gets its next one."""
+
+    def __init__(
+        self,
+        addresses: Callable[[], Sequence[str]],
+        files: CertificateFiles,
+        *,
+        timeout: timedelta = TIMEOUT,
+    ) -> None:
+        self._addresses = addresses
+        self._files = files
+        self._timeout = timeout
+
+    async def issue(self, csr_pem: bytes) -> Issued:
+        """Raises UnavailableError, DeniedError or SettingsError; then nothing has changed."""
+        return issued(await self._ask(lambda client: client.renew(csr_pem)))
+
+    async def revoked(self) -> frozenset[str]:
+        """The serials of revoked certificates. Raises as `issue` does."""
+        return await self._ask(AuthorityClient.revoked)
+
+    async def _ask(self, question: Callable[[AuthorityClient], T]) -> T:
+        # A socket's timeout is for each read; one that trickles is left to its thread.
+        try:
+            async with asyncio.timeout(_PATIENCE * self._timeout.total_seconds()):
+                return await asyncio.to_thread(lambda: question(self._client()))
+        except TimeoutError as err:
+            raise UnavailableError("the authority does not answer in time") from err
+
+    def _client(self) -> AuthorityClient:
+        # Anew each time: the files are those of the certificate before.
+        return AuthorityClient(self._addresses(), self._files, timeout=self._timeout)
+
+
+def join(token: JoinToken, csr_pem: bytes, *, timeout: timedelta = TIMEOUT) -> Issued:
+    """Raises DeniedError, whose reason may be one of core.enrolment.Fault, or UnavailableError."""
+    request = msgspec.json.encode(JoinRequest(token.id, token.secret, csr_pem.decode()))
+    failed = UnavailableError("the token names no authority")
+    for address in token.ca:
+        try:
+            roots = _known_root(address, token.fp, timeout)
+            https = Https([address], roots_pem=roots, shown=None, timeout=timeout)
+            return issued(_decoded(https.ask("POST", "/api/v1/join", request), IssuedAnswer))
+        except UnavailableError as err:
+            failed = err
+    raise failed
+
+
+def issued(answer: IssuedAnswer) -> Issued:
+    return Issued(answer.certificate.encode(), answer.roots.encode())
+
+
+def _known_root(address: str, expected: str, timeout: timedelta) -> bytes:
+    body = fetch_unverified(address, "/api/v1/roots", timeout)
+    try:
+        root = x509.load_pem_x509_certificate(body)
+    except ValueError as err:
+        raise UnavailableError(f"what answers at {address} is no authority") from err
+    if not compare_digest(fingerprint(root), expected):
+        raise DeniedError(
+            f"who answers at {address} is not the authority that made this token: its root has "
+            f"another fingerprint. The secret was not sent",
+            reason="fingerprint",
+        )
+    return body
+
+
+def _decoded(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.DecodeError as err:
+        raise UnavailableError(f"the authority answers what cannot be read: {err}") from err
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as err:
+        raise SettingsError(f"{path}: {err.strerror}") from err

@@ -1,0 +1,157 @@
+"""Who may have which certificate: names, hosts and lives, and what a join token is good for.
+
+The authority asks here before it signs anything. What would surprise: hosts are not proven, so nobody may
+ask for a name under persys.internal, by which the parts of a cluster know each other; those the authority
+gives itself, after the identity.
+"""
+
+import hashlib
+import hmac
+import re
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from enum import StrEnum
+from ipaddress import ip_address
+
+from msgspec import Struct
+
+from persys.errors import InvalidError
+from persys.model.identity import NAMES, Identity, Role
+from persys.model.ids import node_id
+
+SERVICES = frozenset({Role.SCHEDULER, Role.AGENT, Role.GATEWAY})
+PEOPLE = frozenset({Role.ADMIN, Role.OPERATOR, Role.VIEWER})
+
+LIFE = timedelta(hours=24)
+LIFE_LEAST = timedelta(seconds=10)
+SERVICE_LIFE_MOST = timedelta(days=90)
+PERSON_LIFE_MOST = timedelta(days=365)
+TOKEN_LIFE = timedelta(hours=1)
+TOKEN_LIFE_MOST = timedelta(days=7)
+HOSTS_MAX = 32
+
+_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._@]{0,127}")
+_NAME_RULE = "1 to 128 of letters, digits, '.', '_', '-' and '@', beginning with a letter or digit"
+_LABEL = re.compile(r"[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?")
+_HOST_LENGTH_MAX = 253
+_NUMERIC = re.compile(r"[0-9]+")
+
+
+class Fault(StrEnum):
+    """Why a join token is not taken."""
+
+    UNKNOWN = "token-unknown"  # there is none such, or its secret is another
+    USED = "token-used"
+    EXPIRED = "token-expired"
+
+
+FAULTS = {
+    Fault.UNKNOWN: "this token is not one of this authority's; was all of it copied?",
+    Fault.USED: "this token has been used, and is good for one join only",
+    Fault.EXPIRED: "this token has expired",
+}
+
+
+class Invitation(Struct, frozen=True):
+    """A join token as it is kept: without its secret."""
+
+    id: str
+    secret_hash: str
+    identity: Identity
+    created_at: datetime
+    expires_at: datetime
+    created_by: str
+    hosts: tuple[str, ...] = ()  # all that may be asked for; none: any that are allowed at all
+    used_at: datetime | None = None
+    serial: str = ""  # of the certificate it was used for
+
+
+def granted(identity: Identity, *, field: str = "name") -> Identity:
+    """Raises InvalidError for a name that such a role cannot have."""
+    if identity.role is Role.CA:
+        raise InvalidError("role", "ca is the authority itself")
+    if identity.role is Role.AGENT:
+        node_id(identity.name, field=field)
+    elif not _NAME.fullmatch(identity.name):
+        raise InvalidError(field, f"{identity.name[:80]!r} is not allowed; use {_NAME_RULE}")
+    return identity
+
+
+def invited(identity: Identity) -> Identity:
+    """Only parts of the cluster join; people are given their certificates."""
+    if identity.role not in SERVICES:
+        roles = ", ".join(sorted(SERVICES))
+        raise InvalidError("role", f"{identity.role} cannot join with a token; expected {roles}")
+    return granted(identity)
+
+
+def granted_hosts(hosts: Sequence[str], among: Sequence[str] | None = None) -> tuple[str, ...]:
+    """In one spelling, each once. `among`: all that may be asked for."""
+    if len(hosts) > HOSTS_MAX:
+        raise InvalidError("hosts", f"{len(hosts)} are too many; at most {HOSTS_MAX}")
+    told = tuple(dict.fromkeys(map(_host, hosts)))
+    if among is not None and (more := [host for host in told if host not in among]):
+        raise InvalidError("hosts", f"{more[0]} is not among those that were allowed")
+    return told
+
+
+def granted_life(
+    role: Role,
+    asked: timedelta | None,
+    *,
+    usual: timedelta = LIFE,
+    issuer_ends_at: datetime,
+    now: datetime,
+) -> timedelta:
+    """Never longer than its issuer lives."""
+    most = PERSON_LIFE_MOST if role in PEOPLE else SERVICE_LIFE_MOST
+    life = usual if asked is None else asked
+    if not LIFE_LEAST <= life <= most:
+        raise InvalidError("ttl", f"expected {LIFE_LEAST.seconds}s to {most.days}d for role {role}")
+    return min(life, issuer_ends_at - now)
+
+
+def token_life(asked: timedelta | None) -> timedelta:
+    life = TOKEN_LIFE if asked is None else asked
+    if not timedelta(seconds=1) <= life <= TOKEN_LIFE_MOST:
+        raise InvalidError("ttl", f"expected 1s to {TOKEN_LIFE_MOST.days}d for a join token")
+    return life
+
+
+def hashed(secret: str) -> str:
+    """Secrets are drawn from more than could ever be tried: no salt is needed, and no slow hash."""
+    return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def token_fault(token: Invitation | None, secret: str, now: datetime) -> Fault | None:
+    """Only who has the right secret is told more than that the token is unknown."""
+    kept = "" if token is None else token.secret_hash
+    if not hmac.compare_digest(kept, hashed(secret)) or token is None:
+        return Fault.UNKNOWN
+    if token.used_at is not None:
+        return Fault.USED
+    return Fault.EXPIRED if now >= token.expires_at else None
+
+
+def _host(text: str) -> str:
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return _host_name(text)
+    if address.is_unspecified or address.is_multicast:
+        raise InvalidError("hosts", f"{text} is the address of no machine")
+    return str(address)
+
+
+def _host_name(text: str) -> str:
+    name = text.lower()
+    labels = name.split(".")
+    if "*" in name:
+        raise InvalidError("hosts", f"{text[:80]!r}: a wildcard is not given to anybody")
+    if name == NAMES or name.endswith(f".{NAMES}"):
+        raise InvalidError("hosts", f"{text[:80]!r}: names under {NAMES} follow from the role")
+    if len(name) > _HOST_LENGTH_MAX or not all(_LABEL.fullmatch(label) for label in labels):
+        raise InvalidError("hosts", f"{text[:80]!r} is neither a host name nor an address")
+    if _NUMERIC.fullmatch(labels[-1]):  # some readers would take it for an address
+        raise InvalidError("hosts", f"{text[:80]!r} is neither a host name nor an address")
+    return name

@@ -1,0 +1,99 @@
+"""A channel that follows the certificate of its process.
+
+A connection keeps the certificate with which it was made, and would be refused one day. So after a swap new
+calls go to a new connection, while those under way end where they began; then the old one closes. To a
+generated stub it is a channel like any other.
+"""
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import grpc
+from msgspec import Struct
+
+from persys.infra.certificates import Certificates, KeyPair
+from persys.infra.rpc import new_channel
+
+
+class _Connection(Struct, eq=False):
+    channel: grpc.aio.Channel
+    made_with: KeyPair
+    under_way: int = 0
+    methods: dict[tuple[str, str], Any] = {}  # msgspec gives each its own
+
+
+class LiveChannel(grpc.aio.Channel):
+    def __init__(self, target: str, certificates: Certificates, *, expected: str = "") -> None:
+        """`expected`: the name that the server's certificate must have; empty: that of the host."""
+        self._target = target
+        self._certificates = certificates
+        self._expected = expected
+        self._left: list[_Connection] = []
+        self._newest = self._connect()
+
+    @property
+    def left(self) -> int:
+        """How many connections still have something under way that began before a swap."""
+        return len(self._left)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self, grace: float | None = None) -> None:
+        for connection in (self._newest, *self._left):
+            await connection.channel.close(grace)
+        self._left.clear()
+
+    def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
+        return self._current().channel.get_state(try_to_connect)
+
+    async def wait_for_state_change(self, last_observed_state: grpc.ChannelConnectivity) -> None:
+        await self._newest.channel.wait_for_state_change(last_observed_state)
+
+    async def channel_ready(self) -> None:
+        await self._current().channel.channel_ready()
+
+    def unary_unary(self, method: str, *form: Any, **named: Any) -> Any:
+        return self._calling("unary_unary", method, *form, **named)
+
+    def unary_stream(self, method: str, *form: Any, **named: Any) -> Any:
+        return self._calling("unary_stream", method, *form, **named)
+
+    def stream_unary(self, method: str, *form: Any, **named: Any) -> Any:
+        return self._calling("stream_unary", method, *form, **named)
+
+    def stream_stream(self, method: str, *form: Any, **named: Any) -> Any:
+        return self._calling("stream_stream", method, *form, **named)
+
+    def _calling(self, kind: str, method: str, *form: Any, **named: Any) -> Callable[..., Any]:
+        def call(*arguments: Any, **how: Any) -> Any:
+            connection = self._current()
+            begin = connection.methods.get((kind, method))
+            if begin is None:
+                make = getattr(connection.channel, kind)
+                begin = connection.methods[kind, method] = make(method, *form, **named)
+            begun = begin(*arguments, **how)
+            connection.under_way += 1
+            begun.add_done_callback(lambda _: self._ended(connection))
+            return begun
+
+        return call
+
+    def _current(self) -> _Connection:
+        if self._newest.made_with is not self._certificates.current:
+            if self._newest.under_way:
+                self._left.append(self._newest)
+            self._newest = self._connect()
+        return self._newest
+
+    def _connect(self) -> _Connection:
+        channel = new_channel(self._target, self._certificates, expected=self._expected)
+        return _Connection(channel, self._certificates.current)
+
+    def _ended(self, connection: _Connection) -> None:
+        connection.under_way -= 1
+        if not connection.under_way and connection in self._left:
+            self._left.remove(connection)  # a channel that nobody holds any more closes itself

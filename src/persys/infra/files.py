@@ -1,0 +1,58 @@
+"""Files that are there whole or not at all, also after a crash, and that nobody else reads."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+PRIVATE = 0o600
+PUBLIC = 0o644
+
+
+class CertificateFiles(NamedTuple):
+    """Where a certificate is, its key, and the roots that its holder believes. PEM, all of them."""
+
+    certificate: Path
+    key: Path
+    roots: Path
+
+
+def write_whole(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:
+    """Raises OSError; what was there is untouched then."""
+    write_together([(path, content, mode)])
+
+
+def write_together(files: Sequence[tuple[Path, bytes, int]]) -> None:
+    """All are on the disk before the first takes its name, so only a crash in between could part them."""
+    written: list[tuple[Path, Path]] = []
+    try:
+        for path, content, mode in files:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new = path.with_name(f".{path.name}.new")
+            written.append((new, path))
+            _write(new, content, mode)
+        for new, path in written:
+            new.replace(path)
+    finally:
+        for new, _ in written:
+            new.unlink(missing_ok=True)
+    for folder in {path.parent for path, _, _ in files}:
+        _sync(folder)
+
+
+def _write(path: Path, content: bytes, mode: int) -> None:
+    path.unlink(missing_ok=True)  # left by a crash, perhaps with another mode
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, mode)
+    with os.fdopen(descriptor, "wb") as file:
+        os.fchmod(descriptor, mode)  # whatever the umask says
+        file.write(content)
+        file.flush()
+        os.fsync(descriptor)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

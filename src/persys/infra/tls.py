@@ -1,0 +1,76 @@
+"""How a process speaks TLS: as whom, with which certificate, and by what it knows those it calls."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from random import SystemRandom
+from typing import Any
+
+from persys.core.renewal import freshness
+from persys.infra.certificates import CertificateFiles, Certificates, KeyPair
+from persys.infra.channels import LiveChannel
+from persys.infra.clock import Clock
+from persys.infra.renewal import CertificateSource, Renewal
+from persys.infra.rpc import server_name
+from persys.model.identity import Role
+
+
+class Verify(StrEnum):
+    """By what a server is known."""
+
+    IDENTITY = "identity"  # the fixed names of role and name, wherever it is
+    HOST = "host"  # the host in its address, as certificates of existing deployments have it
+
+
+class Tls:
+    def __init__(
+        self,
+        files: CertificateFiles,
+        clock: Clock,
+        *,
+        verify: Verify = Verify.IDENTITY,
+        source: CertificateSource | None = None,
+    ) -> None:
+        """Without a source somebody else renews the files. Raises SettingsError for unusable ones."""
+        self._clock = clock
+        self._verify = verify
+        self.certificates = Certificates(files, clock)
+        self._renewal: Renewal | None = None
+        if source is not None:
+            self._renewal = Renewal(self.certificates, files, source, clock, SystemRandom())
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.certificates.run())
+            if self._renewal is not None:
+                group.create_task(self._renewal.run())
+
+    def channel(self, target: str, role: Role, name: str = "") -> LiveChannel:
+        """To a server that must be of this role, and of this name if one is given."""
+        expected = server_name(role, name) if self._verify is Verify.IDENTITY else ""
+        return LiveChannel(target, self.certificates, expected=expected)
+
+    def dial(self, role: Role) -> Callable[[str], LiveChannel]:
+        return lambda target: self.channel(target, role)
+
+    def in_use(self) -> KeyPair:
+        return self.certificates.current
+
+    def seconds_left(self) -> float:
+        return (self.certificates.expires_at - self._clock.now()).total_seconds()
+
+    def lifetime_seconds(self) -> float:
+        claims = self.certificates.current.claims
+        return (claims.not_after - claims.not_before).total_seconds()
+
+    def health(self) -> Mapping[str, Any]:
+        claims = self.certificates.current.claims
+        told = {
+            "identity": str(claims.identity or ""),
+            "serial": claims.serial,
+            "expiresAt": claims.not_after.isoformat(),
+            "freshness": freshness(claims.not_before, claims.not_after, self._clock.now()).value,
+        }
+        if self._renewal is not None and self._renewal.trouble:
+            told["notRenewed"] = self._renewal.trouble
+        return told

@@ -1,0 +1,22 @@
+"""Who the caller is taken for."""
+
+from persys.infra.door import CALLER
+from persys.scheduler.api.service import Context
+from persys.wire import control
+from persys.wire.gen.control.v1 import control_pb2
+
+
+class IdentityApi:
+    async def GetIdentity(
+        self, request: control_pb2.GetIdentityRequest, context: Context
+    ) -> control_pb2.IdentityView:
+        caller = CALLER.get()
+        if caller is None:
+            return control_pb2.IdentityView()
+        return control_pb2.IdentityView(
+            role=caller.identity.role,
+            name=caller.identity.name,
+            deeds=sorted(caller.deeds),
+            expires_at=control.timestamp(caller.expires_at),
+            serial=caller.serial,
+        )

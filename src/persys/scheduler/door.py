@@ -1,0 +1,47 @@
+"""The scheduler's door: the table of its calls, and that an agent speaks for no node but its own."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from persys.core.permission import CONTROL
+from persys.errors import DeniedError
+from persys.infra.clock import Clock
+from persys.infra.door import Door
+from persys.infra.tls import Tls
+from persys.model.identity import Caller, Role
+from persys.scheduler.metrics import Metrics
+from persys.wire.gen.control.v1 import control_pb2
+
+
+def new_door(tls: Tls | None, clock: Clock, metrics: Metrics) -> Door | None:
+    """None on -insecure."""
+    if tls is None:
+        return None
+    return Door(CONTROL, tls.certificates, clock, denied=metrics.denied, narrow=as_own_node)
+
+
+def as_own_node(caller: Caller, method: str, request: Any) -> Any:
+    if caller.identity.role is not Role.AGENT:
+        return request
+    if method == "ControlStream":
+        return _watched(caller, request)
+    _check(caller, getattr(request, "node_id", caller.identity.name))
+    return request
+
+
+async def _watched(
+    caller: Caller, messages: AsyncIterator[control_pb2.ControlMessage]
+) -> AsyncIterator[control_pb2.ControlMessage]:
+    async for message in messages:
+        match message.WhichOneof("message"):
+            case "register":
+                _check(caller, message.register.node_id)
+            case "heartbeat":
+                _check(caller, message.heartbeat.node_id)
+        yield message
+
+
+def _check(caller: Caller, node_id: str) -> None:
+    if node_id != caller.identity.name:
+        text = f"{caller.identity} may not speak for node {node_id!r}"
+        raise DeniedError(text, reason="node")

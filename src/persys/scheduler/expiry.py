@@ -1,0 +1,66 @@
+"""Nodes whose certificates end soon: an event for each, while there is still time to do something.
+
+A node shows its certificate when it connects, and comes anew with each new one; so whoever still shows one in
+its last tenth has not got another. What would surprise: of a node that comes by way of a standby only that
+standby sees the certificate, so nothing is said here.
+"""
+
+from datetime import datetime
+from functools import lru_cache
+from typing import Any
+
+import grpc
+import structlog
+
+from persys.core.renewal import Freshness, freshness
+from persys.errors import ConflictError, StoreUnavailableError
+from persys.infra.clock import Clock
+from persys.infra.identity import Claims, read_claims
+from persys.model.event import Event, EventKind
+from persys.model.identity import Identity, Role
+from persys.model.ids import NodeId
+from persys.scheduler.changes import Change
+from persys.scheduler.committer import Committer
+
+log = structlog.get_logger()
+
+_KNOWN_MAX = 4096
+
+
+class Expiry:
+    def __init__(self, committer: Committer, clock: Clock) -> None:
+        self._committer = committer
+        self._clock = clock
+        self._told: dict[NodeId, str] = {}  # the serial of which it was said
+
+    async def heard(self, node_id: NodeId, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+        """From a node, on a connection of its own or of somebody who passes it on."""
+        shown = next(iter(context.auth_context().get("x509_pem_cert", ())), None)
+        if shown is None:
+            return
+        claims = _claims(shown)
+        if claims.identity != Identity(Role.AGENT, node_id):
+            return
+        now = self._clock.now()
+        if freshness(claims.not_before, claims.not_after, now) in (Freshness.FRESH, Freshness.DUE):
+            self._told.pop(node_id, None)
+        elif self._told.get(node_id) != claims.serial:
+            self._told[node_id] = claims.serial
+            await self._tell(node_id, claims, now)
+
+    async def _tell(self, node_id: NodeId, claims: Claims, now: datetime) -> None:
+        text = (
+            f"its certificate was not renewed and ends at {claims.not_after:%Y-%m-%d %H:%M:%S} UTC; "
+            "after that it joins again with a token"
+        )
+        log.warning("node.certificate_expires", node_id=node_id, expires_at=claims.not_after)
+        event = Event(now, EventKind.NODE_CERTIFICATE_EXPIRES, text, node_id=node_id)
+        try:
+            await self._committer.commit(Change(done=lambda: None, events=[event]))
+        except (StoreUnavailableError, ConflictError):
+            self._told.pop(node_id)  # said at its next heartbeat
+
+
+@lru_cache(_KNOWN_MAX)
+def _claims(pem: bytes) -> Claims:
+    return read_claims(pem)

@@ -1,0 +1,149 @@
+"""What is said between the authority and those who ask it: JSON over HTTPS, bounded on both sides."""
+
+from datetime import datetime
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from persys.errors import (
+    ConflictError,
+    DeniedError,
+    InvalidError,
+    NotFoundError,
+    PersysError,
+    RefusedError,
+    UnavailableError,
+)
+
+BODY_BYTES_MAX = 64 * 1024
+T = TypeVar("T")
+
+
+class JoinRequest(Struct, forbid_unknown_fields=True):
+    id: str
+    secret: str
+    csr: str
+
+    def __repr__(self) -> str:
+        return f"JoinRequest({self.id})"  # a traceback must not tell the secret
+
+
+class RenewRequest(Struct, forbid_unknown_fields=True):
+    csr: str
+
+
+class CertificateRequest(Struct, forbid_unknown_fields=True):
+    role: str
+    name: str
+    csr: str
+    ttl_seconds: float | None = None
+
+
+class IssuedAnswer(Struct):
+    certificate: str  # with the intermediate below it
+    roots: str
+    serial: str
+    expires_at: datetime
+
+
+class TokenRequest(Struct, forbid_unknown_fields=True):
+    role: str
+    name: str
+    hosts: tuple[str, ...] = ()
+    ttl_seconds: float | None = None
+
+
+class TokenAnswer(Struct):
+    token: str  # shown this once
+    id: str
+    expires_at: datetime
+
+
+class TokenView(Struct):
+    id: str
+    role: str
+    name: str
+    hosts: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime
+    created_by: str
+    used_at: datetime | None = None
+    serial: str = ""
+
+
+class CertificateView(Struct):
+    serial: str
+    role: str
+    name: str
+    hosts: tuple[str, ...]
+    issued_at: datetime
+    expires_at: datetime
+    asked_by: str
+    how: str
+    revoked_at: datetime | None = None
+    revoked_by: str = ""
+    reason: str = ""
+
+
+class RevokeRequest(Struct, forbid_unknown_fields=True):
+    """One certificate, or all that somebody has."""
+
+    serial: str = ""
+    role: str = ""
+    name: str = ""
+    reason: str = ""
+
+
+class RevokeAnswer(Struct):
+    serials: tuple[str, ...]
+
+
+class AuditLine(Struct):
+    number: int
+    at: datetime
+    deed: str
+    who: str
+    what: str
+    detail: str = ""
+    serial: str = ""
+
+
+class Refusal(Struct):
+    error: str
+    reason: str = ""  # a word that programs can go by
+
+
+_STATUSES: tuple[tuple[type[PersysError], int], ...] = (
+    (InvalidError, 400),
+    (NotFoundError, 404),
+    (DeniedError, 403),
+    (RefusedError, 422),
+    (ConflictError, 409),
+    (UnavailableError, 503),
+    (PersysError, 500),
+)
+
+
+def http_status(err: PersysError) -> int:
+    return next(status for kind, status in _STATUSES if isinstance(err, kind))
+
+
+def refusal_from(status: int, body: bytes) -> PersysError:
+    """The error that an answer stands for, to be raised by the client that got it."""
+    try:
+        refusal = msgspec.json.decode(body, type=Refusal)
+    except msgspec.DecodeError:
+        refusal = Refusal(f"answered with HTTP status {status}")
+    if status in (401, 403):
+        return DeniedError(refusal.error, reason=refusal.reason)
+    if status >= 500 or status in (408, 429):
+        return UnavailableError(refusal.error)
+    return RefusedError(refusal.error)
+
+
+def read_body(body: bytes, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(body, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError) as err:
+        raise InvalidError("body", str(err)) from err

@@ -1,0 +1,73 @@
+"""An authority of a test's own: a root, and certificates below it on the disk, whole or not at all."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from persys.ca.issuing import issue, new_root, pem
+from persys.infra.certificates import CertificateFiles
+from persys.infra.clock import SystemClock
+from persys.infra.files import PRIVATE, PUBLIC, write_together
+from persys.infra.keys import key_pem, new_key
+from persys.infra.tls import Tls, Verify
+from persys.model.identity import Identity, Role
+
+LIFE = timedelta(days=1)
+TRUST_DOMAIN = "test"
+
+
+class Root:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.issuer = new_root("a root", now=datetime.now(UTC))
+        self.pem = pem(self.issuer.certificate)
+
+    def write(
+        self,
+        role: Role,
+        name: str,
+        *,
+        age: timedelta = timedelta(),
+        life: timedelta = LIFE,
+        hosts: tuple[str, ...] = (),
+        roots: bytes = b"",
+        trust_domain: str = TRUST_DOMAIN,
+    ) -> CertificateFiles:
+        """Again: the next certificate for the same one, in the same place. A negative age is yet to come."""
+        key = new_key()
+        made = issue(
+            self.issuer,
+            key.public_key(),
+            Identity(role, name),
+            trust_domain=trust_domain,
+            hosts=hosts,
+            now=datetime.now(UTC) - age,
+            life=life,
+        )
+        place = self._folder / f"{role}-{name}"
+        files = CertificateFiles(place / "a.crt", place / "a.key", place / "ca.crt")
+        write_together(
+            [
+                (files.roots, roots or self.pem, PUBLIC),
+                (files.key, key_pem(key), PRIVATE),
+                (files.certificate, pem(made), PUBLIC),
+            ]
+        )
+        return files
+
+    def tls(
+        self,
+        role: Role,
+        name: str,
+        *,
+        verify: Verify = Verify.IDENTITY,
+        trust_domain: str = TRUST_DOMAIN,
+    ) -> Tls:
+        files = self.write(role, name, trust_domain=trust_domain)
+        return Tls(files, SystemClock(), verify=verify)
+
+    def variables(self, files: CertificateFiles) -> dict[str, str]:
+        return {
+            "PERSYS_TLS_CA": str(files.roots),
+            "PERSYS_TLS_CERT": str(files.certificate),
+            "PERSYS_TLS_KEY": str(files.key),
+        }

@@ -1,0 +1,47 @@
+"""One authority for each test."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from persys.ca.app import LIMITS, Ca
+from persys.ca.listener import Limits
+from persys.ca.settings import CaSettings
+from shells.ca.town import AUTH_KEY, MovedClock, Town
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> CaSettings:
+    key = tmp_path / "auth.key"
+    key.write_text(AUTH_KEY + "\n")
+    return CaSettings(dir=tmp_path / "ca", addr="127.0.0.1", port=0, auth_key_file=str(key))
+
+
+@pytest.fixture
+async def town(settings: CaSettings, tmp_path: Path) -> AsyncIterator[Town]:
+    async with a_town(settings, tmp_path, LIMITS) as town:
+        yield town
+
+
+@pytest.fixture
+async def hasty_town(settings: CaSettings, tmp_path: Path) -> AsyncIterator[Town]:
+    """Where nobody waits for long."""
+    limits = Limits(handshake_seconds=1.0, request_seconds=1.0, connection_seconds=3.0)
+    async with a_town(settings, tmp_path, limits) as town:
+        yield town
+
+
+@asynccontextmanager
+async def a_town(settings: CaSettings, folder: Path, limits: Limits) -> AsyncIterator[Town]:
+    clock = MovedClock()
+    ca = Ca(settings, clock, limits)
+    await ca.start()
+    async with asyncio.TaskGroup() as group:
+        upkeep = group.create_task(ca.run())
+        yield Town(ca, replace(settings, port=ca.port), clock, folder)
+        upkeep.cancel()
+    await ca.stop()

@@ -1,0 +1,158 @@
+"""The real cfssl client speaks to the authority as to its own server."""
+
+import asyncio
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from persys.infra.identity import hosts_of, read_claims
+from persys.infra.keys import new_key, new_request
+from persys.model.identity import Identity, Role
+from shells.ca.test_doors import said
+from shells.ca.town import AUTH_KEY, Town
+
+N7 = Identity(Role.AGENT, "n7")
+
+
+async def cfssl(
+    town: Town, *words: str | Path, given: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """With the root as one that this machine believes."""
+    roots = town.folder / "roots.pem"
+    roots.write_bytes(town.ca.authority.keys.roots_pem)
+    return await asyncio.to_thread(
+        subprocess.run,
+        ["cfssl", *words],
+        input=given,
+        env=os.environ | {"SSL_CERT_FILE": str(roots)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+def config(town: Town, key: str = AUTH_KEY) -> Path:
+    """Of a client that signs at a remote authority, with a key."""
+    path = town.folder / "cfssl.json"
+    remote = {"auth_remote": {"remote": "persys", "auth_key": "ours"}}
+    path.write_text(
+        json.dumps(
+            {
+                "signing": {"default": remote, "profiles": {"agent": remote, "admin": remote}},
+                "auth_keys": {"ours": {"type": "standard", "key": key}},
+                "remotes": {"persys": f"https://{town.address}"},
+            }
+        )
+    )
+    return path
+
+
+async def test_info_gives_the_root(town: Town) -> None:
+    done = await cfssl(town, "info", "-remote", f"https://{town.address}")
+
+    told = json.loads(done.stdout)
+    assert told["certificate"].encode() == town.ca.authority.keys.roots_pem
+    assert told["expiry"] == "24h"
+
+
+async def test_sign_with_a_key_gives_an_agent_its_certificate(town: Town) -> None:
+    request = town.folder / "n7.csr"
+    request.write_bytes(new_request(new_key(), N7, ["n7.example.org"]))
+
+    done = await cfssl(town, "sign", "-config", config(town), request)
+
+    assert done.returncode == 0, done.stderr
+    chain = json.loads(done.stdout)["cert"].encode()
+    leaf, intermediate = x509.load_pem_x509_certificates(chain)
+    leaf.verify_directly_issued_by(intermediate)
+    assert read_claims(chain).identity == N7
+    assert hosts_of(leaf) == ("n7.example.org",)
+
+
+async def test_gencert_with_a_key_makes_key_and_certificate(town: Town) -> None:
+    wanted = {"CN": "persys-agent-n8", "hosts": ["10.0.0.8"], "key": {"algo": "rsa", "size": 2048}}
+
+    done = await cfssl(
+        town, "gencert", "-config", config(town), "-profile", "agent", "-", given=json.dumps(wanted)
+    )
+
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert read_claims(told["cert"].encode()).identity == Identity(Role.AGENT, "n8")
+    assert "PRIVATE KEY" in told["key"]
+
+
+async def test_another_key_is_refused(town: Town) -> None:
+    request = town.folder / "n7.csr"
+    request.write_bytes(new_request(new_key(), N7, ()))
+
+    done = await cfssl(town, "sign", "-config", config(town, "f" * 32), request)
+
+    assert done.returncode != 0
+    assert "another key" in done.stdout + done.stderr
+
+
+async def test_the_key_is_not_good_for_admins(town: Town) -> None:
+    request = town.folder / "eve.csr"
+    request.write_bytes(new_request(new_key(), Identity(Role.ADMIN, "eve"), ()))
+
+    done = await cfssl(town, "sign", "-config", config(town), request)
+
+    assert done.returncode != 0
+    assert "not good for role admin" in done.stdout + done.stderr
+
+
+async def test_gencert_without_a_key_or_a_certificate_is_refused(town: Town) -> None:
+    done = await cfssl(
+        town,
+        *("gencert", "-remote", f"https://{town.address}", "-profile", "agent", "-"),
+        given=json.dumps({"CN": "n9"}),
+    )
+
+    assert done.returncode != 0
+    assert "needs a certificate" in done.stdout + done.stderr
+
+
+async def test_gencert_and_newcert_serve_an_admin(town: Town) -> None:
+    import ssl
+
+    from shells.ca.test_doors import connection, trusting
+
+    files = await asyncio.to_thread(town.certificate, Role.ADMIN, "ada")
+    context = trusting(town)
+    context.load_cert_chain(files.certificate, files.key)
+    assert isinstance(context, ssl.SSLContext)
+    body = json.dumps({"request": {"CN": "gw1", "hosts": ["gw.example.org"]}, "profile": "gateway"})
+    async with asyncio.timeout(20), connection(town, context) as (reader, writer):
+        head = "POST /api/v1/cfssl/newcert HTTP/1.1\r\nHost: ca\r\nConnection: close\r\n"
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode())
+        answer = await reader.read()
+
+    result = json.loads(answer.partition(b"\r\n\r\n")[2])["result"]
+    assert read_claims(result["certificate"].encode()).identity == Identity(Role.GATEWAY, "gw1")
+    assert "PRIVATE KEY" in result["private_key"]
+
+
+@pytest.mark.parametrize("name", ["*.example.org", "scheduler.persys.internal"])
+async def test_the_same_rules_hold_for_hosts(town: Town, name: str) -> None:
+    request = town.folder / "n7.csr"
+    request.write_bytes(new_request(new_key(), N7, ()))
+
+    done = await cfssl(town, "sign", "-config", config(town), "-hostname", name, request)
+
+    assert done.returncode != 0
+    assert "hosts" in done.stdout + done.stderr
+
+
+async def test_the_revocation_list_comes_in_cfssls_shape(town: Town) -> None:
+    import base64
+
+    status, body = await said(town, "GET", "/api/v1/cfssl/crl")
+
+    assert status == 200
+    x509.load_der_x509_crl(base64.b64decode(json.loads(body)["result"]))

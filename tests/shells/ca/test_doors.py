@@ -1,0 +1,158 @@
+"""The port itself: who sends too much, too slowly or nothing at all."""
+
+import asyncio
+import json
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from persys.ca.cfssl import PREFIX
+from persys.core.permission import CA
+from persys.model.identity import NAMES
+from persys.wire.authority import BODY_BYTES_MAX
+from shells.ca.town import Town
+
+
+def trusting(town: Town) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=town.ca.authority.keys.roots_pem.decode())
+    return context
+
+
+@asynccontextmanager
+async def connection(
+    town: Town, context: ssl.SSLContext | None = None
+) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1",
+        town.ca.port,
+        ssl=context or trusting(town),
+        server_hostname=f"ca.{NAMES}",
+    )
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def said(town: Town, method: str, path: str, body: bytes = b"{}") -> tuple[int, bytes]:
+    """As somebody without a certificate."""
+    async with asyncio.timeout(20), connection(town) as (reader, writer):
+        head = f"{method} {path} HTTP/1.1\r\nHost: ca\r\nConnection: close\r\n"
+        writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        answer = await reader.read()
+    head_line, _, rest = answer.partition(b"\r\n")
+    return int(head_line.split()[1]), rest.partition(b"\r\n\r\n")[2]
+
+
+@pytest.mark.parametrize("route", [route for route, deed in CA.items() if deed is not None])
+async def test_without_a_certificate_these_routes_are_closed(town: Town, route: str) -> None:
+    method, path = route.split()
+
+    status, body = await said(town, method, path)
+
+    assert status == 403
+    refusal = json.loads(body)
+    words = refusal["errors"][0]["message"] if path.startswith(PREFIX) else refusal["error"]
+    assert "needs a certificate" in words
+
+
+async def test_health_and_what_everybody_may_know_is_open(town: Town) -> None:
+    status, body = await said(town, "GET", "/health")
+    assert (status, json.loads(body)["status"]) == (200, "ok")
+    assert (await said(town, "GET", "/crl"))[0] == 200
+    assert (await said(town, "GET", "/crl.pem"))[1].startswith(b"-----BEGIN X509 CRL")
+    assert b"BEGIN CERTIFICATE" in (await said(town, "GET", "/api/v1/roots"))[1]
+
+
+async def test_a_body_that_is_too_large_is_refused(town: Town) -> None:
+    status, _ = await said(town, "POST", "/api/v1/join", b"x" * (BODY_BYTES_MAX + 1))
+
+    assert status == 413
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"[]", b"\xff", b'{"id": 1}', b'{"id":"a","secret":"b","csr":"c","more":1}']
+)
+async def test_a_body_that_is_something_else_is_refused(town: Town, body: bytes) -> None:
+    status, answer = await said(town, "POST", "/api/v1/join", body)
+
+    assert status == 400
+    assert json.loads(answer)["error"].startswith("body: ")
+
+
+async def test_plain_text_is_not_answered(town: Town) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", town.ca.port)
+    writer.write(b"GET /health HTTP/1.1\r\nHost: ca\r\n\r\n")
+
+    async with asyncio.timeout(20):
+        answer = await reader.read()
+
+    assert b"200" not in answer
+    writer.close()
+
+
+async def test_tls_before_1_2_is_refused(town: Town) -> None:
+    context = trusting(town)
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
+    with pytest.warns(DeprecationWarning, match="TLSv1_1"):
+        context.maximum_version = ssl.TLSVersion.TLSv1_1
+
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        async with connection(town, context):
+            pass
+
+
+async def test_a_slow_client_is_cut_and_others_are_served(hasty_town: Town) -> None:
+    async with connection(hasty_town) as (reader, writer), asyncio.timeout(20):
+        writer.write(b"POST /api/v1/join HTTP/1.1\r\nHost: ca\r\nContent-Length: 100\r\n\r\n{")
+
+        assert (await said(hasty_town, "GET", "/health"))[0] == 200
+        assert b" 408 " in await reader.readline()
+
+
+async def test_a_connection_that_never_ends_its_headers_is_cut(hasty_town: Town) -> None:
+    async with connection(hasty_town) as (reader, writer), asyncio.timeout(20):
+        writer.write(b"POST /api/v1/join HTTP/1.1\r\nX: ")
+
+        assert await until_closed(reader) == b""
+
+
+async def test_a_handshake_that_does_not_go_on_is_cut(hasty_town: Town) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", hasty_town.ca.port)
+    writer.write(b"\x16\x03\x01\x02\x00\x01")  # how one begins
+
+    async with asyncio.timeout(20):
+        assert await until_closed(reader) == b""
+    writer.close()
+
+
+async def until_closed(reader: asyncio.StreamReader) -> bytes:
+    """What is answered until the connection ends, in whichever way."""
+    try:
+        return await reader.read()
+    except ConnectionError:
+        return b""
+
+
+async def test_a_thousand_connections_that_say_nothing_do_not_stop_service(town: Town) -> None:
+    import resource
+
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    silent = []
+    try:
+        for _ in range(1000):
+            one = socket.socket()
+            one.setblocking(False)
+            silent.append(one)
+            await asyncio.get_running_loop().sock_connect(one, ("127.0.0.1", town.ca.port))
+
+        assert (await said(town, "GET", "/health"))[0] == 200
+    finally:
+        for one in silent:
+            one.close()

@@ -1,0 +1,219 @@
+"""Those who have a certificate: they renew it, until it is revoked."""
+
+import asyncio
+import ssl
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace as changed
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from persys.ca.app import Ca
+from persys.ca.settings import CaSettings
+from persys.client.authority import AuthoritySource
+from persys.errors import DeniedError, RefusedError, UnavailableError
+from persys.infra.clock import SystemClock
+from persys.infra.identity import hosts_of, read_claims
+from persys.infra.keys import key_pem, new_key, new_request
+from persys.model.identity import Identity, Role
+from persys.wire.authority import CertificateRequest, RevokeRequest
+from shells.ca.town import Town, keep
+
+
+async def eventually(is_so: Callable[[], bool], seconds: float = 30) -> None:
+    async with asyncio.timeout(seconds):
+        while not await asyncio.to_thread(is_so):  # noqa: ASYNC110  # the world does not tell
+            await asyncio.sleep(0.1)
+
+
+N1 = Identity(Role.AGENT, "n1")
+
+
+async def test_a_renewal_gives_the_same_identity_and_hosts(town: Town, tmp_path: Path) -> None:
+    files = await town.joined("n1", ("node-1.example.org",))
+    before = read_claims(files.certificate.read_bytes())
+    key = new_key()
+
+    source = AuthoritySource(lambda: [town.address], files)
+    issued = await source.issue(new_request(key, N1, ()))
+
+    after = read_claims(issued.chain_pem)
+    assert after.identity == before.identity == N1
+    assert after.serial != before.serial
+    assert after.enrolled_at == before.enrolled_at
+    assert hosts_of(x509.load_pem_x509_certificate(issued.chain_pem)) == ("node-1.example.org",)
+    again = keep(tmp_path / "again", key_pem(key), issued)
+    await town.ask(again, lambda client: client.renew(new_request(new_key(), N1, ())))
+
+
+@pytest.mark.parametrize("asked", [Identity(Role.AGENT, "n2"), Identity(Role.SCHEDULER, "n1")])
+async def test_a_renewal_as_somebody_else_is_refused(town: Town, asked: Identity) -> None:
+    files = await town.joined("n1")
+
+    with pytest.raises(DeniedError, match="only agent/n1"):
+        await town.ask(files, lambda client: client.renew(new_request(new_key(), asked, ())))
+
+
+async def test_a_renewal_brings_no_hosts_that_were_not_there(town: Town) -> None:
+    files = await town.joined("n1", ("a.example.org",))
+    request = new_request(new_key(), N1, ["a.example.org", "b.example.org"])
+
+    with pytest.raises(RefusedError, match=r"b\.example\.org is not among"):
+        await town.ask(files, lambda client: client.renew(request))
+
+
+async def test_a_person_keeps_the_life_that_an_admin_gave(town: Town) -> None:
+    files = await asyncio.to_thread(town.certificate, Role.VIEWER, "bob", "--ttl", "30d")
+    request = new_request(new_key(), Identity(Role.VIEWER, "bob"), ())
+
+    answer = await town.ask(files, lambda client: client.renew(request))
+
+    left = answer.expires_at - datetime.now(UTC)
+    assert timedelta(days=29) < left <= timedelta(days=30)
+
+
+async def test_a_revoked_certificate_is_not_renewed(town: Town) -> None:
+    files = await town.joined("n1")
+    serial = read_claims(files.certificate.read_bytes()).serial
+
+    await town.as_admin(lambda client: client.revoke(RevokeRequest(serial=serial, reason="stolen")))
+
+    with pytest.raises(DeniedError, match="revoked") as err:
+        await town.ask(files, lambda client: client.renew(new_request(new_key(), N1, ())))
+    assert err.value.reason == "revoked"
+
+
+async def test_all_that_somebody_has_is_revoked_by_name(town: Town) -> None:
+    files = await town.joined("n1")
+    await town.ask(files, lambda client: client.renew(new_request(new_key(), N1, ())))
+    await town.joined("n2")
+
+    request = RevokeRequest(role="agent", name="n1")
+    serials = await town.as_admin(lambda client: client.revoke(request))
+
+    assert len(serials) == 2
+    assert await AuthoritySource(lambda: [town.address], files).revoked() == set(serials)
+
+
+async def test_a_scheduler_revokes_those_of_agents_and_of_nobody_else(town: Town) -> None:
+    await town.joined("n1")
+    files = await asyncio.to_thread(town.certificate, Role.SCHEDULER, "s1")
+    await asyncio.to_thread(town.certificate, Role.ADMIN, "ada")
+
+    await town.ask(files, lambda client: client.revoke(RevokeRequest(role="agent", name="n1")))
+    with pytest.raises(DeniedError, match="only those of agents"):
+        await town.ask(files, lambda client: client.revoke(RevokeRequest(role="admin", name="ada")))
+
+
+async def test_what_is_not_there_cannot_be_revoked(town: Town) -> None:
+    with pytest.raises(RefusedError, match="not found"):
+        await town.as_admin(lambda client: client.revoke(RevokeRequest(serial="abc")))
+
+
+async def test_openssl_reads_the_revocation_list_and_finds_it_signed(
+    town: Town, tmp_path: Path
+) -> None:
+    files = await town.joined("n1")
+    request = RevokeRequest(role="agent", name="n1")
+    (serial,) = await town.as_admin(lambda client: client.revoke(request))
+    (tmp_path / "crl.pem").write_bytes(town.ca.authority.crl_pem())
+    (tmp_path / "issuer.pem").write_bytes(town.ca.authority.keys.chain_pem)
+
+    def openssl(*words: str | Path) -> str:
+        done = subprocess.run(
+            ["openssl", *words], capture_output=True, text=True, timeout=30, check=False
+        )
+        return done.stdout + done.stderr
+
+    told = openssl(
+        *("crl", "-in", tmp_path / "crl.pem", "-noout", "-text"),
+        *("-CAfile", tmp_path / "issuer.pem"),
+    )
+    assert "verify OK" in told
+    assert serial.upper() in told
+    chain = ("-crl_check", "-CRLfile", tmp_path / "crl.pem", "-untrusted", tmp_path / "issuer.pem")
+    told = openssl("verify", "-CAfile", files.roots, *chain, files.certificate)
+    assert "certificate revoked" in told
+
+
+async def test_an_expired_certificate_is_told_to_join_again(town: Town) -> None:
+    files = await asyncio.to_thread(town.certificate, Role.AGENT, "n1", "--ttl", "10s")
+    town.clock.ahead = timedelta(minutes=1)
+
+    with pytest.raises(DeniedError, match="expired"):
+        await town.ask(files, lambda client: client.renew(new_request(new_key(), N1, ())))
+
+
+@pytest.mark.parametrize("role", [role for role in Role if role not in (Role.ADMIN, Role.CA)])
+async def test_only_admins_give_certificates_and_tokens(town: Town, role: Role) -> None:
+    files = await asyncio.to_thread(town.certificate, role, "x1")
+    csr = new_request(new_key(), Identity(Role.ADMIN, "eve"), ()).decode()
+
+    with pytest.raises(DeniedError, match="may not do this"):
+        await town.ask(files, lambda client: client.create(CertificateRequest("admin", "eve", csr)))
+    with pytest.raises(DeniedError, match="may not do this"):
+        await town.ask(files, lambda client: client.audit(10))
+
+
+async def test_a_certificate_of_another_authority_is_not_let_in(town: Town, tmp_path: Path) -> None:
+    from persys.ca.commands import run_command
+    from persys.infra.certificates import CertificateFiles
+
+    out = tmp_path / "eve"
+    words = ["certificate", "--role", "admin", "--name", "eve", "--out", str(out)]
+    await asyncio.to_thread(run_command, [*words, "--dir", str(tmp_path / "other")], {})
+    (out / "ca.crt").write_bytes(town.ca.authority.keys.roots_pem)
+
+    files = CertificateFiles(out / "admin.crt", out / "admin.key", out / "ca.crt")
+    with pytest.raises((UnavailableError, DeniedError), match="join again with a token"):
+        await town.ask(files, lambda client: client.audit(10))
+
+
+async def test_everything_is_in_the_audit(town: Town) -> None:
+    files = await town.joined("n1")
+    await town.ask(files, lambda client: client.renew(new_request(new_key(), N1, ())))
+    with pytest.raises(DeniedError):
+        await town.ask(files, lambda client: client.tokens(10))
+    await town.as_admin(lambda client: client.revoke(RevokeRequest(role="agent", name="n1")))
+
+    lines = await town.as_admin(lambda client: client.audit(100))
+
+    about = [line.deed for line in lines if line.what == "agent/n1"]
+    assert about == ["invited", "joined", "renewed", "revoked", "revoked"]
+    (refused,) = [line for line in lines if line.deed == "refused"]
+    assert refused.who.startswith("agent/n1")
+    assert refused.what == "GET /api/v1/tokens"
+    assert not any("secret" in line.detail for line in lines)
+
+
+async def test_what_was_given_is_listed(town: Town) -> None:
+    await town.joined("n1", ("a.example.org",))
+
+    views = await town.as_admin(lambda client: client.certificates(10))
+    tokens = await town.as_admin(lambda client: client.tokens(10))
+
+    (agent,) = [view for view in views if view.role == "agent"]
+    assert (agent.name, agent.hosts, agent.how) == ("n1", ("a.example.org",), "joined")
+    assert [(token.name, token.serial) for token in tokens] == [("n1", agent.serial)]
+
+
+async def test_the_authority_renews_its_own_certificate_while_it_serves(
+    settings: CaSettings,
+) -> None:
+    ca = Ca(changed(settings, cert_ttl=timedelta(seconds=10)), SystemClock())
+    await ca.start()
+
+    def serial() -> str:
+        return read_claims(
+            ssl.get_server_certificate(("127.0.0.1", ca.port), timeout=10).encode()
+        ).serial
+
+    async with asyncio.TaskGroup() as group:
+        upkeep = group.create_task(ca.run())
+        first = await asyncio.to_thread(serial)
+        await eventually(lambda: serial() != first)
+        upkeep.cancel()
+    await ca.stop()

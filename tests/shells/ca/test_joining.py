@@ -1,0 +1,219 @@
+"""Newcomers: a token is good once, for a while, for one name, and only with the right authority."""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+from cryptography import x509
+
+from persys.ca.app import Ca
+from persys.ca.settings import CaSettings
+from persys.client.authority import join
+from persys.core.enrolment import Fault
+from persys.errors import DeniedError, RefusedError, UnavailableError
+from persys.infra.clock import SystemClock
+from persys.infra.identity import hosts_of, read_claims
+from persys.infra.keys import new_key, new_request
+from persys.infra.rpc import server_name
+from persys.model.identity import Identity, Role
+from shells.ca.town import Town
+
+HOUR = timedelta(hours=1)
+
+
+async def test_a_token_gives_a_node_its_certificate(town: Town) -> None:
+    issued = await town.join(await town.token(), hosts=("node-1.example.org", "10.0.0.7"))
+
+    leaf, intermediate = x509.load_pem_x509_certificates(issued.chain_pem)
+    (root,) = x509.load_pem_x509_certificates(issued.roots_pem)
+    leaf.verify_directly_issued_by(intermediate)
+    intermediate.verify_directly_issued_by(root)
+    claims = read_claims(issued.chain_pem)
+    assert claims.identity == Identity(Role.AGENT, "n1")
+    assert claims.trust_domain == "persys.local"
+    assert timedelta(hours=24) <= claims.not_after - claims.not_before <= timedelta(hours=25)
+    assert hosts_of(leaf) == ("node-1.example.org", "10.0.0.7")
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    assert server_name(Role.AGENT, "n1") in names.get_values_for_type(x509.DNSName)
+
+
+async def test_a_replayed_token_is_refused(town: Town) -> None:
+    token = await town.token()
+    await town.join(token)
+
+    with pytest.raises(DeniedError, match="has been used") as err:
+        await town.join(token)
+    assert err.value.reason == Fault.USED
+
+
+async def test_of_many_that_use_one_token_at_once_one_gets_in(town: Town) -> None:
+    token = await town.token()
+
+    async def attempt() -> bool:
+        try:
+            await town.join(token)
+        except DeniedError:
+            return False
+        return True
+
+    async with asyncio.TaskGroup() as group:
+        attempts = [group.create_task(attempt()) for _ in range(8)]
+    assert sum(done.result() for done in attempts) == 1
+
+
+async def test_a_token_after_its_time_is_refused(town: Town) -> None:
+    token = await town.token()
+    town.clock.ahead = HOUR
+
+    with pytest.raises(DeniedError, match="has expired") as err:
+        await town.join(token)
+    assert err.value.reason == Fault.EXPIRED
+
+
+async def test_a_guessed_secret_tells_nothing(town: Town) -> None:
+    token = await town.token()
+    await town.join(token)
+
+    for wrong in (
+        msgspec.structs.replace(token, secret="x"),
+        msgspec.structs.replace(token, id="x"),
+    ):
+        with pytest.raises(DeniedError) as err:
+            await town.join(wrong)
+        assert err.value.reason == Fault.UNKNOWN
+
+
+async def test_the_secret_is_not_sent_to_whoever_has_another_root(
+    town: Town, tmp_path: Path
+) -> None:
+    other = Ca(CaSettings(dir=tmp_path / "other", addr="127.0.0.1", port=0), SystemClock())
+    await other.start()
+    try:
+        token = msgspec.structs.replace(await town.token(), ca=(f"127.0.0.1:{other.port}",))
+        with pytest.raises(DeniedError, match="fingerprint") as err:
+            await town.join(token)
+        assert err.value.reason == "fingerprint"
+        assert other.authority.book.audit(10) == []
+    finally:
+        await other.stop()
+    await town.join(msgspec.structs.replace(token, ca=(town.address,)))  # it is still unused
+
+
+async def test_whoever_shows_the_right_root_but_has_no_key_below_it_gets_no_secret(
+    town: Town, tmp_path: Path
+) -> None:
+    """The root is public: knowing it is not being it."""
+    import ssl
+
+    other = Ca(CaSettings(dir=tmp_path / "other", addr="127.0.0.1", port=0), SystemClock())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    files = tmp_path / "liar.pem"
+    from persys.infra.keys import key_pem
+
+    key = new_key()
+    chain = other.authority.certify_itself(key.public_key(), ("127.0.0.1",), HOUR)
+    files.write_bytes(key_pem(key) + chain)
+    context.load_cert_chain(files)
+    roots = town.ca.authority.keys.roots_pem
+    heard: list[bytes] = []
+
+    async def lie(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        heard.append(await reader.read(65536))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(roots) + roots)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(lie, "127.0.0.1", 0, ssl=context)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        token = msgspec.structs.replace(await town.token(), ca=(f"127.0.0.1:{port}",))
+        with pytest.raises(DeniedError, match="not the authority") as err:
+            await town.join(token)
+    assert err.value.reason == "authority"
+    assert not any(token.secret.encode() in said for said in heard)
+    await asyncio.to_thread(other.authority.book.close)
+
+
+@pytest.mark.parametrize("asked", [Identity(Role.AGENT, "n2"), Identity(Role.ADMIN, "n1")])
+async def test_a_request_to_be_somebody_else_is_refused(town: Town, asked: Identity) -> None:
+    token = await town.token("n1")
+
+    with pytest.raises(DeniedError, match="only agent/n1") as err:
+        await asyncio.to_thread(join, token, new_request(new_key(), asked, ()))
+    assert err.value.reason == "identity"
+
+
+async def test_a_uri_of_somebody_else_is_refused(town: Town) -> None:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    uri = x509.UniformResourceIdentifier("spiffe://persys.local/admin/eve")
+    builder = x509.CertificateSigningRequestBuilder(x509.Name([]))
+    builder = builder.add_extension(x509.SubjectAlternativeName([uri]), critical=False)
+    request = builder.sign(new_key(), hashes.SHA256()).public_bytes(Encoding.PEM)
+
+    with pytest.raises(DeniedError, match="admin/eve"):
+        await asyncio.to_thread(join, await town.token(), request)
+
+
+async def test_a_wish_to_be_an_authority_has_no_effect(town: Town) -> None:
+    from cryptography.hazmat.primitives import hashes
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    builder = x509.CertificateSigningRequestBuilder(x509.Name([]))
+    wish = x509.BasicConstraints(ca=True, path_length=None)
+    builder = builder.add_extension(wish, critical=True)
+    request = builder.sign(new_key(), hashes.SHA256()).public_bytes(Encoding.PEM)
+
+    issued = await asyncio.to_thread(join, await town.token(), request)
+    leaf = x509.load_pem_x509_certificate(issued.chain_pem)
+    assert not leaf.extensions.get_extension_for_class(x509.BasicConstraints).value.ca
+
+
+@pytest.mark.parametrize("host", ["*.example.org", "scheduler.persys.internal"])
+async def test_a_host_that_would_say_too_much_is_refused(town: Town, host: str) -> None:
+    with pytest.raises(RefusedError, match="hosts"):
+        await town.join(await town.token(), hosts=(host,))
+
+
+async def test_a_token_may_say_which_hosts_may_be_asked_for(town: Town) -> None:
+    token = await town.token(hosts=("a.example.org",))
+
+    with pytest.raises(RefusedError, match=r"b\.example\.org is not among"):
+        await town.join(token, hosts=("b.example.org",))
+    await town.join(token, hosts=("a.example.org",))
+
+
+async def test_a_node_whose_name_differs_only_in_capitals_is_refused(town: Town) -> None:
+    await town.joined("n1")
+
+    with pytest.raises(RefusedError, match="too much like agent/n1"):
+        await town.token("N1")
+
+
+@pytest.mark.parametrize("request_pem", [b"", b"garbage", b"-----BEGIN CERTIFICATE REQUEST-----\n"])
+async def test_garbage_instead_of_a_request_does_not_use_the_token_up(
+    town: Town, request_pem: bytes
+) -> None:
+    token = await town.token()
+
+    with pytest.raises(RefusedError, match="csr"):
+        await asyncio.to_thread(join, token, request_pem)
+    await town.join(token)
+
+
+async def test_an_authority_that_is_away_is_said_to_be(town: Town, free_port: int) -> None:
+    token = msgspec.structs.replace(await town.token(), ca=(f"127.0.0.1:{free_port}",))
+
+    with pytest.raises(UnavailableError, match=f"127.0.0.1:{free_port}"):
+        await town.join(token)
+
+
+async def test_the_next_address_is_tried_when_one_does_not_answer(
+    town: Town, free_port: int
+) -> None:
+    token = msgspec.structs.replace(await town.token(), ca=(f"127.0.0.1:{free_port}", town.address))
+
+    assert (await town.join(token)).chain_pem

@@ -1,0 +1,157 @@
+"""Keys and book on disk: made once, closed to others, and never made anew over what is there."""
+
+import stat
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from persys.ca.book import Book
+from persys.ca.issuing import INTERMEDIATE_LIFE, new_root, pem
+from persys.ca.keeping import BOOK, INTERMEDIATE, ROOT, ROOTS, Keys, open_keys
+from persys.ca.settings import CaSettings
+from persys.errors import SettingsError
+from persys.infra.keys import key_pem
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def opened(folder: Path, *, passphrase: bytes = b"", now: datetime = NOW) -> Keys:
+    return open_keys(folder, trust_domain="persys.local", passphrase=passphrase, now=now)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+def test_keys_are_made_once_and_only_the_owner_reads_them(tmp_path: Path) -> None:
+    folder = tmp_path / "ca"
+    first = opened(folder)
+
+    again = opened(folder)
+
+    assert again.root == first.root
+    assert again.issuer.certificate == first.issuer.certificate
+    assert mode(folder) == 0o700
+    assert {mode(folder / name) for name in (ROOT, INTERMEDIATE)} == {0o600}
+    assert (folder / ROOTS).read_bytes() == first.roots_pem
+
+
+def test_keys_that_were_open_to_others_are_closed(tmp_path: Path) -> None:
+    folder = tmp_path / "ca"
+    opened(folder)
+    (folder / ROOT).chmod(0o644)
+    folder.chmod(0o755)
+
+    opened(folder)
+
+    assert (mode(folder), mode(folder / ROOT)) == (0o700, 0o600)
+
+
+def test_a_passphrase_encrypts_also_what_was_plain(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+
+    opened(tmp_path, passphrase=b"open sesame")
+
+    for name in (ROOT, INTERMEDIATE):
+        assert b"BEGIN ENCRYPTED PRIVATE KEY" in (tmp_path / name).read_bytes()
+    assert opened(tmp_path, passphrase=b"open sesame").root == first.root
+    with pytest.raises(SettingsError, match="is encrypted; PERSYS_CA_PASSPHRASE_FILE"):
+        opened(tmp_path)
+    with pytest.raises(SettingsError, match="the passphrase is another"):
+        opened(tmp_path, passphrase=b"open barley")
+
+
+@pytest.mark.parametrize("name", [ROOT, INTERMEDIATE])
+@pytest.mark.parametrize("content", [b"", b"garbage", b"\xff" * 100])
+def test_garbage_ends_the_start_and_stays_as_it_is(
+    tmp_path: Path, name: str, content: bytes
+) -> None:
+    opened(tmp_path)
+    (tmp_path / name).write_bytes(content)
+
+    with pytest.raises(SettingsError, match=name):
+        opened(tmp_path)
+    assert (tmp_path / name).read_bytes() == content
+
+
+@pytest.mark.parametrize("left", [INTERMEDIATE, BOOK])
+def test_a_root_that_is_gone_is_not_made_anew(tmp_path: Path, left: str) -> None:
+    opened(tmp_path)
+    Book(tmp_path / BOOK, trust_domain="persys.local").close()
+    for name in (ROOT, INTERMEDIATE, BOOK):
+        if name != left:
+            (tmp_path / name).unlink()
+
+    with pytest.raises(SettingsError, match=r"root\.pem is not: put it back"):
+        opened(tmp_path)
+    assert not (tmp_path / ROOT).exists()
+
+
+def test_an_intermediate_of_another_root_is_refused(tmp_path: Path) -> None:
+    opened(tmp_path)
+    other = new_root("another", now=NOW)
+    (tmp_path / INTERMEDIATE).write_bytes(pem(other.certificate) + key_pem(other.key))
+
+    with pytest.raises(SettingsError, match="was not issued by"):
+        opened(tmp_path)
+
+
+def test_the_roots_key_may_be_kept_elsewhere_until_it_is_needed(tmp_path: Path) -> None:
+    first = opened(tmp_path)
+    whole = (tmp_path / ROOT).read_bytes()
+    (tmp_path / ROOT).write_bytes(first.roots_pem)
+
+    assert opened(tmp_path).issuer.certificate == first.issuer.certificate
+    later = NOW + INTERMEDIATE_LIFE * 0.6
+    assert opened(tmp_path, now=later).issuer.certificate == first.issuer.certificate
+    with pytest.raises(SettingsError, match="has expired; put the root's key back"):
+        opened(tmp_path, now=NOW + INTERMEDIATE_LIFE)
+    (tmp_path / ROOT).write_bytes(whole)
+    renewed = opened(tmp_path, now=later)
+    assert renewed.issuer.certificate != first.issuer.certificate
+    renewed.issuer.certificate.verify_directly_issued_by(first.root)
+
+
+def test_an_expired_root_ends_the_start(tmp_path: Path) -> None:
+    opened(tmp_path)
+
+    with pytest.raises(SettingsError, match="the root has expired"):
+        opened(tmp_path, now=NOW + timedelta(days=3651))
+
+
+def test_a_book_belongs_to_one_trust_domain(tmp_path: Path) -> None:
+    Book(tmp_path / BOOK, trust_domain="one").close()
+
+    assert mode(tmp_path / BOOK) == 0o600
+    with pytest.raises(SettingsError, match="is that of one"):
+        Book(tmp_path / BOOK, trust_domain="two")
+
+
+def test_a_book_that_is_something_else_ends_the_start(tmp_path: Path) -> None:
+    (tmp_path / BOOK).write_bytes(b"not a database" * 100)
+
+    with pytest.raises(SettingsError, match="book"):
+        Book(tmp_path / BOOK, trust_domain="one")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"cert_ttl": timedelta(seconds=1)}, "PERSYS_CA_CERT_TTL"),
+        ({"trust_domain": "a b"}, "PERSYS_TRUST_DOMAIN"),
+        ({"keep": timedelta()}, "PERSYS_CA_KEEP"),
+        ({"auth_roles": ("admin",)}, "PERSYS_CA_AUTH_ROLES"),
+    ],
+)
+def test_a_wrong_setting_is_named(wrong: dict[str, object], words: str) -> None:
+    with pytest.raises(SettingsError, match=words):
+        CaSettings(**wrong)  # type: ignore[arg-type]  # each by its name
+
+
+@pytest.mark.parametrize("content", ["", "xyz", "abcd"])
+def test_an_auth_key_that_is_none_is_said_to_be(tmp_path: Path, content: str) -> None:
+    (tmp_path / "key").write_text(content)
+
+    with pytest.raises(SettingsError, match="PERSYS_CA_AUTH_KEY_FILE"):
+        CaSettings(auth_key_file=str(tmp_path / "key")).auth_key()

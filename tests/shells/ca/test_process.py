@@ -1,0 +1,220 @@
+"""The commands as people type them: persys-ca, persysctl and persys-agent join, each a process."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+import yaml
+
+from persys.agent.settings import AgentSettings
+from persys.infra.certificates import CertificateFiles, read_key_pair
+from persys.infra.clock import SystemClock
+from persys.infra.settings import load
+from persys.model.identity import Identity, Role
+
+BIN = Path(sys.executable).parent
+
+
+@dataclass
+class Shell:
+    """A user's terminal, with the authority on the same machine."""
+
+    folder: Path
+    node: Path
+    port: int
+
+    def run(
+        self, program: str, *words: str | Path, given: str = ""
+    ) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [BIN / program, *words],
+            input=given,
+            env=self.environ,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    @property
+    def environ(self) -> dict[str, str]:
+        admin = self.folder / "admin"
+        return {
+            **{key: value for key, value in os.environ.items() if not key.startswith("PERSYS_")},
+            "HOME": str(self.folder),
+            "PERSYS_CA_DIR": str(self.folder / "ca"),
+            "PERSYS_CA_PORT": str(self.port),
+            "PERSYS_CA_ADDR": "127.0.0.1",
+            "PERSYS_TLS_CA": str(admin / "ca.crt"),
+            "PERSYS_TLS_CERT": str(admin / "admin.crt"),
+            "PERSYS_TLS_KEY": str(admin / "admin.key"),
+        }
+
+    def ctl(self, *words: str | Path) -> "subprocess.CompletedProcess[str]":
+        return self.run("persysctl", *words, "--authority", f"127.0.0.1:{self.port}")
+
+    def join(self, token: str, *words: str, given: str = "") -> "subprocess.CompletedProcess[str]":
+        node = self.node
+        return self.run(
+            *("persys-agent", "join", "10.0.0.1:8085", token, "--config", node / "agent.yaml"),
+            *(
+                "--tls-cert",
+                node / "a.crt",
+                "--tls-key",
+                node / "a.key",
+                "--tls-ca",
+                node / "ca.crt",
+            ),
+            *words,
+            given=given,
+        )
+
+    def token(self, *words: str) -> str:
+        done = self.ctl("token", "create", "--role", "agent", "--node", "n1", *words)
+        assert done.returncode == 0, done.stderr
+        assert "persys-agent join" in done.stderr
+        return done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
+    """With the authority on it, and the certificate of its first admin."""
+    with socket.socket() as trial:
+        trial.bind(("127.0.0.1", 0))
+        port: int = trial.getsockname()[1]
+    folder = tmp_path_factory.mktemp("machine")
+    shell = Shell(folder, folder / "node", port)
+    done = shell.run(
+        *("persys-ca", "certificate", "--role", "admin", "--name", "ada"),
+        *("--out", folder / "admin"),
+    )
+    assert done.returncode == 0, done.stderr
+    serving = subprocess.Popen([BIN / "persys-ca"], env=shell.environ, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + 60
+        while shell.ctl("token", "list").returncode:
+            assert time.monotonic() < deadline, "the authority does not answer"
+        yield shell
+        serving.terminate()
+        assert serving.wait(20) == 0
+    finally:
+        serving.kill()
+        serving.wait(20)
+
+
+@pytest.fixture
+def shell(machine: Shell, tmp_path: Path) -> Shell:
+    """A node of its own."""
+    return replace(machine, node=tmp_path / "node")
+
+
+def test_a_node_joins_with_a_token_and_again_with_the_next(shell: Shell) -> None:
+    token = shell.token()
+    done = shell.join(token)
+    assert done.returncode == 0, done.stderr
+    assert "node n1 has joined" in done.stdout
+
+    node = shell.node
+    files = CertificateFiles(node / "a.crt", node / "a.key", node / "ca.crt")
+    pair = read_key_pair(files, SystemClock().now())
+    assert pair.claims.identity == Identity(Role.AGENT, "n1")
+    assert files.key.stat().st_mode & 0o777 == 0o600
+    found = load(AgentSettings, ["--config", str(node / "agent.yaml")], {}, program="a").settings
+    assert found.scheduler_addr == ("10.0.0.1:8085",)
+    assert found.ca_addr == (f"127.0.0.1:{shell.port}",)
+    assert (found.tls_cert, found.tls_key, found.tls_ca) == (
+        files.certificate,
+        files.key,
+        files.roots,
+    )
+
+    again = shell.join(token)
+    assert again.returncode == 0, again.stderr
+    assert "has joined already" in again.stdout
+    assert read_key_pair(files, SystemClock().now()) == pair
+
+    other = shell.join("-", given=shell.token() + "\n")
+    assert other.returncode == 0, other.stderr
+    assert read_key_pair(files, SystemClock().now()) != pair
+
+
+def test_a_token_that_is_used_expired_or_wrong_is_said_to_be(shell: Shell) -> None:
+    token = shell.token()
+    assert (
+        shell.run("persysctl", "certificate", "join", token, "--out", shell.node.parent).returncode
+        == 0
+    )
+
+    used = shell.join(token)
+    assert (used.returncode, "has been used" in used.stderr) == (1, True)
+    damaged = shell.join(token[:-9])
+    assert (damaged.returncode, "is damaged" in damaged.stderr) == (2, True)
+    for_another = shell.join(token, "--node-id", "n2")
+    assert (for_another.returncode, "is for node n1" in for_another.stderr) == (2, True)
+    brief = shell.token("--ttl", "1s")
+    time.sleep(1.1)  # its time, which nothing else could show
+    expired = shell.join(brief)
+    assert (expired.returncode, "has expired" in expired.stderr) == (1, True)
+    assert not (shell.node / "a.key").exists()
+
+
+def test_an_admin_gives_lists_and_revokes_certificates(shell: Shell) -> None:
+    out = shell.node.parent / "bob"
+    done = shell.ctl("certificate", "create", "--role", "viewer", "--name", "bob", "--out", out)
+    assert done.returncode == 0, done.stderr
+
+    listed = json.loads(shell.ctl("certificate", "list", "-o", "json").stdout)
+    (serial,) = [view["serial"] for view in listed if view["name"] == "bob"]
+    as_bob = [
+        word
+        for name, file in (("ca", "ca.crt"), ("cert", "viewer.crt"), ("key", "viewer.key"))
+        for word in (f"--{name}", str(out / file))
+    ]
+    refused = shell.ctl("certificate", "list", *as_bob)
+    assert (refused.returncode, "viewer/bob may not" in refused.stderr) == (1, True)
+
+    assert serial in shell.ctl("certificate", "revoke", "viewer/bob", "--reason", "left").stdout
+    assert "revoked" in shell.ctl("certificate", "list").stdout
+    refused = shell.ctl("certificate", "list", *as_bob)
+    assert "has been revoked" in refused.stderr
+    assert "viewer/bob" in shell.ctl("certificate", "audit").stdout
+
+
+def test_without_a_certificate_persysctl_says_how_to_get_one(shell: Shell) -> None:
+    environ = {key: value for key, value in shell.environ.items() if "TLS" not in key}
+    done = subprocess.run(
+        [BIN / "persysctl", "token", "list"],
+        env=environ,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+    assert done.returncode == 2
+    assert "persys-ca certificate --role admin" in done.stderr
+
+
+def test_the_settings_are_shown_and_wrong_ones_named(shell: Shell) -> None:
+    assert "port = " in shell.run("persys-ca", "--print-config").stdout
+    wrong = shell.run("persys-ca", "--port", "70000", "--dir", shell.node)
+    assert (wrong.returncode, "70000" in wrong.stderr) == (1, True)
+    taken = shell.run("persys-ca", "--dir", shell.node)
+    assert (taken.returncode, "cannot be used" in taken.stderr) == (1, True)
+
+
+def test_what_the_file_said_before_stays(shell: Shell) -> None:
+    config = shell.node / "agent.yaml"
+    config.parent.mkdir()
+    config.write_text("node_region: eu\nscheduler_addr: old:1\n")
+
+    assert shell.join(shell.token()).returncode == 0
+
+    said = yaml.safe_load(config.read_text())
+    assert (said["node_region"], said["scheduler_addr"]) == ("eu", ["10.0.0.1:8085"])

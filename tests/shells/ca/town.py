@@ -1,0 +1,96 @@
+"""A real authority on a port of its own, and people who ask it."""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TypeVar
+
+from persys.ca.app import Ca
+from persys.ca.commands import run_command
+from persys.ca.settings import CaSettings
+from persys.client.authority import AuthorityClient, join
+from persys.infra.certificates import CertificateFiles
+from persys.infra.clock import SystemClock
+from persys.infra.files import PRIVATE, PUBLIC, write_together
+from persys.infra.keys import Issued, key_pem, new_key, new_request
+from persys.model.identity import Identity, Role
+from persys.wire.authority import TokenAnswer, TokenRequest
+from persys.wire.join import JoinToken, read_token
+
+T = TypeVar("T")
+AUTH_KEY = "0123456789abcdef0123456789abcdef"
+
+
+@dataclass
+class MovedClock:
+    ahead: timedelta = timedelta()
+    real: SystemClock = field(default_factory=SystemClock)
+
+    def now(self) -> datetime:
+        return self.real.now() + self.ahead
+
+    def monotonic(self) -> float:
+        return self.real.monotonic()
+
+
+@dataclass
+class Town:
+    """An authority, the folder with its keys, and whoever lives there."""
+
+    ca: Ca
+    settings: CaSettings
+    clock: MovedClock
+    folder: Path
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.ca.port}"
+
+    def certificate(self, role: Role, name: str, *more: str) -> CertificateFiles:
+        """Made on the authority's own machine."""
+        out = self.folder / f"{role}-{name}"
+        words = ("certificate", "--role", role, "--name", name, "--out", str(out), *more)
+        run_command([*words, "--dir", str(self.settings.dir)], {})
+        return CertificateFiles(out / f"{role}.crt", out / f"{role}.key", out / "ca.crt")
+
+    def client(self, files: CertificateFiles) -> AuthorityClient:
+        return AuthorityClient([self.address], files, timeout=timedelta(seconds=20))
+
+    async def as_admin(self, question: Callable[[AuthorityClient], T]) -> T:
+        files = await asyncio.to_thread(self.certificate, Role.ADMIN, "ada")
+        return await self.ask(files, question)
+
+    async def ask(self, files: CertificateFiles, question: Callable[[AuthorityClient], T]) -> T:
+        return await asyncio.to_thread(lambda: question(self.client(files)))
+
+    async def token(self, name: str = "n1", **more: object) -> JoinToken:
+        request = TokenRequest("agent", name, **more)  # type: ignore[arg-type]  # each by its name
+        answer: TokenAnswer = await self.as_admin(lambda client: client.invite(request))
+        return read_token(answer.token)
+
+    async def join(
+        self, token: JoinToken, *, name: str = "n1", hosts: tuple[str, ...] = ()
+    ) -> Issued:
+        request = new_request(new_key(), Identity(Role.AGENT, name), hosts)
+        return await asyncio.to_thread(join, token, request)
+
+    async def joined(self, name: str = "n1", hosts: tuple[str, ...] = ()) -> CertificateFiles:
+        """An agent with its files."""
+        key = new_key()
+        request = new_request(key, Identity(Role.AGENT, name), hosts)
+        issued = await asyncio.to_thread(join, await self.token(name), request)
+        return keep(self.folder / f"node-{name}", key_pem(key), issued)
+
+
+def keep(folder: Path, key: bytes, issued: Issued) -> CertificateFiles:
+    files = CertificateFiles(folder / "agent.crt", folder / "agent.key", folder / "ca.crt")
+    write_together(
+        [
+            (files.roots, issued.roots_pem, PUBLIC),
+            (files.certificate, issued.chain_pem, PUBLIC),
+            (files.key, key, PRIVATE),
+        ]
+    )
+    return files

@@ -1,0 +1,41 @@
+"""The file that `persys up` writes for persysctl: its own again and again, never somebody else's."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from persys.cli.context import write_context
+from persys.client.call import Trust
+from persys.infra.files import CertificateFiles
+
+TRUST = Trust(CertificateFiles(Path("/c/a.crt"), Path("/c/a.key"), Path("/c/ca.crt")))
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path / ".persys" / "config.yaml"
+
+
+def test_it_is_written_for_its_user_alone_and_written_anew(config: Path) -> None:
+    assert write_context("127.0.0.1:1", "127.0.0.1:2", TRUST)
+    assert write_context("127.0.0.1:3", "127.0.0.1:4", TRUST)
+
+    assert config.stat().st_mode & 0o077 == 0
+    assert yaml.safe_load(config.read_text()) == {
+        "grpc_endpoint": "127.0.0.1:3",
+        "ca_endpoint": "127.0.0.1:4",
+        "ca_cert_path": "/c/ca.crt",
+        "cert_path": "/c/a.crt",
+        "key_path": "/c/a.key",
+    }
+
+
+def test_a_file_of_somebody_else_is_left_as_it_is(config: Path) -> None:
+    config.parent.mkdir()
+    config.write_text("api_endpoint: https://elsewhere\n")
+
+    assert not write_context("127.0.0.1:1", "127.0.0.1:2", TRUST)
+
+    assert config.read_text() == "api_endpoint: https://elsewhere\n"

@@ -1,0 +1,190 @@
+"""persysctl over TLS: what it shows, whom it believes, and what it says when either is not enough."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from certified import LIFE, Root
+from persys.model.identity import Role
+from persys.wire.gen.agent.v1 import agent_pb2_grpc
+from persys.wire.gen.control.v1 import control_pb2_grpc
+from shells.cli.conftest import Cluster
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from persys.infra.files import CertificateFiles
+    from shells.cli.conftest import Run
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+@pytest.fixture
+def mine(root: Root) -> CertificateFiles:
+    return root.write(Role.ADMIN, "me")
+
+
+def serving(root: Root, role: Role, name: str, **how: tuple[str, ...]) -> Iterator[Cluster]:
+    tls = root.write(role, name, **how)  # type: ignore[arg-type]  # only hosts are given
+    server = grpc.server(ThreadPoolExecutor(4))
+    cluster = Cluster()
+    control_pb2_grpc.add_AgentControlServicer_to_server(cluster, server)
+    agent_pb2_grpc.add_AgentServiceServicer_to_server(cluster, server)
+    credentials = grpc.ssl_server_credentials(
+        [(tls.key.read_bytes(), tls.certificate.read_bytes())], root.pem, True
+    )
+    cluster.address = f"127.0.0.1:{server.add_secure_port('127.0.0.1:0', credentials)}"
+    server.start()
+    yield cluster
+    server.stop(None).wait()
+
+
+@pytest.fixture
+def secure(root: Root) -> Iterator[Cluster]:
+    yield from serving(root, Role.SCHEDULER, "s1")
+
+
+@pytest.fixture
+def node(root: Root) -> Iterator[Cluster]:
+    yield from serving(root, Role.AGENT, "n1")
+
+
+@pytest.fixture
+def by_host(root: Root) -> Iterator[Cluster]:
+    yield from serving(root, Role.GATEWAY, "odd", hosts=("127.0.0.1",))
+
+
+def flags(files: CertificateFiles) -> tuple[str, ...]:
+    return ("--ca", str(files.roots), "--cert", str(files.certificate), "--key", str(files.key))
+
+
+def test_a_certificate_is_named_by_flags(secure: Cluster, run: Run, mine: CertificateFiles) -> None:
+    ended = run("node", "list", "--scheduler", secure.address, *flags(mine))
+
+    assert ended.code == 0, ended.err
+
+
+def test_a_certificate_is_named_by_variables_or_by_the_file(
+    secure: Cluster, run: Run, root: Root, mine: CertificateFiles, home: Path
+) -> None:
+    words = ("node", "list", "--scheduler", secure.address)
+    (home / ".persys").mkdir(parents=True)
+    (home / ".persys" / "config.yaml").write_text(
+        f"ca_cert_path: {mine.roots}\ncert_path: {mine.certificate}\nkey_path: {mine.key}\n"
+    )
+
+    assert run(*words, PERSYS_INSECURE="").code == 0
+    (home / ".persys" / "config.yaml").write_text("grpc_insecure: true\n")
+    assert run(*words, PERSYS_INSECURE="", **root.variables(mine)).code == 0
+
+
+def test_an_agent_is_asked_over_tls_too(node: Cluster, run: Run, mine: CertificateFiles) -> None:
+    assert run("agent", "health", "--agent", node.address, *flags(mine)).code == 0
+
+
+def test_without_a_certificate_it_says_how_to_get_one(run: Run) -> None:
+    ended = run("node", "list", PERSYS_INSECURE="")
+
+    assert ended.code == 2
+    assert "persys up" in ended.err
+    assert "--insecure" in ended.err
+
+
+def test_an_agent_is_not_taken_for_a_scheduler(
+    node: Cluster, run: Run, mine: CertificateFiles
+) -> None:
+    ended = run("node", "list", "--scheduler", node.address, *flags(mine))
+
+    assert ended.code == 4
+    assert "is not a scheduler" in ended.err
+
+
+def test_host_names_are_verified_instead_when_told_so(
+    by_host: Cluster, run: Run, mine: CertificateFiles
+) -> None:
+    words = ("node", "list", "--scheduler", by_host.address, *flags(mine))
+
+    assert run(*words).code == 4
+    assert run(*words, PERSYS_TLS_VERIFY="host").code == 0
+
+
+def test_a_certificate_of_another_authority_is_said_to_be_one(
+    secure: Cluster, run: Run, root: Root, tmp_path: Path
+) -> None:
+    other = Root(tmp_path / "elsewhere").write(Role.ADMIN, "me", roots=root.pem)
+
+    ended = run("node", "list", "--scheduler", secure.address, *flags(other))
+
+    assert ended.code == 4
+    assert "does not take" in ended.err
+    assert "persysctl certificate create" in ended.err
+
+
+def test_a_scheduler_of_another_authority_is_said_to_be_one(
+    secure: Cluster, run: Run, tmp_path: Path
+) -> None:
+    other = Root(tmp_path / "elsewhere").write(Role.ADMIN, "me")
+
+    ended = run("node", "list", "--scheduler", secure.address, *flags(other))
+
+    assert ended.code == 4
+    assert "vouches for" in ended.err
+
+
+def test_an_expired_certificate_is_said_to_be_one(secure: Cluster, run: Run, root: Root) -> None:
+    late = root.write(Role.ADMIN, "late", age=2 * LIFE)
+
+    ended = run("node", "list", "--scheduler", secure.address, *flags(late))
+
+    assert ended.code == 2
+    assert "expired at" in ended.err
+
+
+def test_a_certificate_that_is_not_valid_yet_makes_one_look_at_the_clock(
+    secure: Cluster, run: Run, root: Root
+) -> None:
+    early = root.write(Role.ADMIN, "early", age=-LIFE)
+
+    ended = run("node", "list", "--scheduler", secure.address, *flags(early))
+
+    assert ended.code == 2
+    assert "clock" in ended.err
+
+
+def test_a_file_that_is_not_there_is_named(
+    secure: Cluster, run: Run, mine: CertificateFiles
+) -> None:
+    mine.key.unlink()
+
+    ended = run("node", "list", "--scheduler", secure.address, *flags(mine))
+
+    assert ended.code == 2
+    assert str(mine.key) in ended.err
+
+
+def test_plain_text_to_a_port_with_tls_is_told(secure: Cluster, run: Run) -> None:
+    ended = run("node", "list", "--scheduler", secure.address, "--insecure")
+
+    assert ended.code == 4
+    assert "speaks TLS" in ended.err
+
+
+def test_tls_to_a_port_without_it_is_told(
+    cluster: Cluster, run: Run, mine: CertificateFiles
+) -> None:
+    ended = run("node", "list", "--scheduler", cluster.address, *flags(mine))
+
+    assert ended.code == 4
+    assert "-insecure" in ended.err
+
+
+def test_insecure_and_a_certificate_exclude_each_other(run: Run, mine: CertificateFiles) -> None:
+    assert run("node", "list", "--insecure", *flags(mine)).code == 2

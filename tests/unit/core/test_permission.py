@@ -1,0 +1,45 @@
+"""The tables of who may do what."""
+
+import pytest
+
+from persys.core.permission import AGENT, CONTROL, ROLES
+from persys.model.identity import Deed, Role
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.control.v1 import control_pb2
+
+CHANGING = {
+    Deed.WORKLOADS,
+    Deed.EXEC,
+    Deed.NODES,
+    Deed.DATA,
+    Deed.TOKENS,
+    Deed.RECOVERY,
+    Deed.ORDER,
+}
+
+
+def test_no_call_of_the_scheduler_is_missing() -> None:
+    service = control_pb2.DESCRIPTOR.services_by_name["AgentControl"]
+    assert set(CONTROL) == {method.name for method in service.methods}
+
+
+def test_no_call_of_the_agent_is_missing() -> None:
+    service = agent_pb2.DESCRIPTOR.services_by_name["AgentService"]
+    assert set(AGENT) == {method.name for method in service.methods}
+
+
+def test_every_role_has_its_deeds() -> None:
+    assert set(ROLES) == set(Role)
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.GATEWAY])
+def test_who_only_looks_changes_nothing(role: Role) -> None:
+    assert not ROLES[role] & CHANGING
+
+
+def test_only_an_agent_speaks_for_a_node() -> None:
+    assert [role for role in Role if Deed.REPORT in ROLES[role]] == [Role.AGENT]
+
+
+def test_an_agent_can_do_nothing_but_be_a_node() -> None:
+    assert ROLES[Role.AGENT] == {Deed.REPORT, Deed.ANYONE}

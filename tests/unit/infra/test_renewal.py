@@ -1,0 +1,147 @@
+"""Renewing in time: what is asked for, what is written, and what an authority that is down costs."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+from cryptography import x509
+from msgspec.structs import replace
+
+from certified import TRUST_DOMAIN, Root
+from persys.ca.issuing import issue, new_root, pem
+from persys.errors import SettingsError, UnavailableError
+from persys.infra.certificates import CertificateFiles, Certificates
+from persys.infra.clock import SystemClock
+from persys.infra.keys import Issued
+from persys.infra.renewal import Renewal
+from persys.model.identity import Identity, Role
+
+HOUR = timedelta(hours=1)
+ME = Identity(Role.AGENT, "n1")
+
+
+class Source:
+    """An authority that signs what it is asked to, unless it is told to do something else."""
+
+    def __init__(self, root: Root) -> None:
+        self._root = root
+        self.answer: Issued | None = None
+        self.failure: BaseException | None = None
+        self.asked: list[x509.CertificateSigningRequest] = []
+
+    async def issue(self, csr_pem: bytes) -> Issued:
+        request = x509.load_pem_x509_csr(csr_pem)
+        self.asked.append(request)
+        if self.failure is not None:
+            raise self.failure
+        if self.answer is not None:
+            return self.answer
+        made = issue(
+            self._root.issuer,
+            request.public_key(),  # type: ignore[arg-type]  # it is one of ours
+            ME,
+            trust_domain=TRUST_DOMAIN,
+            now=datetime.now(UTC),
+            life=HOUR,
+        )
+        return Issued(pem(made), self._root.pem)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+@pytest.fixture
+def files(root: Root) -> CertificateFiles:
+    return root.write(Role.AGENT, "n1")
+
+
+@pytest.fixture
+def certificates(files: CertificateFiles) -> Certificates:
+    return Certificates(files, SystemClock())
+
+
+@pytest.fixture
+def source(root: Root) -> Source:
+    return Source(root)
+
+
+@pytest.fixture
+def renewal(certificates: Certificates, files: CertificateFiles, source: Source) -> Renewal:
+    return Renewal(certificates, files, source, SystemClock(), Random(1))
+
+
+async def test_a_new_certificate_has_a_new_key_and_is_in_use_at_once(
+    renewal: Renewal, certificates: Certificates, files: CertificateFiles
+) -> None:
+    before = certificates.current
+
+    assert await renewal.renew()
+
+    assert certificates.current.key != before.key
+    assert certificates.current.claims.identity == ME
+    assert files.key.stat().st_mode & 0o077 == 0
+    assert Certificates(files, SystemClock()).current == certificates.current
+
+
+@pytest.mark.parametrize(
+    "failure", [UnavailableError("down"), TimeoutError(), SettingsError("odd"), OSError("disk")]
+)
+async def test_a_source_that_fails_leaves_all_as_it_was(
+    renewal: Renewal,
+    certificates: Certificates,
+    files: CertificateFiles,
+    source: Source,
+    failure: BaseException,
+) -> None:
+    before = certificates.current
+    source.failure = failure
+
+    assert not await renewal.renew()
+
+    assert certificates.current is before
+    assert Certificates(files, SystemClock()).current == before
+    assert renewal.trouble
+
+
+async def test_what_cannot_be_used_never_reaches_the_disk(
+    renewal: Renewal, files: CertificateFiles, source: Source, root: Root
+) -> None:
+    before = files.certificate.read_bytes()
+    for chain in (b"garbage", root.pem):  # the root has another key
+        source.answer = Issued(chain, root.pem)
+        assert not await renewal.renew()
+
+    assert files.certificate.read_bytes() == before
+
+
+async def test_roots_that_an_operator_has_added_stay_believed(
+    renewal: Renewal, certificates: Certificates, files: CertificateFiles, root: Root
+) -> None:
+    other = pem(new_root("another", now=datetime.now(UTC)).certificate)
+    files.roots.write_bytes(other + root.pem)
+    certificates.reload()
+
+    await renewal.renew()
+
+    assert files.roots.read_bytes() == other + root.pem
+
+
+async def test_it_works_again_when_the_source_does(renewal: Renewal, source: Source) -> None:
+    source.failure = UnavailableError("down")
+    await renewal.renew()
+    source.failure = None
+
+    assert await renewal.renew()
+    assert not renewal.trouble
+
+
+def test_a_certificate_that_names_nobody_cannot_be_renewed(
+    certificates: Certificates, files: CertificateFiles, source: Source, root: Root
+) -> None:
+    pair = certificates.current
+    certificates.current = replace(pair, claims=replace(pair.claims, identity=None))
+    with pytest.raises(SettingsError, match="names nobody"):
+        Renewal(certificates, files, source, SystemClock(), Random(1))
