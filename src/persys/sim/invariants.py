@@ -96,6 +96,7 @@ class Invariants:
         self._leader_since = 0.0
         self.reads = Reads(self.mirror)
         self._heard: dict[NodeId, deque[Heard]] = {}
+        self._stopping_alone: set[str] = set()  # containers whose agent had enough of a silence
         self._finished: dict[str, float] = {}  # containers that ended well, and when
 
     def fail(self, promise: str, text: str) -> None:
@@ -388,6 +389,11 @@ class Invariants:
             text = f"{node_id} starts {order.workload_id}, and its journal does not say so"
             self.fail("commit before act", text)
 
+    def stop_asked(self, node_id: NodeId, order: Order, container_id: str) -> None:
+        """A stop takes its time: whether it was right is judged by the moment at which it began."""
+        if self.contacts.allows_to_stop(node_id, order.stop_after_seconds):
+            self._stopping_alone.add(container_id)
+
     def container_starts(self, node_id: NodeId, container: Container, *, by_agent: bool) -> None:
         self._trace.add(
             node_id, f"starts {container.id} {container.workload_id} {container.revision}"
@@ -396,14 +402,17 @@ class Invariants:
         if by_agent:
             self._check_repeat(node_id, container)
             self._check_accounted(node_id, container)
+        self._stopping_alone.discard(container.id)
 
     def container_stops(self, node_id: NodeId, container: Container, order: Order) -> None:
         """`order` is what the agent follows; a newer one may have come while the container ended."""
         name = f"{container.workload_id} {container.revision}"
         self._trace.add(node_id, f"stops {container.id} {name}")
         if order.desired is Desired.RUNNING and order.revision == container.revision:
-            if self.contacts.allows_to_stop(node_id, order.stop_after_seconds):
+            if container.id in self._stopping_alone:
                 return  # as its user chose
+            if self.contacts.allows_to_stop(node_id, order.stop_after_seconds):
+                return
             self.fail("5 nothing stops", f"{name} was stopped on {node_id}, and it was to run")
         elif (order.workload_id, order.revision, order.desired) not in self.mirror.wanted and (
             order.desired is not Desired.DELETED
@@ -460,6 +469,7 @@ class Invariants:
             finished_at is not None
             and container.spec.restart.runs_to_completion
             and self.intents.asked_at[container.workload_id] < finished_at - STOPPING_SECONDS
+            and container.id not in self._stopping_alone  # it ended while it was being stopped
         ):
             text = f"{container.workload_id} had run to completion on {node_id} and starts again"
             self.fail("6 no restart", text)

@@ -101,6 +101,7 @@ class SimRuntime:
         return None
 
     async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
+        self._witness.stop_asked(self._docker.node_id, order, artefact.id)
         await self._reach("stop", STOP_SECONDS)
         container = self._same(order, artefact)
         if container is not None:
