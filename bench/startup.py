@@ -26,7 +26,11 @@ def main() -> None:
             "help": [str(BIN / "persysctl"), "--help"],
             "list": [str(BIN / "persysctl"), "node", "list"],
         }
-        env = {**os.environ, "PERSYS_GRPC_ENDPOINT": f"127.0.0.1:{port}"}
+        env = {
+            **os.environ,
+            "PERSYS_GRPC_ENDPOINT": f"127.0.0.1:{port}",
+            "PERSYS_INSECURE": "true",
+        }
         seconds: dict[str, list[float]] = {name: [] for name in commands}
         for _ in range(ROUNDS):  # in turn, so that what else the machine does weighs on all
             for name, command in commands.items():

@@ -50,8 +50,10 @@ def up(directory: Path, ports: Ports) -> None:
     print(f"health:       http://127.0.0.1:{ports.http[0]}/health, and the next two ports")
     print(f"state, logs:  {directory}")
     print(f"leader:       {leader(ports)}")
-    print(f"\nexport PERSYS_GRPC_ENDPOINT={ports.schedulers}    # for persysctl")
-    print(f"export PERSYS_SCHEDULER_ADDR={ports.schedulers}    # for agents")
+    print(
+        f"\nexport PERSYS_GRPC_ENDPOINT={ports.schedulers} PERSYS_INSECURE=true    # for persysctl"
+    )
+    print(f"export PERSYS_SCHEDULER_ADDR={ports.schedulers}    # for agents, with -insecure")
 
 
 def down(directory: Path) -> None:
@@ -63,7 +65,7 @@ def down(directory: Path) -> None:
 
 def kill_leader(directory: Path, ports: Ports) -> None:
     """While a watch goes on: it says nothing of it, and misses nothing."""
-    persysctl = [command("persysctl"), "--scheduler", ports.schedulers]
+    persysctl = [command("persysctl"), "--insecure", "--scheduler", ports.schedulers]
     workload = HERE.parent / "hello.yaml"
     with (directory / "watch.log").open("wb") as log:
         watch = subprocess.Popen(

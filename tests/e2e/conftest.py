@@ -98,7 +98,7 @@ def persysctl(cluster: Cluster, tmp_path: Path) -> Callable[..., subprocess.Comp
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [BIN / "persysctl", "--scheduler", cluster.target, *words],
-            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PERSYS_INSECURE": "true"},
             capture_output=True,
             text=True,
             timeout=120,

@@ -28,7 +28,7 @@ def test_logs_exec_and_usage_of_a_workload_come_through_the_scheduler(
     def persysctl(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [BIN / "persysctl", "--scheduler", cluster.target, *words],
-            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+            env={"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PERSYS_INSECURE": "true"},
             input=stdin,
             capture_output=True,
             text=True,

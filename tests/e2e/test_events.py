@@ -21,7 +21,7 @@ class Watch:
         with self._file.open("wb") as out:
             self._process = subprocess.Popen(
                 [BIN / "persysctl", "--scheduler", target, "events", "--watch", "-o", "json"],
-                env={"PATH": os.environ["PATH"], "HOME": str(directory)},
+                env={"PATH": os.environ["PATH"], "HOME": str(directory), "PERSYS_INSECURE": "true"},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.DEVNULL,

@@ -48,6 +48,7 @@ def cluster_settings(registry: Registry, home: Path) -> dict[str, dict[str, str]
             "PERSYS_CREDENTIALS_DIR": str(registry.credentials),
             "PERSYS_STOP_GRACE": "1s",
             "HOME": str(home),
+            "PERSYS_INSECURE": "true",
         }
     }
 

@@ -48,7 +48,7 @@ HEARTBEAT_DEFAULT_SECONDS = 10.0
 GATHER_SECONDS = 0.02
 PAUSE_MIN_SECONDS = 0.25
 PAUSE_MAX_SECONDS = 15.0
-MOVE_AGAIN_SECONDS = 30.0
+MOVE_AGAIN_SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,9 +191,10 @@ class Uplink:
         while True:
             link = links.newest
             if link.is_old and move_due <= self._clock.monotonic():
-                move_due = self._clock.monotonic() + MOVE_AGAIN_SECONDS
                 if await self._move(links, address):
                     due = self._clock.monotonic()
+                else:
+                    move_due = self._clock.monotonic() + MOVE_AGAIN_SECONDS
                 continue
             wait = due - self._clock.monotonic()
             if wait <= 0:

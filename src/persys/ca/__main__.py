@@ -1,7 +1,6 @@
 """persys-ca: the authority that gives every part of a cluster its certificate."""
 
 import os
-import resource
 import sys
 from functools import partial
 
@@ -28,14 +27,7 @@ def main() -> int:
     except PersysError as err:
         print(f"error: {err}", file=sys.stderr)
         return 2 if isinstance(err, SettingsError) else 1
-    _allow_many_connections()
     return run(partial(run_ca, loaded.settings))
-
-
-def _allow_many_connections() -> None:
-    """Each that says nothing has a descriptor until its time is over; 1,024 would soon be used up."""
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ log = structlog.get_logger()
 LOOK_SECONDS = 1.0
 # After a new certificate was taken and is not in use: the files are somebody else's too, or the disk is full.
 UNUSED_SECONDS = 60.0
+_URGENT = (Freshness.CRITICAL, Freshness.EXPIRED)
 
 
 class CertificateSource(Protocol):
@@ -62,6 +63,7 @@ class Renewal:
         self._random = random
         self._every = every
         self._failures = 0
+        self._urged = False
         self._not_before: datetime | None = None  # no try before
         self.trouble = ""  # why the last try failed; empty when it did not
 
@@ -79,6 +81,7 @@ class Renewal:
             self._failed(str(err) or "no answer in time")
             return False
         self._failures = 0
+        self._urged = False
         self._not_before = self._clock.now() + timedelta(seconds=UNUSED_SECONDS)
         if self.trouble:
             self.trouble = ""
@@ -132,4 +135,7 @@ class Renewal:
         )
         if not self.trouble:
             log.warning("certificate.not_renewed", reason=why, expires_at=claims.not_after)
+        if not self._urged and freshness(claims.not_before, claims.not_after, now) in _URGENT:
+            self._urged = True
+            log.error("certificate.expires", reason=why, expires_at=claims.not_after)
         self.trouble = why

@@ -7,10 +7,15 @@ import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from persys.infra.clock import SystemClock
+from persys.infra.tls import Tls
+from persys.scheduler.app import Scheduler
+from persys.scheduler.front import Front
 from persys.scheduler.plane import Plane
+from persys.scheduler.trust import to_agents, to_leader
 from persys.store.memory import MemoryStore
 from persys.store.port import Store
 from persys.wire.beside import ROLE
@@ -31,16 +36,24 @@ class Seats:
         self._metrics_ports: list[int] = []
         self._stops: list[asyncio.Event] = []
 
-    async def add(self) -> Control:
-        """One more scheduler, serving."""
+    async def add(self, *, tls: Tls | None = None, user: Tls | None = None) -> Control:
+        """One more scheduler, serving; with `tls` in nobody's hearing."""
         store = TroubledStore(self.store)
         settings = brisk(leader_lease=LEASE)
         stop = asyncio.Event()
-        plane = Plane(settings, store, SystemClock(), shared=True)
+        plane = Plane(
+            settings,
+            store,
+            SystemClock(),
+            shared=True,
+            tls=tls,
+            front=Front(to_leader(tls)),
+            new_seat=partial(Scheduler, connect=to_agents(tls)),
+        )
         self.running.append(asyncio.get_running_loop().create_task(plane.run(stop)))
         self.stores.append(store)
         self._stops.append(stop)
-        control = Control(settings.grpc_port)
+        control = Control(settings.grpc_port, user)
         self.controls.append(control)
         self.endpoints.append(f"127.0.0.1:{settings.grpc_port}")
         self._metrics_ports.append(settings.metrics_port)

@@ -22,6 +22,7 @@ from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
+from shells.scheduler.seats import Seats
 from shells.scheduler.stores import TroubledStore
 
 HALF_OPEN = 1_000
@@ -232,3 +233,24 @@ async def test_a_node_that_does_not_renew_is_an_event_once_and_time_left_is_a_me
     found = re.search(r"^persys_scheduler_certificate_expiry_seconds (\S+)$", page, re.M)
     assert found is not None
     assert 0 < float(found[1]) <= LIFE.total_seconds()
+
+
+async def test_a_standby_passes_on_over_tls_before_and_after_its_certificate_changes(
+    root: Root, user: Tls
+) -> None:
+    store = MemoryStore(SystemClock().monotonic)
+    seats = Seats(store)
+    try:
+        await seats.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
+        standing_by = root.tls(Role.SCHEDULER, "s2")
+        second = await seats.add(tls=standing_by, user=user)
+        assert (await second.apply("before")).success
+
+        root.write(Role.SCHEDULER, "s2")
+        assert standing_by.certificates.reload()
+
+        assert (await second.apply("after")).success
+        assert sorted(await second.names()) == ["after", "before"]
+    finally:
+        await seats.close()
+        await store.close()

@@ -1,0 +1,98 @@
+"""A real agent on a real scheduler, both with TLS, while its certificate is replaced."""
+
+import sys
+import uuid
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from certified import Root
+from e2e.process import Process, free_port, listens_on
+from e2e.waiting import eventually
+from persys.client import SchedulerClient
+from persys.client.call import Trust
+from persys.model.identity import Role
+
+BIN = Path(sys.executable).parent
+
+
+class Secured:
+    def __init__(self, directory: Path) -> None:
+        self.root = Root(directory / "certs")
+        self.node_id = f"tls-{uuid.uuid4().hex[:8]}"
+        self.files = self.root.write(Role.AGENT, self.node_id)
+        scheduler_port, agent_port = free_port(), free_port()
+        self.target = f"127.0.0.1:{scheduler_port}"
+        self.scheduler = Process(
+            [str(BIN / "persys-scheduler")],
+            {
+                "PERSYS_GRPC_ADDR": "127.0.0.1",
+                "GRPC_PORT": str(scheduler_port),
+                "METRICS_PORT": str(free_port()),
+                "PERSYS_STORE": f"sqlite:{directory / 'scheduler.db'}",
+                "SCHEDULER_HEARTBEAT_INTERVAL": "1s",
+                **self.root.variables(self.root.write(Role.SCHEDULER, "s1")),
+            },
+            log=directory / "scheduler.log",
+            ready=lambda: listens_on(scheduler_port),
+        )
+        self.agent = Process(
+            [str(BIN / "persys-agent")],
+            {
+                "PERSYS_GRPC_ADDR": "127.0.0.1",
+                "PERSYS_GRPC_PORT": str(agent_port),
+                "PERSYS_METRICS_PORT": str(free_port()),
+                "PERSYS_DOCKER_ENABLED": "false",
+                "PERSYS_STATE_PATH": str(directory / "agent.db"),
+                "PERSYS_STORAGE_LOCAL_ROOT": str(directory / "volumes"),
+                "PERSYS_SCHEDULER_ADDR": self.target,
+                **self.root.variables(self.files),
+            },
+            log=directory / "agent.log",
+            ready=lambda: listens_on(agent_port),
+        )
+
+    def is_ready(self, client: SchedulerClient) -> bool:
+        """Called what its certificate says, for nothing else has named it."""
+        return [node.node_id for node in client.list_nodes(status="Ready")] == [self.node_id]
+
+
+@pytest.fixture
+def secured(tmp_path: Path) -> Iterator[Secured]:
+    made = Secured(tmp_path)
+    try:
+        made.scheduler.start()
+        made.agent.start()
+        yield made
+    finally:
+        made.agent.close()
+        made.scheduler.close()
+
+
+def test_an_agent_moves_to_its_new_certificate_and_is_never_without_a_scheduler(
+    secured: Secured, tmp_path: Path
+) -> None:
+    trust = Trust(secured.root.write(Role.ADMIN, "me"))
+    with SchedulerClient(secured.target, timeout=timedelta(seconds=10), trust=trust) as client:
+        eventually(lambda: secured.is_ready(client), "the node to be ready")
+
+        secured.root.write(Role.AGENT, secured.node_id)
+        eventually(lambda: "scheduler.moved" in secured.agent.log, "the agent to move")
+
+        # Of another authority: the scheduler will not have it, so the agent stays where it is.
+        Root(tmp_path / "certs").write(Role.AGENT, secured.node_id, roots=secured.root.pem)
+        eventually(lambda: "scheduler.not_moved" in secured.agent.log, "the agent to stay")
+        assert secured.is_ready(client)
+
+        secured.files.certificate.write_text("garbage")
+        eventually(lambda: "certificate.kept" in secured.agent.log, "garbage to be refused")
+
+        secured.root.write(Role.AGENT, secured.node_id)
+        moves = '"event": "scheduler.moved"'
+        eventually(
+            lambda: secured.agent.log.count(moves) == 2, "the agent to move again", within=60
+        )
+        assert secured.is_ready(client)
+    assert "scheduler.lost" not in secured.agent.log
