@@ -18,45 +18,43 @@ from persys.agent.calls import StreamedCalls
 from persys.agent.collector import Collector
 from persys.agent.consoles import Consoles
 from persys.agent.contact import Contact
-from persys.agent.credentials import Credentials
 from persys.agent.door import new_door
+from persys.agent.finding import (
+    find_runtimes,
+    has_machines,
+    leftovers_of,
+    machine_access,
+    open_images,
+    policy_of,
+    samplers_of,
+)
 from persys.agent.garbage import Garbage
 from persys.agent.image_door import ImageDoor
 from persys.agent.images import ImageStore
 from persys.agent.intake import Intake
 from persys.agent.inventory import Inventory
 from persys.agent.ledger import Ledger
-from persys.agent.leftovers import AllLeftovers
 from persys.agent.link import CALL_DEADLINE_SECONDS, Connect
 from persys.agent.meter import Meter, Sampler
 from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.past import Past
-from persys.agent.policy import NodePolicy
 from persys.agent.pools import Pools
 from persys.agent.ports import Disks, Leftovers, Machine, PoolSource, Runtime, Volumes
 from persys.agent.probes import Probes
 from persys.agent.pulls import Pulls
 from persys.agent.reconciler import Watch, look_at_all
-from persys.agent.runtimes.compose_setup import find_compose, has_git
-from persys.agent.runtimes.docker import DockerRuntime
+from persys.agent.runtimes.compose_setup import has_git
 from persys.agent.runtimes.docker_access import DockerAccess
 from persys.agent.runtimes.docker_engine import Engine
 from persys.agent.runtimes.docker_form import Owner
-from persys.agent.runtimes.docker_leftovers import DockerLeftovers
-from persys.agent.runtimes.docker_pull import Puller
-from persys.agent.runtimes.docker_usage import DockerUsage
 from persys.agent.runtimes.libvirt_pools import LibvirtPools
 from persys.agent.runtimes.machine_access import MachineAccess
-from persys.agent.runtimes.machine_leftovers import MachineLeftovers
 from persys.agent.runtimes.machine_setup import (
-    Hypervisor,
     disk_inventory,
     find_hypervisor,
     machine_runtime,
-    users_of_images,
 )
-from persys.agent.runtimes.machine_usage import MachineUsage
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.steps import Steps
@@ -69,7 +67,7 @@ from persys.agent.volumes.setup import find_drivers
 from persys.agent.volumes.tools import Tools
 from persys.agent.worker import Worker
 from persys.core.admission import Load
-from persys.core.garbage import Ages, Kind
+from persys.core.garbage import Ages
 from persys.core.health import HEALTH
 from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.door import guarded
@@ -122,9 +120,9 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     state = State(settings.state_path, cluster_id=settings.cluster_id, node_id=node_id)
     engine = Engine(settings.docker_host) if settings.docker_enabled else None
     owner = Owner(settings.cluster_id, node_id)
-    runtimes = await _find_runtimes(settings, owner, engine)
-    hypervisor = await find_hypervisor(settings, clock, has_machines=_has_machines(state))
-    images = _open_images(settings, state, clock) if hypervisor is not None else None
+    runtimes = await find_runtimes(settings, owner, engine)
+    hypervisor = await find_hypervisor(settings, clock, has_machines=has_machines(state))
+    images = open_images(settings, state, clock) if hypervisor is not None else None
     if hypervisor is not None and images is not None:
         runtimes[WorkloadType.VM] = machine_runtime(hypervisor, settings, owner, clock, images)
     around = Surroundings(
@@ -136,9 +134,9 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         connect=None,
         random=SystemRandom(),
         access=DockerAccess(engine, owner) if engine else None,
-        machines=_machine_access(hypervisor, settings, owner) if hypervisor else None,
-        samplers=_samplers(engine, hypervisor, owner, state),
-        leftovers=_leftovers(engine, hypervisor, owner),
+        machines=machine_access(hypervisor, settings, owner) if hypervisor else None,
+        samplers=samplers_of(engine, hypervisor, owner, state),
+        leftovers=leftovers_of(engine, hypervisor, owner),
         disks=disk_inventory(hypervisor, settings, owner, clock, images)
         if hypervisor is not None and images is not None
         else None,
@@ -224,7 +222,7 @@ class Agent:
             self._worker,
             ledger,
             self._clock,
-            policy=_policy(settings),
+            policy=policy_of(settings),
             volumes=around.volumes,
             admission=self._admission,
             types=self._runtimes.keys(),
@@ -424,79 +422,3 @@ class Agent:
             "workloads": len(self._state.entries),
             **({"certificate": tls.health()} if tls is not None else {}),
         }
-
-
-async def _find_runtimes(
-    settings: AgentSettings, owner: Owner, engine: Engine | None
-) -> dict[WorkloadType, Runtime]:
-    if engine is None:
-        return {}
-    credentials = Credentials(settings.credentials_dir)
-    puller = Puller(engine, credentials)
-    runtimes: dict[WorkloadType, Runtime] = {
-        WorkloadType.CONTAINER: DockerRuntime(
-            engine,
-            owner,
-            puller=puller,
-            stop_grace_seconds=round(settings.stop_grace.total_seconds()),
-            pids_max=settings.pids_max,
-        )
-    }
-    compose = await find_compose(
-        settings, engine, owner, policy=_policy(settings), puller=puller, credentials=credentials
-    )
-    if compose is not None:
-        runtimes[WorkloadType.COMPOSE] = compose
-    return runtimes
-
-
-def _open_images(settings: AgentSettings, state: State, clock: Clock) -> ImageStore | None:
-    """None: an ordinary user has no place for machines, and all else runs."""
-    users = partial(users_of_images, state, settings.vm_dir.absolute())
-    images = ImageStore(settings.vm_images_dir, clock, policy=_policy(settings), users=users)
-    try:
-        images.open()
-    except OSError as err:
-        log.warning("machines.absent", reason=f"PERSYS_VM_IMAGES_DIR cannot be used: {err}")
-        return None
-    return images
-
-
-def _samplers(
-    engine: Engine | None, hypervisor: Hypervisor | None, owner: Owner, state: State
-) -> dict[str, Sampler]:
-    samplers: dict[str, Sampler] = {}
-    if engine is not None:
-        samplers["docker"] = DockerUsage(engine, owner, SystemClock())
-    if hypervisor is not None:
-        samplers["libvirt"] = MachineUsage(
-            hypervisor.libvirt, owner, SystemClock(), partial(_machines_of, state)
-        )
-    return samplers
-
-
-def _machines_of(state: State) -> list[WorkloadId]:
-    entries = state.entries.items()
-    return [workload_id for workload_id, entry in entries if entry.order.type is WorkloadType.VM]
-
-
-def _machine_access(hypervisor: Hypervisor, settings: AgentSettings, owner: Owner) -> MachineAccess:
-    return MachineAccess(hypervisor.libvirt, owner, settings.vm_dir.absolute())
-
-
-def _has_machines(state: State) -> bool:
-    return bool(_machines_of(state))
-
-
-def _leftovers(engine: Engine | None, hypervisor: Hypervisor | None, owner: Owner) -> Leftovers:
-    found: dict[frozenset[Kind], Leftovers] = {}
-    if engine is not None:
-        in_docker = frozenset({Kind.CONTAINER, Kind.NETWORK, Kind.IMAGE})
-        found[in_docker] = DockerLeftovers(engine, owner)
-    if hypervisor is not None:
-        found[frozenset({Kind.MACHINE})] = MachineLeftovers(hypervisor.libvirt, owner)
-    return AllLeftovers(found)
-
-
-def _policy(settings: AgentSettings) -> NodePolicy:
-    return NodePolicy(settings.allow_privileged, settings.bind_roots)

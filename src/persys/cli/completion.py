@@ -7,7 +7,8 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from persys.cli.commands import COMPLETE, GLOBAL, GROUPS, SINGLES, Argument, Command
+from persys.cli.arguments import GLOBAL, Argument
+from persys.cli.commands import COMPLETE, GROUPS, SINGLES, Command
 from persys.cli.exits import Exit
 from persys.errors import PersysError
 

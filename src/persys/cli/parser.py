@@ -3,7 +3,8 @@
 import argparse
 from collections.abc import Iterable, Sequence
 
-from persys.cli.commands import GLOBAL, GROUPS, SINGLES, Argument, Command
+from persys.cli.arguments import GLOBAL, Argument
+from persys.cli.commands import GROUPS, SINGLES, Command
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
