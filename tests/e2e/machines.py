@@ -52,6 +52,7 @@ def ground(uri: str = URI) -> Iterator[tuple[Path, dict[str, str]]]:
     directory = Path(tempfile.mkdtemp(prefix="machines-", dir="/var/tmp"))
     directory.chmod(0o755)
     settings = {
+        "PERSYS_VM_ENABLED": "true",
         "PERSYS_LIBVIRT_URI": uri,
         "PERSYS_VM_ACCEL": "tcg",
         "PERSYS_VM_POOL": directory.name,

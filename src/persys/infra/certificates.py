@@ -165,6 +165,11 @@ def _certificates(pem: bytes, path: Path) -> list[x509.Certificate]:
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
+    except FileNotFoundError as err:
+        raise SettingsError(
+            f"{path}: there is no such file; get a certificate with a join token "
+            "(persys-agent join, persysctl certificate join), or start with -insecure for a trial"
+        ) from err
     except OSError as err:
         raise SettingsError(f"{path}: {err.strerror}") from err
 

@@ -59,6 +59,7 @@ class Agent:
             "PERSYS_STATE_PATH": str(directory / "state.db"),
             "PERSYS_STORAGE_LOCAL_ROOT": str(self.volumes),
             "PERSYS_VM_IMAGES_DIR": str(directory / "images"),
+            "PERSYS_VM_ENABLED": "false",  # unless the test is about machines
             "PERSYS_STOP_GRACE": "1s",
             **environment,
         }

@@ -234,8 +234,8 @@ def test_binds_stay_below_the_allowed_roots(
 @pytest.mark.parametrize(
     ("flags", "environment", "words"),
     [
-        ([], {}, "mutual TLS"),
-        ([], {"PERSYS_TLS_ENABLED": "false"}, "PERSYS_SCHEDULER_INSECURE"),
+        ([], {}, "persys-agent join"),
+        ([], {"PERSYS_TLS_ENABLED": "false"}, "-insecure"),
         (["-insecure"], {"PERSYS_RECONCILE_INTERVAL": "soon"}, "PERSYS_RECONCILE_INTERVAL"),
         (["-insecure"], {"PERSYS_NODE_ID": "no spaces"}, "PERSYS_NODE_ID"),
         (["-insecure"], {"PERSYS_STATE_PATH": "/proc/nothing/state.db"}, "PERSYS_STATE_PATH"),
