@@ -109,7 +109,7 @@ def watch(schedulers: Schedulers, tmp_path: Path) -> Iterator[Process]:
             *(str(BIN / "persysctl"), "--scheduler", schedulers.addresses, "-o", "json"),
             *("events", "--watch", "--after", "0"),
         ],
-        {"HOME": str(tmp_path)},
+        {"HOME": str(tmp_path), "PERSYS_INSECURE": "true"},
         log=tmp_path / "events.json",
         ready=lambda: True,
     )

@@ -53,6 +53,9 @@ class Libvirt:
         self._connection: Any = None
         self._opening: asyncio.Future[Any] | None = None
         self._listeners: set[Listener] = set()
+        # Kept for ever: to free one while libvirt's own thread is still busy with its end was seen to
+        # corrupt the memory of the process. They are small, and few.
+        self._lost: list[Any] = []
 
     async def call(
         self, work: Callable[[Any], T], *, deadline: float | None = DEADLINE_SECONDS
@@ -124,6 +127,7 @@ class Libvirt:
         if connection is not self._connection:
             return
         # It is not closed: a thread may still be in a call on it. Its socket is closed already.
+        self._lost.append(connection)
         self._connection = None
         for listener in self._listeners:
             listener.put_nowait(None)
