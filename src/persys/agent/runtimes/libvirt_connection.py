@@ -1,8 +1,10 @@
 """One connection to libvirtd for the whole agent, opened anew when it broke.
 
 libvirt's calls block, so each runs in a thread of its own. A call that is given up at its deadline goes on in
-its thread until libvirtd answers or the connection is seen to be dead, which keepalive messages find out also
-while libvirtd is frozen. The threads are daemons: one that hangs must not keep the agent from ending.
+its thread until libvirtd answers or the connection is seen to be dead. The threads are daemons: one that
+hangs must not keep the agent from ending. What would surprise: whoever listens also asks now and then, to
+find out about a libvirtd that is frozen. libvirt's own keepalive would do that too, but when it ended a
+connection with a call under way, the memory of the process was seen to be corrupt.
 """
 
 import asyncio
@@ -21,9 +23,7 @@ T = TypeVar("T")
 DEADLINE_SECONDS = 20.0
 PING_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
-# A libvirtd that is silent this often, so many seconds apart, is taken for dead.
-KEEPALIVE_SECONDS = 2
-KEEPALIVE_COUNT = 2
+ASK_AFTER_SECONDS = 2.0  # without an event
 _LOST = "the connection to libvirt broke"
 
 
@@ -57,9 +57,7 @@ class Libvirt:
         # corrupt the memory of the process. They are small, and few.
         self._lost: list[Any] = []
 
-    async def call(
-        self, work: Callable[[Any], T], *, deadline: float | None = DEADLINE_SECONDS
-    ) -> T:
+    async def call(self, work: Callable[[Any], T], *, deadline: float = DEADLINE_SECONDS) -> T:
         """`work` is given a virConnect, which with all that came from it is for this one call only."""
         libvirt = load()
         try:
@@ -84,9 +82,16 @@ class Libvirt:
         try:
             await self.ping()
             yield None
-            while (event := await listener.get()) is not None:
+            while True:
+                try:
+                    async with asyncio.timeout(ASK_AFTER_SECONDS):
+                        event = await listener.get()
+                except TimeoutError:
+                    await self.ping()
+                    continue
+                if event is None:
+                    raise RuntimeUnavailableError(_LOST)
                 yield event
-            raise RuntimeUnavailableError(_LOST)
         finally:
             self._listeners.discard(listener)
 
@@ -187,8 +192,6 @@ def _connect(uri: str, tell: Callable[[DomainEvent], None], lose: Callable[[Any]
 
     try:
         connection = libvirt.open(uri)
-        with suppress(libvirt.libvirtError):  # a driver inside this process needs none
-            connection.setKeepAlive(KEEPALIVE_SECONDS, KEEPALIVE_COUNT)
         connection.registerCloseCallback(broke, None)
         connection.domainEventRegisterAny(
             None, libvirt.VIR_DOMAIN_EVENT_ID_LIFECYCLE, changed, None
@@ -215,7 +218,7 @@ def _close(connection: Any) -> None:
 
 @cache
 def _run_events() -> None:
-    """Once per process, and before the first connection: it serves events and keepalive of them all."""
+    """Once per process, and before the first connection: it serves the events of them all."""
     libvirt = load()
     libvirt.virEventRegisterDefaultImpl()
 
