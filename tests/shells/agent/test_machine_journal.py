@@ -5,6 +5,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from secrets import token_bytes
 from typing import Any
 
 import grpc
@@ -22,7 +23,7 @@ RUNNING, STOPPED, FAILED = (
 )
 # A libvirtd that many tests share takes its time.
 PATIENCE_SECONDS = 60.0
-MAC = "52:54:00:5e:ed:02"
+MAC = f"52:54:00:{token_bytes(3).hex(':')}"  # libvirt remembers which address one had
 ON_THE_WAY = (
     failpoints.ACCEPTED,
     failpoints.AFTER_STEP[Step.PULL],
