@@ -21,10 +21,10 @@ from persys.agent import image_files, image_sources
 from persys.agent.image_files import BadImageError
 from persys.agent.policy import NodePolicy
 from persys.agent.ports import BaseImage, PullWatch
-from persys.agent.runtimes.compose_place import write
 from persys.core.pulling import Download
 from persys.errors import NotFoundError, RefusedError, UnavailableError
 from persys.infra.clock import Clock
+from persys.infra.files import write_whole
 from persys.infra.turns import Turns
 from persys.model.failure import Failure, FailureReason
 from persys.model.image import Image
@@ -197,7 +197,7 @@ class ImageStore:
         try:
             place.chmod(_READ_ONLY)
             place.replace(self._path(image))
-            write(self._record(image.name), msgspec.json.encode(image))
+            write_whole(self._record(image.name), msgspec.json.encode(image))
         except OSError as err:
             raise RefusedError(f"the image cannot be kept: {err.strerror}") from err
         before = self._images.get(image.name)

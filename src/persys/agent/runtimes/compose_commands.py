@@ -7,10 +7,11 @@ from typing import Any
 
 from persys.agent.runtimes.compose_cli import ComposeCli, Project
 from persys.agent.runtimes.compose_override import no_waiting
-from persys.agent.runtimes.compose_place import StackPlace, StackRecord, write
+from persys.agent.runtimes.compose_place import StackPlace, StackRecord
 from persys.agent.runtimes.compose_source import last_words
 from persys.agent.runtimes.docker_engine import Engine
 from persys.errors import RuntimeUnavailableError
+from persys.infra.files import write_whole
 from persys.model.failure import Failure, FailureReason
 
 UP_DEADLINE_SECONDS = 1800.0  # a service may wait for another one to be healthy, or to end
@@ -34,11 +35,11 @@ class ComposeCommands:
         self, name: str, place: StackPlace, record: StackRecord, override: dict[str, Any]
     ) -> Failure | None:
         """Create and replace containers, and start none."""
-        await asyncio.to_thread(write, place.override, json.dumps(override).encode())
+        await asyncio.to_thread(write_whole, place.override, json.dumps(override).encode())
         project = _project(name, place, record)
         if self._cli.is_old and record.waits:
             text = json.dumps(no_waiting(record))
-            await asyncio.to_thread(write, place.no_waiting, text.encode())
+            await asyncio.to_thread(write_whole, place.no_waiting, text.encode())
             project = project._replace(files=(*project.files, place.no_waiting))
         words = ("up", "--no-start", "--no-build", "--remove-orphans")
         return await self._run(project, place, *words, deadline=CREATE_DEADLINE_SECONDS)

@@ -4,7 +4,6 @@
 written whole or not at all. What Compose made is found by labels, so losing all of this restarts nothing.
 """
 
-import os
 import shutil
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from persys.core.stack import ServicePlan
+from persys.infra.files import write_whole
 from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import Port
 
@@ -54,10 +54,10 @@ class StackPlace:
         return _read(self._applied)
 
     def plan(self, record: StackRecord) -> None:
-        write(self._planned, msgspec.json.encode(record))
+        write_whole(self._planned, msgspec.json.encode(record))
 
     def apply(self, record: StackRecord) -> None:
-        write(self._applied, msgspec.json.encode(record))
+        write_whole(self._applied, msgspec.json.encode(record))
 
     def discard(self, *, keeps_data: bool) -> None:
         """What services wrote into the checkout is data; all else here is not."""
@@ -68,16 +68,6 @@ class StackPlace:
         for path in self.root.iterdir():
             if path != self.source:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
-
-
-def write(path: Path, content: bytes) -> None:
-    """Whole or not at all, and for this user's eyes only."""
-    new = path.with_name(f"{path.name}.new")
-    with os.fdopen(os.open(new, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600), "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
 
 
 def _read(path: Path) -> StackRecord | None:

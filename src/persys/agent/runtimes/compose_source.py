@@ -13,9 +13,10 @@ import yaml
 from persys.agent.git import FetchError, Git, is_local
 from persys.agent.policy import NodePolicy
 from persys.agent.runtimes.compose_cli import ComposeCli, Project, env_text
-from persys.agent.runtimes.compose_place import StackPlace, StackRecord, write
+from persys.agent.runtimes.compose_place import StackPlace, StackRecord
 from persys.core.stack import ServicePlan
 from persys.errors import InvalidError
+from persys.infra.files import write_whole
 from persys.model.failure import Failure, FailureReason
 from persys.model.order import Order
 from persys.model.spec import ComposeSpec, PullPolicy
@@ -109,16 +110,16 @@ class ComposeSource:
         """The Compose file, in its place, and the env file beside it. None: the repository has none."""
         ours = env_text(spec.env, is_old=self._cli.is_old).encode()
         if spec.source_type == "inline":
-            write(place.project / "compose.yaml", spec.yaml.encode())
-            write(place.project / ".env", ours)  # services may name it in env_file
-            write(place.env_file, ours)
+            write_whole(place.project / "compose.yaml", spec.yaml.encode())
+            write_whole(place.project / ".env", ours)  # services may name it in env_file
+            write_whole(place.env_file, ours)
             return place.project / "compose.yaml"
         file = _found(place.source, spec.git_path)
         if file is None:
             return None
         theirs = file.parent / ".env"
         has_theirs = theirs.is_file() and _is_inside(str(theirs), place.source)
-        write(place.env_file, (theirs.read_bytes() + b"\n" if has_theirs else b"") + ours)
+        write_whole(place.env_file, (theirs.read_bytes() + b"\n" if has_theirs else b"") + ours)
         return file
 
     async def _resolve(self, file: Path, place: StackPlace, name: str) -> str | Failure:

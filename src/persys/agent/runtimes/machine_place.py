@@ -14,7 +14,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from persys.agent.runtimes.compose_place import write
+from persys.infra.files import write_whole
 from persys.model.ids import WorkloadId
 
 _PASSABLE = 0o711
@@ -71,7 +71,7 @@ class MachinePlace:
 
     def keep_run(self, run: Run) -> None:
         self.make()
-        write(self._run, msgspec.json.encode(run))
+        write_whole(self._run, msgspec.json.encode(run))
 
     def forget_run(self) -> None:
         """What is defined anew has not run yet."""
@@ -83,7 +83,7 @@ class MachinePlace:
 
     def keep_disks(self, disks: tuple[MadeDisk, ...]) -> None:
         self.make()
-        write(self._disks, msgspec.json.encode(disks))
+        write_whole(self._disks, msgspec.json.encode(disks))
 
     @property
     def reservations(self) -> tuple[Reservation, ...]:
@@ -91,7 +91,7 @@ class MachinePlace:
 
     def keep_reservations(self, reservations: tuple[Reservation, ...]) -> None:
         self.make()
-        write(self._reservations, msgspec.json.encode(reservations))
+        write_whole(self._reservations, msgspec.json.encode(reservations))
 
     def discard(self) -> None:
         """All but the record of disks that are still there."""
