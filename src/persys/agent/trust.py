@@ -1,6 +1,7 @@
 """With what certificate an agent serves and calls, and as which node that certificate lets it speak."""
 
 from persys.agent.settings import AgentSettings
+from persys.client.trust import open_renewed
 from persys.errors import SettingsError
 from persys.infra.certificates import CertificateFiles
 from persys.infra.clock import Clock
@@ -16,12 +17,7 @@ def open_tls(settings: AgentSettings, clock: Clock) -> Tls | None:
     if not (settings.serves_tls or settings.calls_with_tls):
         return None
     files = CertificateFiles(settings.tls_cert, settings.tls_key, settings.tls_ca)
-    source = None
-    if settings.ca_addr:
-        from persys.client.authority import AuthoritySource  # others renew in other ways
-
-        source = AuthoritySource(lambda: settings.ca_addr, files)
-    return Tls(files, clock, verify=settings.tls_verify, source=source)
+    return open_renewed(files, clock, verify=settings.tls_verify, ca_addr=settings.ca_addr)
 
 
 def node_of(settings: AgentSettings, tls: Tls | None) -> NodeId:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from persys.client.trust import open_renewed
 from persys.infra.certificates import CertificateFiles
 from persys.infra.clock import Clock
 from persys.infra.tls import Tls
@@ -17,12 +18,7 @@ def open_tls(settings: SchedulerSettings, clock: Clock) -> Tls | None:
     if settings.insecure:
         return None
     files = CertificateFiles(settings.tls_cert, settings.tls_key, settings.tls_ca)
-    source = None
-    if settings.ca_addr:
-        from persys.client.authority import AuthoritySource  # others renew in other ways
-
-        source = AuthoritySource(lambda: settings.ca_addr, files)
-    return Tls(files, clock, verify=settings.tls_verify, source=source)
+    return open_renewed(files, clock, verify=settings.tls_verify, ca_addr=settings.ca_addr)
 
 
 def to_agents(tls: Tls | None) -> Connect:
