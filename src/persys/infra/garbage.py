@@ -9,6 +9,7 @@ store is set aside; and everything is looked at only when memory has grown by ha
 import asyncio
 import gc
 import resource
+from collections.abc import Callable
 
 YOUNG_SECONDS = 0.1
 # So many new objects that are still alive are no garbage: something large was read.
@@ -16,28 +17,28 @@ READ_COUNT_MIN = 100_000
 GROWTH_MAX = 1.5
 
 
-async def sweep() -> None:
+def most_memory() -> int:
+    """That this process ever had. What it has now would take long to count."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+async def sweep(memory: Callable[[], int] = most_memory) -> None:
     """Until cancelled. Then Python looks on its own again."""
     gc.disable()
     try:
-        kept = _most_memory()
+        kept = memory()
         while True:
             await asyncio.sleep(YOUNG_SECONDS)
             if gc.get_count()[0] > READ_COUNT_MIN:
                 gc.freeze()
-                kept = _most_memory()
+                kept = memory()
             gc.collect(0)
-            if _most_memory() > kept * GROWTH_MAX:
+            if memory() > kept * GROWTH_MAX:
                 _look_at_all()
-                kept = _most_memory()
+                kept = memory()
     finally:
         gc.unfreeze()
         gc.enable()
-
-
-def _most_memory() -> int:
-    """That this process ever had. What it has now would take long to count."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _look_at_all() -> None:
