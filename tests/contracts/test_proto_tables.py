@@ -241,6 +241,20 @@ def test_a_message_has_exactly_its_fixed_fields(file: FileDescriptor, row: str) 
 
 # Messages of our own RPCs, which no peer in the field knows.
 OURS = {
+    "CreateTokenRequest",
+    "CreateTokenResponse",
+    "ListTokensRequest",
+    "ListTokensResponse",
+    "TokenView",
+    "RevokeTokenRequest",
+    "TokenAnswer",
+    "PutSecretRequest",
+    "DeleteSecretRequest",
+    "SecretAnswer",
+    "ListSecretsRequest",
+    "ListSecretsResponse",
+    "SecretView",
+    "FileMount",
     "RedeployWorkloadRequest",
     "RedeployWorkloadResponse",
     "GetIdentityRequest",

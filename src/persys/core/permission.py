@@ -18,6 +18,7 @@ ROLES: Mapping[Role, frozenset[Deed]] = {
             Deed.EXEC,
             Deed.NODES,
             Deed.DATA,
+            Deed.SECRETS,
             Deed.SUGGEST,
             Deed.ANYONE,
         }
@@ -73,6 +74,12 @@ CONTROL: Mapping[str, Deed] = {
     "RemoveImage": Deed.DATA,
     "ListVolumes": Deed.READ,
     "DeleteVolume": Deed.DATA,
+    "CreateToken": Deed.TOKENS,
+    "ListTokens": Deed.TOKENS,
+    "RevokeToken": Deed.TOKENS,
+    "PutSecret": Deed.SECRETS,
+    "ListSecrets": Deed.READ,
+    "DeleteSecret": Deed.SECRETS,
 }
 
 AGENT: Mapping[str, Deed] = {

@@ -31,7 +31,8 @@ class Deed(StrEnum):
     EXEC = "exec"  # run commands inside workloads
     NODES = "nodes"  # cordon, drain, taint, remove; adopt and delete orphans
     DATA = "data"  # images and volumes
-    TOKENS = "tokens"  # who may join, and with which certificate
+    TOKENS = "tokens"  # who may join, with which certificate; tokens of people
+    SECRETS = "secrets"  # put and delete them; nobody reads them back
     RECOVERY = "recovery"  # snapshots, which hold everything, and the ways out of recovery
     SUGGEST = "suggest"  # automation
     REPORT = "report"  # be a node: register, heartbeat, stream

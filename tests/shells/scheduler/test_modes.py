@@ -35,6 +35,8 @@ CHANGES_NOTHING = {
     "ListDrifts",
     "GetMode",
     "GetIdentity",
+    "ListTokens",
+    "ListSecrets",
     "SaveSnapshot",
     "StreamLogs",
     "Exec",

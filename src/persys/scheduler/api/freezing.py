@@ -32,6 +32,11 @@ REFUSALS: dict[str, Callable[[str], Message]] = {
         ),
         lambda why: pb.NodeAnswer(accepted=False, reason=why),
     ),
+    "CreateToken": lambda why: pb.CreateTokenResponse(accepted=False, reason=why),
+    "RevokeToken": lambda why: pb.TokenAnswer(accepted=False, reason=why),
+    **dict.fromkeys(
+        ("PutSecret", "DeleteSecret"), lambda why: pb.SecretAnswer(accepted=False, reason=why)
+    ),
     "DeleteVolume": lambda why: pb.DeleteVolumeResponse(success=False, error_message=why),
     **dict.fromkeys(
         ("AdoptOrphan", "DeleteOrphan"), lambda why: pb.OrphanAnswer(accepted=False, reason=why)

@@ -43,7 +43,7 @@ ACTUAL_STATE_FAILED: ActualState
 ACTUAL_STATE_UNKNOWN: ActualState
 
 class ApplyWorkloadRequest(_message.Message):
-    __slots__ = ("id", "type", "revision_id", "desired_state", "spec", "epoch", "intent", "stop_after_seconds")
+    __slots__ = ("id", "type", "revision_id", "desired_state", "spec", "epoch", "intent", "stop_after_seconds", "secret_env")
     ID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     REVISION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +52,7 @@ class ApplyWorkloadRequest(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     INTENT_FIELD_NUMBER: _ClassVar[int]
     STOP_AFTER_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    SECRET_ENV_FIELD_NUMBER: _ClassVar[int]
     id: str
     type: WorkloadType
     revision_id: str
@@ -60,7 +61,8 @@ class ApplyWorkloadRequest(_message.Message):
     epoch: int
     intent: bytes
     stop_after_seconds: int
-    def __init__(self, id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., revision_id: _Optional[str] = ..., desired_state: _Optional[_Union[DesiredState, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., epoch: _Optional[int] = ..., intent: _Optional[bytes] = ..., stop_after_seconds: _Optional[int] = ...) -> None: ...
+    secret_env: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., revision_id: _Optional[str] = ..., desired_state: _Optional[_Union[DesiredState, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., epoch: _Optional[int] = ..., intent: _Optional[bytes] = ..., stop_after_seconds: _Optional[int] = ..., secret_env: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ApplyWorkloadResponse(_message.Message):
     __slots__ = ("applied", "skipped", "message", "status")
@@ -194,7 +196,7 @@ class WorkloadSpec(_message.Message):
     def __init__(self, container: _Optional[_Union[ContainerSpec, _Mapping]] = ..., compose: _Optional[_Union[ComposeSpec, _Mapping]] = ..., vm: _Optional[_Union[VMSpec, _Mapping]] = ...) -> None: ...
 
 class ContainerSpec(_message.Message):
-    __slots__ = ("image", "command", "args", "env", "volumes", "ports", "resources", "restart_policy", "labels", "managed_volumes", "privileged", "image_pull_policy", "stop_grace_seconds", "init", "image_credential", "health_check")
+    __slots__ = ("image", "command", "args", "env", "volumes", "ports", "resources", "restart_policy", "labels", "managed_volumes", "privileged", "image_pull_policy", "stop_grace_seconds", "init", "image_credential", "health_check", "files")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -225,6 +227,7 @@ class ContainerSpec(_message.Message):
     INIT_FIELD_NUMBER: _ClassVar[int]
     IMAGE_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     HEALTH_CHECK_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
     image: str
     command: _containers.RepeatedScalarFieldContainer[str]
     args: _containers.RepeatedScalarFieldContainer[str]
@@ -241,7 +244,20 @@ class ContainerSpec(_message.Message):
     init: bool
     image_credential: str
     health_check: HealthCheck
-    def __init__(self, image: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., args: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., volumes: _Optional[_Iterable[_Union[VolumeMount, _Mapping]]] = ..., ports: _Optional[_Iterable[_Union[PortMapping, _Mapping]]] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., restart_policy: _Optional[_Union[RestartPolicy, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., privileged: _Optional[bool] = ..., image_pull_policy: _Optional[str] = ..., stop_grace_seconds: _Optional[int] = ..., init: _Optional[bool] = ..., image_credential: _Optional[str] = ..., health_check: _Optional[_Union[HealthCheck, _Mapping]] = ...) -> None: ...
+    files: _containers.RepeatedCompositeFieldContainer[FileMount]
+    def __init__(self, image: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., args: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., volumes: _Optional[_Iterable[_Union[VolumeMount, _Mapping]]] = ..., ports: _Optional[_Iterable[_Union[PortMapping, _Mapping]]] = ..., resources: _Optional[_Union[ResourceLimits, _Mapping]] = ..., restart_policy: _Optional[_Union[RestartPolicy, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., privileged: _Optional[bool] = ..., image_pull_policy: _Optional[str] = ..., stop_grace_seconds: _Optional[int] = ..., init: _Optional[bool] = ..., image_credential: _Optional[str] = ..., health_check: _Optional[_Union[HealthCheck, _Mapping]] = ..., files: _Optional[_Iterable[_Union[FileMount, _Mapping]]] = ...) -> None: ...
+
+class FileMount(_message.Message):
+    __slots__ = ("path", "content", "mode", "secret")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    content: bytes
+    mode: int
+    secret: bool
+    def __init__(self, path: _Optional[str] = ..., content: _Optional[bytes] = ..., mode: _Optional[int] = ..., secret: _Optional[bool] = ...) -> None: ...
 
 class HealthCheck(_message.Message):
     __slots__ = ("type", "port", "path", "command", "interval_seconds", "timeout_seconds", "retries", "start_period_seconds", "restart_unhealthy")

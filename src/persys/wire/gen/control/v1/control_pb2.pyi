@@ -291,7 +291,7 @@ class ResourceRequirements(_message.Message):
     def __init__(self, cpu_millicores: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disk_gb: _Optional[int] = ...) -> None: ...
 
 class ContainerSpec(_message.Message):
-    __slots__ = ("image", "command", "env", "volumes", "ports", "restart_policy", "privileged", "managed_volumes", "args", "image_pull_policy", "pids_max", "stop_grace_seconds", "init", "labels", "image_credential", "health_check")
+    __slots__ = ("image", "command", "env", "volumes", "ports", "restart_policy", "privileged", "managed_volumes", "args", "image_pull_policy", "pids_max", "stop_grace_seconds", "init", "labels", "image_credential", "health_check", "files")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -322,6 +322,7 @@ class ContainerSpec(_message.Message):
     LABELS_FIELD_NUMBER: _ClassVar[int]
     IMAGE_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     HEALTH_CHECK_FIELD_NUMBER: _ClassVar[int]
+    FILES_FIELD_NUMBER: _ClassVar[int]
     image: str
     command: _containers.RepeatedScalarFieldContainer[str]
     env: _containers.ScalarMap[str, str]
@@ -338,7 +339,18 @@ class ContainerSpec(_message.Message):
     labels: _containers.ScalarMap[str, str]
     image_credential: str
     health_check: HealthCheck
-    def __init__(self, image: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., volumes: _Optional[_Iterable[_Union[VolumeMount, _Mapping]]] = ..., ports: _Optional[_Iterable[_Union[Port, _Mapping]]] = ..., restart_policy: _Optional[str] = ..., privileged: _Optional[bool] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., args: _Optional[_Iterable[str]] = ..., image_pull_policy: _Optional[str] = ..., pids_max: _Optional[int] = ..., stop_grace_seconds: _Optional[int] = ..., init: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ..., image_credential: _Optional[str] = ..., health_check: _Optional[_Union[HealthCheck, _Mapping]] = ...) -> None: ...
+    files: _containers.RepeatedCompositeFieldContainer[FileMount]
+    def __init__(self, image: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., env: _Optional[_Mapping[str, str]] = ..., volumes: _Optional[_Iterable[_Union[VolumeMount, _Mapping]]] = ..., ports: _Optional[_Iterable[_Union[Port, _Mapping]]] = ..., restart_policy: _Optional[str] = ..., privileged: _Optional[bool] = ..., managed_volumes: _Optional[_Iterable[_Union[ManagedVolumeSpec, _Mapping]]] = ..., args: _Optional[_Iterable[str]] = ..., image_pull_policy: _Optional[str] = ..., pids_max: _Optional[int] = ..., stop_grace_seconds: _Optional[int] = ..., init: _Optional[bool] = ..., labels: _Optional[_Mapping[str, str]] = ..., image_credential: _Optional[str] = ..., health_check: _Optional[_Union[HealthCheck, _Mapping]] = ..., files: _Optional[_Iterable[_Union[FileMount, _Mapping]]] = ...) -> None: ...
+
+class FileMount(_message.Message):
+    __slots__ = ("path", "content", "mode")
+    PATH_FIELD_NUMBER: _ClassVar[int]
+    CONTENT_FIELD_NUMBER: _ClassVar[int]
+    MODE_FIELD_NUMBER: _ClassVar[int]
+    path: str
+    content: str
+    mode: int
+    def __init__(self, path: _Optional[str] = ..., content: _Optional[str] = ..., mode: _Optional[int] = ...) -> None: ...
 
 class HealthCheck(_message.Message):
     __slots__ = ("type", "port", "path", "command", "interval_seconds", "timeout_seconds", "retries", "start_period_seconds", "restart_unhealthy")
@@ -1526,15 +1538,133 @@ class GetIdentityRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class IdentityView(_message.Message):
-    __slots__ = ("role", "name", "deeds", "expires_at", "serial")
+    __slots__ = ("role", "name", "deeds", "expires_at", "serial", "token_id")
     ROLE_FIELD_NUMBER: _ClassVar[int]
     NAME_FIELD_NUMBER: _ClassVar[int]
     DEEDS_FIELD_NUMBER: _ClassVar[int]
     EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
     SERIAL_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
     role: str
     name: str
     deeds: _containers.RepeatedScalarFieldContainer[str]
     expires_at: _timestamp_pb2.Timestamp
     serial: str
-    def __init__(self, role: _Optional[str] = ..., name: _Optional[str] = ..., deeds: _Optional[_Iterable[str]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., serial: _Optional[str] = ...) -> None: ...
+    token_id: str
+    def __init__(self, role: _Optional[str] = ..., name: _Optional[str] = ..., deeds: _Optional[_Iterable[str]] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., serial: _Optional[str] = ..., token_id: _Optional[str] = ...) -> None: ...
+
+class CreateTokenRequest(_message.Message):
+    __slots__ = ("name", "role", "deeds", "ttl_seconds")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    DEEDS_FIELD_NUMBER: _ClassVar[int]
+    TTL_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    role: str
+    deeds: _containers.RepeatedScalarFieldContainer[str]
+    ttl_seconds: int
+    def __init__(self, name: _Optional[str] = ..., role: _Optional[str] = ..., deeds: _Optional[_Iterable[str]] = ..., ttl_seconds: _Optional[int] = ...) -> None: ...
+
+class CreateTokenResponse(_message.Message):
+    __slots__ = ("accepted", "reason", "token", "secret")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    token: TokenView
+    secret: str
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., token: _Optional[_Union[TokenView, _Mapping]] = ..., secret: _Optional[str] = ...) -> None: ...
+
+class ListTokensRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListTokensResponse(_message.Message):
+    __slots__ = ("tokens",)
+    TOKENS_FIELD_NUMBER: _ClassVar[int]
+    tokens: _containers.RepeatedCompositeFieldContainer[TokenView]
+    def __init__(self, tokens: _Optional[_Iterable[_Union[TokenView, _Mapping]]] = ...) -> None: ...
+
+class TokenView(_message.Message):
+    __slots__ = ("token_id", "name", "role", "deeds", "created_at", "created_by", "expires_at")
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ROLE_FIELD_NUMBER: _ClassVar[int]
+    DEEDS_FIELD_NUMBER: _ClassVar[int]
+    CREATED_AT_FIELD_NUMBER: _ClassVar[int]
+    CREATED_BY_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    name: str
+    role: str
+    deeds: _containers.RepeatedScalarFieldContainer[str]
+    created_at: _timestamp_pb2.Timestamp
+    created_by: str
+    expires_at: _timestamp_pb2.Timestamp
+    def __init__(self, token_id: _Optional[str] = ..., name: _Optional[str] = ..., role: _Optional[str] = ..., deeds: _Optional[_Iterable[str]] = ..., created_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., created_by: _Optional[str] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class RevokeTokenRequest(_message.Message):
+    __slots__ = ("token_id",)
+    TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    token_id: str
+    def __init__(self, token_id: _Optional[str] = ...) -> None: ...
+
+class TokenAnswer(_message.Message):
+    __slots__ = ("accepted", "reason")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class PutSecretRequest(_message.Message):
+    __slots__ = ("name", "value")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    value: bytes
+    def __init__(self, name: _Optional[str] = ..., value: _Optional[bytes] = ...) -> None: ...
+
+class DeleteSecretRequest(_message.Message):
+    __slots__ = ("name",)
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    def __init__(self, name: _Optional[str] = ...) -> None: ...
+
+class SecretAnswer(_message.Message):
+    __slots__ = ("accepted", "reason", "secret")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SECRET_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    secret: SecretView
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., secret: _Optional[_Union[SecretView, _Mapping]] = ...) -> None: ...
+
+class ListSecretsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListSecretsResponse(_message.Message):
+    __slots__ = ("secrets",)
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
+    secrets: _containers.RepeatedCompositeFieldContainer[SecretView]
+    def __init__(self, secrets: _Optional[_Iterable[_Union[SecretView, _Mapping]]] = ...) -> None: ...
+
+class SecretView(_message.Message):
+    __slots__ = ("name", "version", "versions", "updated_at", "updated_by", "used_by")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    VERSIONS_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_AT_FIELD_NUMBER: _ClassVar[int]
+    UPDATED_BY_FIELD_NUMBER: _ClassVar[int]
+    USED_BY_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    version: int
+    versions: _containers.RepeatedScalarFieldContainer[int]
+    updated_at: _timestamp_pb2.Timestamp
+    updated_by: str
+    used_by: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., versions: _Optional[_Iterable[int]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_by: _Optional[str] = ..., used_by: _Optional[_Iterable[str]] = ...) -> None: ...
