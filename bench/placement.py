@@ -31,7 +31,8 @@ Choose = Callable[[Needs, Columns], object]
 RULES: tuple[tuple[str, Callable[[int], Rules], float], ...] = (
     ("spread over zones", lambda n: Rules(group=f"g{n // 10}", spread_over=("zone",)), 2),
     ("spread over racks", lambda n: Rules(group=f"g{n // 10}", spread_over=("rack",)), 2),
-    ("a group larger than a zone", lambda _: Rules(group="all", spread_over=("zone",)), 2),
+    # Every one of its placements changes the order of a whole zone, so it may cost a little more.
+    ("a group larger than a zone", lambda _: Rules(group="all", spread_over=("zone",)), 3),
     ("anti-affinity", lambda n: Rules(group=f"g{n // 10}", apart=True), 2),
     ("a large group apart", lambda _: Rules(group="all", apart=True), 2),
     ("a constraint that one in ten meets", lambda _: Rules(constraints=(NVME,)), 2),
