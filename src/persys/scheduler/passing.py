@@ -3,9 +3,10 @@
 from typing import Any, NoReturn
 
 import grpc
+import msgspec
 
 from persys.infra import tracing
-from persys.infra.door import CALLER, PASSED_IDENTITY
+from persys.infra.door import CALLER, PASSED_CERTIFICATE, PASSED_IDENTITY, SHOWN
 from persys.scheduler.api.service import SERVICE
 from persys.scheduler.upstream import LeaderChangedError, Upstream
 from persys.wire.beside import NOT_LEADING, PASSED_ON, REVISION
@@ -57,7 +58,9 @@ async def pass_on(upstream: Upstream, name: str, request: Any, context: Context)
         return answer, revision
 
 
-def beside(context: Context, span: tracing.Span | None = None) -> tuple[tuple[str, str], ...]:
+def beside(
+    context: Context, span: tracing.Span | None = None
+) -> tuple[tuple[str, str | bytes], ...]:
     """What goes with a call that is passed on."""
     headers: tuple[tuple[str, str], ...] = span.headers if span is not None else ()
     if not headers:
@@ -65,7 +68,9 @@ def beside(context: Context, span: tracing.Span | None = None) -> tuple[tuple[st
         headers = tuple((key, str(text)) for key, text in received if key in _TRACE_HEADERS)
     caller = CALLER.get()
     named = ((PASSED_IDENTITY, str(caller.identity)),) if caller is not None else ()
-    return ((PASSED_ON, "1"), *named, *headers)
+    shown = SHOWN.get()
+    said = ((PASSED_CERTIFICATE, msgspec.json.encode(shown)),) if shown is not None else ()
+    return ((PASSED_ON, "1"), *named, *said, *headers)
 
 
 def is_certain_not_taken(err: grpc.aio.AioRpcError) -> bool:
