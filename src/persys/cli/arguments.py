@@ -31,6 +31,29 @@ GLOBAL = (
         },
     ),
     Argument(
+        ("--api",),
+        {
+            "metavar": "URL",
+            "help": "a gateway instead of a scheduler [PERSYS_API_ENDPOINT, then api_endpoint, with "
+            "PERSYS_TRANSPORT or transport: http] (default: https://localhost:8551)",
+        },
+    ),
+    Argument(
+        ("--cluster",),
+        {
+            "metavar": "NAME",
+            "help": "which one behind the gateway [PERSYS_CLUSTER, then cluster]",
+        },
+    ),
+    Argument(
+        ("--context",),
+        {
+            "metavar": "NAME",
+            "help": "of ~/.persys/config.yaml [PERSYS_CONTEXT, then current_context]",
+        },
+        "context",
+    ),
+    Argument(
         ("--timeout",),
         {
             "metavar": "DURATION",
@@ -233,3 +256,15 @@ WHICH = Argument(
     ("which",), {"metavar": "SERIAL", "help": "or ROLE/NAME for all that somebody has"}
 )
 REASON = Argument(("--reason",), {"metavar": "TEXT", "default": "", "help": "for the audit"})
+CONTEXT = Argument(("name",), {"metavar": "CONTEXT", "help": "name of the context"}, "context")
+SOME_CONTEXT = Argument(
+    ("name",),
+    {"metavar": "CONTEXT", "nargs": "?", "default": "", "help": "none: the one in use"},
+    "context",
+)
+USE = Argument(("--use",), {"action": "store_true", "help": "use it from now on"})
+TOKEN_FILE = Argument(
+    ("--token-file",),
+    {"metavar": "FILE", "help": "with a token that is shown instead of a certificate"},
+    "file",
+)

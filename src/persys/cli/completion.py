@@ -9,11 +9,15 @@ from pathlib import Path
 
 from persys.cli.arguments import GLOBAL, Argument
 from persys.cli.commands import COMPLETE, GROUPS, SINGLES, Command
+from persys.cli.context_file import read_contexts
 from persys.cli.exits import Exit
 from persys.errors import PersysError
 
 # Longer than a healthy cluster needs, shorter than a user at the tab key waits.
 _TIMEOUT = "1s"
+
+# Words that decide who is asked.
+_WHOM = ("--scheduler", "--api", "--cluster", "--context", "--ca", "--cert", "--key")
 
 _BASH = """\
 _persysctl() {
@@ -129,6 +133,10 @@ def _values(argument: Argument, current: str, before: Sequence[str]) -> list[tup
             from persys.model.event import EventKind
 
             return [(kind, "") for kind in EventKind]
+        case "context":
+            from persys.cli.contexts import names
+
+            return names(read_contexts())
         case "node" | "workload":
             return _ids(argument.completes, before)
         case _:
@@ -148,7 +156,10 @@ def _ids(kind: str, before: Sequence[str]) -> list[tuple[str, str]]:
     """Asked of the cluster. A cluster that gives no answer completes nothing and says nothing."""
     from persys.cli.peers import scheduler
 
-    options = Namespace(scheduler=_given(before, "--scheduler"), timeout=_TIMEOUT, wait=None)
+    options = Namespace(timeout=_TIMEOUT, wait=None)
+    for name in _WHOM:
+        setattr(options, name.removeprefix("--"), _given(before, name))
+    options.insecure = "--insecure" in before
     try:
         with scheduler(options) as client:
             if kind == "node":

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from persys.cli.context_file import wide_open
 from persys.cli.finding import find_scheduler
-from persys.cli.settings import AUTHORITY, load, read_file
+from persys.cli.settings import AUTHORITY, Settings, load
 from persys.cli.trust import trust_of
 from persys.errors import SettingsError, UnavailableError
 from persys.model.role import Role
@@ -27,7 +28,7 @@ def scheduler(options: Namespace, *, quiet: bool = False) -> Iterator["Scheduler
     """Unless `quiet`, a line on standard error says when answers come from memory."""
     from persys.client.scheduler import SchedulerClient
 
-    settings = load(options)
+    settings = _settings(options)
     trust = trust_of(options, os.environ, settings.file)
     told_mode = None if quiet else _Notice().tell
     target = find_scheduler(settings.scheduler, timeout=settings.request_timeout)
@@ -51,7 +52,7 @@ def scheduler(options: Namespace, *, quiet: bool = False) -> Iterator["Scheduler
 def agent(options: Namespace) -> Iterator["AgentClient"]:
     from persys.client.agent import AgentClient
 
-    settings = load(options)
+    settings = _settings(options)
     trust = trust_of(options, os.environ, settings.file)
     with AgentClient(settings.agent, timeout=settings.request_timeout, trust=trust) as client:
         try:
@@ -72,7 +73,8 @@ def authority(options: Namespace) -> Iterator["AuthorityClient"]:
     from persys.cli.credentials import certificate_files
     from persys.client.authority import AuthorityClient
 
-    file = read_file()
+    settings = _settings(options)
+    file = settings.file
     said = options.authority or os.environ.get("PERSYS_CA_ADDR") or file.get("ca_endpoint")
     files = certificate_files(options, os.environ, file)
     if files is None:
@@ -81,13 +83,19 @@ def authority(options: Namespace) -> Iterator["AuthorityClient"]:
             "--key; on the authority's machine `persys-ca certificate --role admin --name YOU` makes one"
         )
     addresses = [word.strip() for word in str(said or AUTHORITY).split(",")]
-    client = AuthorityClient(addresses, files, timeout=load(options).request_timeout)
+    client = AuthorityClient(addresses, files, timeout=settings.request_timeout)
     try:
         yield client
     except UnavailableError as err:
         raise UnavailableError(
             f"{err}\nName another authority with --authority HOST:PORT or PERSYS_CA_ADDR."
         ) from err
+
+
+def _settings(options: Namespace) -> Settings:
+    if open_to_others := wide_open():
+        print(f"note: {open_to_others}", file=sys.stderr)
+    return load(options)
 
 
 class _Notice:

@@ -1,29 +1,43 @@
 """Where the peers are and how long a request may take: a flag, a variable, ~/.persys/config.yaml, a default.
 
-The file is shared with other command lines, so keys that are not known here are left alone.
+The file is shared with other command lines, so keys that are not known here are left alone. Whether a
+gateway or a scheduler is asked is said by whoever says it first: a flag that names one of them, a variable,
+the context.
 """
 
 import os
 from argparse import Namespace
 from collections.abc import Mapping
 from datetime import timedelta
+from enum import StrEnum
 from pathlib import Path
 from typing import NamedTuple
 
+from persys.cli.context_file import read_contexts
 from persys.core.duration import parse_duration
-from persys.errors import SettingsError
+from persys.errors import NotFoundError, SettingsError
 from persys.infra.address import is_service
 
 SCHEDULER = "127.0.0.1:8085"
 AGENT = "127.0.0.1:50051"
 AUTHORITY = "127.0.0.1:8888"
+GATEWAY = "https://localhost:8551"
 STATE_DIR = Path("/var/lib/persys/up")
 REQUEST_TIMEOUT = timedelta(seconds=10)
 WAIT_TIMEOUT = timedelta(minutes=5)
 
 
+class Transport(StrEnum):
+    GRPC = "grpc"  # to a scheduler
+    HTTP = "http"  # to a gateway
+
+
 class Settings(NamedTuple):
+    transport: Transport
     scheduler: str
+    gateway: str
+    cluster: str  # behind a gateway; empty: the one that it prefers
+    token: str
     agent: str
     request_timeout: timedelta
     wait_timeout: timedelta
@@ -32,8 +46,7 @@ class Settings(NamedTuple):
 
 def load(options: Namespace, environ: Mapping[str, str] | None = None) -> Settings:
     environ = os.environ if environ is None else environ
-    _check_transport(environ.get("PERSYS_TRANSPORT", ""))
-    file = read_file()
+    file = read_file(options, environ)
     target = file.get("grpc_target") or "scheduler"
     if target not in ("scheduler", "agent"):
         raise SettingsError(f"grpc_target={target!r}: expected scheduler or agent")
@@ -41,8 +54,14 @@ def load(options: Namespace, environ: Mapping[str, str] | None = None) -> Settin
     scheduler = options.scheduler or environ.get("PERSYS_GRPC_ENDPOINT")
     timeout = None if options.timeout is None else duration(options.timeout, "--timeout")
     waiting = duration(options.wait, "--wait") if options.wait else timeout
+    said = getattr(options, "api", None) or environ.get("PERSYS_API_ENDPOINT")
+    cluster = getattr(options, "cluster", None) or environ.get("PERSYS_CLUSTER")
     return Settings(
+        transport=_transport(options, environ, file),
         scheduler=_endpoints(scheduler or from_file.get("scheduler", SCHEDULER)),
+        gateway=_url(str(said or file.get("api_endpoint") or GATEWAY)),
+        cluster=str(cluster or file.get("cluster") or ""),
+        token=_token(environ, file),
         agent=_endpoint(getattr(options, "agent", None) or from_file.get("agent", AGENT)),
         request_timeout=timeout or _file_timeout(file) or REQUEST_TIMEOUT,
         wait_timeout=WAIT_TIMEOUT if waiting is None else waiting,
@@ -60,33 +79,67 @@ def duration(text: str, name: str) -> timedelta:
     return span
 
 
-def _check_transport(transport: str) -> None:
-    if transport.lower() == "http":
-        raise SettingsError(
-            "PERSYS_TRANSPORT=http: the gateway transport is not available in this version; "
-            "unset it, or set it to grpc, to talk to the scheduler directly"
-        )
-    if transport.lower() not in ("", "grpc"):
-        raise SettingsError(f"PERSYS_TRANSPORT={transport!r}: expected grpc")
-
-
-def read_file() -> Mapping[str, object]:
-    path = Path.home() / ".persys" / "config.yaml"
+def read_file(
+    options: Namespace | None = None, environ: Mapping[str, str] | None = None
+) -> Mapping[str, object]:
+    """The keys of the context that is asked for. Raises SettingsError."""
+    environ = os.environ if environ is None else environ
+    file = read_contexts()
+    named = getattr(options, "context", None) or environ.get("PERSYS_CONTEXT") or file.current
     try:
-        text = path.read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except OSError as err:
-        raise SettingsError(f"{path}: {err.strerror}") from err
-    import yaml  # only for those who have a file
+        return file.keys_of(named)
+    except NotFoundError as err:
+        raise SettingsError(str(err)) from err
 
+
+def _transport(
+    options: Namespace, environ: Mapping[str, str], file: Mapping[str, object]
+) -> Transport:
+    if getattr(options, "api", None) and options.scheduler:
+        raise SettingsError("--api names a gateway and --scheduler a scheduler: say one of them")
+    if said := environ.get("PERSYS_TRANSPORT", ""):
+        _one_of(said, "PERSYS_TRANSPORT")
+    return (
+        _named(getattr(options, "api", None), options.scheduler)
+        or (Transport(said.lower()) if said else None)
+        or _named(environ.get("PERSYS_API_ENDPOINT"), environ.get("PERSYS_GRPC_ENDPOINT"))
+        or (_one_of(str(file["transport"]), "transport") if file.get("transport") else None)
+        or _named(file.get("api_endpoint"), file.get("grpc_endpoint"))
+        or Transport.GRPC
+    )
+
+
+def _named(gateway: object, scheduler: object) -> Transport | None:
+    """Whoever names only one of the two means that one."""
+    if bool(gateway) is bool(scheduler):
+        return None
+    return Transport.HTTP if gateway else Transport.GRPC
+
+
+def _one_of(said: str, name: str) -> Transport:
     try:
-        content = yaml.safe_load(text) or {}
-    except yaml.YAMLError as err:
-        raise SettingsError(f"{path}: {err}") from err
-    if not isinstance(content, dict):
-        raise SettingsError(f"{path}: expected a mapping of settings")
-    return content
+        return Transport(said.lower())
+    except ValueError as err:
+        raise SettingsError(f"{name}={said!r}: expected grpc or http") from err
+
+
+def _token(environ: Mapping[str, str], file: Mapping[str, object]) -> str:
+    if token := environ.get("PERSYS_TOKEN"):
+        return token
+    if not (named := environ.get("PERSYS_TOKEN_FILE") or file.get("token_file")):
+        return ""
+    path = Path(str(named)).expanduser()
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as err:
+        raise SettingsError(f"{path}: {getattr(err, 'strerror', '') or err}") from err
+
+
+def _url(text: str) -> str:
+    scheme, _, rest = text.rpartition("://")
+    if scheme not in ("", "http", "https") or not rest.strip("/"):
+        raise SettingsError(f"{text!r} is no address of a gateway; expected https://host:port")
+    return f"{scheme or 'https'}://{rest.rstrip('/')}"
 
 
 def _file_timeout(file: Mapping[str, object]) -> timedelta | None:

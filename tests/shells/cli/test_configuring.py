@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from argparse import Namespace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from persys.cli.settings import load
 
 if TYPE_CHECKING:
     from shells.cli.conftest import Cluster, Run
@@ -36,10 +39,6 @@ def test_a_flag_beats_the_variable(cluster: Cluster, run: Run) -> None:
 
 
 def test_without_a_word_the_contracts_port_is_tried(run: Run) -> None:
-    from argparse import Namespace
-
-    from persys.cli.settings import load
-
     settings = load(Namespace(scheduler=None, timeout=None, wait=None), {})
 
     assert (settings.scheduler, settings.agent) == ("127.0.0.1:8085", "127.0.0.1:50051")
@@ -55,7 +54,7 @@ def test_keys_of_other_command_lines_are_left_alone(
     cluster: Cluster, run: Run, config: Path
 ) -> None:
     config.write_text(
-        "api_endpoint: https://gateway:8551\ntransport: http\nca_cert_path: x\ncert_path: y\n"
+        "api_endpoint: https://gateway:8551\ntransport: grpc\nca_cert_path: x\ncert_path: y\n"
         f"key_path: z\ngrpc_insecure: true\nrpc_timeout_seconds: 5\ngrpc_endpoint: {cluster.address}\n"
     )
 
@@ -70,6 +69,11 @@ def test_keys_of_other_command_lines_are_left_alone(
         ("tls_verify: never\nca_cert_path: a\ncert_path: b\nkey_path: c", "identity or host"),
         ("cert_path: b", "--ca"),
         ("grpc_target: gateway", "grpc_target"),
+        ("transport: pigeon", "transport"),
+        ("api_endpoint: ftp://there", "ftp://there"),
+        ("token_file: /nowhere/token", "/nowhere/token"),
+        ("contexts: [a]", "contexts"),
+        ("current_context: a", "context not found: a"),
         ("grpc_endpoint: nowhere", "nowhere"),
         ("rpc_timeout_seconds: soon", "rpc_timeout_seconds"),
         ("- a list", "mapping"),
@@ -87,12 +91,44 @@ def test_a_file_that_cannot_be_used_is_named(
     assert named in ended.err
 
 
-@pytest.mark.parametrize("transport", ["http", "HTTP", "pigeon"])
-def test_a_transport_that_is_not_there_is_refused(transport: str, ctl: Run, run: Run) -> None:
-    ended = run("node", "list", PERSYS_TRANSPORT=transport)
+def test_a_transport_that_is_not_there_is_refused(run: Run) -> None:
+    ended = run("node", "list", PERSYS_TRANSPORT="pigeon")
 
     assert ended.code == 2
     assert "PERSYS_TRANSPORT" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "variables", "file", "expected"),
+    [
+        ({}, {}, "", "grpc"),
+        ({}, {}, "transport: http", "http"),
+        ({}, {}, "api_endpoint: https://g:1", "http"),
+        ({}, {}, "api_endpoint: https://g:1\ngrpc_endpoint: s:1", "grpc"),
+        ({}, {"PERSYS_GRPC_ENDPOINT": "s:1"}, "transport: http", "grpc"),
+        ({}, {"PERSYS_API_ENDPOINT": "g:1"}, "grpc_endpoint: s:1", "http"),
+        ({}, {"PERSYS_TRANSPORT": "HTTP", "PERSYS_GRPC_ENDPOINT": "s:1"}, "", "http"),
+        ({"scheduler": "s:1"}, {"PERSYS_TRANSPORT": "http"}, "transport: http", "grpc"),
+        ({"api": "g:1"}, {"PERSYS_TRANSPORT": "grpc"}, "", "http"),
+    ],
+)
+def test_who_says_first_whether_a_gateway_is_asked_decides(
+    flags: dict[str, str],
+    variables: dict[str, str],
+    file: str,
+    expected: str,
+    config: Path,
+    home: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("HOME", str(home))
+    config.write_text(file)
+
+    settings = load(
+        Namespace(**{"scheduler": None, "timeout": None, "wait": None, **flags}), variables
+    )
+
+    assert settings.transport == expected
 
 
 def test_the_transport_may_be_said(cluster: Cluster, run: Run) -> None:

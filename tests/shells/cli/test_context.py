@@ -39,3 +39,14 @@ def test_a_file_of_somebody_else_is_left_as_it_is(config: Path) -> None:
     assert not write_context("127.0.0.1:1", "127.0.0.1:2", TRUST)
 
     assert config.read_text() == "api_endpoint: https://elsewhere\n"
+
+
+def test_contexts_that_were_added_to_it_stay(config: Path) -> None:
+    write_context("127.0.0.1:1", "127.0.0.1:2", TRUST)
+    config.write_text(config.read_text() + "contexts: {far: {api_endpoint: https://far}}\n")
+
+    assert write_context("127.0.0.1:3", "127.0.0.1:4", TRUST)
+
+    content = yaml.safe_load(config.read_text())
+    assert content["grpc_endpoint"] == "127.0.0.1:3"
+    assert content["contexts"] == {"far": {"api_endpoint": "https://far"}}
