@@ -44,7 +44,7 @@ class Place:
         self.authority = {
             "PERSYS_CA_DIR": str(folder / "ca"),
             "PERSYS_CA_PORT": str(self.ca),
-            "PERSYS_CA_ADDR": "127.0.0.1",
+            "PERSYS_CA_LISTEN": "127.0.0.1",
             "PERSYS_CA_CERT_TTL": f"{LIFE_SECONDS}s",
             "PERSYS_LOG_LEVEL": "warn",
         }

@@ -165,6 +165,7 @@ class Agent:
         self._metrics = Metrics(self._count_workloads, self._count_health)
         if around.tls is not None:
             self._metrics.watch_certificate(around.tls.seconds_left, around.tls.lifetime_seconds)
+            self._metrics.watch_revocations(around.tls.revocations_age())
         self._runtimes = around.runtimes
         turns: Turns[WorkloadId] = Turns()
         ledger = Ledger(

@@ -50,6 +50,16 @@ class AgentSettings:
         "PERSYS_CA_ADDR",
         help="host:port of persys-ca, which renews the certificate; none: somebody else does",
     )
+    tls_crl: str = setting(
+        "",
+        "PERSYS_TLS_CRL",
+        help="file with a list of revoked certificates, PEM or DER, beside that of persys-ca",
+    )
+    tls_crl_interval: timedelta = setting(
+        timedelta(minutes=1),
+        "PERSYS_TLS_CRL_INTERVAL",
+        help="how often persys-ca is asked for what it has revoked",
+    )
     standalone: bool = setting(False, help="take orders without joining a scheduler")
     state_path: Path = setting(
         Path("/var/lib/persys/state.db"), "PERSYS_STATE_PATH", help="the journal"

@@ -17,7 +17,14 @@ def open_tls(settings: AgentSettings, clock: Clock) -> Tls | None:
     if not (settings.serves_tls or settings.calls_with_tls):
         return None
     files = CertificateFiles(settings.tls_cert, settings.tls_key, settings.tls_ca)
-    return open_renewed(files, clock, verify=settings.tls_verify, ca_addr=settings.ca_addr)
+    return open_renewed(
+        files,
+        clock,
+        verify=settings.tls_verify,
+        ca_addr=settings.ca_addr,
+        crl=settings.tls_crl,
+        crl_every=settings.tls_crl_interval,
+    )
 
 
 def node_of(settings: AgentSettings, tls: Tls | None) -> NodeId:

@@ -58,7 +58,7 @@ class Ca:
     async def start(self) -> None:
         # Before the port is known the certificate has all names that it needs: ports are not in it.
         await self._on_thread(self._renew)
-        self.port = await self._listener.start(self._settings.addr, self._settings.port)
+        self.port = await self._listener.start(self._settings.listen, self._settings.port)
         root = self.authority.keys.root
         log.info(
             "ca.serving",
@@ -96,7 +96,7 @@ class Ca:
         self._renew_at = renew_at(now, now + life)
 
     def _addresses(self) -> Sequence[str]:
-        return addresses(self._settings.advertise, self._settings.addr, self.port)
+        return addresses(self._settings.advertise, self._settings.listen, self.port)
 
     async def _on_thread(self, job: Callable[[], None]) -> None:
         await asyncio.get_running_loop().run_in_executor(self._thread, job)

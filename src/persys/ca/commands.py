@@ -33,7 +33,7 @@ def run_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     authority = open_authority(
         settings,
         SystemClock(),
-        lambda: addresses(settings.advertise, settings.addr, settings.port),
+        lambda: addresses(settings.advertise, settings.listen, settings.port),
     )
     try:
         if options.command == "token":

@@ -18,7 +18,7 @@ class CaSettings:
     dir: Path = setting(
         Path("/var/lib/persys/ca"), "PERSYS_CA_DIR", help="where its keys and its book are"
     )
-    addr: str = setting("0.0.0.0", "PERSYS_CA_ADDR", help="address to listen on")
+    listen: str = setting("0.0.0.0", "PERSYS_CA_LISTEN", help="address to listen on")
     port: int = setting(8888, "PERSYS_CA_PORT", help="port of the HTTPS API")
     advertise: tuple[str, ...] = setting(
         (),

@@ -35,7 +35,7 @@ class Bootstrap:
         self.ca_environ: Mapping[str, str] = {
             "PERSYS_CA_DIR": str(self.ca_dir),
             "PERSYS_CA_PORT": str(ca_port),
-            "PERSYS_CA_ADDR": "0.0.0.0",
+            "PERSYS_CA_LISTEN": "0.0.0.0",
         }
 
     def files(self, role: Role) -> CertificateFiles:

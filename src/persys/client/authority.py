@@ -18,6 +18,7 @@ from persys.client.https import Https, Shown, fetch_unverified
 from persys.errors import DeniedError, SettingsError, UnavailableError
 from persys.infra.certificates import CertificateFiles
 from persys.infra.keys import Issued, fingerprint
+from persys.infra.revocation import serials_in
 from persys.wire.authority import (
     AuditLine,
     CertificateRequest,
@@ -77,10 +78,9 @@ class AuthorityClient:
         """Serials in hexadecimal digits, as claims have them."""
         body = self._https.ask("GET", "/crl")
         try:
-            revoked = x509.load_der_x509_crl(body)
+            return serials_in(body)
         except ValueError as err:
             raise UnavailableError("the authority answers with no revocation list") from err
-        return frozenset(f"{entry.serial_number:x}" for entry in revoked)
 
     def _get(self, path: str, kind: type[T]) -> T:
         return _decoded(self._https.ask("GET", path), kind)

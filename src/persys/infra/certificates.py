@@ -24,6 +24,7 @@ from msgspec import Struct
 from persys.errors import SettingsError
 from persys.infra.clock import Clock
 from persys.infra.files import CertificateFiles as CertificateFiles
+from persys.infra.files import Stamp, stamp
 from persys.infra.identity import Claims, claims_of
 
 log = structlog.get_logger()
@@ -46,7 +47,7 @@ class Certificates:
         """Raises SettingsError when the files cannot be used from the start."""
         self._files = files
         self._clock = clock
-        self._stamps: tuple[tuple[int, int, int], ...] = ()
+        self._stamps: tuple[Stamp, ...] = ()
         self._told = ""
         self._listeners: list[Callable[[], None]] = []
         self._look_stamps()
@@ -113,7 +114,7 @@ class Certificates:
     def _look_stamps(self) -> bool:
         """Whether a file has changed since the last look."""
         stamps = tuple(
-            _stamp(path) for path in (self._files.certificate, self._files.key, self._files.roots)
+            stamp(path) for path in (self._files.certificate, self._files.key, self._files.roots)
         )
         changed = stamps != self._stamps
         self._stamps = stamps
@@ -172,14 +173,6 @@ def _read(path: Path) -> bytes:
         ) from err
     except OSError as err:
         raise SettingsError(f"{path}: {err.strerror}") from err
-
-
-def _stamp(path: Path) -> tuple[int, int, int]:
-    try:
-        stat = path.stat()
-    except OSError:
-        return 0, 0, 0
-    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def _configuration(pair: KeyPair) -> grpc.ServerCertificateConfiguration:

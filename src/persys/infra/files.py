@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 PRIVATE = 0o600
 PUBLIC = 0o644
+Stamp = tuple[int, int, int]
 
 
 class CertificateFiles(NamedTuple):
@@ -15,6 +16,15 @@ class CertificateFiles(NamedTuple):
     certificate: Path
     key: Path
     roots: Path
+
+
+def stamp(path: Path) -> Stamp:
+    """Another after each change of the file; also one that is not there has one."""
+    try:
+        stat = path.stat()
+    except OSError:
+        return 0, 0, 0
+    return stat.st_ino, stat.st_mtime_ns, stat.st_size
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = PRIVATE) -> None:

@@ -1,16 +1,19 @@
 """How a process speaks TLS: as whom, with which certificate, and by what it knows those it calls."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from random import SystemRandom
 from typing import Any
 
 from persys.core.renewal import freshness
+from persys.errors import DeniedError
 from persys.infra.certificates import CertificateFiles, Certificates, KeyPair
 from persys.infra.channels import LiveChannel
 from persys.infra.clock import Clock
+from persys.infra.identity import Claims
 from persys.infra.renewal import CertificateSource, Renewal
+from persys.infra.revocation import Revocations
 from persys.infra.rpc import server_name
 from persys.model.identity import Role
 
@@ -30,11 +33,13 @@ class Tls:
         *,
         verify: Verify = Verify.IDENTITY,
         source: CertificateSource | None = None,
+        lists: Sequence[Revocations] = (),
     ) -> None:
         """Without a source somebody else renews the files. Raises SettingsError for unusable ones."""
         self._clock = clock
         self._verify = verify
         self.certificates = Certificates(files, clock)
+        self._lists = lists
         self._renewal: Renewal | None = None
         if source is not None:
             self._renewal = Renewal(self.certificates, files, source, clock, SystemRandom())
@@ -44,6 +49,8 @@ class Tls:
             group.create_task(self.certificates.run())
             if self._renewal is not None:
                 group.create_task(self._renewal.run())
+            for one in self._lists:
+                group.create_task(one.run())
 
     def channel(self, target: str, role: Role, name: str = "") -> LiveChannel:
         """To a server that must be of this role, and of this name if one is given."""
@@ -52,6 +59,21 @@ class Tls:
 
     def dial(self, role: Role) -> Callable[[str], LiveChannel]:
         return lambda target: self.channel(target, role)
+
+    def check(self, claims: Claims) -> None:
+        """Raises DeniedError for a certificate that was taken back."""
+        if self.is_revoked(claims.serial):
+            text = f"the certificate {claims.serial} of {claims.identity} has been revoked"
+            raise DeniedError(text, reason="revoked")
+
+    def is_revoked(self, serial: str) -> bool:
+        return any(serial in one.serials for one in self._lists)
+
+    def revocations_age(self) -> Callable[[], float] | None:
+        """Of the oldest list in use, in seconds. None: there is no list."""
+        if not self._lists:
+            return None
+        return lambda: max(one.age_seconds() for one in self._lists)
 
     def in_use(self) -> KeyPair:
         return self.certificates.current
@@ -65,7 +87,7 @@ class Tls:
 
     def health(self) -> Mapping[str, Any]:
         claims = self.certificates.current.claims
-        told = {
+        told: dict[str, Any] = {
             "identity": str(claims.identity or ""),
             "serial": claims.serial,
             "expiresAt": claims.not_after.isoformat(),
@@ -73,4 +95,8 @@ class Tls:
         }
         if self._renewal is not None and self._renewal.trouble:
             told["notRenewed"] = self._renewal.trouble
+        if self.is_revoked(claims.serial):
+            told["revoked"] = True
+        if kept := "; ".join(one.trouble for one in self._lists if one.trouble):
+            told["revocationsNotRead"] = kept
         return told

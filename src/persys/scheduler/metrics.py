@@ -99,6 +99,13 @@ class Metrics:
             )
             gauge.set_function(seconds)
 
+    def watch_revocations(self, age: Callable[[], float] | None) -> None:
+        """None: there is no list."""
+        if age is not None:
+            about = "Since the list of revoked certificates was last read"
+            name = "persys_scheduler_revocations_age_seconds"
+            Gauge(name, about, registry=self.registry).set_function(age)
+
     def retry_planned(self) -> None:
         self._retries.inc()
 

@@ -41,6 +41,16 @@ class SchedulerSettings:
         "PERSYS_CA_ADDR",
         help="host:port of persys-ca, which renews the certificate; none: somebody else does",
     )
+    tls_crl: str = setting(
+        "",
+        "PERSYS_TLS_CRL",
+        help="file with a list of revoked certificates, PEM or DER, beside that of persys-ca",
+    )
+    tls_crl_interval: timedelta = setting(
+        timedelta(minutes=1),
+        "PERSYS_TLS_CRL_INTERVAL",
+        help="how often persys-ca is asked for what it has revoked",
+    )
     store: str = setting(
         "sqlite:/var/lib/persys/scheduler.db",
         "PERSYS_STORE",

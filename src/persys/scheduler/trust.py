@@ -18,7 +18,14 @@ def open_tls(settings: SchedulerSettings, clock: Clock) -> Tls | None:
     if settings.insecure:
         return None
     files = CertificateFiles(settings.tls_cert, settings.tls_key, settings.tls_ca)
-    return open_renewed(files, clock, verify=settings.tls_verify, ca_addr=settings.ca_addr)
+    return open_renewed(
+        files,
+        clock,
+        verify=settings.tls_verify,
+        ca_addr=settings.ca_addr,
+        crl=settings.tls_crl,
+        crl_every=settings.tls_crl_interval,
+    )
 
 
 def to_agents(tls: Tls | None) -> Connect:

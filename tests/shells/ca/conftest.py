@@ -18,7 +18,7 @@ from shells.ca.town import AUTH_KEY, MovedClock, Town
 def settings(tmp_path: Path) -> CaSettings:
     key = tmp_path / "auth.key"
     key.write_text(AUTH_KEY + "\n")
-    return CaSettings(dir=tmp_path / "ca", addr="127.0.0.1", port=0, auth_key_file=str(key))
+    return CaSettings(dir=tmp_path / "ca", listen="127.0.0.1", port=0, auth_key_file=str(key))
 
 
 @pytest.fixture

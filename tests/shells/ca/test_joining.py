@@ -88,7 +88,7 @@ async def test_a_guessed_secret_tells_nothing(town: Town) -> None:
 async def test_the_secret_is_not_sent_to_whoever_has_another_root(
     town: Town, tmp_path: Path
 ) -> None:
-    other = Ca(CaSettings(dir=tmp_path / "other", addr="127.0.0.1", port=0), SystemClock())
+    other = Ca(CaSettings(dir=tmp_path / "other", listen="127.0.0.1", port=0), SystemClock())
     await other.start()
     try:
         token = msgspec.structs.replace(await town.token(), ca=(f"127.0.0.1:{other.port}",))
@@ -107,7 +107,7 @@ async def test_whoever_shows_the_right_root_but_has_no_key_below_it_gets_no_secr
     """The root is public: knowing it is not being it."""
     import ssl
 
-    other = Ca(CaSettings(dir=tmp_path / "other", addr="127.0.0.1", port=0), SystemClock())
+    other = Ca(CaSettings(dir=tmp_path / "other", listen="127.0.0.1", port=0), SystemClock())
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     files = tmp_path / "liar.pem"
     from persys.infra.keys import key_pem

@@ -51,7 +51,7 @@ class Shell:
             "HOME": str(self.folder),
             "PERSYS_CA_DIR": str(self.folder / "ca"),
             "PERSYS_CA_PORT": str(self.port),
-            "PERSYS_CA_ADDR": "127.0.0.1",
+            "PERSYS_CA_LISTEN": "127.0.0.1",
             "PERSYS_TLS_CA": str(admin / "ca.crt"),
             "PERSYS_TLS_CERT": str(admin / "admin.crt"),
             "PERSYS_TLS_KEY": str(admin / "admin.key"),
