@@ -16,4 +16,11 @@ def new_door(
     if tls is None or not settings.serves_tls:
         return None
     closed_to = frozenset() if settings.allow_admin else frozenset({Role.ADMIN})
-    return Door(AGENT, tls.certificates, clock, denied=metrics.denied, closed_to=closed_to)
+    return Door(
+        AGENT,
+        tls.certificates,
+        clock,
+        denied=lambda denial: metrics.denied(denial.role, denial.method),
+        closed_to=closed_to,
+        check=tls.check,
+    )

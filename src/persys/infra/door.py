@@ -1,29 +1,34 @@
 """Who comes in, and whether that one may do what it asks for: asked before every call of a service.
 
 The connection has shown that somebody holds a certificate of our authority; here is settled who that is and
-what the role allows. What would surprise: a scheduler that passes a call on says in whose name and with which
-certificate, and is believed; nobody else is. A certificate that is taken back ends its streams too, at their
-next message.
+what the role allows; a token of a person that is shown beside it counts in its place. What would surprise: a
+scheduler that passes a call on says in whose name and with which certificate, and is believed; a gateway is,
+for people; nobody else is. A certificate or a token that is taken back ends its streams too, at their next
+message.
 """
 
 import asyncio
 import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import grpc
 import msgspec
 import structlog
 from google.protobuf.descriptor import ServiceDescriptor
 
+from persys.core.denials import Denial
 from persys.core.permission import deeds_of, may
-from persys.errors import DeniedError
+from persys.core.tokens import holder, may_be_passed
+from persys.errors import DeniedError, UnavailableError
+from persys.infra import bearer
 from persys.infra.certificates import Certificates
 from persys.infra.clock import Clock
 from persys.infra.identity import Claims, by_common_name, read_claims
-from persys.model.identity import Caller, Deed, Role
+from persys.model.identity import Caller, Deed, Identity, Role
 
 log = structlog.get_logger()
 
@@ -51,35 +56,48 @@ class Door:
         certificates: Certificates,
         clock: Clock,
         *,
-        denied: Callable[[str, str], None],
+        denied: Callable[[Denial], None],
         narrow: Narrow = lambda caller, method, request: request,
         closed_to: frozenset[Role] = frozenset(),
         check: Check = lambda claims: None,
+        tokens: bearer.FindToken | None = None,
     ) -> None:
-        """`denied` is told the role ("" if there is none) and the method of each refusal."""
+        """`denied` is told of each refusal. Where `tokens` is None, nobody's token counts."""
         self._table = table
         self._certificates = certificates
         self._clock = clock
         self._denied = denied
         self._closed_to = closed_to
         self._check = check
-        self.narrow = narrow
+        self._tokens = tokens
+        self._narrow = narrow
 
-    def admit(self, method: str, context: Context) -> Caller:
-        """Raises DeniedError."""
-        caller = None
+    def admit(self, method: str, context: Context, request: Any) -> Any:
+        """What is taken of the request. Raises DeniedError, or UnavailableError when nobody can tell."""
+        CALLER.set(None)
+        SHOWN.set(None)
         try:
             caller = self._caller(context)
+            CALLER.set(caller)
             deed = self._table.get(method)
             if deed is None or not may(caller, deed) or self._is_closed_to(caller, deed):
                 text = f"{caller.identity} may not call {method}"
                 raise DeniedError(text, reason="role")
+            return self._narrow(caller, method, request)
         except DeniedError as err:
-            role = caller.identity.role if caller is not None else ""
-            self._denied(role, method)
-            log.warning("access.denied", method=method, peer=context.peer(), reason=str(err))
+            self.tell(err, method, context)
             raise
-        return caller
+
+    def tell(self, err: DeniedError, method: str, context: Context) -> None:
+        """Whoever was refused, as far as that is known."""
+        caller, claims = CALLER.get(), SHOWN.get()
+        who = claims.identity if claims is not None else None
+        if caller is not None:
+            who = caller.identity
+        role = who.role if who is not None else ""
+        peer = context.peer()
+        log.warning("access.denied", who=str(who or ""), method=method, peer=peer, reason=str(err))
+        self._denied(Denial(str(who or ""), role, method, peer, err.reason, str(err)))
 
     def _is_closed_to(self, caller: Caller, deed: Deed) -> bool:
         return caller.identity.role in self._closed_to and deed is not Deed.ANYONE
@@ -89,6 +107,7 @@ class Door:
         if shown is None:
             raise DeniedError("no certificate was shown", reason="certificate")
         claims = _claims(shown)
+        SHOWN.set(claims)
         now = self._clock.now()
         if not claims.not_before <= now < claims.not_after:
             text = "the certificate is not valid yet, or not any more"
@@ -98,14 +117,22 @@ class Door:
             raise DeniedError("the certificate is of nobody who is known here", reason="identity")
         self._check(claims)
         identity = claims.identity
-        if identity.role is Role.SCHEDULER and (told := _told(context)):
-            passed = by_common_name(told)
-            if passed is None:
-                raise DeniedError(f"{PASSED_IDENTITY} names nobody: {told!r}", reason="identity")
+        if (passed := _passed(context, identity.role)) is not None:
+            if identity.role is Role.SCHEDULER:
+                claims = self._passed_claims(context) or claims
+                SHOWN.set(claims)
             identity = passed
-            claims = self._passed_claims(context) or claims
-        SHOWN.set(claims)
+        said = _all_beside(context, bearer.AUTHORIZATION)
+        if said and self._tokens is not None:
+            return self._by_token(said, identity, claims.serial)
         return Caller(identity, deeds_of(identity.role), claims.not_after, claims.serial)
+
+    def _by_token(self, said: list[str], identity: Identity, serial: str) -> Caller:
+        assert self._tokens is not None
+        if identity.role is Role.AGENT:
+            text = f"{identity} is a node: it shows no token of a person"
+            raise DeniedError(text, reason=bearer.REASON)
+        return holder(bearer.judged(self._tokens, said, self._clock.now()), serial)
 
     def _passed_claims(self, context: Context) -> Claims | None:
         """What somebody has shown to the scheduler that passes this on."""
@@ -120,15 +147,19 @@ class Door:
         self._check(claims)
         return claims
 
-    def look_again(self, claims: Claims | None, method: str, context: Context) -> None:
-        """At a message on a stream that stands. Raises DeniedError for a certificate taken back since."""
+    def look_again(
+        self, claims: Claims | None, token_id: str, method: str, context: Context
+    ) -> None:
+        """At a message on a stream that stands. Raises DeniedError for what was taken back since."""
         if claims is None:
             return
         try:
             self._check(claims)
+            if token_id and self._tokens is not None:
+                with suppress(UnavailableError):  # it was good, and nobody knows better
+                    bearer.check_still(self._tokens, token_id, self._clock.now())
         except DeniedError as err:
-            self._denied(claims.identity.role if claims.identity is not None else "", method)
-            log.warning("access.ended", method=method, peer=context.peer(), reason=str(err))
+            self.tell(err, method, context)
             raise
 
 
@@ -160,7 +191,7 @@ def _call(name: str, inner: Callable[..., Any], door: Door) -> Callable[..., Any
         ):  # so it looks when a call is passed on whose messages end in error
             if messages.denied is None:
                 raise
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(messages.denied))
+            await _refuse(messages.denied, context)
 
     return call
 
@@ -168,12 +199,12 @@ def _call(name: str, inner: Callable[..., Any], door: Door) -> Callable[..., Any
 def _answers(name: str, inner: Callable[..., Any], door: Door) -> Callable[..., Any]:
     async def answers(request: Any, context: Context) -> AsyncIterator[Any]:
         entered = await _enter(name, request, context, door)
-        shown = SHOWN.get()
+        shown, token_id = SHOWN.get(), _token_id()
         async for one in inner(entered, context):
             try:
-                door.look_again(shown, name, context)
+                door.look_again(shown, token_id, name, context)
             except DeniedError as err:
-                await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(err))
+                await _refuse(err, context)
             yield one
 
     return answers
@@ -189,16 +220,21 @@ class _Messages:
         self._messages = messages
         self._context = context
         self._door = door
-        self._shown = SHOWN.get()
+        self._shown, self._token_id = SHOWN.get(), _token_id()
         self.denied: DeniedError | None = None
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        message = await anext(self._messages)
         try:
-            self._door.look_again(self._shown, self._name, self._context)
+            message = await anext(self._messages)
+        except DeniedError as err:  # of what is taken from this sender
+            self._door.tell(err, self._name, self._context)
+            self.denied = err
+            raise
+        try:
+            self._door.look_again(self._shown, self._token_id, self._name, self._context)
         except DeniedError as err:
             self.denied = err
             raise
@@ -207,15 +243,37 @@ class _Messages:
 
 async def _enter(name: str, request: Any, context: Context, door: Door) -> Any:
     try:
-        caller = door.admit(name, context)
-        CALLER.set(caller)
-        return door.narrow(caller, name, request)
+        return door.admit(name, context, request)
     except DeniedError as err:
-        await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(err))
+        await _refuse(err, context)
+    except UnavailableError as err:
+        await context.abort(grpc.StatusCode.UNAVAILABLE, str(err))
 
 
-def _told(context: Context) -> str:
-    return str(_beside(context, PASSED_IDENTITY))
+async def _refuse(err: DeniedError, context: Context) -> NoReturn:
+    denied, unknown = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED
+    await context.abort(unknown if err.reason == bearer.REASON else denied, str(err))
+
+
+def _token_id() -> str:
+    caller = CALLER.get()
+    return caller.token_id if caller is not None else ""
+
+
+def _passed(context: Context, by: Role) -> Identity | None:
+    """In whose name this is asked, if one of this role may say so; what others say is not heard."""
+    told = str(_beside(context, PASSED_IDENTITY))
+    if not told or by not in (Role.SCHEDULER, Role.GATEWAY):
+        return None
+    passed = by_common_name(told)
+    if passed is None or not may_be_passed(passed, by):
+        text = f"{PASSED_IDENTITY} names nobody for whom a {by} may speak: {told[:80]!r}"
+        raise DeniedError(text, reason="identity")
+    return passed
+
+
+def _all_beside(context: Context, name: str) -> list[str]:
+    return [str(said) for key, said in context.invocation_metadata() or () if key == name]
 
 
 def _beside(context: Context, name: str) -> str | bytes:

@@ -46,7 +46,12 @@ class EventKind(StrEnum):
     NODE_CERTIFICATE_EXPIRES = "NodeCertificateExpires"
     NODE_CONFIRMED_DEAD = "NodeConfirmedDead"
     NODE_REMOVED = "NodeRemoved"
+    TOKEN_CREATED = "TokenCreated"
+    TOKEN_REVOKED = "TokenRevoked"
+    ACCESS_DENIED = "AccessDenied"
     MODE_CHANGED = "ModeChanged"
+    SECRET_STORED = "SecretStored"
+    SECRET_DELETED = "SecretDeleted"
     SUGGESTION_ACCEPTED = "SuggestionAccepted"
     SUGGESTION_REJECTED = "SuggestionRejected"
 

@@ -46,4 +46,5 @@ class Caller(Struct, frozen=True):
     identity: Identity
     deeds: frozenset[Deed]
     expires_at: datetime
-    serial: str
+    serial: str  # of the certificate that was shown
+    token_id: str = ""  # of the token that was shown beside it

@@ -25,6 +25,7 @@ from persys.scheduler.api.outlook import OutlookApi
 from persys.scheduler.api.recovery import RecoveryApi
 from persys.scheduler.api.service import ControlApi
 from persys.scheduler.api.stream import StreamApi
+from persys.scheduler.api.tokens import TokensApi
 from persys.scheduler.api.volumes import VolumesApi
 from persys.scheduler.api.workloads import WorkloadsApi
 from persys.scheduler.authority import Authority
@@ -32,6 +33,7 @@ from persys.scheduler.burials import Burials
 from persys.scheduler.census import Census
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer
+from persys.scheduler.denials import Denials
 from persys.scheduler.discovery import Discovery
 from persys.scheduler.event_log import EventLog
 from persys.scheduler.expiry import Expiry
@@ -55,6 +57,7 @@ from persys.scheduler.snapshots import Snapshots
 from persys.scheduler.standby import Standby
 from persys.scheduler.streams import Streams
 from persys.scheduler.suggestions import Suggestions
+from persys.scheduler.tokens import Tokens
 from persys.scheduler.units import EventLimits
 from persys.store.open import file_bytes
 from persys.store.port import Change, Snapshot, Store
@@ -117,6 +120,9 @@ class Scheduler:
         self.committer.remembers = lambda: bool(self.cluster.entries or self.cluster.members)
         self.authority = Authority(self.committer.lead, clock, doubt=self.committer.doubt)
         self.expiry = Expiry(self.committer, clock) if watches_certificates else None
+        self.denials = Denials(self.committer, clock)
+        self.tokens = Tokens(self.cluster, self.committer, clock)
+        self.has_loaded = False  # whether memory has been what the store has
         self.suggestions = Suggestions(self.reconciler, self.committer, clock)
         self.burials = Burials(
             self.cluster, self.committer, clock, room_appeared=self.reconciler.room_appeared
@@ -250,6 +256,7 @@ class Scheduler:
             self.membership.run(),
             self.orphans.run(),
             self.authority.run(),
+            self.denials.run(),
             self.passes.reconcile(settings.reconcile_interval),
             self.passes.survey(settings.drift_detect_interval),
         )
@@ -286,6 +293,7 @@ class Scheduler:
             VolumesApi(self.cluster, self.agents),
             ImagesApi(self.cluster, self.agents),
             IdentityApi(),
+            TokensApi(self.tokens),
             self._recovery_api(),
             metrics=self.metrics,
             clock=self._clock,
@@ -363,6 +371,7 @@ class Scheduler:
         load(self.cluster, snapshot, lease_until=self.membership.lease_ends())
         self.events.load(snapshot)
         self.suggestions.load(snapshot)
+        self.has_loaded = True
         self.reconciler.wake_many(list(self.cluster.entries))
 
     def _all_is_well(self) -> None:

@@ -22,10 +22,13 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node, NodeStatus
 from persys.model.observation import Observation
 from persys.model.rules import Strategy
+from persys.model.secret import Secret
 from persys.model.spec import WorkloadType
+from persys.model.token import Token
 from persys.model.usage import NodeUsage, WorkloadUsage
 from persys.model.workload import Workload
 from persys.scheduler.drifts import Drifts
+from persys.scheduler.secret_uses import SecretUses
 from persys.scheduler.reports import Statuses
 from persys.scheduler.strangers import Strangers
 
@@ -76,6 +79,9 @@ class Cluster:
         self.columns = Columns(strategy)
         self.drifts = Drifts()
         self.strangers = Strangers()
+        self.tokens: dict[str, Token] = {}
+        self.secrets: dict[str, Secret] = {}
+        self.secret_uses = SecretUses()
         self.node_changed: Callable[[NodeId], None] = lambda _node_id: None
 
     def put_workload(self, workload: Workload) -> Entry:
@@ -83,6 +89,7 @@ class Cluster:
         if entry is None:
             entry = self.entries[workload.id] = Entry(workload)
         entry.workload = workload
+        self.secret_uses.put(workload)
         return entry
 
     def put_assignment(self, workload_id: WorkloadId, assignment: Assignment | None) -> None:
@@ -97,6 +104,7 @@ class Cluster:
     def drop_workload(self, workload_id: WorkloadId) -> None:
         self.put_assignment(workload_id, None)
         del self.entries[workload_id]
+        self.secret_uses.drop(workload_id)
         self.waiting.discard(workload_id)
 
     def put_node(self, node: Node, *, lease_until: float | None = None) -> Member:

@@ -1,23 +1,34 @@
 """The scheduler's door: the table of its calls, and that an agent speaks for no node but its own."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import Any
 
+from persys.core.denials import Denial
 from persys.core.permission import CONTROL
 from persys.errors import DeniedError
+from persys.infra.bearer import FindToken
 from persys.infra.clock import Clock
 from persys.infra.door import Door
 from persys.infra.tls import Tls
 from persys.model.identity import Caller, Role
-from persys.scheduler.metrics import Metrics
 from persys.wire.gen.control.v1 import control_pb2
 
 
-def new_door(tls: Tls | None, clock: Clock, metrics: Metrics) -> Door | None:
+def new_door(
+    tls: Tls | None, clock: Clock, *, denied: Callable[[Denial], None], tokens: FindToken
+) -> Door | None:
     """None on -insecure."""
     if tls is None:
         return None
-    return Door(CONTROL, tls.certificates, clock, denied=metrics.denied, narrow=as_own_node)
+    return Door(
+        CONTROL,
+        tls.certificates,
+        clock,
+        denied=denied,
+        narrow=as_own_node,
+        check=tls.check,
+        tokens=tokens,
+    )
 
 
 def as_own_node(caller: Caller, method: str, request: Any) -> Any:

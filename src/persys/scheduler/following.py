@@ -13,6 +13,8 @@ from persys.model.event import Event, Numbered
 from persys.model.history import History
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
+from persys.model.secret import Secret
+from persys.model.token import Token
 from persys.model.workload import Workload
 from persys.scheduler.cluster import Cluster
 from persys.store import keys
@@ -61,6 +63,12 @@ def _put(cluster: Cluster, key: str, value: bytes) -> None:
         cluster.put_tombstone(tombstone)
         buried = tombstone.assignment
         cluster.settle_room(buried.workload_id, (buried.node_id,))
+    elif key.startswith(keys.TOKENS):
+        token = records.decode(value, Token)
+        cluster.tokens[token.id] = token
+    elif key.startswith(keys.SECRETS):
+        secret = records.decode(value, Secret)
+        cluster.secrets[secret.name] = secret
     elif key.startswith(keys.DRIFTS):
         drift = records.decode(value, Drift)
         cluster.drifts.put(drift)
@@ -88,6 +96,10 @@ def _drop(cluster: Cluster, key: str) -> None:
         node_id = NodeId(key.removeprefix(keys.TOMBSTONES).partition("/")[0])
         cluster.drop_tombstone(node_id, WorkloadId(name))
         cluster.settle_room(WorkloadId(name), (node_id,))
+    elif key.startswith(keys.TOKENS):
+        cluster.tokens.pop(name, None)
+    elif key.startswith(keys.SECRETS):
+        cluster.secrets.pop(name, None)
     elif key.startswith(keys.DRIFTS):
         node, workload, kind = key.removeprefix(keys.DRIFTS).split("/")
         for drift in cluster.drifts.of(NodeId(node), WorkloadId(workload)):

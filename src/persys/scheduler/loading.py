@@ -6,6 +6,8 @@ from persys.model.drift import Drift, DriftType
 from persys.model.history import History
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
+from persys.model.secret import Secret
+from persys.model.token import Token
 from persys.model.workload import Workload
 from persys.scheduler.cluster import Cluster
 from persys.store import keys
@@ -26,6 +28,8 @@ def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float) -> None:
     nodes: dict[NodeId, Node] = {}
     cluster.drifts.clear()
     cluster.tombstones.clear()
+    cluster.tokens.clear()
+    cluster.secrets.clear()
     for record in snapshot.records:
         if record.key.startswith(keys.WORKLOADS):
             workload = records.decode(record.value, Workload)
@@ -44,6 +48,12 @@ def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float) -> None:
             histories[history.workload_id] = history
         elif record.key.startswith(keys.TOMBSTONES):
             cluster.put_tombstone(records.decode(record.value, Tombstone))
+        elif record.key.startswith(keys.TOKENS):
+            token = records.decode(record.value, Token)
+            cluster.tokens[token.id] = token
+        elif record.key.startswith(keys.SECRETS):
+            secret = records.decode(record.value, Secret)
+            cluster.secrets[secret.name] = secret
         elif record.key.startswith(keys.DRIFTS):
             drift = records.decode(record.value, Drift)
             cluster.drifts.put(drift)

@@ -6,6 +6,7 @@ import grpc
 import msgspec
 
 from persys.infra import tracing
+from persys.infra.bearer import AUTHORIZATION
 from persys.infra.door import CALLER, PASSED_CERTIFICATE, PASSED_IDENTITY, SHOWN
 from persys.scheduler.api.service import SERVICE
 from persys.scheduler.upstream import LeaderChangedError, Upstream
@@ -61,16 +62,18 @@ async def pass_on(upstream: Upstream, name: str, request: Any, context: Context)
 def beside(
     context: Context, span: tracing.Span | None = None
 ) -> tuple[tuple[str, str | bytes], ...]:
-    """What goes with a call that is passed on."""
+    """What goes with a call that is passed on. A token does, for the leader judges it by itself."""
     headers: tuple[tuple[str, str], ...] = span.headers if span is not None else ()
+    received = context.invocation_metadata() or ()
     if not headers:
-        received = context.invocation_metadata() or ()
         headers = tuple((key, str(text)) for key, text in received if key in _TRACE_HEADERS)
     caller = CALLER.get()
     named = ((PASSED_IDENTITY, str(caller.identity)),) if caller is not None else ()
     shown = SHOWN.get()
     said = ((PASSED_CERTIFICATE, msgspec.json.encode(shown)),) if shown is not None else ()
-    return ((PASSED_ON, "1"), *named, *said, *headers)
+    # Where nobody is asked, nothing is encrypted either: there a token goes no further.
+    tokens = ((key, text) for key, text in received if key == AUTHORIZATION and caller is not None)
+    return ((PASSED_ON, "1"), *named, *said, *tokens, *headers)
 
 
 def is_certain_not_taken(err: grpc.aio.AioRpcError) -> bool:

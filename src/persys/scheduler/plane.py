@@ -17,7 +17,14 @@ from typing import Any
 
 import structlog
 
-from persys.errors import ConflictError, FencedError, PersysError, StoreUnavailableError
+from persys.core.denials import Denial
+from persys.errors import (
+    ConflictError,
+    FencedError,
+    PersysError,
+    StoreUnavailableError,
+    UnavailableError,
+)
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.door import guarded
 from persys.infra.garbage import sweep
@@ -25,6 +32,7 @@ from persys.infra.http import SideServer
 from persys.infra.rpc import new_server, start_server
 from persys.infra.tls import Tls
 from persys.infra.together import together
+from persys.model.token import Token
 from persys.scheduler import whereabouts
 from persys.scheduler.api.service import SERVICE, SERVICE_DESCRIPTOR
 from persys.scheduler.app import Scheduler
@@ -74,6 +82,7 @@ class Plane:
         self._tls = tls
         if tls is not None:
             self._metrics.watch_certificate(tls.seconds_left, tls.lifetime_seconds)
+            self._metrics.watch_revocations(tls.revocations_age())
         self._seat: Scheduler | None = None
         self._standby: Standby | None = None
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
@@ -81,7 +90,7 @@ class Plane:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until told to stop. The first part to fail ends all."""
         server = new_server()
-        door = new_door(self._tls, self._clock, self._metrics)
+        door = new_door(self._tls, self._clock, denied=self._note_denial, tokens=self._find_token)
         control_pb2_grpc.add_AgentControlServicer_to_server(
             guarded(self._front, SERVICE_DESCRIPTOR, door), server
         )
@@ -118,6 +127,17 @@ class Plane:
             await side.stop()
             await self._front.close()
             await self._store.close()
+
+    def _note_denial(self, denial: Denial) -> None:
+        self._metrics.denied(denial.role, denial.method)
+        if self._seat is not None and self._front.leads:
+            self._seat.denials.note(denial)
+
+    def _find_token(self, token_id: str) -> Token | None:
+        """Raises UnavailableError before anything is known."""
+        if self._seat is None or not self._seat.has_loaded:
+            raise UnavailableError("this scheduler has not read yet who may come in; try again")
+        return self._seat.cluster.tokens.get(token_id)
 
     async def take_seats(self) -> None:
         """One after the other, until cancelled."""

@@ -25,7 +25,7 @@ from persys.scheduler.committer import Committer, Rewrite
 from persys.scheduler.lead import Lead
 from persys.scheduler.loading import load
 from persys.scheduler.ports import Agents
-from persys.scheduler.snapshots import is_kept
+from persys.scheduler.snapshots import is_kept, lasting
 from persys.store import keys
 from persys.store.port import Record, Snapshot, Store, Unit
 from persys.wire import records
@@ -227,6 +227,7 @@ def _encoded(merged: Merged, base: Cluster) -> dict[str, bytes]:
     for buried in merged.tombstones:
         where = buried.assignment
         found[keys.tombstone_key(where.node_id, where.workload_id)] = buried
+    found |= lasting(base)
     return {key: records.encode(record) for key, record in found.items()}
 
 

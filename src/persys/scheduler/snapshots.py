@@ -63,4 +63,12 @@ def memory_records(cluster: Cluster) -> dict[str, bytes]:
     for node_id, buried in cluster.tombstones.items():
         for workload_id, tombstone in buried.items():
             found[keys.tombstone_key(node_id, workload_id)] = tombstone
+    found |= lasting(cluster)
     return {key: records.encode(record) for key, record in found.items()}
+
+
+def lasting(cluster: Cluster) -> dict[str, Struct]:
+    """What no node knows of, and no recovery decides on: it is kept as memory has it."""
+    tokens = {keys.token_key(token_id): token for token_id, token in cluster.tokens.items()}
+    secrets = {keys.secret_key(name): secret for name, secret in cluster.secrets.items()}
+    return {**tokens, **secrets}

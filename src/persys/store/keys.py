@@ -17,6 +17,8 @@ EVENTS = "/events/"
 DRIFTS = "/drifts/"
 HISTORIES = "/reconciliations/"
 SUGGESTIONS = "/suggestions/"
+SECRETS = "/secrets/"
+TOKENS = "/tokens/"
 CLUSTER = "/cluster"
 LEADER = "/leader"
 # Where CoreDNS looks.
@@ -34,6 +36,8 @@ RECORDS = (
     DRIFTS,
     HISTORIES,
     SUGGESTIONS,
+    SECRETS,
+    TOKENS,
 )
 
 _LEASE = "/lease"
@@ -74,6 +78,14 @@ def history_key(workload_id: WorkloadId) -> str:
 
 def suggestion_key(suggestion_id: str) -> str:
     return f"{SUGGESTIONS}{suggestion_id}"
+
+
+def token_key(token_id: str) -> str:
+    return f"{TOKENS}{token_id}"
+
+
+def secret_key(name: str) -> str:
+    return f"{SECRETS}{name}"
 
 
 def tombstone_key(node_id: NodeId, workload_id: WorkloadId) -> str:

@@ -19,4 +19,5 @@ class IdentityApi:
             deeds=sorted(caller.deeds),
             expires_at=control.timestamp(caller.expires_at),
             serial=caller.serial,
+            token_id=caller.token_id,
         )

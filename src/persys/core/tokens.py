@@ -1,0 +1,148 @@
+"""Tokens of people: who may have which, and whether one that is shown is good.
+
+A token is `psk_<id>_<secret>`. What would surprise: who makes a token gives away no more than he has
+himself, and for no longer if he has it by a token; only who knows the secret is told that it is over.
+"""
+
+import hmac
+import re
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta
+from enum import StrEnum
+
+from msgspec import Struct
+
+from persys.core.enrolment import PEOPLE, granted, hashed
+from persys.core.permission import deeds_of
+from persys.errors import DeniedError, InvalidError, RefusedError
+from persys.model.identity import Caller, Deed, Identity, Role
+from persys.model.token import Token
+
+LIFE = timedelta(days=30)
+LIFE_LEAST = timedelta(minutes=1)
+LIFE_MOST = timedelta(days=365)
+COUNT_MAX = 1_000
+TRIMMED_MAX = 32  # expired ones that go with a new one
+ID_BYTES = 8
+SECRET_BYTES = 32
+
+_FORM = re.compile(r"psk_(?P<id>[0-9a-f]{16})_(?P<secret>[0-9a-f]{64})")
+
+
+class Wish(Struct, frozen=True):
+    """The token that somebody asks for."""
+
+    name: str
+    role: str
+    deeds: tuple[str, ...] = ()
+    ttl: timedelta | None = None
+
+
+class Drawn(Struct, frozen=True):
+    """What a shell draws for a new token, each in hexadecimal digits."""
+
+    id: str
+    secret: str
+
+    def __repr__(self) -> str:
+        return f"Drawn({self.id})"  # a traceback must not tell the secret
+
+    @property
+    def text(self) -> str:
+        return f"psk_{self.id}_{self.secret}"
+
+
+class Fault(StrEnum):
+    """Why a token is not taken."""
+
+    MALFORMED = "this is no token; was all of it copied?"
+    UNKNOWN = "this token is unknown here, or has been revoked"
+    EXPIRED = "this token has expired"
+
+
+def make(
+    wish: Wish, drawn: Drawn, by: Caller, known: Iterable[Token], *, now: datetime
+) -> tuple[Token, tuple[Token, ...]]:
+    """The token, and those that are over and go with it. Raises RefusedError."""
+    token = Token(
+        id=drawn.id,
+        name=wish.name,
+        role=_role(wish.role),
+        deeds=_deeds(wish),
+        secret_hash=hashed(drawn.secret),
+        created_at=now,
+        created_by=signature(by),
+        expires_at=now + _life(wish, by, now),
+    )
+    granted(token.identity)
+    if more := allowed(token) - by.deeds:
+        raise DeniedError(f"you may not give what you may not do: {_listed(more)}", reason="role")
+    over = [one for one in known if is_over(one, now)]
+    if sum(not is_over(one, now) for one in known) >= COUNT_MAX:
+        raise RefusedError(f"there are {COUNT_MAX} tokens already; revoke some that are not needed")
+    return token, tuple(over[:TRIMMED_MAX])
+
+
+def allowed(token: Token) -> frozenset[Deed]:
+    """A scope never gives what its role has lost since."""
+    deeds = deeds_of(token.role)
+    return deeds & (token.deeds | {Deed.ANYONE}) if token.deeds else deeds
+
+
+def is_over(token: Token, now: datetime) -> bool:
+    return now >= token.expires_at
+
+
+def signature(caller: Caller) -> str:
+    by = f" by token {caller.token_id}" if caller.token_id else ""
+    return f"{caller.identity}{by}"
+
+
+def parse(text: str) -> Drawn | None:
+    found = _FORM.fullmatch(text)
+    return Drawn(found["id"], found["secret"]) if found else None
+
+
+def fault(token: Token | None, shown: Drawn, now: datetime) -> Fault | None:
+    kept = "" if token is None else token.secret_hash
+    if not hmac.compare_digest(kept, hashed(shown.secret)) or token is None:
+        return Fault.UNKNOWN
+    return Fault.EXPIRED if is_over(token, now) else None
+
+
+def holder(token: Token, serial: str) -> Caller:
+    """Who shows this token, over a connection with the certificate of this serial."""
+    return Caller(token.identity, allowed(token), token.expires_at, serial, token.id)
+
+
+def may_be_passed(identity: Identity, by: Role) -> bool:
+    """Whether one of this role is believed to speak for somebody else."""
+    return by is Role.SCHEDULER or (by is Role.GATEWAY and identity.role in PEOPLE)
+
+
+def _role(text: str) -> Role:
+    if text not in PEOPLE:
+        raise InvalidError("role", f"{text[:80]!r}: expected {_listed(PEOPLE)}")
+    return Role(text)
+
+
+def _deeds(wish: Wish) -> frozenset[Deed]:
+    role = _role(wish.role)
+    able = deeds_of(role)
+    for word in wish.deeds:
+        if word not in able:
+            raise InvalidError(
+                "deeds", f"role {role} does not allow {word[:80]!r}: {_listed(able)}"
+            )
+    return frozenset(map(Deed, wish.deeds))
+
+
+def _life(wish: Wish, by: Caller, now: datetime) -> timedelta:
+    life = LIFE if wish.ttl is None else wish.ttl
+    if not LIFE_LEAST <= life <= LIFE_MOST:
+        raise InvalidError("ttl", f"expected 1m to {LIFE_MOST.days}d")
+    return min(life, by.expires_at - now) if by.token_id else life
+
+
+def _listed(words: Collection[str]) -> str:
+    return ", ".join(sorted(words))

@@ -1,0 +1,77 @@
+"""Tokens of people. A refusal is an answer; the secret is in one answer and nowhere else."""
+
+from datetime import timedelta
+
+from persys.core import tokens as rules
+from persys.errors import InvalidError, RefusedError
+from persys.infra.door import CALLER
+from persys.model.token import Token
+from persys.scheduler.api.service import Context, need
+from persys.scheduler.tokens import Tokens
+from persys.wire import control
+from persys.wire.gen.control.v1 import control_pb2
+
+_TTL_SECONDS_MAX = round(rules.LIFE_MOST.total_seconds())
+_NOBODY = (
+    "this scheduler asks nobody who they are (-insecure): a token would be of no use, "
+    "and whoever made one now would have it when it asks"
+)
+
+
+class TokensApi:
+    def __init__(self, tokens: Tokens) -> None:
+        self._tokens = tokens
+
+    async def CreateToken(
+        self, request: control_pb2.CreateTokenRequest, context: Context
+    ) -> control_pb2.CreateTokenResponse:
+        try:
+            caller = CALLER.get()
+            if caller is None:
+                raise RefusedError(_NOBODY)
+            token, text = await self._tokens.create(_wish(request), caller)
+        except RefusedError as err:
+            return control_pb2.CreateTokenResponse(accepted=False, reason=str(err))
+        return control_pb2.CreateTokenResponse(accepted=True, token=_view(token), secret=text)
+
+    async def ListTokens(
+        self, request: control_pb2.ListTokensRequest, context: Context
+    ) -> control_pb2.ListTokensResponse:
+        return control_pb2.ListTokensResponse(tokens=map(_view, self._tokens.all()))
+
+    async def RevokeToken(
+        self, request: control_pb2.RevokeTokenRequest, context: Context
+    ) -> control_pb2.TokenAnswer:
+        caller = CALLER.get()
+        try:
+            need(request.token_id, "token_id")
+            by = rules.signature(caller) if caller is not None else "anybody"
+            await self._tokens.revoke(request.token_id, by)
+        except RefusedError as err:
+            return control_pb2.TokenAnswer(accepted=False, reason=str(err))
+        return control_pb2.TokenAnswer(accepted=True)
+
+
+def _wish(request: control_pb2.CreateTokenRequest) -> rules.Wish:
+    need(request.name, "name")
+    seconds = request.ttl_seconds
+    if not 0 <= seconds <= _TTL_SECONDS_MAX:  # before a timedelta overflows
+        raise InvalidError("ttl", f"expected 1m to {rules.LIFE_MOST.days}d")
+    return rules.Wish(
+        request.name,
+        request.role,
+        tuple(request.deeds),
+        timedelta(seconds=seconds) if seconds else None,
+    )
+
+
+def _view(token: Token) -> control_pb2.TokenView:
+    return control_pb2.TokenView(
+        token_id=token.id,
+        name=token.name,
+        role=token.role,
+        deeds=sorted(rules.allowed(token)),
+        created_at=control.timestamp(token.created_at),
+        created_by=token.created_by,
+        expires_at=control.timestamp(token.expires_at),
+    )

@@ -1,0 +1,51 @@
+"""Refusals at the door, written as events by the one that leads: bounded, however many there are.
+
+Where nothing can be written, in a frozen mode or after a failure, they are in the log and among the metrics.
+"""
+
+import asyncio
+from contextlib import suppress
+
+from persys.core.denials import WINDOW_SECONDS, Denial, Ration
+from persys.errors import ConflictError, StoreUnavailableError
+from persys.infra.clock import Clock
+from persys.model.event import Event, EventKind
+from persys.scheduler.changes import Change
+from persys.scheduler.committer import Committer
+
+
+class Denials:
+    def __init__(self, committer: Committer, clock: Clock, window: float = WINDOW_SECONDS) -> None:
+        self._committer = committer
+        self._clock = clock
+        self._ration = Ration(window)
+        self._due: list[str] = []
+        self._news = asyncio.Event()
+
+    def note(self, denial: Denial) -> None:
+        if self._committer.modes.is_frozen:
+            return
+        line = self._ration.take(denial, self._clock.monotonic())
+        if line is not None:
+            self._due.append(line)
+        self._news.set()
+
+    async def run(self) -> None:
+        while True:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._until_end()):
+                    await self._news.wait()
+            self._news.clear()
+            self._due += self._ration.close(self._clock.monotonic())
+            await self._tell()
+
+    def _until_end(self) -> float | None:
+        ends_at = self._ration.ends_at
+        return None if ends_at is None else max(0.0, ends_at - self._clock.monotonic())
+
+    async def _tell(self) -> None:
+        lines, self._due = self._due, []
+        now = self._clock.now()
+        events = [Event(now, EventKind.ACCESS_DENIED, line) for line in lines]
+        with suppress(StoreUnavailableError, ConflictError):
+            await self._committer.commit(Change(done=lambda: None, events=events))

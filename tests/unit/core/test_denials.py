@@ -1,0 +1,60 @@
+"""Which refusals are told, and how many: bounded whatever an attacker does."""
+
+from persys.core.denials import TOLD_MAX, WINDOW_SECONDS, Denial, Ration
+
+
+def a_denial(who: str = "viewer/eve", method: str = "ApplyWorkload") -> Denial:
+    return Denial(who, "viewer", method, "ipv4:10.0.0.1:5", "role", "may not")
+
+
+def test_the_first_of_each_pair_is_told_at_once_and_the_rest_as_a_number() -> None:
+    ration = Ration()
+    told = [ration.take(a_denial(), 0.0) for _ in range(18)]
+    assert told[0] is not None
+    assert "viewer/eve at ipv4:10.0.0.1:5 was refused ApplyWorkload (role)" in told[0]
+    assert told[1:] == [None] * 17
+    assert ration.close(WINDOW_SECONDS - 1) == []
+    assert ration.close(WINDOW_SECONDS) == [
+        "viewer/eve was refused ApplyWorkload: 17 more in the last minute"
+    ]
+
+
+def test_a_window_in_which_nothing_was_left_out_ends_in_silence() -> None:
+    ration = Ration()
+    assert ration.take(a_denial(), 0.0)
+    assert ration.close(WINDOW_SECONDS) == []
+    assert ration.ends_at is None
+    assert ration.take(a_denial(), WINDOW_SECONDS + 1)
+
+
+def test_the_line_with_the_number_stands_for_the_next_window() -> None:
+    ration = Ration()
+    for _ in range(2):
+        ration.take(a_denial(), 0.0)
+    assert len(ration.close(WINDOW_SECONDS)) == 1
+    assert ration.take(a_denial(), WINDOW_SECONDS + 1) is None
+    assert len(ration.close(2 * WINDOW_SECONDS)) == 1
+
+
+def test_an_attacker_under_many_names_gets_a_bounded_number_of_lines() -> None:
+    ration = Ration()
+    lines = 0
+    for second in range(600):
+        lines += len(ration.close(float(second)))
+        for number in range(100):
+            told = ration.take(a_denial(f"viewer/{second}-{number}"), float(second))
+            lines += told is not None
+    assert lines <= 10 * (TOLD_MAX + 1)
+
+
+def test_what_was_left_out_under_many_names_is_told_as_one_number() -> None:
+    ration = Ration(told_max=1)
+    for name in ("viewer/a", "viewer/b", "viewer/c"):
+        ration.take(a_denial(name), 0.0)
+    assert ration.close(WINDOW_SECONDS) == ["2 more calls were refused in the last minute"]
+
+
+def test_somebody_unknown_is_told_as_such() -> None:
+    told = Ration().take(a_denial(who=""), 0.0)
+    assert told is not None
+    assert told.startswith("somebody unknown at ")

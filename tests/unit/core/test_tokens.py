@@ -1,0 +1,148 @@
+"""Tokens of people: who may have which, and when one is good."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from persys.core.permission import ROLES, deeds_of
+from persys.core.tokens import (
+    COUNT_MAX,
+    LIFE,
+    TRIMMED_MAX,
+    Drawn,
+    Fault,
+    Wish,
+    allowed,
+    fault,
+    holder,
+    make,
+    may_be_passed,
+    parse,
+)
+from persys.errors import DeniedError, InvalidError, RefusedError
+from persys.model.identity import Caller, Deed, Identity, Role
+from persys.model.token import Token
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+DRAWN = Drawn("ab" * 8, "cd" * 32)
+
+
+def a_caller(
+    role: Role = Role.ADMIN, *deeds: Deed, token_id: str = "", ends_in: timedelta = LIFE
+) -> Caller:
+    may = frozenset(deeds) or deeds_of(role)
+    return Caller(Identity(role, "me"), may, NOW + ends_in, "1", token_id)
+
+
+def a_token(
+    role: str = "operator",
+    *deeds: str,
+    name: str = "ops",
+    ttl: timedelta | None = None,
+    by: Caller | None = None,
+) -> Token:
+    wish = Wish(name, role, deeds, ttl)
+    return make(wish, DRAWN, by or a_caller(), [], now=NOW)[0]
+
+
+def some(count: int, *, over: bool) -> list[Token]:
+    expires_at = NOW - LIFE if over else NOW + LIFE
+    return [
+        Token(f"{number:x}", "x", Role.VIEWER, frozenset(), "", NOW, "", expires_at)
+        for number in range(count)
+    ]
+
+
+def test_a_token_lasts_thirty_days_unless_told_otherwise() -> None:
+    assert a_token().expires_at == NOW + timedelta(days=30)
+    assert a_token(ttl=timedelta(minutes=1)).expires_at == NOW + timedelta(minutes=1)
+
+
+@pytest.mark.parametrize("ttl", [timedelta(), timedelta(seconds=59), timedelta(days=366)])
+def test_a_life_out_of_bounds_is_refused(ttl: timedelta) -> None:
+    with pytest.raises(InvalidError, match=r"^ttl: expected 1m to 365d"):
+        a_token(ttl=ttl)
+
+
+@pytest.mark.parametrize("role", ["agent", "scheduler", "gateway", "ca", "", "king"])
+def test_only_people_have_tokens(role: str) -> None:
+    with pytest.raises(InvalidError, match=r"^role: .*expected admin, operator, viewer"):
+        a_token(role)
+
+
+@pytest.mark.parametrize("name", ["", "a b", "-x", "x" * 129, "a/b"])
+def test_a_name_is_one_that_a_certificate_could_have(name: str) -> None:
+    with pytest.raises(InvalidError, match=r"^name: "):
+        a_token(name=name)
+
+
+def test_a_deed_beyond_the_role_is_named() -> None:
+    with pytest.raises(InvalidError, match=r"^deeds: role viewer does not allow 'exec'"):
+        a_token("viewer", "read", "exec")
+    with pytest.raises(InvalidError, match=r"does not allow 'dance'"):
+        a_token("admin", "dance")
+
+
+def test_a_scope_leaves_only_what_it_names_and_what_anyone_may() -> None:
+    assert allowed(a_token("operator", "logs")) == {Deed.LOGS, Deed.ANYONE}
+    assert allowed(a_token("operator")) == ROLES[Role.OPERATOR]
+
+
+def test_nobody_gives_what_he_may_not_do_himself() -> None:
+    narrow = a_caller(Role.ADMIN, Deed.TOKENS, Deed.READ, Deed.ANYONE)
+    with pytest.raises(DeniedError, match=r"what you may not do: logs$"):
+        a_token("viewer", by=narrow)
+    assert allowed(a_token("viewer", "read", by=narrow)) == {Deed.READ, Deed.ANYONE}
+
+
+def test_a_token_made_with_a_token_ends_with_it() -> None:
+    by = a_caller(token_id="t", ends_in=timedelta(hours=1))
+    assert a_token(by=by).expires_at == NOW + timedelta(hours=1)
+    assert a_token(by=by).created_by == "admin/me by token t"
+    by_certificate = a_caller(ends_in=timedelta(hours=1))
+    assert a_token(by=by_certificate).expires_at == NOW + LIFE
+
+
+def test_there_are_only_so_many_and_those_that_are_over_do_not_count() -> None:
+    wish = Wish("ops", "operator")
+    with pytest.raises(RefusedError, match="revoke some"):
+        make(wish, DRAWN, a_caller(), some(COUNT_MAX, over=False), now=NOW)
+    _, gone = make(wish, DRAWN, a_caller(), some(COUNT_MAX, over=True), now=NOW)
+    assert len(gone) == TRIMMED_MAX
+
+
+def test_what_is_kept_does_not_tell_the_secret() -> None:
+    assert DRAWN.secret not in repr(a_token())
+    assert DRAWN.secret not in repr(DRAWN)
+
+
+def test_a_token_is_read_back_from_its_text() -> None:
+    assert parse(DRAWN.text) == DRAWN
+    for text in ("", "psk_", DRAWN.text[:-1], DRAWN.text + "0", DRAWN.text.upper()):
+        assert parse(text) is None
+
+
+def test_only_who_knows_the_secret_hears_that_a_token_is_over() -> None:
+    token = a_token()
+    later = token.expires_at
+    guess = Drawn(DRAWN.id, "00" * 32)
+    assert fault(token, DRAWN, NOW) is None
+    assert fault(token, DRAWN, later) is Fault.EXPIRED
+    assert fault(token, guess, later) is Fault.UNKNOWN
+    assert fault(None, DRAWN, NOW) is Fault.UNKNOWN
+
+
+def test_its_holder_is_who_the_token_says_for_as_long_as_it_lasts() -> None:
+    token = a_token("viewer", "read")
+    found = holder(token, "7")
+    assert (found.identity, found.expires_at) == (Identity(Role.VIEWER, "ops"), token.expires_at)
+    assert (found.deeds, found.token_id) == ({Deed.READ, Deed.ANYONE}, token.id)
+
+
+def test_a_scheduler_speaks_for_anybody_and_a_gateway_for_people() -> None:
+    for role in Role:
+        whom = Identity(role, "x")
+        assert may_be_passed(whom, Role.SCHEDULER)
+        is_person = role in (Role.ADMIN, Role.OPERATOR, Role.VIEWER)
+        assert may_be_passed(whom, Role.GATEWAY) is is_person
+        assert not may_be_passed(whom, Role.ADMIN)
