@@ -1,0 +1,1 @@
+"""The dashboard: pages for people, made of the same REST calls that everybody else has."""

@@ -1,0 +1,107 @@
+"""The dashboard's files, served from memory, and the one call that only it needs.
+
+Paths are whole, so whoever mounts the routes adds nothing before them. Files under /ui/ are for anybody: they
+hold no secret, and a person without a certificate has to see where to put a token. Their names do not change
+with their content, so a browser keeps them but asks each time whether they are still so.
+"""
+
+import gzip
+from hashlib import sha256
+from pathlib import Path
+
+from aiohttp import web
+from msgspec import Struct
+
+from persys.gateway.dashboard import specs
+
+PREFIX = "/ui/"
+PAGE = "index.html"
+
+_STATIC = Path(__file__).parent / "static"
+_TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+_HEADERS = {
+    # Scripts and styles only from files, and no text ever becomes markup: the browser holds us to it.
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
+    ),
+    "Cache-Control": "no-cache",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "Vary": "Accept-Encoding",
+    "X-Content-Type-Options": "nosniff",
+}
+
+
+class Page(Struct, frozen=True):
+    """One file as it is sent."""
+
+    plain: bytes
+    packed: bytes
+    media_type: str
+
+    @property
+    def tag(self) -> str:
+        return sha256(self.plain).hexdigest()[:32]
+
+
+def routes() -> list[web.RouteDef]:
+    found = pages()
+    return [
+        web.get(PREFIX.rstrip("/"), _to_the_page),
+        web.get(PREFIX, _answering(found[PAGE])),
+        *(web.get(f"{PREFIX}{name}", _answering(page)) for name, page in found.items()),
+        web.post(specs.PATH, specs.parse),
+    ]
+
+
+def pages() -> dict[str, Page]:
+    """By their path under the prefix."""
+    return {
+        path.relative_to(_STATIC).as_posix(): _page(path)
+        for path in sorted(_STATIC.rglob("*"))
+        if path.suffix in _TYPES
+    }
+
+
+def _page(path: Path) -> Page:
+    plain = path.read_bytes()
+    return Page(plain, gzip.compress(plain, mtime=0), _TYPES[path.suffix])
+
+
+async def _to_the_page(request: web.Request) -> web.StreamResponse:
+    # Scripts are named relative to the page, so it has to be seen with the stroke at its end.
+    raise web.HTTPMovedPermanently(PREFIX)
+
+
+def _answering(page: Page) -> specs.Handler:
+    tag = page.tag
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        shown = request.if_none_match or ()
+        if any(one.value in (tag, "*") for one in shown):
+            response = web.Response(status=304, headers=_HEADERS)
+        else:
+            response = _whole(page, packed="gzip" in request.headers.get("Accept-Encoding", ""))
+        response.etag = tag
+        return response
+
+    return answer
+
+
+def _whole(page: Page, *, packed: bool) -> web.Response:
+    response = web.Response(
+        body=page.packed if packed else page.plain,
+        content_type=page.media_type,
+        charset="utf-8",
+        headers=_HEADERS,
+    )
+    if packed:
+        response.headers["Content-Encoding"] = "gzip"
+    return response

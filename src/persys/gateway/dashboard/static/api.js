@@ -1,0 +1,119 @@
+// Calls to the gateway. What is refused is a Problem; status 0 means that nobody answered.
+
+import { setServerTime } from "./format.js";
+
+const TOKEN = "persys.token", CLUSTER = "persys.cluster";
+const DEADLINE_MS = 20000, PAGE = 2000;
+
+export class Problem extends Error {
+  constructor(status, detail, more = {}) {
+    super(detail);
+    this.status = status;
+    this.more = more;
+  }
+
+  get isGone() { return this.status === 0 || this.status === 502 || this.status === 503 || this.status === 504; }
+}
+
+export const token = {
+  get: () => sessionStorage.getItem(TOKEN) ?? "",
+  set: (value) => (value ? sessionStorage.setItem(TOKEN, value) : sessionStorage.removeItem(TOKEN)),
+};
+
+export const cluster = {
+  get: () => sessionStorage.getItem(CLUSTER) ?? "",
+  set: (id) => (id ? sessionStorage.setItem(CLUSTER, id) : sessionStorage.removeItem(CLUSTER)),
+};
+
+/** A path of /api/v1 in the chosen cluster. */
+function addressed(path) {
+  const chosen = cluster.get();
+  return chosen ? `/api/v1/clusters/${encodeURIComponent(chosen)}${path}` : `/api/v1${path}`;
+}
+
+export const part = encodeURIComponent;
+
+function headers(more) {
+  const secret = token.get();
+  return { Accept: "application/json", ...(secret && { Authorization: `Bearer ${secret}` }), ...more };
+}
+
+async function send(url, options) {
+  let response;
+  try {
+    response = await fetch(url, { cache: "no-cache", ...options, headers: headers(options.headers) });
+  } catch (error) {
+    if (options.signal?.aborted && options.signal.reason?.name === "AbortError") throw error;
+    throw new Problem(0, "The gateway does not answer.");
+  }
+  const date = response.headers.get("Date");
+  if (date) setServerTime(date);
+  if (!response.ok) throw await problemOf(response);
+  return response;
+}
+
+async function problemOf(response) {
+  let told = {};
+  try { told = await response.json(); } catch { /* not ours: the status says enough */ }
+  const detail = told.detail || told.title || `The gateway answered ${response.status}.`;
+  return new Problem(response.status, detail, told);
+}
+
+async function json(url, options = {}) {
+  const response = await send(url, { signal: AbortSignal.timeout(DEADLINE_MS), ...options });
+  try {
+    return await response.json();
+  } catch {
+    throw new Problem(0, "The gateway stopped in the middle of its answer.");
+  }
+}
+
+export const get = (path) => json(addressed(path));
+
+/** A change, or a question that needs a body. The key makes sure that it happens once, even if sent twice. */
+export function ask(method, path, body) {
+  const key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+  const content = body === undefined ? {} : { "Content-Type": "application/json" };
+  return json(addressed(path), {
+    method,
+    body: body === undefined ? undefined : JSON.stringify(body),
+    headers: { ...content, "Idempotency-Key": key },
+  });
+}
+
+export const clusters = () => json("/clusters");
+
+export const parseSpecs = (text) =>
+  json("/api/v1/specs/parse", { method: "POST", body: text, headers: { "Content-Type": "application/yaml" } });
+
+/** A long list, page by page; each is handed over as it comes, so that the first is seen early. */
+export async function pages(path, field, take) {
+  const all = [];
+  let cursor = "";
+  do {
+    const joint = path.includes("?") ? "&" : "?";
+    const answer = await get(`${path}${joint}limit=${PAGE}${cursor && `&cursor=${part(cursor)}`}`);
+    all.push(...(answer[field] ?? []));
+    cursor = answer.next_cursor ?? "";
+    take?.(all);
+  } while (cursor);
+  return all;
+}
+
+/** The bytes of an answer as text, piece by piece, until it ends or `signal` says so. */
+export async function* streamed(path, { signal, headers: more = {} }) {
+  const response = await send(addressed(path), { signal, headers: { Accept: "*/*", ...more } });
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (;;) {
+      const { done, value } = await reader.read();
+      if (done) return;
+      yield value;
+    }
+  } catch (error) {
+    if (signal.aborted) return;
+    throw new Problem(0, "The connection to the gateway broke.");
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}

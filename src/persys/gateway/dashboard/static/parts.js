@@ -1,0 +1,99 @@
+// Small pieces that several pages show.
+
+import { part } from "./api.js";
+import { h } from "./dom.js";
+import { ago, moment, percent, words } from "./format.js";
+import { may } from "./state.js";
+
+// A status is told by its word and by a mark; colour only helps.
+const MARKS = {
+  Running: ["good", "●"], Ready: ["good", "●"], normal: ["good", "●"], drained: ["good", "●"],
+  Pending: ["wait", "◔"], Scheduled: ["wait", "◔"], Updating: ["wait", "◔"], Deleting: ["wait", "◔"], Draining: ["wait", "◔"],
+  draining: ["wait", "◔"], degraded: ["wait", "▲"], Stopped: ["idle", "■"], Unknown: ["wait", "?"],
+  Failed: ["bad", "✕"], NotReady: ["bad", "✕"], recovery: ["bad", "✕"], overdue: ["bad", "✕"],
+};
+
+export function status(word, shown = word) {
+  const [tone, mark] = MARKS[word] ?? ["idle", "○"];
+  return h("span", { class: `status ${tone}` }, h("span", { "aria-hidden": "true" }, mark), " ", shown || "–");
+}
+
+export const workloadLink = (id) => h("a", { href: `#/workloads/${part(id)}` }, id);
+export const nodeLink = (id) => (id ? h("a", { href: `#/nodes/${part(id)}` }, id) : "–");
+
+export const when = (at) => h("time", { datetime: at, "data-at": at, title: moment(at) }, ago(at));
+
+/** Called once a second: ages grow without anything being drawn anew. */
+export function tick() {
+  for (const element of document.querySelectorAll("time[data-at]")) {
+    const text = ago(element.dataset.at);
+    if (element.textContent !== text) element.textContent = text;
+  }
+}
+
+/** How much of a whole is promised to workloads, and how much they really use. */
+export function bar(name, { used, reserved, total, unit }) {
+  const width = (value) => `${Math.min(100, percent(value, total))}%`;
+  const isTold = used !== undefined;
+  return h("div", { class: "gauge" },
+    h("div", { class: "gauge-words" },
+      h("strong", {}, name),
+      h("span", {}, `${percent(reserved, total)} % reserved`, isTold && `, ${percent(used, total)} % used`)),
+    h("svg", { class: "bar", "aria-hidden": "true", width: "100%", height: "12" },
+      h("rect", { class: "bar-all", width: "100%", height: "12", rx: "3" }),
+      h("rect", { class: "bar-reserved", width: width(reserved), height: "12", rx: "3" }),
+      isTold && h("rect", { class: "bar-used", width: width(used), height: "5", y: "3.5", rx: "2" })),
+    h("div", { class: "quiet small" }, `${unit(reserved)} reserved of ${unit(total)}`, isTold && `; ${unit(used)} in use`));
+}
+
+/** Nodes together, or one: what is there, promised and used. */
+export function room(nodes) {
+  const all = [...nodes];
+  const sum = (read) => all.reduce((total, node) => total + Number(read(node) ?? 0), 0);
+  const told = all.some((node) => node.usage);
+  const used = (name, scale = 1) => (told ? sum((node) => node.usage?.[name]) / scale : undefined);
+  const kind = (total, free, usedNow) => ({ total: sum(total), reserved: sum(total) - sum(free), used: usedNow });
+  return {
+    cpu: kind((node) => node.total_cpu_cores, (node) => node.available_cpu_cores, used("cpu_used_millicores", 1000)),
+    memory: kind((node) => node.total_memory_mb, (node) => node.available_memory_mb, used("memory_used_mb")),
+    disk: kind((node) => node.total_disk_gb, (node) => node.available_disk_gb, used("disk_used_gb")),
+  };
+}
+
+/** A table with heads. Cells are texts or elements. */
+export function table(caption, heads, rows, nothing) {
+  if (!rows.length) return h("p", { class: "quiet" }, nothing);
+  const cell = (content, index) =>
+    h(index ? "td" : "th", index ? { "data-head": heads[index] } : { scope: "row" }, content);
+  return h("table", { class: "cards" },
+    h("caption", { class: "unseen" }, caption),
+    h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
+    h("tbody", {}, rows.map((row) => h("tr", {}, row.map(cell)))));
+}
+
+export const facts = (pairs) =>
+  h("dl", { class: "facts" }, pairs.filter(([, value]) => value !== undefined && value !== "" && value !== null)
+    .map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+
+export const card = (title, ...content) => h("section", { class: "card" }, h("h2", {}, title), content);
+
+/** Events as a time line, the newest first. */
+export function timeline(events, { nothing = "Nothing has happened yet.", most = 200 } = {}) {
+  if (!events.length) return h("p", { class: "quiet" }, nothing);
+  return h("ol", { class: "timeline" }, events.slice(-most).reverse().map((event) =>
+    h("li", { "data-key": event.sequence, class: toneOf(event.kind) },
+      when(event.at), " ", h("strong", {}, words(event.kind)), " ",
+      event.workload_id && [workloadLink(event.workload_id), " "],
+      event.node_id && ["on ", nodeLink(event.node_id), " "],
+      event.message && h("span", { class: "said" }, event.message))));
+}
+
+const toneOf = (kind) =>
+  /Failed|NotReady|Unhealthy|TimedOut|Unplaceable|Unknown|Denied/.test(kind) ? "bad" : /Running|Ready|Healthy|Resolved/.test(kind) ? "good" : "";
+
+/** A button for a deed that not everybody may do; whoever may not is told why. */
+export function deed(needed, text, onclick, more = {}) {
+  const allowed = may(needed);
+  const why = allowed ? more.title : `Your role may not do this (it needs “${needed}”)`;
+  return h("button", { type: "button", ...more, onclick, disabled: !allowed || more.disabled, title: why }, text);
+}

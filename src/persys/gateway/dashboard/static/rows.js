@@ -1,0 +1,84 @@
+// A table of any length of which only the rows on screen exist.
+//
+// Rows stay the same elements while they are seen, so that focus and selection survive scrolling and news.
+
+import { h } from "./dom.js";
+
+const BEYOND = 12; // rows made above and below what is seen
+
+export class Rows {
+  /** `cells(item)` gives the contents of a row; `same(a, b)` whether a row need not be made again. */
+  constructor({ label, heads, key, cells, rowHeight }) {
+    Object.assign(this, { heads, key, cells, rowHeight });
+    this.items = [];
+    this.made = new Map(); // by key: {row, item}
+    this.above = h("tr", { "aria-hidden": "true", class: "spacer" }, h("td", { colspan: heads.length }));
+    this.below = h("tr", { "aria-hidden": "true", class: "spacer" }, h("td", { colspan: heads.length }));
+    this.body = h("tbody", {}, this.above, this.below);
+    this.table = h("table", {},
+      h("caption", { class: "unseen" }, label),
+      h("thead", {}, h("tr", { "aria-rowindex": 1 }, heads.map((head) => h("th", { scope: "col" }, head)))),
+      this.body);
+    this.element = h("div", { class: "rows", "data-own": label, tabindex: "0", role: "region", "aria-label": label }, this.table);
+    this.element.addEventListener("scroll", () => this.later(), { passive: true });
+    this.resized = new ResizeObserver(() => this.later());
+    this.resized.observe(this.element);
+  }
+
+  show(items) {
+    this.items = items;
+    this.table.setAttribute("aria-rowcount", items.length + 1);
+    this.draw();
+  }
+
+  later() {
+    this.frame ??= requestAnimationFrame(() => { this.frame = undefined; this.draw(); });
+  }
+
+  draw() {
+    const height = this.rowHeight();
+    const first = Math.max(0, Math.floor(this.element.scrollTop / height) - BEYOND);
+    const seen = Math.ceil((this.element.clientHeight || 600) / height);
+    const last = Math.min(this.items.length, first + seen + 2 * BEYOND);
+    this.above.style.height = `${first * height}px`;
+    this.below.style.height = `${(this.items.length - last) * height}px`;
+    this.place(first, last);
+  }
+
+  place(first, last) {
+    const wanted = this.items.slice(first, last);
+    const keys = new Set(wanted.map(this.key));
+    for (const [key, { row }] of this.made) {
+      if (!keys.has(key)) { row.remove(); this.made.delete(key); }
+    }
+    let next = this.above.nextSibling;
+    wanted.forEach((item, index) => {
+      const row = this.rowOf(item);
+      row.setAttribute("aria-rowindex", first + index + 2);
+      if (row === next) next = next.nextSibling;
+      else this.body.insertBefore(row, next);
+    });
+  }
+
+  rowOf(item) {
+    const key = this.key(item);
+    const made = this.made.get(key);
+    if (made?.item === item) return made.row;
+    const cells = this.cells(item).map((content, index) =>
+      h(index ? "td" : "th", index ? { "data-head": this.heads[index] } : { scope: "row" }, content));
+    const row = made?.row ?? h("tr", {});
+    // The first cell holds the link: it is kept while it says the same, for whoever stands on it.
+    if (made && made.row.firstChild.textContent === cells[0].textContent) {
+      row.replaceChildren(row.firstChild, ...cells.slice(1));
+    } else {
+      row.replaceChildren(...cells);
+    }
+    this.made.set(key, { row, item });
+    return row;
+  }
+
+  close() {
+    this.resized.disconnect();
+    cancelAnimationFrame(this.frame);
+  }
+}

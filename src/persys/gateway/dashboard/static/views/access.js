@@ -1,0 +1,49 @@
+// Who I am taken for, and signing in with a token.
+
+import * as api from "../api.js";
+import { h } from "../dom.js";
+import { restart } from "../live.js";
+import { card, facts, when } from "../parts.js";
+
+export const title = () => "Access";
+export const needs = () => ({});
+
+export function open(route, { redraw }) {
+  function signIn(event) {
+    event.preventDefault();
+    const field = document.getElementById("token");
+    api.token.set(field.value.trim());
+    field.value = "";
+    restart();
+  }
+
+  function signOut() {
+    api.token.set("");
+    restart();
+    redraw();
+  }
+
+  return {
+    draw: (state) => [
+      h("h1", { tabindex: "-1" }, "Access"),
+      h("div", { class: "grid" }, card("Who you are", who(state)), card("Sign in with a token",
+        h("p", {}, "Only if your browser has no certificate. The token is kept until this tab is closed."),
+        h("form", { onsubmit: signIn },
+          h("p", {}, h("label", { for: "token" }, "Token "), h("input", { id: "token", type: "password", autocomplete: "off", required: true })),
+          h("p", { class: "row" }, h("button", { type: "submit", class: "primary" }, "Sign in"),
+            api.token.get() && h("button", { type: "button", onclick: signOut }, "Forget the token"))))),
+    ],
+  };
+}
+
+function who({ identity, link }) {
+  if (!identity) return h("p", {}, link.state === "denied" ? `Not let in: ${link.detail}` : "Not known yet.");
+  if (!identity.role) return h("p", {}, "Nobody asks here: the cluster runs insecure, and everybody may do everything.");
+  return facts([
+    ["Name", identity.name],
+    ["Role", identity.role],
+    ["May", (identity.deeds ?? []).join(", ")],
+    ["By", identity.token_id ? `token ${identity.token_id}` : "certificate"],
+    ["Until", identity.expires_at && when(identity.expires_at)],
+  ]);
+}

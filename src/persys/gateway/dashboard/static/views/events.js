@@ -1,0 +1,32 @@
+// What happened and happens, newest first.
+
+import { h } from "../dom.js";
+import { counted } from "../format.js";
+import { timeline } from "../parts.js";
+
+export const title = () => "Events";
+export const needs = () => ({});
+
+export function open(route, { redraw, setQuery }) {
+  const chosen = { q: "", ...route.query };
+  const choose = (value) => { chosen.q = value; setQuery(chosen); redraw(); };
+  return {
+    draw(state) {
+      const words = chosen.q.toLowerCase().split(/\s+/).filter(Boolean);
+      const found = state.events.filter((event) => {
+        const text = `${event.kind} ${event.workload_id} ${event.node_id} ${event.message}`.toLowerCase();
+        return words.every((word) => text.includes(word));
+      });
+      return [
+        h("h1", { tabindex: "-1" }, "Events"),
+        h("form", { class: "row filters", role: "search", onsubmit: (event) => event.preventDefault() },
+          h("label", {}, h("span", {}, "Search"), h("input", {
+            type: "search", "data-filter": true, value: chosen.q, autocomplete: "off", placeholder: "workload, node, kind …  ( / )",
+            oninput: (event) => choose(event.target.value),
+          }))),
+        h("p", { class: "quiet" }, `${found.length} of the latest ${counted(state.events.length, "event")}`),
+        h("section", { class: "card", "aria-label": "Events" }, timeline(found)),
+      ];
+    },
+  };
+}

@@ -1,0 +1,36 @@
+// All nodes, and what they still have room for.
+
+import { h } from "../dom.js";
+import { cores, megabytes, percent } from "../format.js";
+import { nodeLink, status, table, when } from "../parts.js";
+
+export const title = () => "Nodes";
+export const needs = () => ({ nodes: true });
+
+const HEADS = ["Node", "Status", "Cpu free", "Memory free", "Disk free", "Workloads", "Heartbeat", "Taints"];
+
+export function open() {
+  return {
+    draw: (state) => [
+      h("h1", { tabindex: "-1" }, "Nodes"),
+      table("Nodes of the cluster", HEADS, [...state.nodes.values()].map(row),
+        state.mode ? "No node has joined yet." : "Loading …"),
+    ],
+  };
+}
+
+export const shownStatus = (node) =>
+  node.confirmed_dead ? `${node.status} (dead)` : node.cordoned && node.status === "Ready" ? "Ready (cordoned)" : node.status;
+
+const free = (left, total, text) => `${text} (${percent(Number(left ?? 0), Number(total ?? 0))} %)`;
+
+const row = (node) => [
+  nodeLink(node.node_id),
+  status(node.status, shownStatus(node)),
+  free(node.available_cpu_cores, node.total_cpu_cores, cores(node.available_cpu_cores)),
+  free(node.available_memory_mb, node.total_memory_mb, megabytes(node.available_memory_mb)),
+  free(node.available_disk_gb, node.total_disk_gb, `${node.available_disk_gb ?? 0} GB`),
+  String(node.workload_count ?? 0),
+  when(node.last_heartbeat),
+  (node.taints ?? []).join(", ") || "–",
+];

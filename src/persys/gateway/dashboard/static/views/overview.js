@@ -1,0 +1,76 @@
+// The cluster at a glance.
+
+import { h } from "../dom.js";
+import { cores, counted, gigabytes, megabytes } from "../format.js";
+import { bar, card, nodeLink, room, status, timeline, when } from "../parts.js";
+
+const EVENTS_SHOWN = 12;
+const STATUSES = [["running_workloads", "Running"], ["pending_workloads", "Pending"], ["failed_workloads", "Failed"], ["deleted_workloads", "Deleting"]];
+
+export const title = () => "Overview";
+export const needs = () => ({ summary: true, nodes: true, capacity: true });
+
+export function open() {
+  return { draw: (state) => [h("h1", { tabindex: "-1" }, "Overview"), h("div", { class: "grid" }, sections(state))] };
+}
+
+const sections = (state) => [
+  card("Workloads", workloads(state.summary)),
+  card("Nodes", nodes(state)),
+  card("Control plane", mode(state.mode)),
+  card("Room", rooms(state.nodes)),
+  h("section", { class: "card wide" }, h("h2", {}, "Latest events"),
+    timeline(state.events, { most: EVENTS_SHOWN }), h("p", {}, h("a", { href: "#/events" }, "All events"))),
+];
+
+function workloads(summary) {
+  if (!summary) return h("p", { class: "quiet" }, "Loading …");
+  const told = STATUSES.map(([field, word]) => [word, summary[field] ?? 0]);
+  const total = summary.total_workloads ?? 0;
+  const others = total - told.reduce((sum, [, count]) => sum + count, 0);
+  const row = (word, count, query) => h("li", {}, h("a", { href: `#/workloads${query}` }, status(word)), h("span", { class: "number" }, String(count)));
+  return [
+    h("p", { class: "figure" }, String(total), h("span", { class: "quiet" }, total === 1 ? " workload" : " workloads")),
+    h("ul", { class: "counts" },
+      told.map(([word, count]) => row(word, count, `?status=${word}`)),
+      others > 0 && h("li", {}, h("span", {}, "Others"), h("span", { class: "number" }, String(others)))),
+  ];
+}
+
+function nodes({ summary, nodes: known, capacity }) {
+  if (!summary) return h("p", { class: "quiet" }, "Loading …");
+  const away = [...known.values()].filter((node) => node.status !== "Ready");
+  return [
+    h("p", { class: "figure" }, `${summary.ready_nodes ?? 0} of ${summary.total_nodes ?? 0}`, h("span", { class: "quiet" }, " ready")),
+    away.length > 0 && h("ul", { class: "counts" }, away.slice(0, 5).map((node) =>
+      h("li", {}, nodeLink(node.node_id), status(node.status)))),
+    spare(capacity, summary.total_nodes ?? 0),
+  ];
+}
+
+/** N+1: whether the cluster could do without any one of its nodes. */
+function spare(capacity, count) {
+  if (!capacity || !count) return null;
+  if (capacity.survives_any_loss) return h("p", {}, status("Ready", "Any one node could be lost"));
+  const worst = (capacity.losses ?? []).filter((loss) => loss.stranded?.length).sort((a, b) => b.stranded.length - a.stranded.length)[0];
+  if (!worst) return h("p", {}, status("degraded", "Not every node could be lost"));
+  return h("p", {}, status("degraded", "No spare node"), ": without ", nodeLink(worst.node_id),
+    `, ${counted(worst.stranded.length, "workload")} would find no place`);
+}
+
+function mode(view) {
+  if (!view) return h("p", { class: "quiet" }, "Loading …");
+  return [
+    h("p", { class: "figure" }, status(view.mode)),
+    view.reason && h("p", {}, view.reason),
+    view.since && h("p", { class: "quiet" }, "since ", when(view.since)),
+    view.leader && h("p", { class: "quiet" }, `led by ${view.leader}`),
+    view.next_steps?.length > 0 && h("ul", {}, view.next_steps.map((step) => h("li", {}, step))),
+  ];
+}
+
+function rooms(known) {
+  if (!known.size) return h("p", { class: "quiet" }, "No nodes yet.");
+  const { cpu, memory, disk } = room(known.values());
+  return [bar("Cpu", { ...cpu, unit: cores }), bar("Memory", { ...memory, unit: megabytes }), bar("Disk", { ...disk, unit: gigabytes })];
+}

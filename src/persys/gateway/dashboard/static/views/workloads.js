@@ -1,0 +1,87 @@
+// All workloads, filtered in memory: thousands are searched between two key strokes.
+
+import { announce, h } from "../dom.js";
+import { ago, counted } from "../format.js";
+import { nodeLink, status, workloadLink } from "../parts.js";
+import { Rows } from "../rows.js";
+
+const HEADS = ["Workload", "Status", "Type", "Node", "Updated", "Why"];
+const STATUSES = ["Running", "Pending", "Failed", "Stopped", "Unknown", "Deleting"];
+const TYPES = ["container", "compose", "vm"];
+const NARROW = matchMedia("(max-width: 700px)");
+const ROW_PX = 34, CARD_PX = 84; // as parts.css has them
+const SPEAK_AFTER_MS = 800;
+
+export const title = () => "Workloads";
+export const needs = () => ({ workloads: true, nodes: true });
+
+export function open(route, { redraw, setQuery }) {
+  const chosen = { status: "", type: "", node: "", q: "", ...route.query };
+  const rows = new Rows({
+    label: "Workloads",
+    heads: HEADS,
+    key: (view) => view.workload_id,
+    cells,
+    rowHeight: () => (NARROW.matches ? CARD_PX : ROW_PX),
+  });
+  let known = null, found = [], timer = 0;
+
+  function choose(name, value) {
+    chosen[name] = value;
+    known = null;
+    setQuery(chosen);
+    rows.element.scrollTop = 0;
+    redraw();
+    clearTimeout(timer);
+    timer = setTimeout(() => announce(`${counted(found.length, "workload")} found`), SPEAK_AFTER_MS);
+  }
+
+  const picker = (name, label, options) =>
+    h("label", {}, h("span", {}, label), h("select", { name, onchange: (event) => choose(name, event.target.value) },
+      h("option", { value: "" }, "all"),
+      options.map((option) => h("option", { value: option, selected: chosen[name] === option }, option))));
+
+  return {
+    draw(state) {
+      if (known !== state.changes) {
+        known = state.changes;
+        found = filtered(state.workloads, chosen);
+        rows.show(found);
+      }
+      const nodes = new Set([...state.nodes.keys(), chosen.node].filter(Boolean));
+      return [
+        h("h1", { tabindex: "-1" }, "Workloads"),
+        h("form", { class: "row filters", role: "search", onsubmit: (event) => event.preventDefault() },
+          h("label", {}, h("span", {}, "Search"), h("input", {
+            type: "search", name: "q", "data-filter": true, value: chosen.q, autocomplete: "off", placeholder: "name, node, reason …  ( / )",
+            oninput: (event) => choose("q", event.target.value),
+          })),
+          picker("status", "Status", STATUSES), picker("type", "Type", TYPES), picker("node", "Node", [...nodes])),
+        h("p", { class: "quiet", id: "found" }, `${found.length} of ${counted(state.workloads.size, "workload")}${state.listed ? "" : ", loading …"}`),
+        rows.element,
+      ];
+    },
+    close: () => { rows.close(); clearTimeout(timer); },
+  };
+}
+
+export function filtered(workloads, { status: wanted, type, node, q }) {
+  const words = q.toLowerCase().split(/\s+/).filter(Boolean);
+  const found = [];
+  for (const view of workloads.values()) {
+    if (wanted && view.status !== wanted) continue;
+    if (type && view.type !== type) continue;
+    if (node && view.assigned_node_id !== node) continue;
+    if (words.every((word) => view.text.includes(word))) found.push(view);
+  }
+  return found.sort((a, b) => (a.workload_id < b.workload_id ? -1 : 1));
+}
+
+const cells = (view) => [
+  workloadLink(view.workload_id),
+  status(view.status),
+  view.type ?? "",
+  nodeLink(view.assigned_node_id),
+  h("time", { datetime: view.last_updated, "data-at": view.last_updated }, ago(view.last_updated)),
+  view.reason?.message ?? view.failure_reason ?? "",
+];
