@@ -9,6 +9,7 @@ import structlog
 
 from persys.core.situation import Policy
 from persys.infra.clock import Clock
+from persys.infra.sealing import KeyFile
 from persys.model.event import Numbered
 from persys.model.ids import NodeId
 from persys.scheduler import whereabouts
@@ -23,6 +24,7 @@ from persys.scheduler.api.images import ImagesApi
 from persys.scheduler.api.nodes import NodesApi
 from persys.scheduler.api.outlook import OutlookApi
 from persys.scheduler.api.recovery import RecoveryApi
+from persys.scheduler.api.secrets import SecretsApi
 from persys.scheduler.api.service import ControlApi
 from persys.scheduler.api.stream import StreamApi
 from persys.scheduler.api.tokens import TokensApi
@@ -52,6 +54,9 @@ from persys.scheduler.performer import Performer
 from persys.scheduler.queries import Queries
 from persys.scheduler.reconciler import Reconciler
 from persys.scheduler.recovery import Recovery
+from persys.scheduler.resolving import Resolver, SecretSource
+from persys.scheduler.secrets import Secrets
+from persys.scheduler.removed import Removed, Revoke
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.snapshots import Snapshots
 from persys.scheduler.standby import Standby
@@ -59,7 +64,7 @@ from persys.scheduler.streams import Streams
 from persys.scheduler.suggestions import Suggestions
 from persys.scheduler.tokens import Tokens
 from persys.scheduler.units import EventLimits
-from persys.store.open import file_bytes
+from persys.store.open import file_bytes, secrets_key_path
 from persys.store.port import Change, Snapshot, Store
 
 log = structlog.get_logger()
@@ -78,6 +83,8 @@ class Scheduler:
         metrics: Metrics | None = None,
         shared: bool = False,
         watches_certificates: bool = False,
+        revoke: Revoke | None = None,
+        vault: SecretSource | None = None,
     ) -> None:
         """A simulation reaches its agents by its own `connect`, and throws its own dice.
 
@@ -139,14 +146,18 @@ class Scheduler:
             wake=self.reconciler.wake,
             removed=self.burials.removed,
             listed=self.orphans.listed,
+            ignored=self.metrics.report_ignored,
         )
         self.streams = Streams()
+        key_file = KeyFile(secrets_key_path(settings.store, settings.secrets_key_file))
+        self.secrets = Secrets(self.cluster, self.committer, clock, key_file)
         self.agents = GrpcAgents(
             clock,
             self.streams,
             self.metrics,
             deadline=settings.agent_rpc_timeout,
             connect=connect,
+            resolve=Resolver(self.secrets.open, vault).resolve,
         )
         self.performer = Performer(
             self.cluster,
@@ -161,6 +172,7 @@ class Scheduler:
         histories = Histories(self.cluster, self.committer, self.reconciler, clock)
         self.performer.use(histories.note)
         self.orphans.use(self.agents)
+        self.removed = Removed(self.cluster, revoke)
         self.membership = Membership(
             self.cluster,
             self.committer,
@@ -171,6 +183,7 @@ class Scheduler:
             wake_many=self.reconciler.wake_many,
             room_appeared=self.reconciler.room_appeared,
             node_returned=self._node_returned,
+            removed=self.removed,
         )
         self.passes = Passes(
             self.cluster,
@@ -209,6 +222,7 @@ class Scheduler:
     def _begin_to_lead(self) -> None:
         # Whoever only followed has heard from no node: nobody is judged before they could speak.
         self.membership.renew_all()
+        self.secrets.look()
         if self.discovery is not None:
             self.discovery.wake()
 
@@ -256,6 +270,7 @@ class Scheduler:
             self.membership.run(),
             self.orphans.run(),
             self.authority.run(),
+            self.removed.run(),
             self.denials.run(),
             self.passes.reconcile(settings.reconcile_interval),
             self.passes.survey(settings.drift_detect_interval),
@@ -278,7 +293,7 @@ class Scheduler:
         return ControlApi(
             nodes,
             StreamApi(nodes, self.streams),
-            WorkloadsApi(Intake(self.reconciler, self._clock, lease=settings.node_lease), queries),
+            WorkloadsApi(self._intake(), queries),
             DriftsApi(self.cluster, self._adoption()),
             EventsApi(self.events),
             OutlookApi(
@@ -293,11 +308,20 @@ class Scheduler:
             VolumesApi(self.cluster, self.agents),
             ImagesApi(self.cluster, self.agents),
             IdentityApi(),
+            SecretsApi(self.secrets, self.cluster, self.reconciler),
             TokensApi(self.tokens),
             self._recovery_api(),
             metrics=self.metrics,
             clock=self._clock,
             modes=self.modes,
+        )
+
+    def _intake(self) -> Intake:
+        return Intake(
+            self.reconciler,
+            self._clock,
+            lease=self._settings.node_lease,
+            secrets=self.cluster.secrets,
         )
 
     def _discovery(self, names: Store) -> Discovery:
@@ -371,6 +395,7 @@ class Scheduler:
         load(self.cluster, snapshot, lease_until=self.membership.lease_ends())
         self.events.load(snapshot)
         self.suggestions.load(snapshot)
+        self.secrets.look()
         self.has_loaded = True
         self.reconciler.wake_many(list(self.cluster.entries))
 

@@ -47,6 +47,9 @@ class Metrics:
         )
         self._retries = self._counter("retries", "Attempts planned after a failure")
         self._denials = self._counter("denied", "Calls of those who may not", "role", "method")
+        self._ignored_reports = self._counter(
+            "ignored_reports", "What nodes said of workloads that are not bound to them"
+        )
         commits = self._counter("commits", "Changes handed to the store", "outcome")
         self._stored = commits.labels("stored")
         self._conflicts = commits.labels("conflict")
@@ -85,6 +88,9 @@ class Metrics:
 
     def denied(self, role: str, method: str) -> None:
         self._denials.labels(role, method).inc()
+
+    def report_ignored(self) -> None:
+        self._ignored_reports.inc()
 
     def watch_certificate(
         self, seconds_left: Callable[[], float], lifetime: Callable[[], float]

@@ -29,11 +29,14 @@ class Observations:
         wake: Callable[[WorkloadId], None],
         removed: Callable[[NodeId, WorkloadId], None],
         listed: Callable[[NodeId, Sequence[Observation]], None],
+        ignored: Callable[[], None] = lambda: None,
     ) -> None:
+        """`ignored` is called for what a node says of a workload that is bound to another."""
         self._cluster = cluster
         self._wake = wake
         self._removed = removed
         self._listed = listed
+        self._ignored = ignored
 
     def take(self, seen: Observation) -> None:
         seen = _bounded(seen)
@@ -41,6 +44,8 @@ class Observations:
         if entry is None or entry.assignment is None or entry.assignment.node_id != seen.node_id:
             if seen.actual is Actual.ABSENT:
                 self._removed(seen.node_id, seen.workload_id)
+            elif entry is not None and not self._is_left_copy(seen):
+                self._ignored()
             return
         old = entry.observation
         if old is not None and seen.seen_at < old.seen_at:
@@ -50,6 +55,10 @@ class Observations:
             entry.observed_since = seen.seen_at
             if old is not None or not self._is_expected(seen, entry):
                 self._wake(seen.workload_id)
+
+    def _is_left_copy(self, seen: Observation) -> bool:
+        """Of an earlier assignment, and on record until it is gone."""
+        return seen.workload_id in self._cluster.tombstones.get(seen.node_id, {})
 
     def _is_expected(self, seen: Observation, entry: Entry) -> bool:
         """After a start every node tells of all it has, and nearly all of it is as recorded."""

@@ -1,0 +1,146 @@
+"""Refusals leave a trace that is bounded, and what a node says of others' workloads changes nothing."""
+
+import asyncio
+import re
+import urllib.request
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import grpc
+import pytest
+
+from certified import Root
+from persys.infra.clock import SystemClock
+from persys.infra.tls import Tls
+from persys.model.identity import Role
+from persys.store.memory import MemoryStore
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
+from shells.scheduler.stores import TroubledStore
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[TroubledStore]:
+    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    yield store
+    await store.store.close()
+
+
+@pytest.fixture
+async def cluster(root: Root, store: TroubledStore) -> AsyncIterator[Cluster]:
+    tls, user = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
+    async with a_cluster(store, brisk(), tls=tls, user=user) as running:
+        yield running
+
+
+async def refused(cluster: Cluster, tls: Tls, count: int) -> None:
+    control = Control(cluster.settings.grpc_port, tls)
+    try:
+        for _ in range(count):
+            with pytest.raises(grpc.aio.AioRpcError):
+                await control.delete("w")
+    finally:
+        await control.channel.close()
+
+
+async def denials(control: Control) -> list[pb.EventView]:
+    asked = pb.ListEventsRequest(kinds=["AccessDenied"])
+    return list((await control.stub.ListEvents(asked, timeout=10)).events)
+
+
+async def until_told(cluster: Cluster, count: int) -> list[pb.EventView]:
+    async def told() -> bool:
+        return len(await denials(cluster.control)) >= count
+
+    await eventually(told, lambda: "the denial to be told")
+    return await denials(cluster.control)
+
+
+async def test_a_refusal_is_told_once_however_often_it_happens(
+    cluster: Cluster, root: Root
+) -> None:
+    await refused(cluster, root.tls(Role.VIEWER, "eve"), 50)
+    await refused(cluster, root.tls(Role.VIEWER, "bob"), 2)
+    first, second = await until_told(cluster, 2)
+    assert first.message.startswith("viewer/eve at ipv4:127.0.0.1:")
+    assert "was refused DeleteWorkload (role)" in first.message
+    assert second.message.startswith("viewer/bob at ")
+    page = await asyncio.to_thread(metrics, cluster)
+    assert 'denied_total{method="DeleteWorkload",role="viewer"} 52.0' in page
+
+
+async def test_an_agent_that_speaks_for_another_is_told_of(cluster: Cluster, root: Root) -> None:
+    control = Control(cluster.settings.grpc_port, root.tls(Role.AGENT, "n1"))
+    heartbeat = control.stub.Heartbeat(pb.HeartbeatRequest(node_id="n2"), timeout=10)
+    with pytest.raises(grpc.aio.AioRpcError):
+        await heartbeat
+    await control.channel.close()
+    (event,) = await until_told(cluster, 1)
+    assert "agent/n1" in event.message
+    assert "refused Heartbeat (node)" in event.message
+
+
+async def test_a_stranger_of_another_domain_is_told_of_without_a_name(
+    cluster: Cluster, root: Root
+) -> None:
+    await refused(cluster, root.tls(Role.ADMIN, "me", trust_domain="elsewhere"), 1)
+    (event,) = await until_told(cluster, 1)
+    assert "refused DeleteWorkload (identity)" in event.message
+
+
+async def test_nothing_is_written_when_nobody_is_refused(
+    cluster: Cluster, store: TroubledStore
+) -> None:
+    before = store.transactions
+    await cluster.control.names()
+    await cluster.control.summary()
+    assert store.transactions == before
+
+
+async def test_what_a_node_says_of_the_workload_of_another_changes_nothing(
+    store: TroubledStore,
+) -> None:
+    async with a_cluster(store, brisk()) as insecure:
+        await insecure.join("n1")
+        await insecure.control.apply("web")
+        await insecure.control.until("web", "Running")
+        await insecure.join("n2")
+        events = await insecure.control.stub.ListEvents(
+            pb.ListEventsRequest(workload_id="web"), timeout=10
+        )
+        for state in ("Failed", "Stopped", "Deleted"):
+            lie = pb.HeartbeatRequest(
+                node_id="n2",
+                workload_statuses=[
+                    pb.WorkloadStatus(workload_id="web", state=state, epoch=99, message="a lie")
+                ],
+                workload_usage=[pb.WorkloadUsageSnapshot(workload_id="web", memory_bytes=1 << 60)],
+                removed_workload_ids=["web"],
+            )
+            await insecure.control.stub.Heartbeat(lie, timeout=10)
+
+        async def counted() -> bool:
+            page = await asyncio.to_thread(metrics, insecure)
+            found = re.search(r"^persys_scheduler_ignored_reports_total (\S+)$", page, re.M)
+            return found is not None and float(found[1]) >= 2
+
+        await eventually(counted, lambda: "the lies to be counted")
+        view = await insecure.control.workload("web")
+        assert (view.status, view.assigned_node_id) == ("Running", "n1")
+        assert "a lie" not in str(view)
+        now = await insecure.control.stub.ListEvents(
+            pb.ListEventsRequest(workload_id="web"), timeout=10
+        )
+        assert now.events == events.events
+
+
+def metrics(cluster: Cluster) -> str:
+    url = f"http://127.0.0.1:{cluster.settings.metrics_port}/metrics"
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        text: str = answer.read().decode()
+        return text
