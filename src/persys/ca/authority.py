@@ -169,6 +169,7 @@ class Authority:
             expires_at=made.not_valid_after_utc,
             asked_by=wish.asked_by,
             how=wish.how,
+            enrolled_at=wish.enrolled_at or now,
         )
         line = self._line(wish.how, wish.asked_by, str(wish.identity), ", ".join(wish.hosts))
         line.serial = view.serial
@@ -214,10 +215,15 @@ class Authority:
         return TokenAnswer(write_token(line), token.id, token.expires_at)
 
     def revoke(self, asker: Identity, request: RevokeRequest) -> RevokeAnswer:
-        """Raises NotFoundError when there is none such. What is revoked already is no error."""
+        """Raises NotFoundError when there is none such, unless it asks only for those of a past.
+
+        What is revoked already is no error.
+        """
         found = self._found(request)
         if asker.role is not Role.ADMIN and any(view.role != Role.AGENT for view in found):
             raise DeniedError(f"{asker} may revoke only those of agents", reason="role")
+        if not found:
+            return RevokeAnswer(())
         serials = tuple(view.serial for view in found)
         line = self._line("revoked", str(asker), f"{found[0].role}/{found[0].name}", request.reason)
         self.book.revoke(serials, line)
@@ -283,6 +289,8 @@ class Authority:
         else:
             identity = Identity(_role(request.role), request.name)
             found = self.book.certificates_of(identity, self._clock.now())
+            if request.enrolled_until is not None:
+                return [view for view in found if _enrolled(view) <= request.enrolled_until]
         if not found:
             name = request.serial or f"{request.role}/{request.name}"
             raise NotFoundError("certificate", name[:_DETAIL_LENGTH_MAX])
@@ -290,6 +298,10 @@ class Authority:
 
     def _line(self, deed: str, who: str, what: str, detail: str) -> AuditLine:
         return AuditLine(0, self._clock.now(), deed, who, what, detail[:_DETAIL_LENGTH_MAX])
+
+
+def _enrolled(view: CertificateView) -> datetime:
+    return view.enrolled_at or view.issued_at
 
 
 def _denied(fault: Fault) -> DeniedError:

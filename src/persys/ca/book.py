@@ -21,7 +21,7 @@ from persys.wire.authority import AuditLine, CertificateView
 
 REFUSALS_MAX = 10_000
 REFUSED = "refused"
-_SCHEMA = 1
+_SCHEMA = 2
 _TABLES = """
 CREATE TABLE certificates (
     serial TEXT PRIMARY KEY, role TEXT NOT NULL, name TEXT NOT NULL, hosts TEXT NOT NULL,
@@ -38,9 +38,11 @@ CREATE TABLE audit (
     who TEXT NOT NULL, what TEXT NOT NULL, detail TEXT NOT NULL, serial TEXT NOT NULL);
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
+# What makes a book of each schema one of the next; of a certificate from before it is not known.
+_STEPS = (_TABLES, "ALTER TABLE certificates ADD COLUMN enrolled_at TEXT")
 _CERTIFICATE = (
     "serial, role, name, hosts, issued_at, expires_at, asked_by, how,"
-    " revoked_at, revoked_by, reason"
+    " revoked_at, revoked_by, reason, enrolled_at"
 )
 _INVITATION = (
     "id, secret_hash, role, name, hosts, created_at, expires_at, created_by, used_at, serial"
@@ -74,10 +76,11 @@ class Book:
                 if used.rowcount != 1:
                     raise ConflictError("the token has been used meanwhile")
             self._connection.execute(
-                f"INSERT INTO certificates ({_CERTIFICATE}) VALUES (?,?,?,?,?,?,?,?,NULL,'','')",  # noqa: S608
+                f"INSERT INTO certificates ({_CERTIFICATE}) VALUES (?,?,?,?,?,?,?,?,NULL,'','',?)",  # noqa: S608
                 (
                     *(made.serial, made.role, made.name, _list(made.hosts)),
                     *(_text(made.issued_at), _text(made.expires_at), made.asked_by, made.how),
+                    _text(made.enrolled_at or made.issued_at),
                 ),
             )
             self._add_line(line)
@@ -222,10 +225,10 @@ def _connect(path: Path) -> sqlite3.Connection:
         (schema,) = connection.execute("PRAGMA user_version").fetchone()
         if schema > _SCHEMA:
             raise SettingsError(f"{path}: written by a newer version")
-        if schema < _SCHEMA:
-            for statement in _TABLES.split(";"):
+        for step in _STEPS[schema:]:
+            for statement in step.split(";"):
                 connection.execute(statement)
-            connection.execute(f"PRAGMA user_version = {_SCHEMA}")
+        connection.execute(f"PRAGMA user_version = {_SCHEMA}")
         connection.execute("COMMIT")
     except (sqlite3.Error, SettingsError):
         connection.close()
@@ -250,7 +253,8 @@ def _maybe_at(text: str | None) -> datetime | None:
 
 
 def _certificate(row: tuple[str, ...]) -> CertificateView:
-    serial, role, name, hosts, issued_at, expires_at, asked_by, how, revoked_at, by, reason = row
+    serial, role, name, hosts, issued_at, expires_at, asked_by, how, *revocation, enrolled_at = row
+    revoked_at, by, reason = revocation
     return CertificateView(
         *(serial, role, name, _words(hosts)),
         issued_at=datetime.fromisoformat(issued_at),
@@ -260,6 +264,7 @@ def _certificate(row: tuple[str, ...]) -> CertificateView:
         revoked_at=_maybe_at(revoked_at),
         revoked_by=by,
         reason=reason,
+        enrolled_at=_maybe_at(enrolled_at),
     )
 
 

@@ -6,7 +6,7 @@ answers, compared, and only a connection that this root vouches for ever carries
 
 import asyncio
 from collections.abc import Callable, Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 from hmac import compare_digest
 from pathlib import Path
 from typing import TypeVar
@@ -18,7 +18,9 @@ from persys.client.https import Https, Shown, fetch_unverified
 from persys.errors import DeniedError, SettingsError, UnavailableError
 from persys.infra.certificates import CertificateFiles
 from persys.infra.keys import Issued, fingerprint
+from persys.infra.renewal import CertificateSource
 from persys.infra.revocation import serials_in
+from persys.model.identity import Identity
 from persys.wire.authority import (
     AuditLine,
     CertificateRequest,
@@ -91,7 +93,7 @@ class AuthorityClient:
         )
 
 
-class AuthoritySource:
+class AuthoritySource(CertificateSource):
     """Where a process that has a certificate gets its next one."""
 
     def __init__(
@@ -112,6 +114,13 @@ class AuthoritySource:
     async def revoked(self) -> frozenset[str]:
         """The serials of revoked certificates. Raises as `issue` does."""
         return await self._ask(AuthorityClient.revoked)
+
+    async def revoke_enrolled(self, identity: Identity, until: datetime, reason: str) -> None:
+        """All that this one has from having been let in until then. Raises as `issue` does."""
+        request = RevokeRequest(
+            role=identity.role, name=identity.name, reason=reason, enrolled_until=until
+        )
+        await self._ask(lambda client: client.revoke(request))
 
     async def _ask(self, question: Callable[[AuthorityClient], T]) -> T:
         # A socket's timeout is for each read; one that trickles is left to its thread.

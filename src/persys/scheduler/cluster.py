@@ -21,6 +21,7 @@ from persys.model.history import History
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node, NodeStatus
 from persys.model.observation import Observation
+from persys.model.removal import Removal
 from persys.model.rules import Strategy
 from persys.model.secret import Secret
 from persys.model.spec import WorkloadType
@@ -28,8 +29,8 @@ from persys.model.token import Token
 from persys.model.usage import NodeUsage, WorkloadUsage
 from persys.model.workload import Workload
 from persys.scheduler.drifts import Drifts
-from persys.scheduler.secret_uses import SecretUses
 from persys.scheduler.reports import Statuses
+from persys.scheduler.secret_uses import SecretUses
 from persys.scheduler.strangers import Strangers
 
 
@@ -79,6 +80,7 @@ class Cluster:
         self.columns = Columns(strategy)
         self.drifts = Drifts()
         self.strangers = Strangers()
+        self.removed: dict[NodeId, Removal] = {}
         self.tokens: dict[str, Token] = {}
         self.secrets: dict[str, Secret] = {}
         self.secret_uses = SecretUses()

@@ -8,14 +8,19 @@ from persys.core.permission import CONTROL
 from persys.errors import DeniedError
 from persys.infra.bearer import FindToken
 from persys.infra.clock import Clock
-from persys.infra.door import Door
+from persys.infra.door import Check, Door
 from persys.infra.tls import Tls
 from persys.model.identity import Caller, Role
 from persys.wire.gen.control.v1 import control_pb2
 
 
 def new_door(
-    tls: Tls | None, clock: Clock, *, denied: Callable[[Denial], None], tokens: FindToken
+    tls: Tls | None,
+    clock: Clock,
+    *,
+    denied: Callable[[Denial], None],
+    tokens: FindToken,
+    check: Check,
 ) -> Door | None:
     """None on -insecure."""
     if tls is None:
@@ -26,7 +31,7 @@ def new_door(
         clock,
         denied=denied,
         narrow=as_own_node,
-        check=tls.check,
+        check=check,
         tokens=tokens,
     )
 

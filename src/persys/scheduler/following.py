@@ -13,6 +13,7 @@ from persys.model.event import Event, Numbered
 from persys.model.history import History
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
+from persys.model.removal import Removal
 from persys.model.secret import Secret
 from persys.model.token import Token
 from persys.model.workload import Workload
@@ -69,6 +70,9 @@ def _put(cluster: Cluster, key: str, value: bytes) -> None:
     elif key.startswith(keys.SECRETS):
         secret = records.decode(value, Secret)
         cluster.secrets[secret.name] = secret
+    elif key.startswith(keys.REMOVED):
+        removal = records.decode(value, Removal)
+        cluster.removed[removal.node_id] = removal
     elif key.startswith(keys.DRIFTS):
         drift = records.decode(value, Drift)
         cluster.drifts.put(drift)
@@ -100,6 +104,8 @@ def _drop(cluster: Cluster, key: str) -> None:
         cluster.tokens.pop(name, None)
     elif key.startswith(keys.SECRETS):
         cluster.secrets.pop(name, None)
+    elif key.startswith(keys.REMOVED):
+        cluster.removed.pop(NodeId(name), None)
     elif key.startswith(keys.DRIFTS):
         node, workload, kind = key.removeprefix(keys.DRIFTS).split("/")
         for drift in cluster.drifts.of(NodeId(node), WorkloadId(workload)):

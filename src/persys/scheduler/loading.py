@@ -6,6 +6,7 @@ from persys.model.drift import Drift, DriftType
 from persys.model.history import History
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
+from persys.model.removal import Removal
 from persys.model.secret import Secret
 from persys.model.token import Token
 from persys.model.workload import Workload
@@ -28,6 +29,7 @@ def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float) -> None:
     nodes: dict[NodeId, Node] = {}
     cluster.drifts.clear()
     cluster.tombstones.clear()
+    cluster.removed.clear()
     cluster.tokens.clear()
     cluster.secrets.clear()
     for record in snapshot.records:
@@ -54,6 +56,9 @@ def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float) -> None:
         elif record.key.startswith(keys.SECRETS):
             secret = records.decode(record.value, Secret)
             cluster.secrets[secret.name] = secret
+        elif record.key.startswith(keys.REMOVED):
+            removal = records.decode(record.value, Removal)
+            cluster.removed[removal.node_id] = removal
         elif record.key.startswith(keys.DRIFTS):
             drift = records.decode(record.value, Drift)
             cluster.drifts.put(drift)

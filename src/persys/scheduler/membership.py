@@ -22,12 +22,14 @@ from persys.model.lease import Lease
 from persys.model.mode import ClusterMarker
 from persys.model.node import Node, NodeStatus
 from persys.model.observation import Actual, Observation
+from persys.model.removal import Removal
 from persys.scheduler.applicants import Applicant, Applicants
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster, Member
 from persys.scheduler.committer import Committer, insist
 from persys.scheduler.drifts import key_of
 from persys.scheduler.observations import Observations
+from persys.scheduler.removed import Removed
 from persys.scheduler.reports import Report, Statuses
 from persys.store import keys
 
@@ -50,6 +52,7 @@ class Membership:
         wake_many: Callable[[Iterable[WorkloadId]], None],
         room_appeared: Callable[[NodeId], None],
         node_returned: Callable[[NodeId], None],
+        removed: Removed,
     ) -> None:
         self._cluster = cluster
         self._committer = committer
@@ -60,6 +63,7 @@ class Membership:
         self._wake_many = wake_many
         self._room_appeared = room_appeared
         self._node_returned = node_returned
+        self._removed = removed
         self._turns: Turns[NodeId] = Turns()
         self.applicants = Applicants()
 
@@ -151,7 +155,7 @@ class Membership:
             await insist(attempt)
 
     async def remove(self, node_id: NodeId) -> None:
-        """Forget a node that has nothing. One that still speaks registers again."""
+        """Forget a node that has nothing. With a certificate from before it does not register again."""
 
         async def attempt() -> None:
             self._known(node_id)
@@ -161,16 +165,25 @@ class Membership:
                     "drain it or delete them first"
                 )
             buried = self._cluster.tombstones.get(node_id, {})
+            now = self._clock.now()
+            removal = Removal(node_id, now)
+
+            def done() -> None:
+                self._cluster.drop_node(node_id)
+                self._removed.note(removal)
+
             await self._committer.commit(
                 Change(
-                    done=lambda: self._cluster.drop_node(node_id),
+                    done=done,
+                    puts={keys.removed_key(node_id): removal},
                     drops=[
+                        *self._removed.forget(now),
                         keys.node_key(node_id),
                         keys.node_lease_key(node_id),
                         *(keys.tombstone_key(node_id, workload_id) for workload_id in buried),
                         *(key_of(drift) for drift in self._cluster.drifts.on(node_id)),
                     ],
-                    events=[Event(self._clock.now(), EventKind.NODE_REMOVED, node_id=node_id)],
+                    events=[Event(now, EventKind.NODE_REMOVED, node_id=node_id)],
                 )
             )
 
@@ -271,6 +284,7 @@ class Membership:
         change = Change(
             done=lambda: self._show(node),
             puts={keys.node_key(node.id): node},
+            drops=self._removed.forget(now),
             events=[Event(now, kind, node.status_reason, node_id=node.id)],
         )
         if kind in (EventKind.NODE_REGISTERED, EventKind.NODE_REGISTERED_AGAIN):

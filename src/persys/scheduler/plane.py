@@ -27,11 +27,15 @@ from persys.errors import (
 )
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.door import guarded
+from persys.infra.enrolling import ensure_certificate
 from persys.infra.garbage import sweep
 from persys.infra.http import SideServer
+from persys.infra.identity import Claims
 from persys.infra.rpc import new_server, start_server
 from persys.infra.tls import Tls
 from persys.infra.together import together
+from persys.infra.vault import open_vault
+from persys.infra.vault_kv import VaultKv
 from persys.model.token import Token
 from persys.scheduler import whereabouts
 from persys.scheduler.api.service import SERVICE, SERVICE_DESCRIPTOR
@@ -41,7 +45,7 @@ from persys.scheduler.front import Front
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.standby import Standby
-from persys.scheduler.trust import open_tls, to_agents, to_leader
+from persys.scheduler.trust import by_vault, files_of, open_tls, to_agents, to_authority, to_leader
 from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.open import open_store
 from persys.store.port import Store
@@ -90,7 +94,13 @@ class Plane:
     async def run(self, stop: asyncio.Event) -> None:
         """Serve until told to stop. The first part to fail ends all."""
         server = new_server()
-        door = new_door(self._tls, self._clock, denied=self._note_denial, tokens=self._find_token)
+        door = new_door(
+            self._tls,
+            self._clock,
+            denied=self._note_denial,
+            tokens=self._find_token,
+            check=self._check,
+        )
         control_pb2_grpc.add_AgentControlServicer_to_server(
             guarded(self._front, SERVICE_DESCRIPTOR, door), server
         )
@@ -127,6 +137,13 @@ class Plane:
             await side.stop()
             await self._front.close()
             await self._store.close()
+
+    def _check(self, claims: Claims) -> None:
+        """Raises DeniedError for a certificate that was taken back, by its serial or with its node."""
+        if self._tls is not None:
+            self._tls.check(claims)
+        if self._seat is not None:
+            self._seat.removed.check(claims)
 
     def _note_denial(self, denial: Denial) -> None:
         self._metrics.denied(denial.role, denial.method)
@@ -233,7 +250,13 @@ class Plane:
 
 async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
     clock = SystemClock()
-    tls = open_tls(settings, clock)
+    vault = open_vault(settings, clock)
+    source = by_vault(settings, vault)
+    if source is not None and not await ensure_certificate(
+        files_of(settings), source.identity, source, clock, stop
+    ):
+        return
+    tls = open_tls(settings, clock, source)
     etcd = EtcdOptions(
         endpoints=settings.etcd_endpoints,
         ca=_path(settings.etcd_ca),
@@ -253,12 +276,21 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
         shared=shared,
         tls=tls,
         front=Front(to_leader(tls)),
-        new_seat=partial(Scheduler, connect=to_agents(tls), watches_certificates=tls is not None),
+        new_seat=partial(
+            Scheduler,
+            connect=to_agents(tls),
+            watches_certificates=tls is not None,
+            vault=VaultKv(vault) if vault is not None else None,
+            revoke=to_authority(settings),
+        ),
     )
     async with together() as group:
-        sweeping = group.create_task(sweep())
+        beside = [group.create_task(sweep())]
+        if vault is not None and tls is None:  # else the login is kept with the certificate
+            beside.append(group.create_task(vault.run()))
         await plane.run(stop)
-        sweeping.cancel()
+        for task in beside:
+            task.cancel()
 
 
 def _names(etcd: EtcdOptions, endpoints: tuple[str, ...]) -> EtcdOptions | None:

@@ -71,4 +71,5 @@ def lasting(cluster: Cluster) -> dict[str, Struct]:
     """What no node knows of, and no recovery decides on: it is kept as memory has it."""
     tokens = {keys.token_key(token_id): token for token_id, token in cluster.tokens.items()}
     secrets = {keys.secret_key(name): secret for name, secret in cluster.secrets.items()}
-    return {**tokens, **secrets}
+    removed = {keys.removed_key(node_id): one for node_id, one in cluster.removed.items()}
+    return {**tokens, **secrets, **removed}

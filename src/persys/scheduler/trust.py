@@ -1,31 +1,67 @@
 """With what certificate a scheduler serves, and by what it knows the agents and the leader that it calls."""
 
 from collections.abc import Callable
+from datetime import datetime
 
-from persys.client.trust import open_renewed
+from persys.client.authority import AuthoritySource
+from persys.client.trust import open_renewed, vault_source
 from persys.infra.certificates import CertificateFiles
 from persys.infra.clock import Clock
 from persys.infra.tls import Tls
-from persys.model.identity import Role
+from persys.infra.vault import Vault
+from persys.infra.vault_pki import VaultSource
+from persys.model.identity import Identity, Role
 from persys.model.ids import NodeId
 from persys.scheduler.agents import Close, Connect, Stub, over_grpc
+from persys.scheduler.removed import Revoke
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.upstream import Upstream
+from persys.scheduler.whereabouts import address_of
+
+_LOOPBACK = "127.0.0.1"
 
 
-def open_tls(settings: SchedulerSettings, clock: Clock) -> Tls | None:
+def files_of(settings: SchedulerSettings) -> CertificateFiles:
+    return CertificateFiles(settings.tls_cert, settings.tls_key, settings.tls_ca)
+
+
+def by_vault(settings: SchedulerSettings, vault: Vault | None) -> VaultSource | None:
+    """Where its certificates come from, if that is Vault."""
+    if vault is None or settings.insecure:
+        return None
+    service = settings.vault_service_name
+    identity = Identity(Role.SCHEDULER, service)
+    return vault_source(settings, vault, identity, service=service, hosts=_addresses(settings))
+
+
+def open_tls(
+    settings: SchedulerSettings, clock: Clock, vault: VaultSource | None = None
+) -> Tls | None:
     """None on -insecure. Raises SettingsError for certificates that cannot be used."""
     if settings.insecure:
         return None
-    files = CertificateFiles(settings.tls_cert, settings.tls_key, settings.tls_ca)
     return open_renewed(
-        files,
+        files_of(settings),
         clock,
         verify=settings.tls_verify,
         ca_addr=settings.ca_addr,
         crl=settings.tls_crl,
         crl_every=settings.tls_crl_interval,
+        vault=vault,
     )
+
+
+def to_authority(settings: SchedulerSettings) -> Revoke | None:
+    """None where no authority is known that could take certificates back."""
+    if settings.insecure or not settings.ca_addr:
+        return None
+    source = AuthoritySource(lambda: settings.ca_addr, files_of(settings))
+
+    async def revoke(node_id: NodeId, until: datetime) -> None:
+        identity = Identity(Role.AGENT, node_id)
+        await source.revoke_enrolled(identity, until, "the node was removed")
+
+    return revoke
 
 
 def to_agents(tls: Tls | None) -> Connect:
@@ -44,3 +80,11 @@ def to_leader(tls: Tls | None) -> Callable[[str], Upstream]:
     if tls is None:
         return Upstream
     return lambda endpoint: Upstream(endpoint, tls.dial(Role.SCHEDULER))
+
+
+def _addresses(settings: SchedulerSettings) -> tuple[str, ...]:
+    """Only for those who verify hosts; a machine without a network has but itself."""
+    try:
+        return _LOOPBACK, address_of(settings)
+    except OSError:
+        return (_LOOPBACK,)

@@ -19,6 +19,7 @@ HISTORIES = "/reconciliations/"
 SUGGESTIONS = "/suggestions/"
 SECRETS = "/secrets/"
 TOKENS = "/tokens/"
+REMOVED = "/removed/"
 CLUSTER = "/cluster"
 LEADER = "/leader"
 # Where CoreDNS looks.
@@ -36,6 +37,7 @@ RECORDS = (
     DRIFTS,
     HISTORIES,
     SUGGESTIONS,
+    REMOVED,
     SECRETS,
     TOKENS,
 )
@@ -86,6 +88,10 @@ def token_key(token_id: str) -> str:
 
 def secret_key(name: str) -> str:
     return f"{SECRETS}{name}"
+
+
+def removed_key(node_id: NodeId) -> str:
+    return f"{REMOVED}{node_id}"
 
 
 def tombstone_key(node_id: NodeId, workload_id: WorkloadId) -> str:

@@ -1,10 +1,10 @@
 """What is said between the authority and those who ask it: JSON over HTTPS, bounded on both sides."""
 
 from datetime import datetime
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from persys.errors import (
     ConflictError,
@@ -84,15 +84,17 @@ class CertificateView(Struct):
     revoked_at: datetime | None = None
     revoked_by: str = ""
     reason: str = ""
+    enrolled_at: datetime | None = None  # when its holder was let in; None: when it was issued
 
 
 class RevokeRequest(Struct, forbid_unknown_fields=True):
-    """One certificate, or all that somebody has."""
+    """One certificate, or all that somebody has, or has from having been let in until a moment."""
 
     serial: str = ""
     role: str = ""
     name: str = ""
     reason: str = ""
+    enrolled_until: Annotated[datetime, Meta(tz=True)] | None = None
 
 
 class RevokeAnswer(Struct):

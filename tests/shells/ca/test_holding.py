@@ -108,6 +108,26 @@ async def test_a_scheduler_revokes_those_of_agents_and_of_nobody_else(town: Town
         await town.ask(files, lambda client: client.revoke(RevokeRequest(role="admin", name="ada")))
 
 
+async def test_what_a_node_has_from_before_its_removal_is_revoked_and_later_ones_are_not(
+    town: Town,
+) -> None:
+    stolen = await town.joined("n1")
+    scheduler = await asyncio.to_thread(town.certificate, Role.SCHEDULER, "s1")
+    removed_at = datetime.now(UTC)
+    renewed = await town.ask(stolen, lambda client: client.renew(new_request(new_key(), N1, ())))
+    again = await town.joined("n1")
+
+    source = AuthoritySource(lambda: [town.address], scheduler)
+    for _ in range(2):  # asked again it does no harm
+        await source.revoke_enrolled(N1, removed_at, "the node was removed")
+
+    assert renewed.serial in await source.revoked()
+    new = read_claims(again.certificate.read_bytes())
+    assert new.serial not in await source.revoked()
+    assert len(await source.revoked()) == 2
+    await source.revoke_enrolled(Identity(Role.AGENT, "n9"), removed_at, "it was never here")
+
+
 async def test_what_is_not_there_cannot_be_revoked(town: Town) -> None:
     with pytest.raises(RefusedError, match="not found"):
         await town.as_admin(lambda client: client.revoke(RevokeRequest(serial="abc")))

@@ -1,5 +1,6 @@
 """Keys and book on disk: made once, closed to others, and never made anew over what is there."""
 
+import sqlite3
 import stat
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -12,6 +13,7 @@ from persys.ca.keeping import BOOK, INTERMEDIATE, ROOT, ROOTS, Keys, open_keys
 from persys.ca.settings import CaSettings
 from persys.errors import SettingsError
 from persys.infra.keys import key_pem
+from persys.wire.authority import AuditLine, CertificateView
 
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 
@@ -126,6 +128,21 @@ def test_a_book_belongs_to_one_trust_domain(tmp_path: Path) -> None:
     assert mode(tmp_path / BOOK) == 0o600
     with pytest.raises(SettingsError, match="is that of one"):
         Book(tmp_path / BOOK, trust_domain="two")
+
+
+def test_a_book_of_the_version_before_is_read_on(tmp_path: Path) -> None:
+    book = Book(tmp_path / BOOK, trust_domain="one")
+    view = CertificateView("1", "agent", "n1", (), NOW, NOW + timedelta(days=1), "ada", "joined")
+    book.add_certificate(view, AuditLine(0, NOW, "joined", "ada", "agent/n1"))
+    book.close()
+    with sqlite3.connect(tmp_path / BOOK) as before:
+        before.execute("ALTER TABLE certificates DROP COLUMN enrolled_at")
+        before.execute("PRAGMA user_version = 1")
+    before.close()
+
+    again = Book(tmp_path / BOOK, trust_domain="one")
+    assert again.certificate("1") == view
+    again.close()
 
 
 def test_a_book_that_is_something_else_ends_the_start(tmp_path: Path) -> None:

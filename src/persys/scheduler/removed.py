@@ -1,0 +1,94 @@
+"""Nodes that were removed: their certificates from before are refused here, and taken back at the authority.
+
+Whoever kept the key of such a node would otherwise be that node again until the certificate ends, and after
+that by renewing it. What would surprise: the authority is asked again by each scheduler that comes to lead;
+that costs little and does no harm, while remembering it would cost a write.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from datetime import datetime
+
+import structlog
+
+from persys.core.removal import is_void, outdated
+from persys.errors import DeniedError, PersysError
+from persys.infra.identity import Claims
+from persys.model.identity import Role
+from persys.model.ids import NodeId
+from persys.model.removal import Removal
+from persys.scheduler.cluster import Cluster
+from persys.store import keys
+
+log = structlog.get_logger()
+
+AGAIN_SECONDS = 30.0
+
+# Takes back what a node was given until then. Raises a PersysError when that cannot be done now.
+Revoke = Callable[[NodeId, datetime], Awaitable[None]]
+
+
+class Removed:
+    def __init__(self, cluster: Cluster, revoke: Revoke | None = None) -> None:
+        """Without `revoke` there is no authority that could be asked."""
+        self._cluster = cluster
+        self._revoke = revoke
+        self._taken_back: set[Removal] = set()
+        self._news = asyncio.Event()
+        self._is_told = False
+
+    def check(self, claims: Claims) -> None:
+        """Raises DeniedError for a certificate of a node that was removed since."""
+        if claims.identity is None or claims.identity.role is not Role.AGENT:
+            return
+        name = claims.identity.name
+        if is_void(self._cluster.removed.get(NodeId(name)), claims.enrolled_at):
+            text = f"node {name} was removed; it joins again with a new token"
+            raise DeniedError(text, reason="removed")
+
+    def note(self, removal: Removal) -> None:
+        """It is on record."""
+        self._cluster.removed[removal.node_id] = removal
+        self._news.set()
+
+    def forget(self, now: datetime) -> list[str]:
+        """The keys of what need not be remembered any more, to be dropped with the next change.
+
+        They leave memory at once, so that no two changes drop them; if the change fails, all is read again.
+        """
+        old = outdated(self._cluster.removed.values(), now)
+        for removal in old:
+            del self._cluster.removed[removal.node_id]
+        return [keys.removed_key(removal.node_id) for removal in old]
+
+    async def run(self) -> None:
+        """While this scheduler leads."""
+        if self._revoke is None:
+            return
+        while True:
+            self._news.clear()
+            all_done = await self._take_back_all(self._revoke)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(None if all_done else AGAIN_SECONDS):
+                    await self._news.wait()
+
+    async def _take_back_all(self, revoke: Revoke) -> bool:
+        known = set(self._cluster.removed.values())
+        self._taken_back &= known
+        for removal in known - self._taken_back:
+            try:
+                await revoke(removal.node_id, removal.removed_at)
+            except PersysError as err:
+                self._tell(removal, str(err))
+                return False
+            self._is_told = False
+            self._taken_back.add(removal)
+            log.info("node.certificates_revoked", node_id=removal.node_id)
+        return True
+
+    def _tell(self, removal: Removal, why: str) -> None:
+        """Once, however long it lasts: this scheduler refuses them meanwhile."""
+        if not self._is_told:
+            self._is_told = True
+            log.warning("node.certificates_not_revoked", node_id=removal.node_id, reason=why)
