@@ -50,8 +50,8 @@ class EventKind(StrEnum):
     TOKEN_REVOKED = "TokenRevoked"
     ACCESS_DENIED = "AccessDenied"
     MODE_CHANGED = "ModeChanged"
-    SECRET_STORED = "SecretStored"
-    SECRET_DELETED = "SecretDeleted"
+    SECRET_STORED = "SecretStored"  # noqa: S105 - no secret
+    SECRET_DELETED = "SecretDeleted"  # noqa: S105 - no secret
     SUGGESTION_ACCEPTED = "SuggestionAccepted"
     SUGGESTION_REJECTED = "SuggestionRejected"
 

@@ -10,4 +10,5 @@ COMPOSE = "compose-policies"  # paths in repositories, credentials by name, what
 HEALTH = "health-checks"  # checks by http, tcp and exec, and restarts of what is unhealthy
 CREDENTIALS = "credentials"  # pulls from private registries with a credential by name
 MACHINES = "machine-policies"  # images by name or address, logins, restarts, gateways of machines
+FILES = "files"  # small files, plain or from secrets, that containers find at their paths
 IMAGE = "image:"  # before the name of an image for machines that the node has

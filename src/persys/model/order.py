@@ -16,3 +16,4 @@ class Order(Struct, frozen=True):
     spec: Spec
     stop_after_seconds: int = 0  # without the scheduler; 0: never
     keeps_data: bool = False  # of a delete: its volumes stay
+    secret_env: tuple[str, ...] = ()  # variables whose values no text shows

@@ -85,6 +85,15 @@ class HealthCheck(Struct, frozen=True, omit_defaults=True):
     restart_unhealthy: bool = False
 
 
+class FileMount(Struct, frozen=True, omit_defaults=True):
+    """A small file that the container finds at its path. Its content may be one reference to a secret."""
+
+    path: str
+    content: bytes = b""
+    mode: int = 0  # 0: not said
+    secret: bool = False  # the content is the value of a secret: only in orders to agents
+
+
 class ContainerSpec(Struct, frozen=True, tag="container"):
     image: str
     command: tuple[str, ...] = ()
@@ -102,6 +111,7 @@ class ContainerSpec(Struct, frozen=True, tag="container"):
     labels: dict[str, str] = {}
     image_credential: str = ""  # a name that the node knows
     health: HealthCheck = HealthCheck()
+    files: tuple[FileMount, ...] = ()
     # Limits as the agent enforces them. The scheduler derives them from the workload's resources.
     cpu_millicores: int = 0
     cpu_shares: int = 0

@@ -5,15 +5,17 @@ Channels are kept open, and each call has a deadline.
 
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
 import grpc
 import structlog
 from google.protobuf.message import Message
+from msgspec import structs
 
 from persys.core.effects import Remove
+from persys.core.secrets import Resolved
 from persys.core.situation import RUNTIME_NOT_AVAILABLE
 from persys.errors import (
     AgentUnreachableError,
@@ -44,8 +46,15 @@ log = structlog.get_logger()
 Stub = agent_pb2_grpc.AgentServiceStub
 Close = Callable[[], Awaitable[None]]
 Connect = Callable[[NodeId, str], tuple[Stub, Close]]
+# The spec with values in it, or why they cannot be had.
+Resolve = Callable[[Workload], Awaitable[Resolved | Failure]]
 # A call with many messages, of gRPC or on a stream: iterated, written to, cancelled.
 OpenCall = Callable[..., Any]
+
+
+async def as_said(workload: Workload) -> Resolved:
+    """Where there are no secrets."""
+    return Resolved(workload.spec)
 
 
 def over_grpc(node_id: NodeId, endpoint: str) -> tuple[Stub, Close]:
@@ -62,7 +71,9 @@ class GrpcAgents:
         *,
         deadline: timedelta,
         connect: Connect = over_grpc,
+        resolve: Resolve = as_said,
     ) -> None:
+        self._resolve = resolve
         self._clock = clock
         self._streams = streams
         self._deadline = deadline.total_seconds()
@@ -74,24 +85,20 @@ class GrpcAgents:
     async def apply(
         self, node_id: NodeId, endpoint: str, workload: Workload, epoch: int
     ) -> Observation:
-        if (plain := self._plain_stream(node_id, endpoint)) is not None:
-            return await self._tell_apply(plain, workload, epoch)
-        request = agent.apply_message(workload, epoch)
         sent_at = self._clock.now()
+        resolved = await self._resolve(workload)
+        if isinstance(resolved, Failure):
+            return _failed(workload, node_id, epoch, sent_at, resolved)
+        if (plain := self._plain_stream(node_id, endpoint)) is not None:
+            order = structs.replace(workload, spec=resolved.spec)
+            return await self._tell_apply(plain, order, epoch)
+        request = agent.apply_message(workload, epoch, resolved)
         try:
             answer = await self._call(node_id, endpoint, "ApplyWorkload", request)
         except PersysError as err:
             if isinstance(err, UnavailableError):
                 raise
-            return Observation(
-                workload.id,
-                node_id,
-                Actual.FAILED,
-                sent_at,
-                workload.revision,
-                epoch,
-                _refusal(err),
-            )
+            return _failed(workload, node_id, epoch, sent_at, _refusal(err))
         return self._applied(answer, node_id, workload, epoch)
 
     async def remove(self, removal: Remove, endpoint: str) -> None:
@@ -262,6 +269,14 @@ class GrpcAgents:
             failure,
             answer.message,
         )
+
+
+def _failed(
+    workload: Workload, node_id: NodeId, epoch: int, at: datetime, failure: Failure
+) -> Observation:
+    return Observation(
+        workload.id, node_id, Actual.FAILED, at, workload.revision, epoch, failure, failure.message
+    )
 
 
 def _refusal(err: PersysError) -> Failure:

@@ -1,6 +1,6 @@
 """Users' words, taken in: checked, judged by core, committed, then answered."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from math import ceil
 
@@ -9,8 +9,10 @@ from persys.core.intake import Accepted, Unchanged, Wish
 from persys.errors import InvalidError
 from persys.infra.clock import Clock
 from persys.model.ids import Revision, WorkloadId, workload_id
+from persys.model.secret import Secret
 from persys.model.workload import Desired, Workload
 from persys.scheduler.reconciler import Reconciler
+from persys.scheduler.resolving import check_known
 from persys.wire import control
 from persys.wire.canonical import revision_of
 from persys.wire.control_spec import workload_rules, workload_spec
@@ -22,14 +24,22 @@ REVISION_LENGTH_MAX = 128
 
 
 class Intake:
-    def __init__(self, reconciler: Reconciler, clock: Clock, *, lease: timedelta) -> None:
+    def __init__(
+        self,
+        reconciler: Reconciler,
+        clock: Clock,
+        *,
+        lease: timedelta,
+        secrets: Mapping[str, Secret],
+    ) -> None:
         self._reconciler = reconciler
         self._clock = clock
         self._lease = lease
+        self._secrets = secrets
 
     async def apply(self, request: control_pb2.ApplyWorkloadRequest) -> Workload:
         wanted_id = workload_id(request.workload_id)
-        judge = judge_of(request, self._clock.now, lease=self._lease)
+        judge = judge_of(request, self._clock.now, lease=self._lease, secrets=self._secrets)
         return await self._reconciler.submit(wanted_id, judge)
 
     async def delete(self, request: control_pb2.DeleteWorkloadRequest) -> None:
@@ -51,7 +61,11 @@ class Intake:
 
 
 def judge_of(
-    request: control_pb2.ApplyWorkloadRequest, now: Callable[[], datetime], *, lease: timedelta
+    request: control_pb2.ApplyWorkloadRequest,
+    now: Callable[[], datetime],
+    *,
+    lease: timedelta,
+    secrets: Mapping[str, Secret],
 ) -> Judge:
     """What makes of a workload as it is what the request asks for, or refuses."""
     wanted_id = workload_id(request.workload_id)
@@ -59,6 +73,8 @@ def judge_of(
     desired = control.desired(request.desired_state) if request.desired_state else None
     if request.HasField("spec"):
         wish = _wish(request, wanted_id, desired)
+        if desired is not Desired.DELETED:
+            check_known(wish.spec, secrets)
         return lambda old: intake.apply(old, wish, now=now())
     if desired is None:
         raise InvalidError("spec", "is missing, and no desired_state says what to change")

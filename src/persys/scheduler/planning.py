@@ -73,7 +73,9 @@ class Planning:
         before: Standing | None = None
         try:
             before = self._of(workload_id(request.workload_id))
-            judge = judge_of(request, lambda: self._now, lease=self._lease)
+            judge = judge_of(
+                request, lambda: self._now, lease=self._lease, secrets=self._cluster.secrets
+            )
             outcome = judge(before.workload if before else None)
         except RefusedError as err:
             plan.action, plan.reason = "refused", str(err)

@@ -7,11 +7,12 @@ from pathlib import Path
 from persys.errors import SettingsError
 from persys.infra.settings import setting
 from persys.infra.tls import Verify
+from persys.infra.vault_settings import VaultSettings
 from persys.model.rules import Strategy
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulerSettings:
+class SchedulerSettings(VaultSettings):
     grpc_addr: str = setting("0.0.0.0", "PERSYS_GRPC_ADDR", help="address to listen on")
     grpc_port: int = setting(8085, "GRPC_PORT", help="port of the gRPC API")
     metrics_port: int = setting(8084, "METRICS_PORT", help="port of /health and /metrics")
@@ -64,6 +65,11 @@ class SchedulerSettings:
     etcd_key: str = setting("", "ETCD_KEY", help="key of the client certificate for etcd")
     etcd_user: str = setting("", "ETCD_USER", help="user name for etcd")
     etcd_password: str = setting("", "ETCD_PASSWORD", help="password for etcd", secret=True)
+    secrets_key_file: str = setting(
+        "",
+        "PERSYS_SECRETS_KEY_FILE",
+        help="key that secrets are sealed with; else secrets.key beside the store, or in /var/lib/persys",
+    )
     domain: str = setting("persys.local", "DOMAIN", help="of the names of schedulers in DNS")
     agents_discovery_domain: str = setting(
         "agents.persys.cloud", "AGENTS_DISCOVERY_DOMAIN", help="of the names of agents in DNS"
@@ -168,8 +174,15 @@ class SchedulerSettings:
     )
     log_level: str = setting("info", "LOG_LEVEL", help="debug, info, warning or error")
     log_format: str = setting("", "LOG_FORMAT", help="json or console")
+    vault_pki_role: str = setting(
+        "persys-scheduler", "PERSYS_VAULT_PKI_ROLE", help="role of the PKI engine"
+    )
+    vault_service_name: str = setting(
+        "persys-scheduler", "PERSYS_VAULT_SERVICE_NAME", help="common name of the certificate"
+    )
 
     def __post_init__(self) -> None:
+        self.check_vault(self.ca_addr)
         if self.events_max < 1:
             raise SettingsError(f"SCHEDULER_EVENTS_MAX={self.events_max}: expected 1 or more")
         if self.events_max_age <= timedelta():

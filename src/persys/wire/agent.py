@@ -6,6 +6,7 @@ The wire's task is our action.
 
 from datetime import datetime
 
+from persys.core.secrets import Resolved
 from persys.errors import InvalidError, RefusedError
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.failure import Failure
@@ -54,17 +55,21 @@ _KINDS = {kind.value: kind for kind in ActionKind}
 _STATES = {state.value: state for state in ActionState}
 
 
-def apply_message(workload: Workload, epoch: int) -> agent_pb2.ApplyWorkloadRequest:
+def apply_message(
+    workload: Workload, epoch: int, resolved: Resolved | None = None
+) -> agent_pb2.ApplyWorkloadRequest:
+    """`resolved` has values where the workload, which goes along as the intent, has references."""
     assert workload.desired is not Desired.DELETED, "what is to go is deleted, not applied"
     return agent_pb2.ApplyWorkloadRequest(
         id=workload.id,
         type=_ENUM_OF_TYPE[type_of(workload.spec)],
         revision_id=workload.revision,
         desired_state=_ENUM_OF_DESIRED[workload.desired],
-        spec=agent_spec.spec_message(agent_form.settled(workload)),
+        spec=agent_spec.spec_message(agent_form.settled(workload, resolved)),
         epoch=epoch,
         intent=records.encode(workload),
         stop_after_seconds=workload.stop_after_seconds,
+        secret_env=resolved.secret_env if resolved is not None else (),
     )
 
 
@@ -92,6 +97,7 @@ def apply(message: agent_pb2.ApplyWorkloadRequest) -> Order:
         stop_after_seconds=checks.number(
             message.stop_after_seconds, "stop_after_seconds", most=checks.STOP_AFTER_SECONDS_MAX
         ),
+        secret_env=tuple(message.secret_env),
     )
 
 

@@ -10,6 +10,7 @@ from string import ascii_lowercase
 
 from msgspec.structs import replace
 
+from persys.core.secrets import Resolved
 from persys.model.resources import Resources
 from persys.model.spec import ComposeSpec, ContainerSpec, Disk, Network, Spec, VMSpec
 from persys.model.workload import Workload
@@ -18,9 +19,9 @@ from persys.wire.checks import CPU_SHARES_MAX
 CPU_SHARES_LEAST = 2
 
 
-def settled(workload: Workload) -> Spec:
+def settled(workload: Workload, resolved: Resolved | None = None) -> Spec:
     """The workload's spec with nothing left for an agent to choose."""
-    match workload.spec:
+    match workload.spec if resolved is None else resolved.spec:
         case ContainerSpec() as container:
             return _limited(container, workload.resources)
         case ComposeSpec() as compose:

@@ -13,7 +13,7 @@ from persys.model.spec import (
     Spec,
     VMSpec,
 )
-from persys.wire import checks, health, machine, parts, stack
+from persys.wire import checks, files, health, machine, parts, stack
 from persys.wire.gen.agent.v1 import agent_pb2
 
 # Twice what users may send: base64 and what the scheduler settles make a spec grow on its way.
@@ -73,6 +73,7 @@ def _container(message: agent_pb2.ContainerSpec) -> ContainerSpec:
         labels=checks.labels(message.labels, f"{where}.labels"),
         image_credential=checks.credential(message.image_credential, f"{where}.image_credential"),
         health=health.health_check(message.health_check, f"{where}.health_check"),
+        files=files.of_agent(message.files, f"{where}.files", taken),
         cpu_millicores=checks.number(
             limits.cpu_millicores,
             f"{where}.resources.cpu_millicores",
@@ -139,6 +140,7 @@ def _container_message(written: ContainerSpec) -> agent_pb2.ContainerSpec:
         init=written.init,
         image_credential=written.image_credential,
         health_check=health.health_message(written.health, agent_pb2.HealthCheck),
+        files=files.agent_messages(written.files),
     )
 
 

@@ -17,7 +17,7 @@ from persys.model.spec import (
     type_of,
 )
 from persys.model.workload import Desired, Workload
-from persys.wire import health, login, machine, parts, placement
+from persys.wire import files, health, login, machine, parts, placement
 from persys.wire.control_spec import VM_SPEC_KEY, vm
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -97,6 +97,7 @@ def _container_message(spec: ContainerSpec) -> control_pb2.ContainerSpec:
         labels=spec.labels,
         image_credential=spec.image_credential,
         health_check=health.health_message(spec.health, control_pb2.HealthCheck),
+        files=files.user_messages(spec.files),
     )
 
 

@@ -19,7 +19,18 @@ from persys.model.spec import (
     VMSpec,
     WorkloadType,
 )
-from persys.wire import checks, health, login, machine, machine_rules, parts, placement, stack
+from persys.wire import (
+    checks,
+    files,
+    health,
+    login,
+    machine,
+    machine_rules,
+    parts,
+    placement,
+    references,
+    stack,
+)
 from persys.wire.gen.control.v1 import control_pb2
 
 VM_SPEC_KEY = "persys.vm_spec_b64"
@@ -31,6 +42,7 @@ _TYPES = {kind.value: kind for kind in WorkloadType}
 def workload_spec(message: control_pb2.WorkloadSpec) -> tuple[Spec, Resources, dict[str, str]]:
     """The spec, what it needs, and the user's metadata. InvalidError names the first wrong field."""
     checks.size(message.ByteSize())
+    references.check(message)
     metadata = dict(message.metadata)
     encoded_machine = metadata.pop(VM_SPEC_KEY, "")
     kind = _type(message, vm_in_metadata=bool(encoded_machine))
@@ -39,6 +51,7 @@ def workload_spec(message: control_pb2.WorkloadSpec) -> tuple[Spec, Resources, d
         return _container(message.container), resources, metadata
     if kind is WorkloadType.COMPOSE:
         stack = _compose(message.compose)
+        references.check_stack(stack.yaml)
         return stack, _stack_resources(stack, resources), metadata
     if encoded_machine:
         spec = machine.from_base64(encoded_machine, f"spec.metadata[{VM_SPEC_KEY}]")
@@ -116,6 +129,7 @@ def _container(message: control_pb2.ContainerSpec) -> ContainerSpec:
         labels=_labels(message.labels),
         image_credential=checks.credential(message.image_credential, f"{where}.image_credential"),
         health=health.health_check(message.health_check, f"{where}.health_check"),
+        files=files.of_user(message.files, f"{where}.files", taken),
     )
 
 

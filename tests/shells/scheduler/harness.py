@@ -16,6 +16,7 @@ from persys.model.identity import Role
 from persys.scheduler.app import Scheduler
 from persys.scheduler.front import Front
 from persys.scheduler.plane import Plane
+from persys.scheduler.resolving import SecretSource
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.trust import to_agents, to_leader
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -222,6 +223,7 @@ class Cluster:
         *,
         tls: Tls | None = None,
         user: Tls | None = None,
+        vault: SecretSource | None = None,
     ) -> None:
         """With `tls` of the scheduler, and then of its user, nobody is spoken to in plain text."""
         self.store = store
@@ -229,6 +231,7 @@ class Cluster:
         self.clock = ShiftedClock()
         self.control = Control(settings.grpc_port, user)
         self._tls = tls
+        self._vault = vault
         self._stack = stack
         self._stop = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -245,6 +248,7 @@ class Cluster:
                 Scheduler,
                 connect=to_agents(self._tls),
                 watches_certificates=self._tls is not None,
+                vault=self._vault,
             ),
         )
         self._running = asyncio.get_running_loop().create_task(scheduler.run(self._stop))
@@ -305,9 +309,10 @@ async def a_cluster(
     *,
     tls: Tls | None = None,
     user: Tls | None = None,
+    vault: SecretSource | None = None,
 ) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
-        cluster = Cluster(store, settings, stack, tls=tls, user=user)
+        cluster = Cluster(store, settings, stack, tls=tls, user=user, vault=vault)
         stack.push_async_callback(cluster.control.channel.close)
         stack.push_async_callback(cluster.stop)
         await cluster.start()

@@ -169,4 +169,6 @@ def _container_features(spec: ContainerSpec) -> set[str]:
         features.add(f"feature:{feature.CREDENTIALS}")
     if spec.health != HealthCheck():
         features.add(f"feature:{feature.HEALTH}")
+    if spec.files:
+        features.add(f"feature:{feature.FILES}")
     return features

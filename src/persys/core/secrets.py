@@ -1,0 +1,207 @@
+"""References to secrets in specs: read, found, put in; and how values are kept out of texts.
+
+The whole value of a variable, or the whole content of a file, is one reference:
+
+    secret://<name>[@<version>]                 of the built-in store
+    secret://vault/<path>#<field>[@<version>]   of Vault
+
+What would surprise: without a version it means the newest one at the moment of the order. So a new version
+changes nothing that runs; a new revision takes it.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from persys.errors import InvalidError
+from persys.model.order import Order
+from persys.model.secret import (
+    SCHEME,
+    Reference,
+    Secret,
+    SecretVersion,
+    StoredReference,
+    VaultReference,
+)
+from persys.model.spec import ComposeSpec, ContainerSpec, FileMount, Spec
+
+VALUE_BYTES_MAX = 64 * 1024
+VERSIONS_MAX = 10
+REDACTED = "********"
+REDACTED_FROM_LENGTH = 4  # what is shorter stands in too many texts by chance
+PLAIN_MODE = 0o444
+SECRET_MODE = 0o400
+
+_SCHEME = SCHEME.encode()
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,127}")
+_VERSION = re.compile(r"[1-9][0-9]{0,8}")
+_PATH = re.compile(r"[A-Za-z0-9._-]+(/[A-Za-z0-9._-]+)*")
+_PATH_LENGTH_MAX = 512
+_FIELD = re.compile(r"[A-Za-z0-9._-]{1,128}")
+_VAULT = "vault/"
+
+
+class Resolved(Struct, frozen=True):
+    """A spec with values where it had references, and which variables have them."""
+
+    spec: Spec
+    secret_env: tuple[str, ...] = ()
+
+
+def is_reference(text: str) -> bool:
+    """Whether it means to be one."""
+    return text.startswith(SCHEME)
+
+
+def parse(text: str, field: str) -> Reference:
+    """InvalidError names the field."""
+    rest = text.removeprefix(SCHEME)
+    body, at, version = rest.rpartition("@")
+    if not at:
+        body, version = rest, ""
+    number = int(version) if _VERSION.fullmatch(version) else 0
+    if not is_reference(text) or (at and not number):
+        raise _wrong(field)
+    if not body.startswith(_VAULT):
+        if not _NAME.fullmatch(body):
+            raise _wrong(field)
+        return StoredReference(body, number)
+    path, _, named = body.removeprefix(_VAULT).partition("#")
+    if not _is_path(path) or not _FIELD.fullmatch(named):
+        raise _wrong(field)
+    return VaultReference(path, named, number)
+
+
+def check_name(name: str, field: str = "name") -> str:
+    if not _NAME.fullmatch(name):
+        raise InvalidError(
+            field,
+            "is no name of a secret; use up to 128 of a-z, 0-9, '-', '_' and '.', "
+            "and begin with a letter or a digit",
+        )
+    return name
+
+
+def references_of(spec: Spec) -> dict[str, Reference]:
+    """By the field in which each stands."""
+    return {field: parse(text, field) for field, text in _places(spec)}
+
+
+def put_in(spec: Spec, values: Mapping[Reference, bytes]) -> Resolved:
+    """Each reference replaced by its value. InvalidError: a variable cannot hold that."""
+    match spec:
+        case ContainerSpec():
+            env, names = _env(spec.env, "spec.container.env", values)
+            files = tuple(
+                _file(file, f"spec.container.files[{index}].content", values)
+                for index, file in enumerate(spec.files)
+            )
+            return Resolved(replace(spec, env=env, files=files), names)
+        case ComposeSpec():
+            env, names = _env(spec.env, "spec.compose.env", values)
+            return Resolved(replace(spec, env=env), names)
+        case _:
+            return Resolved(spec)
+
+
+def with_version(
+    secret: Secret | None, name: str, version: SecretVersion, *, in_use: Iterable[int] = ()
+) -> Secret:
+    """The newest few are kept, and those that somebody names."""
+    versions = (*(secret.versions if secret is not None else ()), version)
+    kept = {one.number for one in versions[-VERSIONS_MAX:]} | set(in_use)
+    return Secret(name, tuple(one for one in versions if one.number in kept))
+
+
+def values_of(order: Order) -> frozenset[str]:
+    """What no text about this order may show."""
+    match order.spec:
+        case ContainerSpec() as spec:
+            contents = (file.content for file in spec.files if file.secret)
+            texts = {content.decode("utf-8", "replace").strip() for content in contents}
+            return frozenset(texts) | _named(spec.env, order.secret_env)
+        case ComposeSpec() as spec:
+            return _named(spec.env, order.secret_env)
+        case _:
+            return frozenset()
+
+
+def redacted(text: str, values: Iterable[str]) -> str:
+    """The longest first, for one may hold another."""
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= REDACTED_FROM_LENGTH:
+            text = text.replace(value, REDACTED)
+    return text
+
+
+def _places(spec: Spec) -> Iterator[tuple[str, str]]:
+    match spec:
+        case ContainerSpec():
+            yield from _places_in_env(spec.env, "spec.container.env")
+            for index, file in enumerate(spec.files):
+                if file.content.startswith(_SCHEME):
+                    text = file.content.decode("utf-8", "replace")
+                    yield f"spec.container.files[{index}].content", text
+        case ComposeSpec():
+            yield from _places_in_env(spec.env, "spec.compose.env")
+        case _:
+            return
+
+
+def _places_in_env(env: Mapping[str, str], path: str) -> Iterator[tuple[str, str]]:
+    for name, value in env.items():
+        if is_reference(value):
+            yield f"{path}[{name!r}]", value
+
+
+def _env(
+    env: Mapping[str, str], path: str, values: Mapping[Reference, bytes]
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    found = dict(env)
+    names = tuple(sorted(name for name, value in env.items() if is_reference(value)))
+    for name in names:
+        field = f"{path}[{name!r}]"
+        found[name] = _text(values[parse(env[name], field)], field)
+    return found, names
+
+
+def _text(value: bytes, field: str) -> str:
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise InvalidError(
+            field, "the secret is no text; a variable can hold only text, use a file"
+        )
+    return text
+
+
+def _file(file: FileMount, field: str, values: Mapping[Reference, bytes]) -> FileMount:
+    if not file.content.startswith(_SCHEME):
+        return replace(file, mode=file.mode or PLAIN_MODE)
+    content = values[parse(file.content.decode("utf-8", "replace"), field)]
+    return replace(file, content=content, mode=file.mode or SECRET_MODE, secret=True)
+
+
+def _named(env: Mapping[str, str], names: Iterable[str]) -> frozenset[str]:
+    return frozenset(env[name] for name in names if name in env)
+
+
+def _is_path(path: str) -> bool:
+    segments = path.split("/")
+    return (
+        len(path) <= _PATH_LENGTH_MAX
+        and _PATH.fullmatch(path) is not None
+        and not {".", ".."} & set(segments)
+    )
+
+
+def _wrong(field: str) -> InvalidError:
+    return InvalidError(
+        field,
+        "is no reference to a secret; expected all of it to be secret://NAME, secret://NAME@VERSION "
+        "or secret://vault/PATH#FIELD",
+    )

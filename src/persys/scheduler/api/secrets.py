@@ -1,0 +1,65 @@
+"""Secrets: put, listed without their values, deleted. Nobody reads them back."""
+
+from persys.errors import FencedError, PersysError
+from persys.infra.door import CALLER
+from persys.model.secret import Secret
+from persys.scheduler.api.service import Context, need
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.reconciler import Reconciler
+from persys.scheduler.secrets import Secrets
+from persys.wire.control import timestamp
+from persys.wire.gen.control.v1 import control_pb2
+
+
+class SecretsApi:
+    def __init__(self, secrets: Secrets, cluster: Cluster, reconciler: Reconciler) -> None:
+        self._secrets = secrets
+        self._cluster = cluster
+        self._reconciler = reconciler
+
+    async def PutSecret(
+        self, request: control_pb2.PutSecretRequest, context: Context
+    ) -> control_pb2.SecretAnswer:
+        need(request.name, "name")
+        try:
+            putting = self._secrets.put(request.name, request.value, by=_caller())
+            secret = await self._reconciler.owned(putting)
+        except FencedError:
+            raise
+        except PersysError as err:
+            return control_pb2.SecretAnswer(accepted=False, reason=str(err))
+        return control_pb2.SecretAnswer(accepted=True, secret=self._view(secret))
+
+    async def ListSecrets(
+        self, request: control_pb2.ListSecretsRequest, context: Context
+    ) -> control_pb2.ListSecretsResponse:
+        found = sorted(self._cluster.secrets.items())
+        return control_pb2.ListSecretsResponse(secrets=[self._view(secret) for _, secret in found])
+
+    async def DeleteSecret(
+        self, request: control_pb2.DeleteSecretRequest, context: Context
+    ) -> control_pb2.SecretAnswer:
+        need(request.name, "name")
+        try:
+            await self._reconciler.owned(self._secrets.delete(request.name, by=_caller()))
+        except FencedError:
+            raise
+        except PersysError as err:
+            return control_pb2.SecretAnswer(accepted=False, reason=str(err))
+        return control_pb2.SecretAnswer(accepted=True)
+
+    def _view(self, secret: Secret) -> control_pb2.SecretView:
+        newest = secret.newest
+        return control_pb2.SecretView(
+            name=secret.name,
+            version=newest.number,
+            versions=[one.number for one in secret.versions],
+            updated_at=timestamp(newest.created_at),
+            updated_by=newest.by,
+            used_by=self._cluster.secret_uses.users(secret.name),
+        )
+
+
+def _caller() -> str:
+    caller = CALLER.get()
+    return str(caller.identity) if caller is not None else ""

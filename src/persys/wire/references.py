@@ -1,0 +1,71 @@
+"""Where a spec may refer to secrets: variables and files. A reference anywhere else would be taken literally.
+
+Most specs have none: only one that holds the word is looked through.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+from google.protobuf.message import Message
+
+from persys.core.secrets import is_reference, parse
+from persys.errors import InvalidError
+from persys.model.secret import SCHEME
+from persys.wire.gen.control.v1 import control_pb2
+
+_PLACES = ("spec.container.env[", "spec.compose.env[")
+_FILES = "spec.container.files["
+
+
+def check(message: control_pb2.WorkloadSpec) -> None:
+    """InvalidError names the first field with a reference that is wrong, or in a wrong place."""
+    if SCHEME.encode() not in message.SerializeToString():
+        return
+    for path, text in _texts(message, "spec"):
+        if not is_reference(text):
+            continue
+        if not path.startswith(_PLACES) and not (
+            path.startswith(_FILES) and path.endswith("].content")
+        ):
+            raise InvalidError(
+                path, "only variables (env) and the content of files can be references to secrets"
+            )
+        parse(text, path)
+
+
+def check_stack(text: str) -> None:
+    """InvalidError: the Compose file has one, which Compose would take literally."""
+    if SCHEME not in text:
+        return
+    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+        if isinstance(event, yaml.ScalarEvent) and _holds_one(event.value):
+            assert event.start_mark is not None, "what was parsed has a place"
+            raise InvalidError(
+                "spec.compose.inline_yaml",
+                f"has {SCHEME} on line {event.start_mark.line + 1}; write ${{NAME}} there, and give "
+                "NAME the reference in spec.compose.env",
+            )
+
+
+def _holds_one(scalar: str) -> bool:
+    """Also as the value of NAME=value."""
+    return is_reference(scalar) or is_reference(scalar.partition("=")[2])
+
+
+def _texts(message: Message, path: str) -> Iterator[tuple[str, str]]:
+    for field, value in message.ListFields():
+        yield from _texts_in(value, f"{path}.{field.name}")
+
+
+def _texts_in(value: Any, path: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, str):
+        yield path, value
+    elif isinstance(value, Message):
+        yield from _texts(value, path)
+    elif isinstance(value, Mapping):
+        for key in value:
+            yield from _texts_in(value[key], f"{path}[{key!r}]")
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        for index, item in enumerate(value):
+            yield from _texts_in(item, f"{path}[{index}]")
