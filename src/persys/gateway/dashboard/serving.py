@@ -1,18 +1,20 @@
 """The dashboard's files, served from memory, and the one call that only it needs.
 
-Paths are whole, so whoever mounts the routes adds nothing before them. Files under /ui/ are for anybody: they
-hold no secret, and a person without a certificate has to see where to put a token. Their names do not change
-with their content, so a browser keeps them but asks each time whether they are still so.
+Files under /ui/ are for anybody: they hold no secret, and a person without a certificate has to see where to
+put a token. Their names do not change with their content, so a browser keeps them but asks each time whether
+they are still so.
 """
 
 import gzip
+from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
 
 from aiohttp import web
 from msgspec import Struct
 
-from persys.gateway.dashboard import specs
+from persys.gateway.dashboard.specs import spec_routes
+from persys.gateway.door import Door, Served
 
 PREFIX = "/ui/"
 PAGE = "index.html"
@@ -51,14 +53,14 @@ class Page(Struct, frozen=True):
         return sha256(self.plain).hexdigest()[:32]
 
 
-def routes() -> list[web.RouteDef]:
+def dashboard_routes(door: Door) -> Iterator[web.RouteDef]:
     found = pages()
-    return [
-        web.get(PREFIX.rstrip("/"), _to_the_page),
-        web.get(PREFIX, _answering(found[PAGE])),
-        *(web.get(f"{PREFIX}{name}", _answering(page)) for name, page in found.items()),
-        web.post(specs.PATH, specs.parse),
-    ]
+    for path in ("/", PREFIX.rstrip("/")):
+        yield web.get(path, _to_the_page)
+    yield web.get(PREFIX, _answering(found[PAGE]))
+    for name, page in found.items():
+        yield web.get(f"{PREFIX}{name}", _answering(page))
+    yield from spec_routes(door)
 
 
 def pages() -> dict[str, Page]:
@@ -77,10 +79,10 @@ def _page(path: Path) -> Page:
 
 async def _to_the_page(request: web.Request) -> web.StreamResponse:
     # Scripts are named relative to the page, so it has to be seen with the stroke at its end.
-    raise web.HTTPMovedPermanently(PREFIX)
+    raise web.HTTPFound(PREFIX)
 
 
-def _answering(page: Page) -> specs.Handler:
+def _answering(page: Page) -> Served:
     tag = page.tag
 
     async def answer(request: web.Request) -> web.StreamResponse:

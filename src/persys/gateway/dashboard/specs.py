@@ -1,52 +1,61 @@
 """Spec files as people write them, turned into the requests that they mean.
 
 A browser has no YAML; and what persysctl takes the dashboard takes too, because it is read by the same code.
-Nothing is asked of a scheduler here.
+Reading costs far more than its bytes, so the scheduler is first asked whether it knows who asks: a token that
+somebody made up shall keep nobody busy. Files are read beside the loop, one at a time.
 """
 
-from collections.abc import Awaitable, Callable
+import asyncio
+from collections.abc import Iterator
 
+import msgspec
 from aiohttp import web
-from google.protobuf.json_format import MessageToDict
 
+from persys.gateway.door import Ask, Door, Handler
+from persys.gateway.problems import ProblemError
+from persys.gateway.routes import read_body
+from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest import API
-from persys.wire.specfile import read_spec_file
+from persys.wire.rest_json import to_plain
+from persys.wire.specfile import SpecDocument, read_spec_file
 from persys.wire.strict import SpecFileError
 
 PATH = f"{API}/specs/parse"
+BYTES_MAX = 1024 * 1024
+_LETS_IN = "GetMode"  # whoever may read may call it
 
-Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+def spec_routes(door: Door) -> Iterator[web.RouteDef]:
+    yield web.post(PATH, door.behind(_parsing()))
 
 
-async def parse(request: web.Request) -> web.StreamResponse:
-    try:
-        documents = read_spec_file((await request.read()).decode())
-    except UnicodeDecodeError:
-        return _refusal(SpecFileError("file", "not UTF-8 text"))
-    except SpecFileError as err:
-        return _refusal(err)
-    return web.json_response(
-        {
-            "workloads": [
-                MessageToDict(document.request, preserving_proto_field_name=True)
-                for document in documents
-            ],
+def _parsing() -> Handler:
+    turn = asyncio.Lock()
+
+    async def parse(ask: Ask) -> web.StreamResponse:
+        ask.who.need(_LETS_IN)
+        await ask.cluster.call(
+            _LETS_IN, pb.GetModeRequest(), key="", metadata=ask.metadata, again=True
+        )
+        body = await read_body(ask.request)
+        if len(body) > BYTES_MAX:
+            raise ProblemError(413, f"a spec file has at most {BYTES_MAX} bytes")
+        async with turn:
+            documents = await asyncio.to_thread(_read, body)
+        plain = {
+            "workloads": [to_plain(document.request) for document in documents],
             "lines": [document.line for document in documents],
         }
-    )
+        return web.Response(body=msgspec.json.encode(plain), content_type="application/json")
+
+    return parse
 
 
-def _refusal(err: SpecFileError) -> web.Response:
-    """RFC 9457, with the place in the file."""
-    return web.json_response(
-        {
-            "type": "about:blank",
-            "title": "Bad Request",
-            "status": 400,
-            "detail": str(err),
-            "field": err.field,
-            "line": err.line,
-        },
-        status=400,
-        content_type="application/problem+json",
-    )
+def _read(body: bytes) -> list[SpecDocument]:
+    """Raises ProblemError that tells the place in the file."""
+    try:
+        return read_spec_file(body.decode())
+    except UnicodeDecodeError as err:
+        raise ProblemError(400, "the file is not UTF-8 text", field="file", line=0) from err
+    except SpecFileError as err:
+        raise ProblemError(400, str(err), field=err.field, line=err.line) from err

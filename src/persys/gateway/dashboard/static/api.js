@@ -70,7 +70,11 @@ async function json(url, options = {}) {
 
 export const get = (path) => json(addressed(path));
 
-/** A change, or a question that needs a body. The key makes sure that it happens once, even if sent twice. */
+/** A question that is too long for an address. */
+export const query = (path, body) =>
+  json(addressed(path), { method: "POST", body: JSON.stringify(body), headers: { "Content-Type": "application/json" } });
+
+/** A change. The key makes sure that it happens once, even if it is sent twice. */
 export function ask(method, path, body) {
   const key = [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
   const content = body === undefined ? {} : { "Content-Type": "application/json" };
@@ -102,9 +106,10 @@ export async function pages(path, field, take) {
 
 /** The bytes of an answer as text, piece by piece, until it ends or `signal` says so. */
 export async function* streamed(path, { signal, headers: more = {} }) {
-  const response = await send(addressed(path), { signal, headers: { Accept: "*/*", ...more } });
-  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let reader;
   try {
+    const response = await send(addressed(path), { signal, headers: { Accept: "*/*", ...more } });
+    reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
     for (;;) {
       const { done, value } = await reader.read();
       if (done) return;
@@ -112,8 +117,24 @@ export async function* streamed(path, { signal, headers: more = {} }) {
     }
   } catch (error) {
     if (signal.aborted) return;
-    throw new Problem(0, "The connection to the gateway broke.");
+    throw error instanceof Problem ? error : new Problem(0, "The connection broke.");
   } finally {
-    reader.cancel().catch(() => {});
+    reader?.cancel().catch(() => {});
   }
+}
+
+/** A signal that also ends when the page is out of sight: browsers open few connections, and tabs are many. */
+export function whileSeen(signal) {
+  const hidden = new AbortController();
+  document.addEventListener("visibilitychange", () => { if (document.hidden) hidden.abort(); }, { signal: hidden.signal });
+  return AbortSignal.any([signal, hidden.signal]);
+}
+
+/** Resolves when the page is in sight, or `signal` has ended. */
+export function seen(signal) {
+  if (!document.hidden || signal.aborted) return Promise.resolve();
+  return new Promise((resolve) => {
+    document.addEventListener("visibilitychange", resolve, { once: true });
+    signal.addEventListener("abort", resolve, { once: true });
+  });
 }

@@ -65,15 +65,9 @@ async function polling(mine) {
     await poll(mine);
     const ms = failures ? BACK_OFF_MS[Math.min(failures, BACK_OFF_MS.length) - 1] : POLL_MS;
     await pause(ms, mine.signal);
-    while (document.hidden && !mine.signal.aborted) await seen(mine.signal);
+    await api.seen(mine.signal);
   }
 }
-
-const seen = (signal) =>
-  new Promise((resolve) => {
-    document.addEventListener("visibilitychange", resolve, { once: true });
-    signal.addEventListener("abort", resolve, { once: true });
-  });
 
 async function poll(mine) {
   const age = (name) => Date.now() - (read[name] ?? 0);
@@ -83,7 +77,7 @@ async function poll(mine) {
   if (wanted.summary) job("summary", async () => keep(mine, { summary: await api.get("/summary") }));
   if (wanted.nodes) job("nodes", () => readNodes(mine));
   if (wanted.capacity && age("capacity") > CAPACITY_EVERY_MS) {
-    job("capacity", async () => keep(mine, { capacity: await api.ask("POST", "/capacity", {}) }));
+    job("capacity", async () => keep(mine, { capacity: await api.query("/capacity", {}) }));
   }
   if (wanted.workload) job("workload", () => readWorkload(mine, wanted.workload));
   if (wanted.workloads && age("workloads") > LIST_EVERY_MS) job("workloads", () => readWorkloads(mine));
@@ -153,13 +147,15 @@ async function watching(mine) {
   let after = null;
   while (!mine.signal.aborted) {
     try {
-      if (after === null) after = await readEvents(mine);
-      const path = `/events/watch?bookmarks=true&after_sequence=${after}`;
-      const pieces = api.streamed(path, { signal: mine.signal, headers: { Accept: "text/event-stream", "Last-Event-ID": after } });
-      for await (const message of messages(pieces)) {
+      after ??= await readEvents(mine);
+      const headers = { Accept: "text/event-stream", "Last-Event-ID": after };
+      const signal = api.whileSeen(mine.signal);
+      for await (const message of messages(api.streamed("/events/watch", { signal, headers }))) {
         if (mine.signal.aborted) return;
         after = message.id || after;
-        if (message.data) happened(mine, JSON.parse(message.data));
+        const told = JSON.parse(message.data || "{}");
+        if (message.event === "problem") throw new api.Problem(told.status, told.detail);
+        happened(mine, told);
       }
     } catch (problem) {
       // What was missed is no longer kept: everything is read again.
@@ -167,6 +163,7 @@ async function watching(mine) {
       else if (!(problem instanceof api.Problem) && !mine.signal.aborted) throw problem;
     }
     await pause(BACK_OFF_MS[1], mine.signal);
+    await api.seen(mine.signal);
   }
 }
 

@@ -21,14 +21,15 @@ export class Log {
     const { signal } = this.stop;
     while (!signal.aborted) {
       try {
-        await this.read(signal);
+        await this.read(api.whileSeen(signal));
         this.state.textContent = "The log has ended; looking again …";
       } catch (problem) {
         if (signal.aborted) return;
         if (!(problem instanceof api.Problem)) throw problem;
-        this.state.textContent = problem.message;
+        this.state.textContent = problem.status ? problem.message : "The log broke off; looking again …";
       }
       await new Promise((resolve) => setTimeout(resolve, AGAIN_MS));
+      await api.seen(signal);
     }
   }
 

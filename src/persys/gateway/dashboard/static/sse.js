@@ -20,7 +20,7 @@ function read(block) {
     const name = at < 0 ? line : line.slice(0, at);
     const value = at < 0 ? "" : line.slice(at + 1).replace(/^ /, "");
     if (name === "data") message.data += message.data ? `\n${value}` : value;
-    else if (name) message[name] = value;
+    else if (name === "id" || name === "event") message[name] = value;
   }
   return message.data || message.id ? message : null;
 }

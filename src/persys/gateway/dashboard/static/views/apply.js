@@ -41,7 +41,7 @@ export function open(route, { redraw }) {
     plans = null;
     results = [];
     requests = (await api.parseSpecs(text)).workloads;
-    plans = (await api.ask("POST", "/plan", { workloads: requests })).plans ?? [];
+    plans = (await api.query("/plan", { workloads: requests })).plans ?? [];
     announce(`Plan: ${summary(plans)}`);
   });
 
