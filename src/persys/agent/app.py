@@ -59,7 +59,7 @@ from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.steps import Steps
 from persys.agent.stream import over_stream
-from persys.agent.trust import node_of, open_tls
+from persys.agent.trust import by_vault, files_of, node_of, open_tls
 from persys.agent.uplink import Membership, Uplink
 from persys.agent.volumes.book import Book
 from persys.agent.volumes.managed import ManagedVolumes
@@ -71,6 +71,7 @@ from persys.core.garbage import Ages
 from persys.core.health import HEALTH
 from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.door import guarded
+from persys.infra.enrolling import ensure_certificate
 from persys.infra.http import SideServer
 from persys.infra.process import serve
 from persys.infra.rpc import new_server, start_server
@@ -115,7 +116,12 @@ class Surroundings:
 
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     clock = SystemClock(monotonic=since_boot)  # leases run on while the machine sleeps
-    tls = open_tls(settings, clock)
+    source = by_vault(settings, clock)
+    if source is not None and not await ensure_certificate(
+        files_of(settings), source.identity, source, clock, stop
+    ):
+        return
+    tls = open_tls(settings, clock, source)
     node_id = node_of(settings, tls)
     state = State(settings.state_path, cluster_id=settings.cluster_id, node_id=node_id)
     engine = Engine(settings.docker_host) if settings.docker_enabled else None

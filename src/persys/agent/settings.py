@@ -10,13 +10,14 @@ from persys.errors import SettingsError
 from persys.infra.address import split_server
 from persys.infra.settings import setting
 from persys.infra.tls import Verify
+from persys.infra.vault_settings import VaultSettings
 
 PERCENT_MAX = 100
 USUAL_FILE = Path("/etc/persys/agent.yaml")  # `persys-agent join` writes it
 
 
 @dataclass(frozen=True, slots=True)
-class AgentSettings:
+class AgentSettings(VaultSettings):
     grpc_addr: str = setting("0.0.0.0", "PERSYS_GRPC_ADDR", help="address to serve on")
     grpc_port: int = setting(50051, "PERSYS_GRPC_PORT", help="port to serve on")
     metrics_port: int = setting(8089, "PERSYS_METRICS_PORT", help="port of /health and /metrics")
@@ -259,6 +260,14 @@ class AgentSettings:
     gc_action_after: timedelta = setting(
         timedelta(hours=168), "PERSYS_GC_ACTION_AFTER", help="forget ended actions; 0s: never"
     )
+    vault_pki_role: str = setting(
+        "persys-agent", "PERSYS_VAULT_PKI_ROLE", help="role of the PKI engine"
+    )
+    vault_service_name: str = setting(
+        "",
+        "PERSYS_VAULT_SERVICE_NAME",
+        help="common name of the certificate; else persys-agent-<node>",
+    )
 
     @property
     def serves_tls(self) -> bool:
@@ -271,6 +280,7 @@ class AgentSettings:
 
     def check(self) -> None:
         """Raises SettingsError for what each value alone does not show."""
+        self.check_vault(self.ca_addr)
         if self.reconcile_interval <= timedelta(0):
             raise SettingsError("PERSYS_RECONCILE_INTERVAL: expected more than 0s")
         if self.gc_interval <= timedelta(0):

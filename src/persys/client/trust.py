@@ -1,12 +1,18 @@
-"""The certificate of a process that serves, renewed by the authority if it knows one."""
+"""The certificate of a process that serves, renewed by persys-ca or by Vault if it knows one of them."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
+from persys.client.authority import AuthoritySource
 from persys.infra.clock import Clock
 from persys.infra.files import CertificateFiles
 from persys.infra.revocation import EVERY, LOOK, CrlFile, Revocations
 from persys.infra.tls import Tls, Verify
+from persys.infra.vault import Vault
+from persys.infra.vault_pki import VaultSource, names_of
+from persys.infra.vault_settings import VaultSettings
+from persys.model.identity import Identity
 
 
 def open_renewed(
@@ -17,19 +23,41 @@ def open_renewed(
     ca_addr: tuple[str, ...],
     crl: str = "",
     crl_every: timedelta = EVERY,
+    vault: VaultSource | None = None,
 ) -> Tls:
-    """Without addresses somebody else renews, and only the file `crl` says what is revoked.
+    """Without addresses and Vault somebody else renews, and only the file `crl` says what is revoked.
 
     Raises SettingsError for certificates that cannot be used.
     """
-    source = None
+    source: AuthoritySource | VaultSource | None = vault
     lists = _lists(crl, clock)
     if ca_addr:
-        from persys.client.authority import AuthoritySource  # others renew in other ways
-
         source = AuthoritySource(lambda: ca_addr, files)
+    if source is not None:
         lists.append(Revocations(source, clock, every=crl_every))
     return Tls(files, clock, verify=verify, source=source, lists=lists)
+
+
+def vault_source(
+    settings: VaultSettings,
+    vault: Vault,
+    identity: Identity,
+    *,
+    service: str,
+    hosts: Sequence[str],
+) -> VaultSource:
+    """`service` is what its common name begins with; `hosts` are further names and addresses."""
+    domain = settings.vault_service_domain.strip(".")
+    common_name = f"{service}.{domain}" if domain else service
+    return VaultSource(
+        vault,
+        identity,
+        names_of(identity, settings.trust_domain, service=common_name, hosts=hosts),
+        mount=settings.vault_pki_mount,
+        role=settings.vault_pki_role,
+        ttl=settings.vault_cert_ttl,
+        every=settings.vault_retry_interval,
+    )
 
 
 def _lists(crl: str, clock: Clock) -> list[Revocations]:

@@ -19,7 +19,7 @@ NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._@]{0,252}")
 ENROLLED_AT = NameOID.GENERATION_QUALIFIER
 _SERVICE = re.compile(r"persys[-_](?P<role>scheduler|gateway)(?:\..+)?")
 _AGENT = re.compile(
-    r"(?:persys[-_]agent-(?P<node>[^./]+)|(?P<name>[^./]+)\.(?:[^/]*\.)?agents\..+)"
+    r"(?:(?P<name>[^./]+)\.(?:[^/]*\.)?agents\..+|persys[-_]agent-(?P<node>[^./]+)(?:\.[^/]+)?)"
 )
 _SLASHED = re.compile(r"(?P<role>[a-z]+)/(?P<name>[^/]+)")
 

@@ -10,19 +10,20 @@ from random import Random
 from typing import Protocol
 
 import structlog
+from cryptography.hazmat.primitives.asymmetric.types import CertificateIssuerPrivateKeyTypes
 
 from persys.core.renewal import Freshness, freshness, retry_after
 from persys.errors import PersysError, SettingsError
 from persys.infra.certificates import (
     CertificateFiles,
     Certificates,
-    KeyPair,
     checked_key_pair,
     joined_roots,
 )
 from persys.infra.clock import Clock
 from persys.infra.files import PRIVATE, PUBLIC, write_together
 from persys.infra.keys import Issued, key_pem, new_key, new_request
+from persys.model.identity import Identity
 
 log = structlog.get_logger()
 
@@ -33,8 +34,20 @@ _URGENT = (Freshness.CRITICAL, Freshness.EXPIRED)
 
 
 class CertificateSource(Protocol):
+    """Who signs. Its subclasses say what is different about them."""
+
+    every: timedelta | None = None  # between tries that fail, if an operator has set it
+
+    def request(self, key: CertificateIssuerPrivateKeyTypes, identity: Identity) -> bytes:
+        """What is asked for with a new key, by the one whom the certificate in use is of."""
+        return new_request(key, identity, ())
+
     async def issue(self, csr_pem: bytes) -> Issued:
         """A certificate for this request. Raises a PersysError or TimeoutError when there is none now."""
+
+    async def run(self) -> None:
+        """What the source needs done beside, for as long as the process lives; mostly nothing."""
+        return
 
 
 class Renewal:
@@ -45,13 +58,8 @@ class Renewal:
         source: CertificateSource,
         clock: Clock,
         random: Random,
-        *,
-        every: timedelta | None = None,
     ) -> None:
-        """`every` is the time between tries that an operator has set.
-
-        Raises SettingsError for a certificate that nobody could renew.
-        """
+        """Raises SettingsError for a certificate that nobody could renew."""
         identity = certificates.current.claims.identity
         if identity is None:
             raise SettingsError(f"{files.certificate}: names nobody that could ask for a new one")
@@ -61,17 +69,15 @@ class Renewal:
         self._source = source
         self._clock = clock
         self._random = random
-        self._every = every
         self._failures = 0
         self._urged = False
         self._not_before: datetime | None = None  # no try before
         self.trouble = ""  # why the last try failed; empty when it did not
 
     async def run(self) -> None:
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            if self._is_due():
-                await self.renew()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._source.run())
+            group.create_task(self._watch())
 
     async def renew(self) -> bool:
         """Whether there is a new certificate in use now."""
@@ -91,6 +97,12 @@ class Renewal:
             self._not_before = None
         return renewed
 
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._is_due():
+                await self.renew()
+
     def _is_due(self) -> bool:
         now = self._clock.now()
         claims = self._certificates.current.claims
@@ -100,26 +112,10 @@ class Renewal:
 
     async def _fetch(self) -> None:
         key = new_key()
-        issued = await self._source.issue(new_request(key, self._identity, ()))
-        pair = self._checked(key_pem(key), issued)
-        await asyncio.to_thread(
-            write_together,
-            [
-                (self._files.roots, pair.roots, PUBLIC),
-                (self._files.key, pair.key, PRIVATE),
-                (self._files.certificate, pair.chain, PUBLIC),
-            ],
-        )
-
-    def _checked(self, key: bytes, issued: Issued) -> KeyPair:
-        """What cannot be used never reaches the disk. Roots are added, so that others' stay believed."""
-        try:
-            roots = joined_roots(self._certificates.current.roots, issued.roots_pem)
-        except ValueError as err:
-            raise SettingsError("the authority has sent no root") from err
-        return checked_key_pair(
-            self._files, chain=issued.chain_pem, key=key, roots=roots, now=self._clock.now()
-        )
+        issued = await self._source.issue(self._source.request(key, self._identity))
+        # Roots are added, so that others' stay believed.
+        known = self._certificates.current.roots
+        await write_issued(self._files, key_pem(key), issued, known=known, now=self._clock.now())
 
     def _failed(self, why: str) -> None:
         """Said once, however long it lasts, and again when little time is left."""
@@ -130,7 +126,7 @@ class Renewal:
             self._failures,
             not_after=claims.not_after,
             now=now,
-            every=self._every,
+            every=self._source.every,
             roll=self._random.random(),
         )
         if not self.trouble:
@@ -139,3 +135,25 @@ class Renewal:
             self._urged = True
             log.error("certificate.expires", reason=why, expires_at=claims.not_after)
         self.trouble = why
+
+
+async def write_issued(
+    files: CertificateFiles, key: bytes, issued: Issued, *, known: bytes, now: datetime
+) -> None:
+    """What cannot be used never reaches the disk. `known` are roots that stay; there may be none.
+
+    Raises SettingsError, or OSError of the disk.
+    """
+    try:
+        roots = joined_roots(known or issued.roots_pem, issued.roots_pem)
+    except ValueError as err:
+        raise SettingsError("the authority has sent no root") from err
+    checked_key_pair(files, chain=issued.chain_pem, key=key, roots=roots, now=now)
+    await asyncio.to_thread(
+        write_together,
+        [
+            (files.roots, roots, PUBLIC),
+            (files.key, key, PRIVATE),
+            (files.certificate, issued.chain_pem, PUBLIC),
+        ],
+    )

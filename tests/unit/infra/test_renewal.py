@@ -14,14 +14,14 @@ from persys.errors import SettingsError, UnavailableError
 from persys.infra.certificates import CertificateFiles, Certificates
 from persys.infra.clock import SystemClock
 from persys.infra.keys import Issued
-from persys.infra.renewal import Renewal
+from persys.infra.renewal import CertificateSource, Renewal
 from persys.model.identity import Identity, Role
 
 HOUR = timedelta(hours=1)
 ME = Identity(Role.AGENT, "n1")
 
 
-class Source:
+class Source(CertificateSource):
     """An authority that signs what it is asked to, unless it is told to do something else."""
 
     def __init__(self, root: Root) -> None:

@@ -1,0 +1,89 @@
+"""The first certificate of a process that gets its certificates by itself: nothing is served without one.
+
+One that is on disk and good is taken as it is, whether its source answers or not. One that has expired or
+cannot be used is never served with: that is said, and the source is asked until it gives another one.
+"""
+
+import asyncio
+from datetime import timedelta
+from pathlib import Path
+
+import structlog
+from cryptography import x509
+
+from persys.errors import PersysError, SettingsError
+from persys.infra.certificates import CertificateFiles, read_key_pair
+from persys.infra.clock import Clock
+from persys.infra.keys import key_pem, new_key
+from persys.infra.renewal import CertificateSource, write_issued
+from persys.model.identity import Identity
+
+log = structlog.get_logger()
+
+PAUSE = timedelta(seconds=60)
+
+
+async def ensure_certificate(
+    files: CertificateFiles,
+    identity: Identity,
+    source: CertificateSource,
+    clock: Clock,
+    stop: asyncio.Event,
+) -> bool:
+    """Whether there is one that can be used. False: the process was told to stop before."""
+    if _is_usable(files, clock):
+        return True
+    told = ""
+    while not stop.is_set():
+        trouble = await _try(files, identity, source, clock)
+        if not trouble:
+            log.info("certificate.issued", identity=str(identity))
+            return True
+        if trouble != told:
+            told = trouble
+            log.error("certificate.awaited", reason=trouble, served="nothing until there is one")
+        await _pause(source.every or PAUSE, stop)
+    return False
+
+
+def _is_usable(files: CertificateFiles, clock: Clock) -> bool:
+    """What is wrong with one that is there is an error; that there is none is how it begins."""
+    try:
+        read_key_pair(files, clock.now())
+    except SettingsError as err:
+        if files.certificate.exists() or files.key.exists():
+            log.error("certificate.unusable", reason=str(err), instead="a new one is asked for")
+        return False
+    return True
+
+
+async def _try(
+    files: CertificateFiles, identity: Identity, source: CertificateSource, clock: Clock
+) -> str:
+    """Why there is none; empty if there is one now."""
+    key = new_key()
+    try:
+        issued = await source.issue(source.request(key, identity))
+        known = await asyncio.to_thread(_roots, files.roots)
+        await write_issued(files, key_pem(key), issued, known=known, now=clock.now())
+    except (PersysError, TimeoutError, OSError) as err:
+        return str(err) or "no answer in time"
+    return ""
+
+
+def _roots(path: Path) -> bytes:
+    """Those that somebody has put there stay believed."""
+    try:
+        pem = path.read_bytes()
+        x509.load_pem_x509_certificates(pem)
+    except (FileNotFoundError, ValueError):
+        return b""
+    return pem
+
+
+async def _pause(span: timedelta, stop: asyncio.Event) -> None:
+    try:
+        async with asyncio.timeout(span.total_seconds()):
+            await stop.wait()
+    except TimeoutError:
+        return

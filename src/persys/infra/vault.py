@@ -1,0 +1,112 @@
+"""Vault, for whoever needs something of it: logged in, and kept so for as long as the process lives."""
+
+import asyncio
+from collections.abc import Mapping
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import structlog
+
+from persys.errors import DeniedError, PersysError
+from persys.infra.clock import Clock
+from persys.infra.vault_http import VaultHttp
+from persys.infra.vault_login import Credentials, VaultLogin
+from persys.infra.vault_settings import VaultSettings
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 1.0
+
+
+class Vault:
+    def __init__(self, http: VaultHttp, credentials: Credentials, clock: Clock) -> None:
+        """Asks nothing yet. Raises SettingsError for credentials that are not complete."""
+        credentials.check()
+        self._http = http
+        self._login = VaultLogin(http, credentials, clock)
+        self._clock = clock
+        self._turn = asyncio.Lock()
+        self._trouble = ""
+        if http.is_plain and not _is_here(http.address):
+            log.warning("vault.plain_text", address=http.address, reason="anybody can listen in")
+
+    @property
+    def address(self) -> str:
+        return self._http.address
+
+    async def run(self) -> None:
+        """Keeps the login, also while nobody needs anything."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            look_at = self._login.look_at
+            if look_at is not None and self._clock.monotonic() >= look_at:
+                await self._look_after()
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, Any] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> Mapping[str, Any]:
+        """NotFoundError, DeniedError, RefusedError: Vault says so. UnavailableError: ask again later."""
+        token = await self._token()
+        try:
+            return await self._http.ask(method, path, token=token, body=body, params=params)
+        except DeniedError:
+            if not await self._is_replaceable(token):
+                raise
+        # Its token may have been taken back since it logged in.
+        token = await self._token()
+        return await self._http.ask(method, path, token=token, body=body, params=params)
+
+    async def fetch_public(self, path: str) -> bytes:
+        """What Vault gives to anybody. Raises as `ask`."""
+        return await self._http.fetch("GET", path)
+
+    async def _token(self) -> str:
+        async with self._turn:
+            return await self._login.token()
+
+    async def _is_replaceable(self, token: str) -> bool:
+        async with self._turn:
+            return self._login.forget(token)
+
+    async def _look_after(self) -> None:
+        try:
+            await self._token()
+        except PersysError as err:
+            if str(err) != self._trouble:
+                self._trouble = str(err)
+                log.warning("vault.login_lost", reason=self._trouble)
+            return
+        self._trouble = ""
+
+
+def open_vault(settings: VaultSettings, clock: Clock) -> Vault | None:
+    """None: it is not enabled. Asks nothing yet. Raises SettingsError for what cannot be used."""
+    if not settings.vault_enabled:
+        return None
+    http = VaultHttp(
+        settings.vault_addr,
+        ca_path=Path(settings.vault_ca_path) if settings.vault_ca_path else None,
+        namespace=settings.vault_namespace,
+    )
+    credentials = Credentials(
+        settings.vault_auth_method,
+        token=settings.vault_token,
+        role_id=settings.vault_approle_role_id,
+        secret_id=settings.vault_approle_secret_id,
+    )
+    return Vault(http, credentials, clock)
+
+
+def _is_here(address: str) -> bool:
+    host = urlsplit(address).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

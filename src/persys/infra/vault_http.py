@@ -1,0 +1,153 @@
+"""Requests to Vault over HTTP, and what its answers mean for whoever asked.
+
+What would surprise: nothing is followed elsewhere. A Vault that is not the active one passes requests on by
+itself; one that points to another address would be sent the token there.
+"""
+
+import ssl
+from collections.abc import Mapping
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from persys.errors import (
+    DeniedError,
+    NotFoundError,
+    PersysError,
+    RefusedError,
+    SettingsError,
+    UnavailableError,
+)
+
+TIMEOUT = timedelta(seconds=10)
+ANSWER_BYTES_MAX = 4 * 1024 * 1024
+_OK = (200, 204)
+_SEALED = 503
+
+
+class VaultHttp:
+    def __init__(
+        self,
+        address: str,
+        *,
+        ca_path: Path | None = None,
+        namespace: str = "",
+        timeout: timedelta = TIMEOUT,
+    ) -> None:
+        """`ca_path` holds the roots of an https address; without it the machine's are believed.
+
+        Raises SettingsError for an address or roots that cannot be used.
+        """
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise SettingsError(
+                f"PERSYS_VAULT_ADDR={address!r}: expected https://host:port or http://host:port"
+            )
+        self.address = address.rstrip("/")
+        self.is_plain = parts.scheme == "http"
+        self._namespace = namespace
+        self._timeout = timeout
+        self._tls = True if self.is_plain or ca_path is None else _context(ca_path)
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        token: str = "",
+        body: Mapping[str, Any] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> Mapping[str, Any]:
+        """`path` is what follows /v1/. Raises as `fetch`; UnavailableError also for what is no JSON."""
+        content = await self.fetch(method, path, token=token, body=body, params=params)
+        return _decoded(content, self.address) if content else {}
+
+    async def fetch(
+        self,
+        method: str,
+        path: str,
+        *,
+        token: str = "",
+        body: Mapping[str, Any] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> bytes:
+        """NotFoundError, DeniedError, RefusedError: Vault says so. UnavailableError: ask again later."""
+        import aiohttp  # whoever has no Vault does not pay for it
+
+        headers = {"X-Vault-Request": "true"}
+        if token:
+            headers["X-Vault-Token"] = token
+        if self._namespace:
+            headers["X-Vault-Namespace"] = self._namespace
+        timeout = aiohttp.ClientTimeout(total=self._timeout.total_seconds())
+        try:
+            async with (
+                aiohttp.ClientSession(timeout=timeout) as session,
+                session.request(
+                    method,
+                    f"{self.address}/v1/{quote(path)}",
+                    json=body,
+                    params=params,
+                    headers=headers,
+                    allow_redirects=False,
+                    ssl=self._tls,
+                ) as answer,
+            ):
+                content = await answer.content.read(ANSWER_BYTES_MAX + 1)
+                while not answer.content.at_eof() and len(content) <= ANSWER_BYTES_MAX:
+                    content += await answer.content.read(ANSWER_BYTES_MAX + 1)
+                status = answer.status
+        except TimeoutError as err:
+            raise UnavailableError(f"Vault at {self.address} does not answer in time") from err
+        except (aiohttp.ClientError, OSError) as err:
+            raise UnavailableError(f"Vault at {self.address} gives no answer: {err}") from err
+        if len(content) > ANSWER_BYTES_MAX:
+            raise UnavailableError(f"Vault at {self.address} answers more than can be taken")
+        if status not in _OK:
+            raise _refusal(status, content, path=path, address=self.address)
+        return content
+
+
+def _refusal(status: int, content: bytes, *, path: str, address: str) -> PersysError:
+    said = _said(content)
+    if status == 404:
+        return NotFoundError("Vault path", f"{path}{said}")
+    if status in (401, 403):
+        return DeniedError(f"Vault at {address} refuses {path}{said}", reason="vault")
+    if status == _SEALED:
+        return UnavailableError(f"Vault at {address} is sealed or has no active node{said}")
+    if 400 <= status < 500 and status != 429:
+        return RefusedError(f"Vault at {address} does not take {path}{said}")
+    return UnavailableError(f"Vault at {address} answers {path} with status {status}{said}")
+
+
+def _said(content: bytes) -> str:
+    """Vault's own words, if there are any."""
+    try:
+        errors = msgspec.json.decode(content, type=dict[str, Any]).get("errors")
+    except msgspec.DecodeError:
+        return ""
+    words = "; ".join(" ".join(str(one).split()) for one in errors) if errors else ""
+    return f": {words}" if words else ""
+
+
+def _decoded(content: bytes, address: str) -> Mapping[str, Any]:
+    try:
+        return msgspec.json.decode(content, type=dict[str, Any])
+    except msgspec.DecodeError as err:
+        raise UnavailableError(
+            f"what answers at {address} is no Vault: the answer is no JSON"
+        ) from err
+
+
+def _context(ca_path: Path) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    try:
+        context.load_verify_locations(cafile=ca_path)
+    except (ssl.SSLError, OSError) as err:
+        raise SettingsError(f"PERSYS_VAULT_CA_PATH={ca_path}: {err.strerror or err}") from err
+    return context

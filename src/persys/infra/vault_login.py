@@ -1,0 +1,187 @@
+"""Being logged in at Vault: by a token that somebody gave, or by an AppRole, which gives one at each login.
+
+A login has a lease. At half of it Vault is asked to renew it; when it does not, or not for longer, an AppRole
+logs in anew. A token that somebody gave cannot be had anew: when it ends is said once, as a warning.
+"""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from enum import StrEnum
+from typing import Any
+
+import structlog
+from msgspec import Struct
+
+from persys.errors import DeniedError, PersysError, RefusedError, SettingsError, UnavailableError
+from persys.infra.clock import Clock
+from persys.infra.vault_http import VaultHttp
+
+log = structlog.get_logger()
+
+RETRY_SHARE = 10  # of what is left of a lease that could not be renewed
+
+
+class AuthMethod(StrEnum):
+    TOKEN = "token"  # noqa: S105  # the name of a method
+    APPROLE = "approle"
+
+
+class Credentials(Struct, frozen=True):
+    method: AuthMethod
+    token: str = ""
+    role_id: str = ""
+    secret_id: str = ""
+
+    def __repr__(self) -> str:
+        return f"Credentials({self.method})"  # a traceback must not tell them
+
+    def check(self) -> None:
+        """Raises SettingsError."""
+        if self.method is AuthMethod.TOKEN and not self.token:
+            raise SettingsError("PERSYS_VAULT_AUTH_METHOD=token, but PERSYS_VAULT_TOKEN is not set")
+        if self.method is AuthMethod.APPROLE and not (self.role_id and self.secret_id):
+            raise SettingsError(
+                "PERSYS_VAULT_AUTH_METHOD=approle, but PERSYS_VAULT_APPROLE_ROLE_ID or "
+                "PERSYS_VAULT_APPROLE_SECRET_ID is not set"
+            )
+
+
+class Login(Struct, frozen=True):
+    """Times are those of the monotonic clock."""
+
+    token: str
+    renewable: bool
+    look_at: float | None  # half of its lease; None: it never ends
+    ends_at: float | None
+
+    def __repr__(self) -> str:
+        return f"Login(ends_at={self.ends_at})"
+
+
+class VaultLogin:
+    def __init__(self, http: VaultHttp, credentials: Credentials, clock: Clock) -> None:
+        self._http = http
+        self._credentials = credentials
+        self._clock = clock
+        self._login: Login | None = None
+        self._warned = False
+
+    @property
+    def look_at(self) -> float | None:
+        """When it is to be looked after again. None: never, or as soon as somebody needs it."""
+        return self._login.look_at if self._login is not None else None
+
+    async def token(self) -> str:
+        """One that is good now. Raises DeniedError or UnavailableError."""
+        login, now = self._login, self._clock.monotonic()
+        if login is None or _is_over(login, now):
+            login = await self._log_in()
+        elif login.look_at is not None and now >= login.look_at:
+            login = await self._renewed(login)
+        self._login = login
+        return login.token
+
+    def forget(self, token: str) -> bool:
+        """After Vault has refused it. Whether there is another one, or one can be had."""
+        if self._login is not None and self._login.token == token:
+            self._login = None
+        return self._credentials.method is AuthMethod.APPROLE
+
+    async def _log_in(self) -> Login:
+        if self._credentials.method is AuthMethod.APPROLE:
+            return await self._by_approle()
+        return await self._by_token()
+
+    async def _by_approle(self) -> Login:
+        secret = {
+            "role_id": self._credentials.role_id,
+            "secret_id": self._credentials.secret_id,
+        }
+        try:
+            answer = await self._http.ask("POST", "auth/approle/login", body=secret)
+        except RefusedError as err:  # 400, and not 403, for a wrong one
+            raise DeniedError(f"Vault does not know this AppRole: {err}", reason="login") from err
+        auth = _part(answer, "auth")
+        log.info("vault.logged_in", method="approle", lease_seconds=auth.get("lease_duration"))
+        return self._login_of(str(auth.get("client_token", "")), auth, lease="lease_duration")
+
+    async def _by_token(self) -> Login:
+        token = self._credentials.token
+        try:
+            answer = await self._http.ask("GET", "auth/token/lookup-self", token=token)
+        except DeniedError as err:
+            raise DeniedError(f"PERSYS_VAULT_TOKEN is not good: {err}", reason="login") from err
+        data = _part(answer, "data")
+        login = self._login_of(token, data, lease="ttl")
+        if not login.renewable:
+            self._warn(login, "it cannot be renewed")
+        return login
+
+    async def _renewed(self, login: Login) -> Login:
+        """The same for longer, or another one, or the same as before, to be looked at again soon."""
+        if login.renewable:
+            try:
+                answer = await self._http.ask(
+                    "POST", "auth/token/renew-self", token=login.token, body={}
+                )
+                longer = self._login_of(login.token, _part(answer, "auth"), lease="lease_duration")
+            except PersysError as err:
+                return await self._instead(login, str(err))
+            if _lasts_longer(longer, login):
+                log.debug("vault.login_renewed")
+                return longer
+        return await self._instead(login, "Vault gives it no longer lease")
+
+    async def _instead(self, login: Login, why: str) -> Login:
+        """An AppRole has another one; a token that somebody gave is used to its end."""
+        if self._credentials.method is AuthMethod.APPROLE:
+            try:
+                return await self._by_approle()
+            except PersysError as err:
+                why = str(err)
+        self._warn(login, why)
+        return _later(login, self._clock.monotonic())
+
+    def _warn(self, login: Login, why: str) -> None:
+        """Once, until there is a login that can be renewed again."""
+        if self._warned or login.ends_at is None:
+            return
+        self._warned = True
+        left = timedelta(seconds=login.ends_at - self._clock.monotonic())
+        log.warning("vault.login_ends", reason=why, expires_at=self._clock.now() + left)
+
+    def _login_of(self, token: str, told: Mapping[str, Any], *, lease: str) -> Login:
+        if not token or not isinstance(told.get(lease), int | float):
+            raise UnavailableError(f"what answers at {self._http.address} is no Vault")
+        seconds, now = float(told[lease]), self._clock.monotonic()
+        renewable = bool(told.get("renewable"))
+        if not seconds:  # a root token
+            return Login(token, renewable, None, None)
+        if renewable:
+            self._warned = False
+        return Login(token, renewable, now + seconds / 2, now + seconds)
+
+
+def _is_over(login: Login, now: float) -> bool:
+    return login.ends_at is not None and now >= login.ends_at
+
+
+def _lasts_longer(new: Login, old: Login) -> bool:
+    if new.ends_at is None or old.ends_at is None:
+        return new.ends_at is None
+    assert old.look_at is not None
+    # At its half a lease becomes longer by as much; less is what is left until Vault's limit for it.
+    return new.ends_at > old.ends_at + min(1.0, (old.ends_at - old.look_at) / 2)
+
+
+def _later(login: Login, now: float) -> Login:
+    assert login.ends_at is not None  # one that never ends is never looked at
+    pause = max(1.0, (login.ends_at - now) / RETRY_SHARE)
+    return Login(login.token, login.renewable, now + pause, login.ends_at)
+
+
+def _part(answer: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    part = answer.get(name)
+    if not isinstance(part, dict):
+        raise UnavailableError("what answers in Vault's place says nothing that is understood")
+    return part
