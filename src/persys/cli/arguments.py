@@ -223,10 +223,6 @@ AUTHORITY = Argument(
         "help": "where persys-ca is [PERSYS_CA_ADDR, then ca_endpoint] (default: 127.0.0.1:8888)",
     },
 )
-JOINS = Argument(
-    ("--role",),
-    {"required": True, "choices": ("agent", "scheduler", "gateway"), "help": "who is to join"},
-)
 ROLE = Argument(
     ("--role",),
     {
@@ -251,6 +247,17 @@ TTL = Argument(("--ttl",), {"metavar": "DURATION", "help": "how long it is good"
 OUT = Argument(
     ("--out",), {"metavar": "DIRECTORY", "default": ".", "help": "where key and certificate go"}
 )
+ALLOW = Argument(
+    ("--allow",),
+    {
+        "metavar": "DEED,...",
+        "action": "append",
+        "default": [],
+        "help": "of a person: only these of what the role allows, such as read,logs; repeatable",
+    },
+)
+TOKEN_KIND = Argument(("--kind",), {"choices": ("person", "join"), "help": "only this kind"})
+TOKEN_ID = Argument(("token_id",), {"metavar": "ID", "help": "as in token list"})
 JOIN_TOKEN = Argument(("token",), {"metavar": "TOKEN", "help": "as `token create` shows it"})
 WHICH = Argument(
     ("which",), {"metavar": "SERIAL", "help": "or ROLE/NAME for all that somebody has"}

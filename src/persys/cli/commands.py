@@ -9,6 +9,7 @@ from typing import NamedTuple
 from persys.cli.arguments import (
     AFTER,
     AGENT,
+    ALLOW,
     AUTHORITY,
     COMMAND,
     CONTEXT,
@@ -21,7 +22,6 @@ from persys.cli.arguments import (
     IMAGE,
     IMAGE_SOURCE,
     JOIN_TOKEN,
-    JOINS,
     KIND,
     LIMIT,
     NAME,
@@ -50,6 +50,8 @@ from persys.cli.arguments import (
     TAKE_CONSOLE,
     TIMESTAMPS,
     TOKEN_FILE,
+    TOKEN_ID,
+    TOKEN_KIND,
     TTL,
     TTY,
     USE,
@@ -130,6 +132,7 @@ GROUPS = (
         "look at the whole",
         (
             Command("summary", "nodes and workloads, counted", "cluster:summary", (WATCH,)),
+            Command("list", "the clusters behind a gateway", "gateway:list_clusters"),
             Command(
                 "whoami", "as whom the scheduler sees you, and what you may", "identity:whoami"
             ),
@@ -221,6 +224,18 @@ GROUPS = (
         ),
     ),
     Group(
+        "suggestion",
+        "what an automation proposes; policy decides",
+        (
+            Command(
+                "submit",
+                "propose what a file says, and hear what became of it",
+                "suggestions:submit",
+                (FILE,),
+            ),
+        ),
+    ),
+    Group(
         "recovery",
         "look at the mode, and end a recovery",
         (
@@ -239,15 +254,21 @@ GROUPS = (
     ),
     Group(
         "token",
-        "let nodes, schedulers and gateways in",
+        "let people in, and nodes, schedulers and gateways join",
         (
             Command(
                 "create",
-                "a token that is good for one join",
+                "one for a person, or one that is good for one join",
                 "tokens:create",
-                (JOINS, NAME, TTL, HOST, AUTHORITY),
+                (ROLE, NAME, ALLOW, TTL, HOST, AUTHORITY),
             ),
-            Command("list", "all tokens, the newest first", "tokens:show", (LIMIT, AUTHORITY)),
+            Command(
+                "list",
+                "all tokens, the newest first",
+                "tokens:show",
+                (TOKEN_KIND, LIMIT, AUTHORITY),
+            ),
+            Command("revoke", "take back that of a person", "tokens:revoke", (TOKEN_ID,)),
         ),
     ),
     Group(
@@ -340,6 +361,8 @@ SINGLES = (
         "events:show",
         (WATCH_EVENTS, OF_WORKLOAD, OF_NODE, KIND, SINCE, LIMIT, AFTER),
     ),
+    Command("gitops", "workloads that follow a repository and branch", "gitops:show"),
+    Command("audit", "who changed what through a gateway", "gateway:audit", (LIMIT,)),
     Command(
         "logs",
         "what a workload writes",
@@ -357,6 +380,12 @@ SINGLES = (
     ),
     Command("top", "what nodes and workloads use now", "top:show", (SORT, ONCE, ON_NODE)),
     Command("stats", "what one workload uses", "top:stats", (WORKLOAD, WATCH)),
+    Command(
+        "doctor",
+        "look for what usually goes wrong, and say the cure",
+        "doctor:run",
+        (AGENT,),
+    ),
     Command("completion", "print the completion script of a shell", "completion:script", (SHELL,)),
     Command("version", "print the version", "version:show"),
 )

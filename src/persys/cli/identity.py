@@ -29,6 +29,13 @@ def _describe(found: IdentityView, now: datetime, wide: bool) -> str:
         (
             ("Identity", f"{found.role}/{found.name}"),
             ("May", ", ".join(found.deeds)),
-            ("Certificate", f"{found.serial}, until {found.expires_at.ToJsonString()}"),
+            _by(found),
         )
     )
+
+
+def _by(found: IdentityView) -> tuple[str, str]:
+    until = f"until {found.expires_at.ToJsonString()}"
+    if found.token_id:
+        return "Token", f"{found.token_id}, {until}"
+    return "Certificate", f"{found.serial}, {until}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from persys.cli.context_file import wide_open
 from persys.cli.finding import find_scheduler
-from persys.cli.settings import AUTHORITY, Settings, load
+from persys.cli.settings import AUTHORITY, Settings, Transport, load
 from persys.cli.trust import trust_of
 from persys.errors import SettingsError, UnavailableError
 from persys.model.role import Role
@@ -18,6 +18,7 @@ from persys.model.role import Role
 if TYPE_CHECKING:
     from persys.client import AgentClient, SchedulerClient
     from persys.client.authority import AuthorityClient
+    from persys.client.mode import ToldMode
 
 # The library's own complaints on standard error would stand above ours and say less.
 os.environ.setdefault("GRPC_VERBOSITY", "NONE")
@@ -26,14 +27,22 @@ os.environ.setdefault("GRPC_VERBOSITY", "NONE")
 @contextmanager
 def scheduler(options: Namespace, *, quiet: bool = False) -> Iterator["SchedulerClient"]:
     """Unless `quiet`, a line on standard error says when answers come from memory."""
+    settings = _settings(options)
+    told_mode = None if quiet else _Notice().tell
+    if settings.transport is Transport.HTTP:
+        with _by_gateway(options, settings, told_mode) as client:
+            yield client
+        return
     from persys.client.scheduler import SchedulerClient
 
-    settings = _settings(options)
     trust = trust_of(options, os.environ, settings.file)
-    told_mode = None if quiet else _Notice().tell
     target = find_scheduler(settings.scheduler, timeout=settings.request_timeout)
     with SchedulerClient(
-        target, timeout=settings.request_timeout, told_mode=told_mode, trust=trust
+        target,
+        timeout=settings.request_timeout,
+        told_mode=told_mode,
+        trust=trust,
+        token=settings.token,
     ) as client:
         try:
             yield client
@@ -44,7 +53,25 @@ def scheduler(options: Namespace, *, quiet: bool = False) -> Iterator["Scheduler
             raise UnavailableError(
                 f"cannot reach the scheduler at {client.target}: {why}\n"
                 "Start one with `persys up`, or name another with --scheduler HOST:PORT or "
-                "PERSYS_GRPC_ENDPOINT."
+                "PERSYS_GRPC_ENDPOINT; `persysctl doctor` looks closer."
+            ) from err
+
+
+@contextmanager
+def _by_gateway(
+    options: Namespace, settings: Settings, told_mode: "ToldMode | None"
+) -> Iterator["SchedulerClient"]:
+    from persys.cli.gateway_trust import gateway_of
+    from persys.client.scheduler import SchedulerClient
+
+    gateway = gateway_of(options, os.environ, settings)
+    with SchedulerClient(gateway, timeout=settings.request_timeout, told_mode=told_mode) as client:
+        try:
+            yield client
+        except UnavailableError as err:
+            raise UnavailableError(
+                f"{err}\nName another gateway with --api URL or PERSYS_API_ENDPOINT, or a scheduler "
+                "with --scheduler HOST:PORT; `persysctl doctor` looks closer."
             ) from err
 
 

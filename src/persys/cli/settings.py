@@ -127,7 +127,7 @@ def _token(environ: Mapping[str, str], file: Mapping[str, object]) -> str:
     if token := environ.get("PERSYS_TOKEN"):
         return token
     if not (named := environ.get("PERSYS_TOKEN_FILE") or file.get("token_file")):
-        return ""
+        return str(file.get("token") or "")
     path = Path(str(named)).expanduser()
     try:
         return path.read_text(encoding="ascii").strip()

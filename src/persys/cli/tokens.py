@@ -1,22 +1,84 @@
-"""Join tokens: how a node, a scheduler or a gateway gets its first certificate."""
+"""Tokens of both kinds: by which a part of the cluster joins, and which a person shows with each call.
 
+The first are the authority's, the second the scheduler's.
+"""
+
+import os
 import sys
 from argparse import Namespace
-from datetime import datetime
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 
-from persys.cli.exits import Exit
-from persys.cli.peers import authority
+from msgspec import Struct, to_builtins
+
+from persys.cli.exits import Exit, UsageError, exit_of
+from persys.cli.output import dump, plain
+from persys.cli.peers import authority, scheduler
 from persys.cli.records import render
-from persys.cli.settings import duration
+from persys.cli.settings import duration, read_file
+from persys.errors import PersysError
 from persys.infra.clock import SystemClock
 from persys.wire.authority import TokenRequest, TokenView
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+JOIN, PERSON = "join", "person"
+_PEOPLE = ("admin", "operator", "viewer")
+_LIMIT = 100
+
+
+class Row(Struct):
+    id: str
+    kind: str  # join, person
+    role: str
+    name: str
+    state: str  # unused, used, valid, expired
+    created_at: datetime
+    expires_at: datetime
+    created_by: str
+    deeds: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
+    used_at: datetime | None = None
+    serial: str = ""
 
 
 def create(options: Namespace) -> Exit:
     """The token alone on standard output, so that a script can take it; what to do with it beside."""
+    if options.role in _PEOPLE:
+        return _create_for_person(options)
+    return _create_to_join(options)
+
+
+def _create_for_person(options: Namespace) -> Exit:
+    if options.host:
+        raise UsageError(f"--host is for those who join; {options.role} is a person")
+    ttl = duration(options.ttl, "--ttl") if options.ttl else None
+    deeds = [word for part in options.allow for word in part.split(",") if word]
+    with scheduler(options) as client:
+        made = client.create_token(options.name, options.role, deeds=deeds, ttl=ttl)
+    if options.output in ("json", "yaml"):
+        print(dump({**plain(made.token), "secret": made.secret}, options.output))
+        return Exit.OK
+    print(made.secret)
+    token = made.token
+    until = f"{_instant(token.expires_at.ToDatetime()):%Y-%m-%d %H:%M:%S} UTC"
+    print(
+        f"shown this once; good until {until} for {token.role}/{token.name}, which may "
+        f"{', '.join(token.deeds)}: PERSYS_TOKEN=TOKEN, or token_file of a context. "
+        f"Take it back with `persysctl token revoke {token.token_id}`",
+        file=sys.stderr,
+    )
+    return Exit.OK
+
+
+def _create_to_join(options: Namespace) -> Exit:
+    if options.allow:
+        raise UsageError(f"--allow is for people; what {options.role} may do is fixed")
     ttl = duration(options.ttl, "--ttl").total_seconds() if options.ttl else None
     with authority(options) as client:
         made = client.invite(TokenRequest(options.role, options.name, tuple(options.host), ttl))
+    if options.output in ("json", "yaml"):
+        print(dump(to_builtins(made), options.output))
+        return Exit.OK
     print(made.token)
     until = f"{made.expires_at:%Y-%m-%d %H:%M:%S} UTC"
     use = (
@@ -29,28 +91,111 @@ def create(options: Namespace) -> Exit:
 
 
 def show(options: Namespace) -> Exit:
-    with authority(options) as client:
-        tokens = client.tokens(options.limit or 100)
-    now = SystemClock().now()
+    """Both kinds, unless one is asked for. Whoever cannot be asked is said, and is the exit code."""
+    rows: list[Row] = []
+    worst = Exit.OK
+    for kind, fetch in _sources(options):
+        try:
+            rows += fetch(options)
+        except PersysError as err:
+            if options.kind:
+                raise
+            print(f"error: tokens of kind {kind}: {err}", file=sys.stderr)
+            worst = max(worst, exit_of(err))
+    rows.sort(key=lambda row: row.created_at, reverse=True)
     print(
         render(
-            tokens,
+            rows[: options.limit or _LIMIT],
             options,
             columns={
-                "ID": lambda token: token.id,
-                "FOR": lambda token: f"{token.role}/{token.name}",
-                "STATE": lambda token: _state(token, now),
-                "EXPIRES": lambda token: f"{token.expires_at:%Y-%m-%d %H:%M}",
-                "BY": lambda token: token.created_by,
+                "ID": lambda row: row.id,
+                "KIND": lambda row: row.kind,
+                "FOR": lambda row: f"{row.role}/{row.name}",
+                "STATE": lambda row: row.state,
+                "EXPIRES": lambda row: f"{row.expires_at:%Y-%m-%d %H:%M}",
+                "MAY": lambda row: ", ".join(row.deeds) or "-",
+                "BY": lambda row: row.created_by,
             },
-            name=lambda token: token.id,
+            name=lambda row: row.id,
             nothing="no tokens",
         )
     )
+    return worst
+
+
+def revoke(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        client.revoke_token(options.token_id)
+    print(f"token {options.token_id} is good no more")
     return Exit.OK
+
+
+def _sources(options: Namespace) -> Iterable[tuple[str, Callable[[Namespace], list[Row]]]]:
+    if options.kind != JOIN:
+        yield PERSON, _of_people
+    if options.kind == JOIN or _has_authority(options):
+        yield JOIN, _to_join
+    elif not options.kind:
+        print(
+            "note: no authority is named (--authority): join tokens are not shown", file=sys.stderr
+        )
+
+
+def _has_authority(options: Namespace) -> bool:
+    said = options.authority or os.environ.get("PERSYS_CA_ADDR")
+    return bool(said or read_file(options).get("ca_endpoint"))
+
+
+def _of_people(options: Namespace) -> list[Row]:
+    with scheduler(options) as client:
+        found = client.list_tokens()
+    now = SystemClock().now()
+    return [_person(token, now) for token in found]
+
+
+def _to_join(options: Namespace) -> list[Row]:
+    with authority(options) as client:
+        found = client.tokens(options.limit or _LIMIT)
+    now = SystemClock().now()
+    return [_joining(token, now) for token in found]
+
+
+def _person(token: pb.TokenView, now: datetime) -> Row:
+    expires_at = _instant(token.expires_at.ToDatetime())
+    return Row(
+        id=token.token_id,
+        kind=PERSON,
+        role=token.role,
+        name=token.name,
+        state="expired" if now >= expires_at else "valid",
+        created_at=_instant(token.created_at.ToDatetime()),
+        expires_at=expires_at,
+        created_by=token.created_by,
+        deeds=tuple(token.deeds),
+    )
+
+
+def _joining(token: TokenView, now: datetime) -> Row:
+    return Row(
+        id=token.id,
+        kind=JOIN,
+        role=token.role,
+        name=token.name,
+        state=_state(token, now),
+        created_at=token.created_at,
+        expires_at=token.expires_at,
+        created_by=token.created_by,
+        hosts=token.hosts,
+        used_at=token.used_at,
+        serial=token.serial,
+    )
 
 
 def _state(token: TokenView, now: datetime) -> str:
     if token.used_at is not None:
         return "used"
     return "expired" if now >= token.expires_at else "unused"
+
+
+def _instant(said: datetime) -> datetime:
+    return said.replace(tzinfo=UTC)

@@ -39,7 +39,6 @@ _REFUSALS = frozenset(
     {
         grpc.StatusCode.ALREADY_EXISTS,
         grpc.StatusCode.FAILED_PRECONDITION,
-        grpc.StatusCode.UNAUTHENTICATED,
     }
 )
 
@@ -65,6 +64,8 @@ def error_from(code: grpc.StatusCode, details: str | None) -> PersysError:
         return RefusedError("the peer does not know this request: it is older or of another make")
     if code is grpc.StatusCode.PERMISSION_DENIED:
         return DeniedError(text)
+    if code is grpc.StatusCode.UNAUTHENTICATED:
+        return DeniedError(text, reason="token")
     if code in _REFUSALS:
         return RefusedError(text)
     return UnavailableError(text)

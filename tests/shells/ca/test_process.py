@@ -99,7 +99,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shell]:
     serving = subprocess.Popen([BIN / "persys-ca"], env=shell.environ, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + 60
-        while shell.ctl("token", "list").returncode:
+        while shell.ctl("token", "list", "--kind", "join").returncode:
             assert time.monotonic() < deadline, "the authority does not answer"
         yield shell
         serving.terminate()
@@ -190,7 +190,7 @@ def test_an_admin_gives_lists_and_revokes_certificates(shell: Shell) -> None:
 def test_without_a_certificate_persysctl_says_how_to_get_one(shell: Shell) -> None:
     environ = {key: value for key, value in shell.environ.items() if "TLS" not in key}
     done = subprocess.run(
-        [BIN / "persysctl", "token", "list"],
+        [BIN / "persysctl", "token", "list", "--kind", "join"],
         env=environ,
         capture_output=True,
         text=True,

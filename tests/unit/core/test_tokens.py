@@ -136,7 +136,8 @@ def test_its_holder_is_who_the_token_says_for_as_long_as_it_lasts() -> None:
     token = a_token("viewer", "read")
     found = holder(token, "7")
     assert (found.identity, found.expires_at) == (Identity(Role.VIEWER, "ops"), token.expires_at)
-    assert (found.deeds, found.token_id) == ({Deed.READ, Deed.ANYONE}, token.id)
+    assert found.deeds == {Deed.READ, Deed.ANYONE}
+    assert found.token_id == token.id
 
 
 def test_a_scheduler_speaks_for_anybody_and_a_gateway_for_people() -> None:

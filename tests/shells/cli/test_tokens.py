@@ -1,0 +1,141 @@
+"""Tokens from the command line, against a real scheduler and a real authority."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+
+from persys.ca.app import LIMITS
+from persys.ca.settings import CaSettings
+from persys.infra.clock import SystemClock
+from persys.infra.files import CertificateFiles
+from persys.infra.tls import Tls
+from persys.model.identity import Role
+from persys.store.memory import MemoryStore
+from shells.ca.conftest import a_town
+from shells.ca.town import Town
+from shells.cli.conftest import Ended, Run
+from shells.scheduler.harness import a_cluster, brisk
+from shells.scheduler.stores import TroubledStore
+
+Ctl = Callable[..., Coroutine[Any, Any, Ended]]
+
+
+@pytest.fixture
+async def town(tmp_path: Path) -> AsyncIterator[Town]:
+    settings = CaSettings(dir=tmp_path / "ca", listen="127.0.0.1", port=0)
+    async with a_town(settings, tmp_path, LIMITS) as town:
+        yield town
+
+
+@pytest.fixture
+async def ctl(town: Town, run: Run) -> AsyncIterator[Ctl]:
+    """persysctl as an admin, beside a scheduler and an authority that answer."""
+    clock = SystemClock()
+    mine = town.certificate(Role.ADMIN, "me")
+    server = Tls(town.certificate(Role.SCHEDULER, "s1"), clock)
+    store = TroubledStore(MemoryStore(clock.monotonic))
+    settings = brisk()
+
+    async def ctl(*words: str, **variables: str) -> Ended:
+        said = {
+            "PERSYS_GRPC_ENDPOINT": f"127.0.0.1:{settings.grpc_port}",
+            "PERSYS_CA_ADDR": town.address,
+            "PERSYS_INSECURE": "",
+            **shown(mine),
+        }
+        return await asyncio.to_thread(run, *words, **{**said, **variables})
+
+    with structlog.testing.capture_logs():  # what the scheduler says is not what persysctl says
+        async with a_cluster(store, settings, tls=server, user=Tls(mine, clock)):
+            yield ctl
+    await store.store.close()
+
+
+def shown(files: CertificateFiles) -> dict[str, str]:
+    return {
+        "PERSYS_TLS_CA": str(files.roots),
+        "PERSYS_TLS_CERT": str(files.certificate),
+        "PERSYS_TLS_KEY": str(files.key),
+    }
+
+
+async def test_a_token_is_made_shown_and_used_and_taken_back(ctl: Ctl) -> None:
+    made = await ctl(
+        *("token", "create", "--role", "operator", "--name", "ann", "--allow", "read,logs"),
+        *("--ttl", "7d"),
+    )
+    assert made.code == 0, made.err
+    secret = made.out.strip()
+    assert secret.startswith("psk_")
+    assert "shown this once" in made.err
+    assert "may anyone, logs, read" in made.err
+    token_id = secret.split("_")[1]
+
+    who = await ctl("cluster", "whoami", PERSYS_TOKEN=secret)
+    assert "operator/ann" in who.out
+    assert f"Token:      {token_id}, until" in who.out
+    refused = await ctl("workload", "delete", "web", PERSYS_TOKEN=secret)
+    assert refused.code == 1
+    assert "operator/ann may not call DeleteWorkload" in refused.err
+
+    assert (await ctl("token", "revoke", token_id)).out == f"token {token_id} is good no more\n"
+    over = await ctl("node", "list", PERSYS_TOKEN=secret)
+    assert (over.code, "has been revoked" in over.err) == (1, True)
+    again = await ctl("token", "revoke", token_id)
+    assert (again.code, "not found" in again.err) == (1, True)
+
+
+async def test_a_list_shows_both_kinds_plainly(ctl: Ctl) -> None:
+    assert (await ctl("token", "create", "--role", "viewer", "--name", "bob")).code == 0
+    assert (await ctl("token", "create", "--role", "agent", "--node", "n1")).code == 0
+
+    table = await ctl("token", "list")
+    assert table.code == 0, table.err
+    rows = [line.split() for line in table.out.splitlines()]
+    assert rows[0] == ["ID", "KIND", "FOR", "STATE", "EXPIRES", "MAY", "BY"]
+    assert {tuple(row[1:4]) for row in rows[1:]} == {
+        ("person", "viewer/bob", "valid"),
+        ("join", "agent/n1", "unused"),
+    }
+    listed = json.loads((await ctl("token", "list", "-o", "json")).out)
+    assert {one["kind"]: one["name"] for one in listed} == {"person": "bob", "join": "n1"}
+    only = await ctl("token", "list", "--kind", "join", "-o", "name")
+    assert only.out.split() == [one["id"] for one in listed if one["kind"] == "join"]
+
+
+async def test_what_cannot_be_asked_is_said_and_the_rest_is_shown(
+    ctl: Ctl, unused_address: str
+) -> None:
+    assert (await ctl("token", "create", "--role", "viewer", "--name", "bob")).code == 0
+    away = await ctl("token", "list", PERSYS_CA_ADDR=unused_address)
+    assert (away.code, "viewer/bob" in away.out) == (4, True)
+    assert "error: tokens of kind join: " in away.err
+    unnamed = await ctl("token", "list", PERSYS_CA_ADDR="")
+    assert (unnamed.code, "viewer/bob" in unnamed.out) == (0, True)
+    assert "note: no authority is named" in unnamed.err
+
+
+async def test_a_token_comes_from_the_context_too(ctl: Ctl, home: Path, tmp_path: Path) -> None:
+    made = await ctl("token", "create", "--role", "viewer", "--name", "bob", "-o", "json")
+    secret = json.loads(made.out)["secret"]
+    (home / ".persys").mkdir(parents=True, mode=0o700)
+    file = home / ".persys" / "config.yaml"
+    file.write_text(f"token: {secret}\n")
+    assert "viewer/bob" in (await ctl("cluster", "whoami", "-o", "name")).out
+    (tmp_path / "token").write_text(f"{secret}\n")
+    file.write_text(f"token_file: {tmp_path / 'token'}\n")
+    assert "viewer/bob" in (await ctl("cluster", "whoami", "-o", "name")).out
+
+
+async def test_what_a_token_cannot_have_is_an_error_of_usage(ctl: Ctl) -> None:
+    joins = await ctl("token", "create", "--role", "agent", "--node", "n1", "--allow", "read")
+    assert (joins.code, "--allow is for people" in joins.err) == (2, True)
+    person = await ctl("token", "create", "--role", "viewer", "--name", "x", "--host", "h")
+    assert (person.code, "--host is for those who join" in person.err) == (2, True)
+    more = await ctl("token", "create", "--role", "viewer", "--name", "x", "--allow", "exec")
+    assert (more.code, "role viewer does not allow 'exec'" in more.err) == (1, True)
