@@ -1,5 +1,6 @@
 """An authority of a test's own: a root, and certificates below it on the disk, whole or not at all."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -8,6 +9,7 @@ from persys.infra.certificates import CertificateFiles
 from persys.infra.clock import SystemClock
 from persys.infra.files import PRIVATE, PUBLIC, write_together
 from persys.infra.keys import key_pem, new_key
+from persys.infra.revocation import Revocations
 from persys.infra.tls import Tls, Verify
 from persys.model.identity import Identity, Role
 
@@ -61,9 +63,10 @@ class Root:
         *,
         verify: Verify = Verify.IDENTITY,
         trust_domain: str = TRUST_DOMAIN,
+        lists: Sequence[Revocations] = (),
     ) -> Tls:
         files = self.write(role, name, trust_domain=trust_domain)
-        return Tls(files, SystemClock(), verify=verify)
+        return Tls(files, SystemClock(), verify=verify, lists=lists)
 
     def variables(self, files: CertificateFiles) -> dict[str, str]:
         return {

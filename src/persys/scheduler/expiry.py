@@ -1,21 +1,18 @@
 """Nodes whose certificates end soon: an event for each, while there is still time to do something.
 
 A node shows its certificate when it connects, and comes anew with each new one; so whoever still shows one in
-its last tenth has not got another. What would surprise: of a node that comes by way of a standby only that
-standby sees the certificate, so nothing is said here.
+its last tenth has not got another. A standby says with what certificate a node has come to it.
 """
 
 from datetime import datetime
-from functools import lru_cache
-from typing import Any
 
-import grpc
 import structlog
 
 from persys.core.renewal import Freshness, freshness
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
-from persys.infra.identity import Claims, read_claims
+from persys.infra.door import SHOWN
+from persys.infra.identity import Claims
 from persys.model.event import Event, EventKind
 from persys.model.identity import Identity, Role
 from persys.model.ids import NodeId
@@ -24,8 +21,6 @@ from persys.scheduler.committer import Committer
 
 log = structlog.get_logger()
 
-_KNOWN_MAX = 4096
-
 
 class Expiry:
     def __init__(self, committer: Committer, clock: Clock) -> None:
@@ -33,13 +28,10 @@ class Expiry:
         self._clock = clock
         self._told: dict[NodeId, str] = {}  # the serial of which it was said
 
-    async def heard(self, node_id: NodeId, context: grpc.aio.ServicerContext[Any, Any]) -> None:
+    async def heard(self, node_id: NodeId) -> None:
         """From a node, on a connection of its own or of somebody who passes it on."""
-        shown = next(iter(context.auth_context().get("x509_pem_cert", ())), None)
-        if shown is None:
-            return
-        claims = _claims(shown)
-        if claims.identity != Identity(Role.AGENT, node_id):
+        claims = SHOWN.get()
+        if claims is None or claims.identity != Identity(Role.AGENT, node_id):
             return
         now = self._clock.now()
         if freshness(claims.not_before, claims.not_after, now) in (Freshness.FRESH, Freshness.DUE):
@@ -59,8 +51,3 @@ class Expiry:
             await self._committer.commit(Change(done=lambda: None, events=[event]))
         except (StoreUnavailableError, ConflictError):
             self._told.pop(node_id)  # said at its next heartbeat
-
-
-@lru_cache(_KNOWN_MAX)
-def _claims(pem: bytes) -> Claims:
-    return read_claims(pem)

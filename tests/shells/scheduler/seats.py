@@ -48,7 +48,9 @@ class Seats:
             shared=True,
             tls=tls,
             front=Front(to_leader(tls)),
-            new_seat=partial(Scheduler, connect=to_agents(tls)),
+            new_seat=partial(
+                Scheduler, connect=to_agents(tls), watches_certificates=tls is not None
+            ),
         )
         self.running.append(asyncio.get_running_loop().create_task(plane.run(stop)))
         self.stores.append(store)

@@ -81,7 +81,7 @@ class NodesApi:
         statuses = self._membership.statuses_of(sender)
         await self._membership.heartbeat(sender, reports.read(request, sender, statuses, now))
         if self._expiry is not None:
-            await self._expiry.heard(sender, context)
+            await self._expiry.heard(sender)
         return control_pb2.HeartbeatResponse(
             acknowledged=True,
             # While nothing can be written no node gets new work; what runs goes on.

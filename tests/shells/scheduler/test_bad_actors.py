@@ -1,0 +1,312 @@
+"""Bad actors at a scheduler's door, and bad days: keys that were stolen, clocks that are wrong.
+
+docs/security.md says which test stands for which of them.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import grpc
+import msgspec
+import pytest
+
+from certified import LIFE, Root
+from persys.core.permission import CONTROL, ROLES
+from persys.infra.clock import SystemClock
+from persys.infra.door import PASSED_CERTIFICATE, PASSED_IDENTITY
+from persys.infra.revocation import Revocations
+from persys.infra.tls import Tls
+from persys.model.identity import Role
+from persys.store.memory import MemoryStore
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.gen.control.v1 import control_pb2_grpc
+from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
+from shells.scheduler.seats import Seats
+from shells.scheduler.stores import TroubledStore
+
+DENIED = grpc.StatusCode.PERMISSION_DENIED
+SERVICE = pb.DESCRIPTOR.services_by_name["AgentControl"]
+OVERSIZED = 4 << 20
+
+
+class Listed:
+    """What an authority has revoked."""
+
+    def __init__(self) -> None:
+        self.serials: set[str] = set()
+
+    async def revoked(self) -> frozenset[str]:
+        return frozenset(self.serials)
+
+    def revoke(self, tls: Tls) -> None:
+        self.serials.add(tls.certificates.current.claims.serial)
+
+    def read_often(self) -> Revocations:
+        return Revocations(self, SystemClock(), every=timedelta(seconds=0.05))
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+@pytest.fixture
+def listed() -> Listed:
+    return Listed()
+
+
+@pytest.fixture
+async def cluster(root: Root, listed: Listed) -> AsyncIterator[Cluster]:
+    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    tls = root.tls(Role.SCHEDULER, "s1", lists=[listed.read_often()])
+    async with a_cluster(store, brisk(), tls=tls, user=root.tls(Role.ADMIN, "me")) as running:
+        yield running
+    await store.store.close()
+
+
+@asynccontextmanager
+async def speaking(endpoint: str, tls: Tls) -> AsyncIterator[control_pb2_grpc.AgentControlStub]:
+    channel = tls.channel(endpoint, Role.SCHEDULER)
+    yield control_pb2_grpc.AgentControlStub(channel)
+    await channel.close()
+
+
+def door_of(cluster: Cluster) -> str:
+    return f"127.0.0.1:{cluster.settings.grpc_port}"
+
+
+def a_registration(name: str) -> pb.RegisterNodeRequest:
+    room = pb.NodeCapabilities(
+        cpu_total_millicores=1000, memory_total_mb=1000, supported_workload_types=["container"]
+    )
+    return pb.RegisterNodeRequest(node_id=name, grpc_endpoint="127.0.0.1:1", capabilities=room)
+
+
+async def refusal(call: grpc.aio.UnaryUnaryCall[object, object]) -> str:
+    """Why it was denied; nothing if it was not."""
+    code = await call.code()
+    assert code in (DENIED, grpc.StatusCode.OK), code
+    return str(await call.details() or "denied") if code is DENIED else ""
+
+
+async def until_refused(stub: control_pb2_grpc.AgentControlStub) -> str:
+    told = ""
+
+    async def refused() -> bool:
+        nonlocal told
+        told = await refusal(stub.GetIdentity(pb.GetIdentityRequest(), timeout=10))
+        return bool(told)
+
+    await eventually(refused, lambda: "the certificate to be refused")
+    return told
+
+
+async def opened(stub: control_pb2_grpc.AgentControlStub, node: str) -> Any:
+    stream = stub.ControlStream(timeout=30)
+    await stream.write(pb.ControlMessage(register=a_registration(node)))
+    assert (await stream.read()).registered.accepted
+    return stream
+
+
+async def ended(stream: Any, node: str) -> str:
+    """Why the stream ended at its next message."""
+    with suppress(asyncio.InvalidStateError):  # ended before it could be said
+        heartbeat = pb.HeartbeatRequest(node_id=node)
+        await stream.write(pb.ControlMessage(heartbeat=heartbeat, number=1))
+    assert await stream.code() is DENIED
+    return str(await stream.details())
+
+
+async def test_a_revoked_certificate_is_refused_and_its_stream_ends_at_the_next_message(
+    cluster: Cluster, root: Root, listed: Listed
+) -> None:
+    stolen = root.tls(Role.AGENT, "n1")
+    async with speaking(door_of(cluster), stolen) as stub:
+        stream = await opened(stub, "n1")
+        listed.revoke(stolen)
+        assert "revoked" in await until_refused(stub)
+        assert "revoked" in await ended(stream, "n1")
+    async with speaking(door_of(cluster), root.tls(Role.AGENT, "n1")) as stub:
+        assert (await stub.RegisterNode(a_registration("n1"), timeout=10)).accepted
+
+
+async def test_what_is_watched_with_a_revoked_certificate_ends_at_the_next_event(
+    cluster: Cluster, root: Root, listed: Listed
+) -> None:
+    eve = root.tls(Role.VIEWER, "eve")
+    async with (
+        speaking(door_of(cluster), eve) as stub,
+        speaking(door_of(cluster), root.tls(Role.AGENT, "n1")) as node,
+    ):
+        await node.RegisterNode(a_registration("n1"), timeout=10)
+        watch = stub.WatchEvents(pb.WatchEventsRequest(after_sequence=0), timeout=30)
+        assert (await watch.read()).node_id == "n1"
+        listed.revoke(eve)
+        await until_refused(stub)
+        await cluster.control.stub.CordonNode(pb.NodeRequest(node_id="n1"), timeout=10)
+        with pytest.raises(grpc.aio.AioRpcError) as err:
+            await watch.read()
+        assert err.value.code() is DENIED
+
+
+async def test_a_stolen_key_of_a_removed_node_is_refused_also_after_a_restart(
+    cluster: Cluster, root: Root
+) -> None:
+    stolen = root.tls(Role.AGENT, "n1")
+    async with speaking(door_of(cluster), stolen) as stub:
+        stream = await opened(stub, "n1")
+        removed = await cluster.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
+        assert removed.accepted
+        assert "was removed" in await ended(stream, "n1")
+        assert "new token" in await refusal(stub.RegisterNode(a_registration("n1"), timeout=10))
+        again = root.tls(Role.AGENT, "n1")
+        await cluster.stop()
+        await cluster.start()
+        assert "was removed" in await until_refused(stub)
+    async with speaking(door_of(cluster), again) as stub:
+        assert (await stub.RegisterNode(a_registration("n1"), timeout=10)).accepted
+    async with speaking(door_of(cluster), stolen) as stub:
+        assert "was removed" in await until_refused(stub)
+
+
+async def test_a_standby_lets_nobody_in_who_was_removed_or_revoked(
+    root: Root, listed: Listed
+) -> None:
+    store = MemoryStore(SystemClock().monotonic)
+    seats, user = Seats(store), root.tls(Role.ADMIN, "me")
+    try:
+        first = await seats.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
+        lists = [listed.read_often()]
+        await seats.add(tls=root.tls(Role.SCHEDULER, "s2", lists=lists), user=user)
+        removed, revoked = root.tls(Role.AGENT, "n1"), root.tls(Role.AGENT, "n2")
+        async with (
+            speaking(seats.endpoints[1], removed) as one,
+            speaking(seats.endpoints[1], revoked) as other,
+        ):
+            streams = await opened(one, "n1"), await opened(other, "n2")
+            await first.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
+            listed.revoke(revoked)
+            await until_refused(other)
+            assert "was removed" in await ended(streams[0], "n1")
+            assert "revoked" in await ended(streams[1], "n2")
+            assert await refusal(one.RegisterNode(a_registration("n1"), timeout=10))
+    finally:
+        await seats.close()
+        await store.close()
+
+
+async def test_a_leader_judges_the_certificate_that_was_shown_to_the_standby(
+    cluster: Cluster, root: Root
+) -> None:
+    """Also when the standby has not heard of the removal; and nobody else is believed in this."""
+    node = root.tls(Role.AGENT, "n1")
+    async with speaking(door_of(cluster), node) as stub:
+        await stub.RegisterNode(a_registration("n1"), timeout=10)
+    await cluster.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
+    claims = node.certificates.current.claims
+    said = ((PASSED_IDENTITY, "agent/n1"), (PASSED_CERTIFICATE, msgspec.json.encode(claims)))
+    async with speaking(door_of(cluster), root.tls(Role.SCHEDULER, "s2")) as stub:
+        call = stub.RegisterNode(a_registration("n1"), timeout=10, metadata=said)
+        assert "was removed" in await refusal(call)
+        garbage = ((PASSED_IDENTITY, "agent/n1"), (PASSED_CERTIFICATE, b"{"))
+        call = stub.RegisterNode(a_registration("n1"), timeout=10, metadata=garbage)
+        assert "cannot be read" in await refusal(call)
+
+
+async def test_a_node_behind_a_standby_that_does_not_renew_is_an_event(root: Root) -> None:
+    store = MemoryStore(SystemClock().monotonic)
+    seats, user = Seats(store), root.tls(Role.ADMIN, "me")
+    late = Tls(root.write(Role.AGENT, "n1", age=LIFE - timedelta(hours=1)), SystemClock())
+    try:
+        first = await seats.add(tls=root.tls(Role.SCHEDULER, "s1"), user=user)
+        await seats.add(tls=root.tls(Role.SCHEDULER, "s2"), user=user)
+        async with speaking(seats.endpoints[1], late) as stub:
+            await stub.RegisterNode(a_registration("n1"), timeout=10)
+            await stub.Heartbeat(pb.HeartbeatRequest(node_id="n1"), timeout=10)
+        asked = pb.ListEventsRequest(kinds=["NodeCertificateExpires"])
+        (event,) = (await first.stub.ListEvents(asked, timeout=10)).events
+        assert event.node_id == "n1"
+    finally:
+        await seats.close()
+        await store.close()
+
+
+@pytest.mark.parametrize("days", [2, -2], ids=["ahead", "behind"])
+async def test_a_scheduler_whose_clock_is_two_days_off_refuses_all_until_it_is_right(
+    cluster: Cluster, days: int
+) -> None:
+    user = cluster.control.stub
+    cluster.clock.ahead = timedelta(days=days)
+    told = await refusal(user.GetIdentity(pb.GetIdentityRequest(), timeout=10))
+    assert "not valid yet, or not any more" in told
+    cluster.clock.ahead = timedelta()
+    assert not await refusal(user.GetIdentity(pb.GetIdentityRequest(), timeout=10))
+
+
+async def test_handshakes_that_are_too_large_stop_nobody(cluster: Cluster) -> None:
+    record = b"\x16\x03\x01\xff\xff" + b"\x01\xff\xff\xff" + b"\0" * 0xFFFB
+    for _ in range(8):
+        with socket.create_connection(("127.0.0.1", cluster.settings.grpc_port), 5) as one:
+            one.settimeout(5)
+            with suppress(OSError):  # cut while it is sent
+                await asyncio.to_thread(one.sendall, record * (OVERSIZED // len(record)))
+    assert not await refusal(cluster.control.stub.GetIdentity(pb.GetIdentityRequest(), timeout=10))
+
+
+async def test_a_handshake_that_trickles_is_cut(cluster: Cluster) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", cluster.settings.grpc_port)
+
+    async def trickle() -> None:
+        writer.write(b"\x16\x03\x01\x02\x00")
+        with suppress(ConnectionError):
+            while True:
+                writer.write(b"\x01")
+                await writer.drain()
+                await asyncio.sleep(0.2)
+
+    async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+        slow = group.create_task(trickle())
+        with suppress(ConnectionError):
+            while await reader.read(1024):
+                pass
+        slow.cancel()
+    writer.close()
+
+
+def methods_beyond(role: Role) -> list[str]:
+    return [name for name, deed in CONTROL.items() if deed not in ROLES[role]]
+
+
+async def answer_of(stub: control_pb2_grpc.AgentControlStub, name: str) -> grpc.StatusCode:
+    method = SERVICE.methods_by_name[name]
+    request = getattr(pb, method.input_type.name)()
+    call = getattr(stub, name)(
+        *([iter([request])] if method.client_streaming else [request]), timeout=10
+    )
+    return await call.code()  # type: ignore[no-any-return]
+
+
+async def test_promise_13_a_viewer_only_reads(cluster: Cluster, root: Root) -> None:
+    async with speaking(door_of(cluster), root.tls(Role.VIEWER, "eve")) as stub:
+        for name in methods_beyond(Role.VIEWER):
+            assert await answer_of(stub, name) is DENIED, name
+        assert not await refusal(stub.ListNodes(pb.ListNodesRequest(), timeout=10))
+
+
+async def test_promise_13_an_agent_acts_only_as_its_own_node(cluster: Cluster, root: Root) -> None:
+    async with speaking(door_of(cluster), root.tls(Role.AGENT, "n1")) as stub:
+        for name in methods_beyond(Role.AGENT):
+            assert await answer_of(stub, name) is DENIED, name
+        assert (await stub.RegisterNode(a_registration("n1"), timeout=10)).accepted
+        for call in (
+            stub.RegisterNode(a_registration("n2"), timeout=10),
+            stub.Heartbeat(pb.HeartbeatRequest(node_id="n2"), timeout=10),
+        ):
+            assert "may not speak for node 'n2'" in await refusal(call)
+        stream = await opened(stub, "n1")
+        assert "may not speak for node 'n2'" in await ended(stream, "n2")
