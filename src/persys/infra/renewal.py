@@ -97,11 +97,15 @@ class Renewal:
             self._not_before = None
         return renewed
 
+    async def look(self) -> None:
+        """Renew, if it is time to."""
+        if self._is_due():
+            await self.renew()
+
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            if self._is_due():
-                await self.renew()
+            await self.look()
 
     def _is_due(self) -> bool:
         now = self._clock.now()

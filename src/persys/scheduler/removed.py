@@ -8,7 +8,7 @@ that costs little and does no harm, while remembering it would cost a write.
 import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -23,17 +23,22 @@ from persys.store import keys
 
 log = structlog.get_logger()
 
-AGAIN_SECONDS = 30.0
-
 # Takes back what a node was given until then. Raises a PersysError when that cannot be done now.
 Revoke = Callable[[NodeId, datetime], Awaitable[None]]
 
 
 class Removed:
-    def __init__(self, cluster: Cluster, revoke: Revoke | None = None) -> None:
-        """Without `revoke` there is no authority that could be asked."""
+    def __init__(
+        self,
+        cluster: Cluster,
+        revoke: Revoke | None = None,
+        *,
+        again: timedelta = timedelta(seconds=30),
+    ) -> None:
+        """Without `revoke` there is no authority that could be asked; `again` is between tries that fail."""
         self._cluster = cluster
         self._revoke = revoke
+        self._again = again
         self._taken_back: set[Removal] = set()
         self._news = asyncio.Event()
         self._is_told = False
@@ -70,7 +75,7 @@ class Removed:
             self._news.clear()
             all_done = await self._take_back_all(self._revoke)
             with suppress(TimeoutError):
-                async with asyncio.timeout(None if all_done else AGAIN_SECONDS):
+                async with asyncio.timeout(None if all_done else self._again.total_seconds()):
                     await self._news.wait()
 
     async def _take_back_all(self, revoke: Revoke) -> bool:

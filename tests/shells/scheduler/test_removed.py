@@ -1,0 +1,61 @@
+"""What becomes of the certificates of removed nodes at the authority, and of the record of the removal."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from persys.core.removal import REMEMBERED
+from persys.errors import UnavailableError
+from persys.model.ids import NodeId
+from persys.model.removal import Removal
+from persys.scheduler.cluster import Cluster as Memory
+from persys.scheduler.removed import Removed
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.scheduler.harness import Cluster, eventually
+
+NOW = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+async def test_the_authority_is_asked_until_it_has_taken_back_what_the_node_had() -> None:
+    asked: list[tuple[str, datetime]] = []
+
+    async def revoke(node_id: NodeId, until: datetime) -> None:
+        asked.append((node_id, until))
+        if len(asked) < 3:
+            raise UnavailableError("the authority gives no answer")
+
+    memory = Memory()
+    memory.removed[NodeId("n1")] = Removal(NodeId("n1"), NOW)  # before this scheduler came to lead
+    removed = Removed(memory, revoke, again=timedelta(seconds=0.01))
+
+    async def count(number: int) -> None:
+        async def so() -> bool:
+            return len(asked) == number
+
+        await eventually(so, lambda: f"{number} questions: {asked}")
+
+    async with asyncio.TaskGroup() as group:
+        asking = group.create_task(removed.run())
+        await count(3)
+        removed.note(Removal(NodeId("n2"), NOW))
+        await count(4)
+        asking.cancel()
+    assert asked == [("n1", NOW)] * 3 + [("n2", NOW)]
+
+
+async def test_a_removal_leaves_the_store_with_a_later_change_when_it_is_old(
+    cluster: Cluster,
+) -> None:
+    async def remove(name: str) -> None:
+        await cluster.join(name)
+        answer = await cluster.control.stub.RemoveNode(pb.NodeRequest(node_id=name), timeout=10)
+        assert answer.accepted
+
+    async def kept() -> list[str]:
+        found = await cluster.store.read("/removed/")
+        return [record.key for record in found.records]
+
+    await remove("n1")
+    assert await kept() == ["/removed/n1"]
+    cluster.clock.ahead = REMEMBERED + timedelta(hours=1)
+    await remove("n2")
+    assert await kept() == ["/removed/n2"]

@@ -1,0 +1,113 @@
+"""An authority that is down for a day, in virtual time: what is renewed, what ends, and what is said."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+
+import pytest
+from cryptography import x509
+from structlog.testing import capture_logs
+
+from certified import TRUST_DOMAIN, Root
+from persys.ca.issuing import issue, pem
+from persys.errors import UnavailableError
+from persys.infra.certificates import CertificateFiles, Certificates
+from persys.infra.clock import SystemClock
+from persys.infra.keys import Issued
+from persys.infra.renewal import CertificateSource, Renewal
+from persys.model.identity import Identity, Role
+
+ME = Identity(Role.AGENT, "n1")
+DAY = timedelta(days=1)
+BEGUN = datetime.now(UTC)
+
+
+class Hand(SystemClock):
+    """A clock that is turned by hand."""
+
+    def __init__(self) -> None:
+        self.passed = timedelta()
+
+    def now(self) -> datetime:
+        return BEGUN + self.passed
+
+
+class Authority(CertificateSource):
+    def __init__(self, root: Root, clock: Hand, life: timedelta) -> None:
+        self._root = root
+        self._clock = clock
+        self._life = life
+        self.is_away = False
+        self.tries = 0
+
+    async def issue(self, csr_pem: bytes) -> Issued:
+        self.tries += 1
+        if self.is_away:
+            raise UnavailableError("the authority gives no answer")
+        key = x509.load_pem_x509_csr(csr_pem).public_key()
+        made = issue(
+            self._root.issuer,
+            key,  # type: ignore[arg-type]  # it is one of ours
+            ME,
+            trust_domain=TRUST_DOMAIN,
+            now=self._clock.now(),
+            life=self._life,
+        )
+        return Issued(pem(made), self._root.pem)
+
+
+class Node:
+    def __init__(self, folder: Path, life: timedelta) -> None:
+        self.root = Root(folder)
+        self.clock = Hand()
+        self.files: CertificateFiles = self.root.write(Role.AGENT, "n1", life=life)
+        self.certificates = Certificates(self.files, self.clock)
+        self.authority = Authority(self.root, self.clock, life)
+        self._renewal = Renewal(
+            self.certificates, self.files, self.authority, self.clock, Random(1)
+        )
+
+    async def live(self, span: timedelta) -> list[str]:
+        """What was said meanwhile."""
+        until = self.clock.passed + span
+        with capture_logs() as lines:
+            while self.clock.passed < until:
+                self.clock.passed += timedelta(minutes=1)
+                await self._renewal.look()
+        return [line["event"] for line in lines]
+
+    def seconds_left(self) -> float:
+        return (self.certificates.expires_at - self.clock.now()).total_seconds()
+
+
+@pytest.mark.parametrize("life", [3 * DAY, 2.5 * DAY])
+async def test_an_authority_down_for_a_day_costs_nothing_if_certificates_live_longer(
+    tmp_path: Path, life: timedelta
+) -> None:
+    node = Node(tmp_path, life)
+    await node.live(life / 2 - timedelta(minutes=10))
+    node.authority.is_away = True
+    said = await node.live(DAY)
+    assert said == ["certificate.not_renewed"]
+    assert node.seconds_left() > 0
+    assert node.authority.tries < 100
+
+    node.authority.is_away = False
+    said = await node.live(timedelta(hours=2))
+    assert said == ["certificate.renewed_again", "certificate.swapped"]
+    assert node.seconds_left() > (life * 0.9).total_seconds()
+
+
+async def test_a_certificate_that_ends_meanwhile_is_said_loudly_and_a_token_brings_the_next(
+    tmp_path: Path,
+) -> None:
+    node = Node(tmp_path, DAY)
+    await node.live(DAY / 4)
+    node.authority.is_away = True
+    assert await node.live(DAY) == ["certificate.not_renewed", "certificate.expires"]
+    assert node.seconds_left() < 0
+
+    # What `persys-agent join` writes is taken without a restart.
+    node.root.write(Role.AGENT, "n1", life=3 * DAY)
+    assert node.certificates.reload()
+    assert node.seconds_left() > 0
