@@ -70,13 +70,13 @@ def words_in_code(sources: dict[str, str], folders: tuple[str, ...]) -> set[str]
 
 
 def test_each_process_has_its_settings_class(sources: dict[str, str]) -> None:
-    assert settings_classes(sources).keys() == {"scheduler", "agent", "ca"}
+    assert settings_classes(sources).keys() == {"scheduler", "agent", "ca", "gateway"}
 
 
 def test_every_variable_the_documents_name_exists(
     documents: dict[str, str], sources: dict[str, str]
 ) -> None:
-    known = words_in_code(sources, ("cli/", "infra/"))
+    known = words_in_code(sources, ("cli/", "infra/", "gateway/"))
     for cls in settings_classes(sources).values():
         known |= shown_defaults(cls).keys()
 
@@ -89,7 +89,7 @@ def test_every_variable_the_documents_name_exists(
     assert unknown == set()
 
 
-@pytest.mark.parametrize("process", ["scheduler", "agent", "ca"])
+@pytest.mark.parametrize("process", ["scheduler", "agent", "ca", "gateway"])
 def test_every_variable_is_in_its_table_with_its_default(
     process: str, documents: dict[str, str], sources: dict[str, str]
 ) -> None:

@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 from google.protobuf import json_format
-from google.protobuf.descriptor import Descriptor, FieldDescriptor
+from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
 from persys.errors import InvalidError
 
 Write = Callable[[Any], Any]
+Descriptor = Any  # the library has two classes for it, by how it was built
 
 _LONG = frozenset(
     {
@@ -56,7 +57,7 @@ def read_json(body: bytes) -> dict[str, Any]:
     return plain
 
 
-def fill(message: Message, plain: Mapping[str, Any]) -> None:
+def fill(message: Message, plain: dict[str, Any]) -> None:
     """Names as the contract has them or in camelCase. Raises InvalidError, which names the field."""
     _check_names(message.DESCRIPTOR, plain, "")
     try:

@@ -1,0 +1,127 @@
+"""The composition root: the only place where the gateway's parts meet."""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+import structlog
+from aiohttp import web
+
+from persys.client.trust import open_renewed
+from persys.gateway.cluster import Cluster
+from persys.gateway.clusters import ClusterFile, one_cluster, read_clusters
+from persys.gateway.dashboard.serving import dashboard_routes
+from persys.gateway.door import Door
+from persys.gateway.exec_socket import socket_routes
+from persys.gateway.identity import Identities
+from persys.gateway.limits import BODY_BYTES_MAX, Rates
+from persys.gateway.listener import Listener, Patience
+from persys.gateway.overview import overview_routes
+from persys.gateway.routes import unary_routes
+from persys.gateway.settings import GatewaySettings
+from persys.gateway.streams import stream_routes
+from persys.gateway.uploads import upload_routes
+from persys.infra.certificates import CertificateFiles
+from persys.infra.clock import Clock, SystemClock
+from persys.infra.process import serve
+from persys.infra.rpc import new_channel
+from persys.infra.tls import Tls
+from persys.model.identity import Role
+
+log = structlog.get_logger()
+
+FIND_SECONDS = 5.0
+
+
+async def run_gateway(settings: GatewaySettings, stop: asyncio.Event) -> None:
+    clock = SystemClock()
+    gateway = Gateway(settings, clock, open_tls(settings, clock))
+    try:
+        await gateway.start()
+        await serve({"gateway": gateway.run}, stop)
+    finally:
+        await gateway.stop()
+
+
+def open_tls(settings: GatewaySettings, clock: Clock) -> Tls | None:
+    """None on -insecure. Raises SettingsError for certificates that cannot be used."""
+    if settings.insecure:
+        return None
+    files = CertificateFiles(settings.tls_cert, settings.tls_key, settings.tls_ca)
+    return open_renewed(files, clock, verify=settings.tls_verify, ca_addr=settings.ca_addr)
+
+
+class Gateway:
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        clock: Clock,
+        tls: Tls | None,
+        *,
+        patience: Patience | None = None,
+    ) -> None:
+        """Raises SettingsError for clusters that cannot be used."""
+        self._settings = settings
+        self._tls = tls
+        self.port = settings.port
+        self._stopping = asyncio.Event()
+        found = _clusters_of(settings)
+        dial = new_channel if tls is None else tls.dial(Role.SCHEDULER)
+        find = partial(_find_service, settings.dns_server)
+        self.clusters = {entry.id: Cluster(entry, dial, clock, find) for entry in found.clusters}
+        self._door = Door(
+            self.clusters,
+            found.default,
+            identities=Identities(tls, clock),
+            rates=Rates(
+                clock, per_second=settings.requests_per_second, burst=settings.requests_burst
+            ),
+            clock=clock,
+        )
+        self._listener = Listener(self._app(), tls=tls, patience=patience)
+
+    async def start(self) -> None:
+        self.port = await self._listener.start(self._settings.addr, self._settings.port)
+        log.info("gateway.serving", port=self.port, clusters=sorted(self.clusters))
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            if self._tls is not None:
+                group.create_task(self._tls.run())
+            for cluster in self.clusters.values():
+                group.create_task(cluster.run())
+
+    async def stop(self) -> None:
+        """Takes nothing new, ends streams, and lets requests end."""
+        self._stopping.set()
+        await self._listener.stop()
+        for cluster in self.clusters.values():
+            await cluster.close()
+
+    def _app(self) -> web.Application:
+        app = web.Application(client_max_size=BODY_BYTES_MAX)
+        door, stopping = self._door, self._stopping
+        app.router.add_routes(
+            [
+                *overview_routes(door),
+                *dashboard_routes(door),
+                *unary_routes(door),
+                *stream_routes(door, stopping),
+                *upload_routes(door, stopping),
+                *socket_routes(door, stopping),
+            ]
+        )
+        return app
+
+
+def _clusters_of(settings: GatewaySettings) -> ClusterFile:
+    if settings.cluster_config:
+        return read_clusters(Path(settings.cluster_config))
+    return one_cluster(settings.scheduler_addr)
+
+
+def _find_service(server: str, name: str) -> Sequence[str]:
+    from persys.infra.srv import find_service  # most have plain addresses
+
+    return find_service(name, server=server, deadline_seconds=FIND_SECONDS)

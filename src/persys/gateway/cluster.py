@@ -1,0 +1,139 @@
+"""One cluster: its schedulers, asked in the order of its strategy. One that is down disturbs no other."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, NamedTuple
+
+import grpc
+import structlog
+
+from persys.errors import UnavailableError
+from persys.gateway.clusters import ClusterEntry, SchedulerEntry
+from persys.gateway.routing import in_order
+from persys.gateway.upstream import Dial, Upstream
+from persys.infra.clock import Clock
+from persys.wire.beside import MODE, NOT_LEADING
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 2.0
+FIND_SECONDS = 30.0
+CALL_SECONDS = 30.0
+LEAVE_SECONDS = 5.0
+
+Metadata = tuple[tuple[str, str | bytes], ...]
+Find = Callable[[str], Sequence[str]]
+
+
+class Answered(NamedTuple):
+    answer: Any
+    mode: str  # of the scheduler, if it is not the normal one
+
+
+class Cluster:
+    def __init__(self, entry: ClusterEntry, dial: Dial, clock: Clock, find: Find) -> None:
+        """`find` asks DNS for a service, and blocks."""
+        self.entry = entry
+        self._dial = dial
+        self._clock = clock
+        self._find = find
+        self.upstreams = [self._open(one) for one in entry.schedulers]
+        self._reachable: bool | None = None
+
+    @property
+    def id(self) -> str:
+        return self.entry.id
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._look())
+            if self.entry.discovery:
+                group.create_task(self._discover())
+
+    async def close(self) -> None:
+        for upstream in self.upstreams:
+            await upstream.close()
+
+    async def call(
+        self,
+        rpc: str,
+        request: Any,
+        *,
+        key: str,
+        metadata: Metadata,
+        again: bool,
+        seconds: float = CALL_SECONDS,
+    ) -> Answered:
+        """`again`: another may be asked when one breaks off. Raises AioRpcError, UnavailableError."""
+        failed: grpc.aio.AioRpcError | None = None
+        async for upstream in self._reached(key):
+            call = getattr(upstream.stub, rpc)(request, timeout=seconds, metadata=metadata)
+            try:
+                answer = await call
+            except grpc.aio.AioRpcError as err:
+                if not (_is_certain_not_taken(err) or (upstream.broke() and again)):
+                    raise
+                failed = err
+                continue
+            told = await call.trailing_metadata()
+            mode = next((str(text) for name, text in told or () if name == MODE), "")
+            return Answered(answer, mode)
+        raise failed or self._unavailable()
+
+    async def reach(self, key: str) -> Upstream:
+        """The one to open a stream to. Raises UnavailableError."""
+        async for upstream in self._reached(key):
+            return upstream
+        raise self._unavailable()
+
+    async def _reached(self, key: str) -> AsyncIterator[Upstream]:
+        for upstream in in_order(self.upstreams, self.entry.routing_strategy, key):
+            if await upstream.connect():
+                yield upstream
+
+    def _unavailable(self) -> UnavailableError:
+        return UnavailableError(f"no scheduler of cluster {self.id} can be reached")
+
+    async def _look(self) -> None:
+        while True:
+            async with asyncio.TaskGroup() as group:
+                for upstream in self.upstreams:
+                    group.create_task(upstream.look())
+            self._tell()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    def _tell(self) -> None:
+        """One line when nobody is there any more, and one when somebody is again."""
+        reachable = any(upstream.healthy for upstream in self.upstreams)
+        if reachable is not self._reachable:
+            self._reachable = reachable
+            say = log.info if reachable else log.warning
+            say("cluster.reached" if reachable else "cluster.lost", cluster=self.id)
+
+    async def _discover(self) -> None:
+        while True:
+            try:
+                found = await asyncio.to_thread(self._find, self.entry.discovery)
+            except UnavailableError as err:
+                log.warning("cluster.not_found", cluster=self.id, reason=str(err))
+                found = ()
+            if found:
+                await self._replace(found)
+            await asyncio.sleep(FIND_SECONDS if self.upstreams else LOOK_SECONDS)
+
+    async def _replace(self, addresses: Sequence[str]) -> None:
+        known = {upstream.address: upstream for upstream in self.upstreams}
+        kept = [
+            known.pop(at) if at in known else self._open(SchedulerEntry(at))
+            for at in set(addresses)
+        ]
+        self.upstreams = sorted(kept, key=lambda upstream: upstream.address)
+        for upstream in known.values():
+            await upstream.close(LEAVE_SECONDS)
+
+    def _open(self, scheduler: SchedulerEntry) -> Upstream:
+        return Upstream(scheduler.id, scheduler.address, self._dial, self._clock)
+
+
+def _is_certain_not_taken(err: grpc.aio.AioRpcError) -> bool:
+    return any(name == NOT_LEADING for name, _ in err.trailing_metadata() or ())

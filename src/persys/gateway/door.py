@@ -1,0 +1,165 @@
+"""The door of every route: who asks and how often, under which id, in which cluster; and what came of it.
+
+Nothing that goes wrong behind it reaches a client as anything but a problem with the id under which the log
+has it.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from uuid import uuid4
+
+import grpc
+import structlog
+from aiohttp import web
+from msgspec import Struct
+
+from persys.errors import PersysError
+from persys.gateway.cluster import Cluster, Metadata
+from persys.gateway.identity import ANYONE, Identities, Who
+from persys.gateway.limits import Rates
+from persys.gateway.problems import ProblemError, problem_from, problem_from_rpc
+from persys.gateway.routing import Strategy
+from persys.infra.clock import Clock
+
+log = structlog.get_logger()
+
+REQUEST_ID = "X-Request-ID"
+CLUSTER = "X-Persys-Cluster-ID"
+_REQUEST_ID_METADATA = "x-request-id"
+_ID_LENGTH_MAX = 128
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_OWN_ORIGIN = frozenset({"", "same-origin", "none"})
+_SERVER_ERROR = 500
+
+
+class Ask(Struct, frozen=True, eq=False):
+    """One request after the door."""
+
+    request: web.Request
+    who: Who
+    id: str
+    clusters: Mapping[str, Cluster]
+    default_cluster: str
+
+    @property
+    def cluster(self) -> Cluster:
+        """Path, else header, else query, else the default. Raises ProblemError for one that is not there."""
+        request = self.request
+        named = (
+            request.match_info.get("cluster")
+            or request.headers.get(CLUSTER)
+            or (request.query.get("cluster_id") if request.query_string else None)
+            or self.default_cluster
+        )
+        cluster = self.clusters.get(named)
+        if cluster is None:
+            raise ProblemError(404, f"there is no cluster {named}")
+        return cluster
+
+    @property
+    def metadata(self) -> Metadata:
+        return (*self.who.passed, (_REQUEST_ID_METADATA, self.id))
+
+    def routing_key(self, cluster: Cluster, workload_id: str = "") -> str:
+        """What decides, by the cluster's strategy, which scheduler is asked."""
+        headers = self.request.headers
+        match cluster.entry.routing_strategy:
+            case Strategy.STICKY:
+                session = headers.get("X-Persys-Session") or self.request.cookies.get(
+                    "persys_session"
+                )
+                return session or self.who.key
+            case Strategy.SHARD:
+                return headers.get("X-Persys-Workload-Key") or workload_id
+            case Strategy.LEADER_ONLY:
+                return ""
+
+
+Handler = Callable[[Ask], Awaitable[web.StreamResponse]]
+Served = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+class Door:
+    def __init__(
+        self,
+        clusters: Mapping[str, Cluster],
+        default_cluster: str,
+        *,
+        identities: Identities,
+        rates: Rates,
+        clock: Clock,
+    ) -> None:
+        self._clusters = clusters
+        self._default_cluster = default_cluster
+        self._identities = identities
+        self._rates = rates
+        self._clock = clock
+
+    def behind(
+        self, handler: Handler, *, open_to_all: bool = False, contract: bool = False
+    ) -> Served:
+        """`open_to_all`: nobody is asked who they are. `contract`: a route of older clients."""
+
+        async def serve(request: web.Request) -> web.StreamResponse:
+            began = self._clock.monotonic()
+            request_id = _request_id(request)
+            who = ANYONE
+            try:
+                if not open_to_all:
+                    _refuse_other_sites(request)
+                    who = self._identities.of(request)
+                    self._rates.take(who.key)
+                ask = Ask(request, who, request_id, self._clusters, self._default_cluster)
+                response = await handler(ask)
+            except PersysError as err:
+                response = problem_from(err).response(request_id, contract=contract)
+            except grpc.aio.AioRpcError as err:
+                response = problem_from_rpc(err).response(request_id, contract=contract)
+            except web.HTTPRequestEntityTooLarge as err:
+                too_large = ProblemError(413, f"the body is over {err.max_size} bytes")  # type: ignore[attr-defined]
+                response = too_large.response(request_id, contract=contract)
+            if not response.prepared:
+                response.headers[REQUEST_ID] = request_id
+            self._tell(request, response, who, request_id, began)
+            return response
+
+        return serve
+
+    def _tell(
+        self,
+        request: web.Request,
+        response: web.StreamResponse,
+        who: Who,
+        request_id: str,
+        began: float,
+    ) -> None:
+        """Reads that went well are for those who look closely; there are many of them."""
+        say = log.debug if request.method in _SAFE else log.info
+        if response.status >= _SERVER_ERROR:
+            say = log.warning
+        say(
+            "request.served",
+            method=request.method,
+            path=request.path,
+            status=response.status,
+            who=who.name,
+            request_id=request_id,
+            seconds=round(self._clock.monotonic() - began, 4),
+        )
+
+
+def _request_id(request: web.Request) -> str:
+    told = request.headers.get(REQUEST_ID, "")
+    if told and len(told) <= _ID_LENGTH_MAX and told.isascii() and told.isprintable():
+        return told
+    return uuid4().hex
+
+
+def _refuse_other_sites(request: web.Request) -> None:
+    """A browser shows its certificate for whatever page asks it to: only our own pages may change things."""
+    upgrade = "Upgrade" in request.headers
+    if request.method in _SAFE and not upgrade:
+        return
+    origin = request.headers.get("Origin", "")
+    site = request.headers.get("Sec-Fetch-Site", "")
+    if (origin and origin.partition("://")[2] != request.host) or site not in _OWN_ORIGIN:
+        raise ProblemError(403, "asked by a page of another site")

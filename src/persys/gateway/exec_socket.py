@@ -1,0 +1,161 @@
+"""A command inside a workload, over a WebSocket.
+
+Frames are messages of the contract: ExecInput to here, ExecOutput from here; binary frames as protobuf, text
+frames as JSON. Answers come in the form of the client's first frame. The end is told by the close: 1000 after
+the exit, else 4000 plus the HTTP status, with the reason.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import grpc
+from aiohttp import WSCloseCode, WSMsgType, web
+from google.protobuf.message import DecodeError
+
+from persys.errors import InvalidError, PersysError
+from persys.gateway.door import Ask, Door, Handler
+from persys.gateway.identity import SOCKET_PROTOCOL
+from persys.gateway.problems import ProblemError, problem_from, problem_from_rpc
+from persys.gateway.routes import IN_CLUSTER
+from persys.gateway.transcoding import Transcoder
+from persys.gateway.upstream import Upstream
+from persys.infra.together import together
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.rest import API, ROUTES, Form, Route
+from persys.wire.rest_json import fill, read_json, to_json
+
+FRAME_BYTES_MAX = 1024 * 1024
+START_SECONDS = 10.0
+HEARTBEAT_SECONDS = 20.0
+REASON_BYTES_MAX = 123
+_CLOSE_BASE = 4000
+
+
+def socket_routes(door: Door, stopping: asyncio.Event) -> Iterator[web.RouteDef]:
+    for route in ROUTES:
+        if route.form is Form.SOCKET:
+            served = door.behind(socket_handler(route, stopping))
+            for prefix in (API, API + IN_CLUSTER):
+                yield web.get(prefix + route.path, served, allow_head=False)
+
+
+def socket_handler(route: Route, stopping: asyncio.Event) -> Handler:
+    transcoder = Transcoder(route, ignored=frozenset({"frames"}))
+
+    async def handle(ask: Ask) -> web.StreamResponse:
+        ask.who.need(route.rpc)
+        start = transcoder.request(ask.request.match_info, ask.request.query, b"")
+        upstream = await ask.cluster.reach(start.workload_id)
+        socket = web.WebSocketResponse(
+            protocols=(SOCKET_PROTOCOL,), heartbeat=HEARTBEAT_SECONDS, max_msg_size=FRAME_BYTES_MAX
+        )
+        if not socket.can_prepare(ask.request).ok:
+            raise ProblemError(426, "this is a WebSocket", headers={"Upgrade": "websocket"})
+        await socket.prepare(ask.request)
+        await _Session(ask, socket, start, upstream).run(stopping)
+        return socket
+
+    return handle
+
+
+class _Session:
+    def __init__(
+        self, ask: Ask, socket: web.WebSocketResponse, start: pb.ExecStart, upstream: Upstream
+    ) -> None:
+        self._ask = ask
+        self._socket = socket
+        self._start = start
+        self._upstream = upstream
+        self._as_text = False
+        self._exited = False
+
+    async def run(self, stopping: asyncio.Event) -> None:
+        code, reason = int(WSCloseCode.OK), ""
+        try:
+            await self._talk(stopping)
+        except PersysError as err:
+            problem = problem_from(err)
+            code, reason = _CLOSE_BASE + problem.status, problem.detail
+        except grpc.aio.AioRpcError as err:
+            problem = problem_from_rpc(err)
+            code, reason = _CLOSE_BASE + problem.status, problem.detail
+        except ConnectionError:
+            return  # the client has left
+        await self._socket.close(code=code, message=_cut(reason))
+
+    async def _talk(self, stopping: asyncio.Event) -> None:
+        first = await self._first()
+        begun = asyncio.Event()
+        call = self._upstream.stub.Exec(metadata=self._ask.metadata)
+        try:
+            async with together() as group:
+                tasks = [
+                    group.create_task(self._feed(call, first, begun)),
+                    group.create_task(_until_stopped(stopping)),
+                ]
+                async for output in call:
+                    begun.set()
+                    await self._send(output)
+                for task in tasks:
+                    task.cancel()
+        finally:
+            call.cancel()
+
+    async def _first(self) -> pb.ExecInput:
+        """What is to be run: in the URL, or in the first frame; the path stands above both."""
+        if self._start.command or self._start.console:
+            # Who says it in a URL is a browser, and wants to read text.
+            self._as_text = self._ask.request.query.get("frames", "") != "binary"
+            return pb.ExecInput(start=self._start)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                first = await anext(self._inputs(), None)
+        except TimeoutError as err:
+            raise ProblemError(408, "no start was sent") from err
+        if first is None or not first.HasField("start"):
+            raise InvalidError("start", "is missing; a session begins with it")
+        first.start.workload_id = self._start.workload_id
+        return first
+
+    async def _feed(self, call: Any, first: pb.ExecInput, begun: asyncio.Event) -> None:
+        """What is refused is told by reading; a write that fails has no reason to tell."""
+        try:
+            await call.write(first)
+            await begun.wait()
+            async for one in self._inputs():
+                one.ClearField("start")
+                await call.write(one)
+        except (asyncio.InvalidStateError, grpc.aio.AioRpcError):
+            return
+        raise ConnectionResetError("the client has left")
+
+    async def _inputs(self) -> AsyncIterator[pb.ExecInput]:
+        async for frame in self._socket:
+            if frame.type is WSMsgType.TEXT:
+                self._as_text = True
+                message = pb.ExecInput()
+                fill(message, read_json(frame.data.encode()))
+                yield message
+            elif frame.type is WSMsgType.BINARY:
+                try:
+                    yield pb.ExecInput.FromString(frame.data)
+                except DecodeError as err:
+                    raise InvalidError("frame", "is no ExecInput") from err
+            else:
+                return
+
+    async def _send(self, output: pb.ExecOutput) -> None:
+        if self._as_text:
+            await self._socket.send_str(to_json(output).decode())
+        else:
+            await self._socket.send_bytes(output.SerializeToString())
+
+
+async def _until_stopped(stopping: asyncio.Event) -> None:
+    await stopping.wait()
+    raise ProblemError(503, "the gateway stops")
+
+
+def _cut(reason: str) -> bytes:
+    return reason.encode()[:REASON_BYTES_MAX].decode(errors="ignore").encode()

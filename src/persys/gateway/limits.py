@@ -1,0 +1,56 @@
+"""How much one may ask for: requests per second for each who asks, and bytes per body.
+
+A bucket fills at its rate up to its depth; each request takes one. Those that are full are forgotten, and
+there is never more than a bounded number of them.
+"""
+
+from msgspec import Struct
+
+from persys.gateway.problems import ProblemError
+from persys.infra.clock import Clock
+
+BODY_BYTES_MAX = 4 * 1024 * 1024
+_BUCKETS_MAX = 10_000
+
+
+class _Bucket(Struct):
+    left: float
+    at: float
+
+
+class Rates:
+    def __init__(self, clock: Clock, *, per_second: float, burst: int) -> None:
+        """`per_second` 0: no limit."""
+        self._clock = clock
+        self._rate = per_second
+        self._burst = float(burst)
+        self._buckets: dict[str, _Bucket] = {}
+
+    def take(self, key: str) -> None:
+        """Raises ProblemError (429) that says when to come back."""
+        if not self._rate:
+            return
+        now = self._clock.monotonic()
+        bucket = self._buckets.get(key)
+        if bucket is None:
+            self._make_room(now)
+            bucket = self._buckets[key] = _Bucket(self._burst, now)
+        bucket.left = min(self._burst, bucket.left + (now - bucket.at) * self._rate)
+        bucket.at = now
+        if bucket.left < 1:
+            wait = (1 - bucket.left) / self._rate
+            headers = {"Retry-After": str(max(1, round(wait)))}
+            raise ProblemError(
+                429, f"more than {self._rate:g} requests per second", headers=headers
+            )
+        bucket.left -= 1
+
+    def _make_room(self, now: float) -> None:
+        if len(self._buckets) < _BUCKETS_MAX:
+            return
+        full_after = self._burst / self._rate
+        self._buckets = {
+            key: bucket for key, bucket in self._buckets.items() if now - bucket.at < full_after
+        }
+        while len(self._buckets) >= _BUCKETS_MAX:
+            self._buckets.pop(next(iter(self._buckets)))

@@ -1,0 +1,125 @@
+"""What went wrong, as HTTP says it: a status and a problem of RFC 9457 as the body.
+
+A refusal of the scheduler keeps all that it said: `code` is the name of the gRPC status, `answer` the message
+in which it refused, so that a client of this API knows as much as one that called the scheduler itself.
+"""
+
+from http import HTTPStatus
+from typing import Any
+
+import grpc
+import msgspec
+from aiohttp import web
+from google.protobuf.message import Message
+
+from persys.errors import (
+    ConflictError,
+    DeniedError,
+    InvalidError,
+    NotFoundError,
+    OutOfRangeError,
+    PersysError,
+    RefusedError,
+    UnavailableError,
+)
+from persys.wire.foreign import says_not_found
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.rest_json import to_plain
+
+PROBLEM = "application/problem+json"
+_FROZEN = ("degraded", "recovery")
+
+# The first row that fits holds, so a class stands above its parent.
+_ERRORS: tuple[tuple[type[PersysError], int], ...] = (
+    (InvalidError, 400),
+    (NotFoundError, 404),
+    (DeniedError, 403),
+    (OutOfRangeError, 410),
+    (RefusedError, 422),
+    (ConflictError, 409),
+    (UnavailableError, 503),
+    (PersysError, 500),
+)
+_CODES = {
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.UNAUTHENTICATED: 401,
+    grpc.StatusCode.PERMISSION_DENIED: 403,
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.ABORTED: 409,
+    grpc.StatusCode.ALREADY_EXISTS: 409,
+    grpc.StatusCode.OUT_OF_RANGE: 410,
+    grpc.StatusCode.FAILED_PRECONDITION: 422,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+    grpc.StatusCode.UNIMPLEMENTED: 501,
+    grpc.StatusCode.UNAVAILABLE: 503,
+    grpc.StatusCode.CANCELLED: 503,
+    grpc.StatusCode.DEADLINE_EXCEEDED: 504,
+}
+
+
+class ProblemError(PersysError):
+    """An answer that is none. `more` are further members of the problem, `headers` stand beside it."""
+
+    def __init__(
+        self, status: int, detail: str, *, headers: dict[str, str] | None = None, **more: Any
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.headers = headers or {}
+        self.more = more
+
+    def plain(self, request_id: str) -> dict[str, Any]:
+        return {
+            "type": "about:blank",
+            "title": HTTPStatus(self.status).phrase,
+            "status": self.status,
+            "detail": self.detail,
+            "request_id": request_id,
+            **self.more,
+        }
+
+    def response(self, request_id: str, *, contract: bool) -> web.Response:
+        plain = self.plain(request_id)
+        if contract:
+            plain["error"] = self.detail  # where older clients look
+        body = msgspec.json.encode(plain)
+        return web.Response(
+            status=self.status, body=body, content_type=PROBLEM, headers=self.headers
+        )
+
+
+def problem_from(err: PersysError) -> ProblemError:
+    if isinstance(err, ProblemError):
+        return err
+    status = next(status for kind, status in _ERRORS if isinstance(err, kind))
+    if isinstance(err, InvalidError):
+        return ProblemError(status, str(err), field=err.field)
+    return ProblemError(status, str(err))
+
+
+def problem_from_rpc(err: grpc.aio.AioRpcError) -> ProblemError:
+    code, detail = err.code(), err.details() or err.code().name
+    status = _CODES.get(code, 502)
+    if code is grpc.StatusCode.UNKNOWN and says_not_found(detail):
+        status = 404
+    return ProblemError(status, detail, code=code.name)
+
+
+def refusal_in(answer: Message, *, mode: str) -> ProblemError | None:
+    """What an answer with success=false or accepted=false means; `mode` is that of the scheduler."""
+    name = next((name for name in ("success", "accepted") if hasattr(answer, name)), None)
+    if name is None or getattr(answer, name):
+        return None
+    text = getattr(answer, "error_message", "") or getattr(answer, "reason", "")
+    more: dict[str, Any] = {"answer": to_plain(answer)}
+    if isinstance(answer, pb.ApplyWorkloadResponse):
+        status = 422 if answer.failure_reason else 409
+        if answer.failure_reason:
+            more["reason"] = pb.FailureReason.Name(answer.failure_reason)
+    else:
+        status = 404 if says_not_found(text) else 409
+    if mode in _FROZEN:
+        status = 503
+        more["mode"] = mode
+    return ProblemError(status, text or "refused, without a reason", **more)

@@ -1,0 +1,76 @@
+"""What a gateway can be told at its start, by flag, variable or file."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from persys.errors import SettingsError
+from persys.infra.address import split_server
+from persys.infra.settings import setting
+from persys.infra.tls import Verify
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    addr: str = setting("0.0.0.0", "PERSYS_GATEWAY_ADDR", help="address to listen on")
+    port: int = setting(8551, "PERSYS_GATEWAY_PORT", help="port of the API and the dashboard")
+    public_addr: str = setting(
+        "0.0.0.0", "PERSYS_GATEWAY_PUBLIC_ADDR", help="address of the public port"
+    )
+    public_port: int = setting(
+        8585, "PERSYS_GATEWAY_PUBLIC_PORT", help="plain port that takes webhooks and nothing else"
+    )
+    insecure: bool = setting(False, help="no TLS at all, and everybody is served; for experiments")
+    tls_ca: Path = setting(
+        Path("/etc/persys/certs/persys-gateway/ca.pem"),
+        "PERSYS_TLS_CA",
+        help="roots of those who are believed",
+    )
+    tls_cert: Path = setting(
+        Path("/etc/persys/certs/persys-gateway/persys_gateway.crt"),
+        "PERSYS_TLS_CERT",
+        help="certificate of this gateway",
+    )
+    tls_key: Path = setting(
+        Path("/etc/persys/certs/persys-gateway/persys_gateway-key.key"),
+        "PERSYS_TLS_KEY",
+        help="its key",
+    )
+    tls_verify: Verify = setting(
+        Verify.IDENTITY,
+        "PERSYS_TLS_VERIFY",
+        help="by what schedulers are known: identity, or host for certificates of other makes",
+    )
+    ca_addr: tuple[str, ...] = setting(
+        (),
+        "PERSYS_CA_ADDR",
+        help="host:port of persys-ca, which renews the certificate; none: somebody else does",
+    )
+    cluster_config: str = setting(
+        "",
+        "PERSYS_GATEWAY_CLUSTER_CONFIG",
+        help="cluster.yaml: the clusters behind this gateway; none: one, at the address below",
+    )
+    scheduler_addr: tuple[str, ...] = setting(
+        ("127.0.0.1:8085",),
+        "PERSYS_SCHEDULER_ADDR",
+        help="host:port of the schedulers, or the name of an SRV record, which begins with _",
+    )
+    dns_server: str = setting(
+        "", "PERSYS_DNS_SERVER", help="address[:port] to ask for SRV records; else the machine's"
+    )
+    requests_per_second: float = setting(
+        200.0, "PERSYS_GATEWAY_REQUESTS_PER_SECOND", help="of each who asks; 0: no limit"
+    )
+    requests_burst: int = setting(
+        400, "PERSYS_GATEWAY_REQUESTS_BURST", help="so many at once, after a pause"
+    )
+    log_level: str = setting("info", "LOG_LEVEL", help="debug, info, warning or error")
+    log_format: str = setting("", "LOG_FORMAT", help="json or console")
+
+    def __post_init__(self) -> None:
+        if self.requests_per_second < 0:
+            raise SettingsError("PERSYS_GATEWAY_REQUESTS_PER_SECOND: expected 0 or more")
+        if self.requests_burst < 1:
+            raise SettingsError("PERSYS_GATEWAY_REQUESTS_BURST: expected 1 or more")
+        if self.dns_server:
+            split_server(self.dns_server)

@@ -1,0 +1,148 @@
+"""What does not end by itself: events as server-sent events, logs and snapshots as the bytes that they are.
+
+A refusal that comes before the first answer is a problem with its status. One that comes later is the last
+event of a watch; a text just breaks off, so that nobody takes a part for the whole.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from persys.errors import InvalidError
+from persys.gateway.door import REQUEST_ID, Ask, Door, Handler
+from persys.gateway.problems import ProblemError
+from persys.gateway.pumping import SILENCE, Pump, StreamEndedError, pumping
+from persys.gateway.routes import IN_CLUSTER
+from persys.gateway.transcoding import Transcoder
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.rest import API, ROUTES, Form, Route
+from persys.wire.rest_json import to_json, to_plain
+
+KEEPALIVE_SECONDS = 15.0
+RECONNECT_MS = 2000
+EVENT_STREAM = "text/event-stream"
+NDJSON = "application/x-ndjson"
+# A proxy must pass on each event when it comes.
+_UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+Write = Callable[[Ask, Pump, web.StreamResponse], Awaitable[None]]
+
+
+def stream_routes(door: Door, stopping: asyncio.Event) -> Iterator[web.RouteDef]:
+    make = {Form.EVENTS: watch_handler, Form.TEXT: text_handler}
+    for route in ROUTES:
+        if route.form in make:
+            served = door.behind(make[route.form](route, stopping))
+            for prefix in (API, API + IN_CLUSTER):
+                yield web.get(prefix + route.path, served, allow_head=False)
+
+
+def watch_handler(route: Route, stopping: asyncio.Event) -> Handler:
+    transcoder = Transcoder(route)
+
+    async def handle(ask: Ask) -> web.StreamResponse:
+        message: pb.WatchEventsRequest = transcoder.request(
+            ask.request.match_info, ask.request.query, b""
+        )
+        message.bookmarks = True  # a client that comes back begins there
+        if (last := ask.request.headers.get("Last-Event-ID")) is not None:
+            message.after_sequence = _sequence(last)
+        return await stream(ask, route, message, stopping, kind=EVENT_STREAM, write=_write_events)
+
+    return handle
+
+
+async def _write_events(ask: Ask, pump: Pump, response: web.StreamResponse) -> None:
+    await response.write(b"retry: %d\n\n" % RECONNECT_MS)
+    try:
+        async for event in pump.answers(KEEPALIVE_SECONDS):
+            await response.write(b":\n\n" if event is SILENCE else event_text(event))
+    except ProblemError as err:
+        body = msgspec.json.encode(err.plain(ask.id))
+        await response.write(b"event: problem\ndata: " + body + b"\n\n")
+
+
+def event_text(event: pb.EventView) -> bytes:
+    kind = event.kind.encode() or b"bookmark"
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (event.sequence, kind, to_json(event))
+
+
+def text_handler(route: Route, stopping: asyncio.Event) -> Handler:
+    transcoder = Transcoder(route)
+    usual = "text/plain" if route.rpc == "StreamLogs" else "application/octet-stream"
+
+    async def handle(ask: Ask) -> web.StreamResponse:
+        message = transcoder.request(ask.request.match_info, ask.request.query, b"")
+        if NDJSON in ask.request.headers.get("Accept", ""):
+            return await stream(ask, route, message, stopping, kind=NDJSON, write=write_lines)
+        return await stream(ask, route, message, stopping, kind=usual, write=_write_data)
+
+    return handle
+
+
+async def _write_data(ask: Ask, pump: Pump, response: web.StreamResponse) -> None:
+    try:
+        async for chunk in pump.answers(KEEPALIVE_SECONDS):
+            if chunk is not SILENCE:
+                await response.write(chunk.data)
+            elif ask.request.transport is None:
+                return  # the client has left
+    except ProblemError:
+        _break_off(ask)
+
+
+async def write_lines(ask: Ask, pump: Pump, response: web.StreamResponse) -> None:
+    """One message per line; a line with nothing in it says that all is well; the last may be a problem."""
+    try:
+        async for message in pump.answers(KEEPALIVE_SECONDS):
+            plain: dict[str, Any] = {} if message is SILENCE else to_plain(message)
+            await response.write(msgspec.json.encode(plain) + b"\n")
+    except ProblemError as err:
+        await response.write(msgspec.json.encode({"problem": err.plain(ask.id)}) + b"\n")
+
+
+async def stream(
+    ask: Ask, route: Route, message: Any, stopping: asyncio.Event, *, kind: str, write: Write
+) -> web.StreamResponse:
+    """Begins to answer when it was not refused at once. Raises PersysError until then."""
+    ask.who.need(route.rpc)
+    cluster = ask.cluster
+    key = ask.routing_key(cluster, getattr(message, "workload_id", ""))
+    upstream = await cluster.reach(key)
+    call = getattr(upstream.stub, route.rpc)(message, metadata=ask.metadata)
+    return await pass_on(ask, call, stopping, kind=kind, write=write)
+
+
+async def pass_on(
+    ask: Ask, call: Any, stopping: asyncio.Event, *, kind: str, write: Write
+) -> web.StreamResponse:
+    headers = {**_UNBUFFERED, REQUEST_ID: ask.id, "Content-Type": kind}
+    response = web.StreamResponse(headers=headers)
+    try:
+        async with pumping(call, stopping) as pump:
+            await pump.begin()
+            await response.prepare(ask.request)
+            await write(ask, pump, response)
+    except ConnectionError:
+        pass  # the client has left
+    except StreamEndedError as err:
+        if not response.prepared:
+            raise ProblemError(503, str(err)) from err
+        if kind != EVENT_STREAM:
+            _break_off(ask)
+    return response
+
+
+def _break_off(ask: Ask) -> None:
+    """Without the end of the last chunk the client knows that something is missing."""
+    if ask.request.transport is not None:
+        ask.request.transport.abort()
+
+
+def _sequence(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or len(text) > 18:
+        raise InvalidError("Last-Event-ID", f"{text!r}: expected the number of an event")
+    return int(text)

@@ -1,0 +1,125 @@
+"""Files that come in: a snapshot to go back to, an image for machines. Nothing is kept here on the way.
+
+An image's answer are its progress messages, one per line. They are told when the whole file has come in,
+because few clients read an answer while they still send.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+from aiohttp import web
+
+from persys.gateway.door import Ask, Door, Handler
+from persys.gateway.problems import ProblemError, refusal_in
+from persys.gateway.pumping import Pump
+from persys.gateway.routes import IN_CLUSTER, JSON
+from persys.gateway.streams import NDJSON, pass_on, write_lines
+from persys.gateway.transcoding import Transcoder
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.rest import API, ROUTES, Form, Route
+from persys.wire.rest_json import to_json
+
+PART_BYTES = 256 * 1024
+PART_SECONDS = 30.0
+RESTORE_SECONDS = 300.0
+
+
+def upload_routes(door: Door, stopping: asyncio.Event) -> Iterator[web.RouteDef]:
+    for route in ROUTES:
+        if route.form is Form.UPLOAD:
+            make = image_handler if route.rpc == "AddImage" else snapshot_handler
+            served = door.behind(make(route, stopping))
+            for prefix in (API, API + IN_CLUSTER):
+                yield web.put(prefix + route.path, served)
+
+
+def snapshot_handler(route: Route, stopping: asyncio.Event) -> Handler:
+    async def handle(ask: Ask) -> web.StreamResponse:
+        ask.who.need(route.rpc)
+        upstream = await ask.cluster.reach("")
+        chunks = (pb.SnapshotChunk(data=part) async for part in _parts(ask.request))
+        call = upstream.stub.RestoreSnapshot(chunks, timeout=RESTORE_SECONDS, metadata=ask.metadata)
+        answer: pb.RecoveryAnswer = await call
+        refusal = refusal_in(answer, mode="")
+        if refusal is not None:
+            raise refusal
+        return web.Response(body=to_json(answer), content_type=JSON)
+
+    return handle
+
+
+def image_handler(route: Route, stopping: asyncio.Event) -> Handler:
+    transcoder = Transcoder(route)
+
+    async def handle(ask: Ask) -> web.StreamResponse:
+        ask.who.need(route.rpc)
+        start = transcoder.request(ask.request.match_info, ask.request.query, b"")
+        upstream = await ask.cluster.reach("")
+        if not start.url and not start.size_bytes:
+            start.size_bytes = ask.request.content_length or 0
+        upload = _Upload(upstream.stub, ask, start)
+        return await pass_on(ask, upload, stopping, kind=NDJSON, write=_write_progress)
+
+    return handle
+
+
+async def _write_progress(ask: Ask, pump: Pump, response: web.StreamResponse) -> None:
+    await write_lines(ask, pump, response)
+
+
+class _Upload:
+    """A call whose answers are the progress of each node; of what came during the upload, the newest."""
+
+    def __init__(self, stub: Any, ask: Ask, start: pb.AddImageStart) -> None:
+        self._ask = ask
+        self._start = start
+        self._begun = asyncio.Event()
+        self._over = asyncio.Event()
+        self._sent = bool(start.url)
+        self._call = stub.AddImage(self._requests(), metadata=ask.metadata)
+
+    def cancel(self) -> None:
+        self._over.set()
+        self._begun.set()
+        self._call.cancel()
+
+    async def __aiter__(self) -> AsyncIterator[pb.ImageProgress]:
+        newest: dict[str, pb.ImageProgress] = {}
+        async for progress in self._call:
+            self._begun.set()
+            if not progress.node_id:
+                if progress.done:
+                    self._over.set()
+                continue
+            newest[progress.node_id] = progress
+            if self._sent:
+                for one in newest.values():
+                    yield one
+                newest.clear()
+        for one in newest.values():
+            yield one
+
+    async def _requests(self) -> AsyncIterator[pb.AddImageRequest]:
+        yield pb.AddImageRequest(start=self._start)
+        await self._begun.wait()  # a refusal would not be told after a write that was too late
+        if not self._start.url:
+            async for part in _parts(self._ask.request):
+                if self._over.is_set():
+                    break
+                yield pb.AddImageRequest(data=part)
+        self._sent = True
+
+
+async def _parts(request: web.Request) -> AsyncIterator[bytes]:
+    """Raises ProblemError for a client that stalls."""
+    content = request.content
+    while True:
+        try:
+            async with asyncio.timeout(PART_SECONDS):
+                part = await content.read(PART_BYTES)
+        except TimeoutError as err:
+            raise ProblemError(408, "the body takes too long") from err
+        if not part:
+            return
+        yield part

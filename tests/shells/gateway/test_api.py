@@ -1,0 +1,81 @@
+"""Our own routes: what comes back with 200 was done, everything else is a problem."""
+
+from persys.core.permission import CONTROL
+from persys.wire.rest import NOT_SERVED, ROUTES
+from shells.gateway.town import House, a_container
+from shells.scheduler.harness import Cluster
+
+
+def test_every_call_of_the_contract_has_a_route_or_is_not_for_people() -> None:
+    assert {route.rpc for route in ROUTES} | NOT_SERVED == CONTROL.keys()
+
+
+async def test_a_workload_lives_and_dies(house: House, cluster: Cluster) -> None:
+    await cluster.join("n1")
+
+    assert (await house.ask("PUT", "/api/v1/workloads/web", json=a_container()))[0] == 200
+    await cluster.control.until("web", "Running")
+    assert (await house.get("/api/v1/workloads/web"))[1]["workload"]["workload_id"] == "web"
+    assert (await house.get("/api/v1/clusters/default/workloads/web/explain"))[0] == 200
+    assert (await house.ask("DELETE", "/api/v1/workloads/web"))[0] == 200
+    await cluster.control.until_gone("web")
+    assert (await house.get("/api/v1/workloads/web"))[0] == 404
+
+
+async def test_the_path_stands_above_the_body(house: House, cluster: Cluster) -> None:
+    await cluster.join("n1")
+
+    await house.ask("PUT", "/api/v1/workloads/web", json=a_container(workload_id="other"))
+
+    assert await cluster.control.names() == ["web"]
+
+
+async def test_a_refusal_is_a_problem_with_all_that_was_said(house: House) -> None:
+    status, problem = await house.ask(
+        "PUT", "/api/v1/workloads/web", json={"spec": {"type": "container"}}
+    )
+
+    assert status == problem["status"] == 422
+    assert problem["title"] == "Unprocessable Entity"
+    assert problem["reason"] == problem["answer"]["failure_reason"] == "INVALID_SPEC"
+    assert problem["detail"] == problem["answer"]["error_message"]
+    assert problem["request_id"]
+
+
+async def test_what_is_not_there_is_404(house: House) -> None:
+    for method, path in (
+        ("GET", "workloads/none"),
+        ("DELETE", "workloads/none"),
+        ("POST", "workloads/none/retry"),
+        ("POST", "nodes/none/cordon"),
+        ("GET", "workloads/none/logs"),
+        ("GET", "clusters/none/workloads"),
+    ):
+        status, problem = await house.ask(method, f"/api/v1/{path}")
+        assert (status, problem["status"]) == (404, 404), path
+
+
+async def test_a_parameter_that_is_unknown_is_named(house: House) -> None:
+    status, problem = await house.get("/api/v1/workloads?nod_id=n1")
+
+    assert (status, problem["field"]) == (400, "nod_id")
+
+
+async def test_the_mode_and_who_asks_are_told(house: House) -> None:
+    assert (await house.get("/api/v1/mode"))[1]["mode"] == "normal"
+    assert (await house.get("/api/v1/identity"))[0] == 200
+
+
+async def test_a_request_keeps_its_id(house: House) -> None:
+    async with house.session.get("/api/v1/mode", headers={"X-Request-ID": "abc"}) as response:
+        assert response.headers["X-Request-ID"] == "abc"
+    async with house.session.get("/api/v1/mode") as response:
+        assert len(response.headers["X-Request-ID"]) == 32
+
+
+async def test_a_page_of_another_site_changes_nothing(house: House) -> None:
+    status, _ = await house.ask(
+        "DELETE", "/api/v1/workloads/web", headers={"Origin": "https://elsewhere.example"}
+    )
+
+    assert status == 403

@@ -1,0 +1,151 @@
+"""What streams: events, logs, images, and commands inside workloads."""
+
+import base64
+import json
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from aiohttp import WSMsgType
+
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.gateway.town import House
+from shells.scheduler.harness import Cluster
+from shells.scheduler.test_access import Talker, a_talker
+from shells.scheduler.test_images import a_store
+
+
+@pytest.fixture
+async def talker(cluster: Cluster) -> AsyncIterator[Talker]:
+    async with a_talker(cluster, "called") as talker:
+        await cluster.control.apply("web")
+        await cluster.control.until("web", "Running")
+        yield talker
+
+
+async def events_in(response: aiohttp.ClientResponse) -> AsyncIterator[dict[str, str]]:
+    event: dict[str, str] = {}
+    async for line in response.content:
+        name, _, value = line.decode().rstrip("\n").partition(": ")
+        if name:
+            event[name] = value
+        elif "data" in event:
+            yield event
+            event = {}
+
+
+async def test_events_are_watched_and_a_watch_goes_on_where_it_broke(
+    house: House, cluster: Cluster
+) -> None:
+    await cluster.join("n1")
+    await cluster.control.apply("web")
+    path = "/api/v1/events/watch?after_sequence=0"
+    async with house.session.get(path) as response:
+        assert response.content_type == "text/event-stream"
+        first = await anext(events_in(response))
+    async with house.session.get(path, headers={"Last-Event-ID": first["id"]}) as response:
+        second = await anext(events_in(response))
+
+    assert int(second["id"]) == int(first["id"]) + 1
+    assert json.loads(first["data"])["kind"] == first["event"]
+
+
+async def test_a_watch_of_what_is_not_kept_is_410(house: House) -> None:
+    status, problem = await house.get("/api/v1/events/watch", headers={"Last-Event-ID": "99999"})
+
+    assert (status, problem["code"]) == (410, "OUT_OF_RANGE")
+
+
+async def test_logs_are_the_bytes_that_were_written(house: House, talker: Talker) -> None:
+    async with house.session.get("/api/v1/workloads/web/logs?tail=7&service=db") as response:
+        assert response.content_type == "text/plain"
+        assert await response.read() == b"out\nerr\n"
+    assert (talker.logs_asked[0].tail, talker.logs_asked[0].service) == (7, "db")
+
+
+async def test_logs_are_also_told_line_by_line(house: House, talker: Talker) -> None:
+    accept = {"Accept": "application/x-ndjson"}
+    async with house.session.get("/api/v1/workloads/web/logs", headers=accept) as response:
+        lines = [json.loads(line) async for line in response.content]
+
+    assert [base64.b64decode(line["data"]) for line in lines] == [b"out\n", b"err\n"]
+    assert lines[1]["stream"] == "stderr"
+
+
+async def test_a_snapshot_goes_out_and_in(house: House, cluster: Cluster) -> None:
+    await cluster.control.apply("web")
+    async with house.session.get("/api/v1/snapshot") as response:
+        snapshot = await response.read()
+
+    status, problem = await house.ask("PUT", "/api/v1/snapshot", data=snapshot)
+
+    assert status == 409  # only in recovery
+    assert problem["answer"]["reason"]
+    assert (await house.ask("PUT", "/api/v1/snapshot", data=b"garbage"))[0] == 400
+
+
+async def test_an_image_is_passed_on_to_the_nodes(house: House, cluster: Cluster) -> None:
+    _, store = await a_store(cluster, "n1")
+    image = b"x" * 1_000_000
+
+    async with house.session.put("/api/v1/images/debian?node_ids=n1", data=image) as response:
+        assert response.status == 200
+        lines = [json.loads(line) async for line in response.content]
+
+    assert store.images["debian"] == image
+    assert (lines[-1]["node_id"], lines[-1]["received_bytes"]) == ("n1", "1000000")
+    assert (lines[-1]["done"], lines[-1]["sha256"]) == (True, "abc")
+
+
+async def test_an_image_that_nobody_takes_is_refused(house: House) -> None:
+    status, problem = await house.ask("PUT", "/api/v1/images/debian", data=b"x")
+
+    assert (status, problem["code"]) == (422, "FAILED_PRECONDITION")
+
+
+async def test_a_command_is_talked_to_in_protobuf(house: House, talker: Talker) -> None:
+    async with house.session.ws_connect("/api/v1/workloads/web/exec") as socket:
+        start = pb.ExecInput(start=pb.ExecStart(workload_id="other", command=["echo"]))
+        await socket.send_bytes(start.SerializeToString())
+        assert await socket.receive_bytes() == b""
+        await socket.send_bytes(pb.ExecInput(stdin=b"hello").SerializeToString())
+        said = pb.ExecOutput.FromString(await socket.receive_bytes())
+        await socket.send_bytes(pb.ExecInput(stdin_closed=True).SerializeToString())
+        last = pb.ExecOutput.FromString(await socket.receive_bytes())
+        ended = await socket.receive()
+
+    assert said.stdout == b"HELLO"
+    assert last.exit.code == 3
+    assert (ended.type, ended.data) == (WSMsgType.CLOSE, 1000)
+
+
+async def test_a_browser_talks_to_a_command_in_json(house: House, talker: Talker) -> None:
+    async with house.session.ws_connect("/api/v1/workloads/web/exec?command=echo") as socket:
+        assert await socket.receive_str() == "{}"
+        await socket.send_str(json.dumps({"stdin": base64.b64encode(b"hi").decode()}))
+        said = json.loads(await socket.receive_str())
+
+    assert base64.b64decode(said["stdout"]) == b"HI"
+
+
+@pytest.mark.parametrize(
+    ("path", "code"), [("web/exec?command=refuse", 4422), ("none/exec?command=x", 4404)]
+)
+async def test_a_refused_command_closes_with_its_status(
+    house: House, talker: Talker, path: str, code: int
+) -> None:
+    async with house.session.ws_connect(f"/api/v1/workloads/{path}") as socket:
+        ended = await socket.receive()
+
+    assert (ended.type, ended.data) == (WSMsgType.CLOSE, code)
+    assert ended.extra
+
+
+async def test_exec_without_a_socket_is_426(house: House) -> None:
+    assert (await house.get("/api/v1/workloads/web/exec"))[0] == 426
+
+
+async def test_streams_end_when_the_gateway_stops(house: House, cluster: Cluster) -> None:
+    async with house.session.get("/api/v1/events/watch") as response:
+        await house.gateway.stop()
+        assert (await response.read()).endswith(b"\n\n")
