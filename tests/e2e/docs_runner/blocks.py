@@ -1,0 +1,88 @@
+"""The fenced blocks of the documents, and what a document says about each in a comment right above it.
+
+    <!-- not run: REASON -->    it needs something that one machine does not have, or another test types it
+    <!-- ends with: 1 -->       its exit code, if that is not 0
+    <!-- shows: TEXT -->        something that must be in its output; may be repeated
+
+Blocks tagged `sh` are scripts. Of those tagged `console` the lines that begin with `$ ` are typed, the others
+are what was answered.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[3]
+TYPED = frozenset({"sh", "console"})
+SHOWN = frozenset({"text", "yaml", "json", "mermaid", "python", "ini"})
+# In this order, since they share one cluster; whatever else there is comes after them.
+FIRST = ("README.md", "docs/first-steps.md")
+# Written from the parser, whose examples a test of their own parses.
+GENERATED = frozenset({"docs/commands.md"})
+
+_FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.M | re.S)
+_SAID = re.compile(r"<!-- (not run|ends with|shows): (.+?) -->")
+_COMMENTS_ABOVE = re.compile(r"(?:^ *<!-- .+? -->\n+)+\Z", re.M)
+_PROMPT = "$ "
+
+
+class Block(NamedTuple):
+    document: str
+    line: int
+    tag: str
+    text: str
+    excuse: str  # why it is not run
+    code: int
+    shows: tuple[str, ...]
+
+    @property
+    def place(self) -> str:
+        return f"{self.document}:{self.line}"
+
+    @property
+    def is_run(self) -> bool:
+        return self.tag in TYPED and not self.excuse
+
+    @property
+    def script(self) -> str:
+        """What a person types."""
+        if self.tag != "console":
+            return self.text
+        lines = self.text.splitlines()
+        return "\n".join(line.removeprefix(_PROMPT) for line in lines if line.startswith(_PROMPT))
+
+
+def documents() -> list[str]:
+    """All that have blocks to type, in the order in which they are typed."""
+    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    names = {path.relative_to(ROOT).as_posix() for path in found} - GENERATED
+    return [*FIRST, *sorted(names - set(FIRST))]
+
+
+def blocks_of(document: str) -> list[Block]:
+    return list(blocks_in(document, (ROOT / document).read_text("utf-8")))
+
+
+def blocks_in(document: str, text: str) -> Iterator[Block]:
+    for found in _FENCE.finditer(text):
+        indent, tag, content = found.groups()
+        said = _said_above(text[: found.start()])
+        yield Block(
+            document=document,
+            line=text.count("\n", 0, found.start()) + 1,
+            tag=tag,
+            text=re.sub(rf"^{indent}", "", content, flags=re.M),
+            excuse=" ".join(_all(said, "not run")),
+            code=int((_all(said, "ends with") or ["0"])[0]),
+            shows=tuple(_all(said, "shows")),
+        )
+
+
+def _said_above(before: str) -> Sequence[tuple[str, str]]:
+    comments = _COMMENTS_ABOVE.search(before)
+    return _SAID.findall(comments[0]) if comments else ()
+
+
+def _all(said: Sequence[tuple[str, str]], word: str) -> list[str]:
+    return [text for key, text in said if key == word]

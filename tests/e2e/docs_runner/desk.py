@@ -1,0 +1,177 @@
+"""The desk at which the documents are typed: a cluster of its own, made by `persys up` as the README says.
+
+What differs from a reader's machine is all here, in the words that stand for others and in two commands that
+come before the real ones on the PATH: ports, names, directories. Nothing of this machine is touched.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from uuid import uuid4
+
+import composes
+from e2e import machines
+from e2e.containers import docker
+from e2e.docs_runner.blocks import ROOT, Block
+from e2e.process import free_port
+
+BIN = Path(sys.executable).parent
+DEADLINE_SECONDS = 110
+# Ports that documents and examples name, and that stand for others here.
+PORTS = ("8888", "8085", "8084", "50051", "8089", "8551", "8585", "50052", "8090")
+PORTS_OF_WORKLOADS = tuple(str(port) for port in range(18080, 18090))
+# Words that stand for something of the reader's.
+NODE_WORDS = ("NODE", "n3")
+STAGE = Path(__file__).with_name("stage.yaml")
+_UNWANTED = ("PERSYS_", "SCHEDULER_", "ETCD_")
+
+
+class Desk:
+    def __init__(self, place: Path, machine_settings: Mapping[str, str]) -> None:
+        self.place = place
+        self.node_id = f"docs-{uuid4().hex[:8]}"
+        self.state = place / "state"
+        self._ports = {port: str(free_port()) for port in (*PORTS, *PORTS_OF_WORKLOADS)}
+        self._substitutions = {
+            **dict.fromkeys(NODE_WORDS, self.node_id),
+            "/somewhere/safe": str(place / "safe"),
+            "node-7:50051": f"127.0.0.1:{self._ports['50051']}",
+            **self._ports,
+        }
+        self.env = {
+            **{name: text for name, text in os.environ.items() if not name.startswith(_UNWANTED)},
+            **machine_settings,
+            "HOME": str(place),
+            "PATH": f"{place / 'bin'}:{BIN}:{os.environ['PATH']}",
+            "PERSYS_NODE_ID": self.node_id,
+            "PERSYS_COMPOSE_BINARY": composes.V2,
+            "PERSYS_STOP_GRACE": "1s",
+        }
+
+    def lay(self) -> None:
+        """A directory like the reader's clone, with examples whose ports are free here."""
+        for name in ("bin", "safe", "desk"):
+            (self.place / name).mkdir()
+        for path in ROOT.iterdir():
+            if path.name != "examples":
+                (self.place / "desk" / path.name).symlink_to(path)
+        examples = shutil.copytree(ROOT / "examples", self.place / "desk" / "examples")
+        for path in (path for path in examples.rglob("*") if path.is_file()):
+            path.write_text(self.substituted(path.read_text("utf-8")))
+        self._stand_in("make", f'exec /usr/bin/make -C {ROOT} BIN={self.place / "bin"} "$@"')
+        up = " ".join(f"--{name}={self._ports[port]}" for name, port in self._up_ports().items())
+        self._stand_in(
+            "persys",
+            f"""case "$1" in
+  up) exec {BIN}/persys "$@" --state-dir={self.state} {up} ;;
+  down) exec {BIN}/persys "$@" --state-dir={self.state} ;;
+  clean-demo) exec {BIN}/persys "$@" --state-dir={self.state} --scheduler-port={self._ports["8085"]} ;;
+  *) exec {BIN}/persys "$@" ;;
+esac""",
+        )
+
+    def set(self) -> None:
+        """The cluster runs, with workloads of the names that the documents use."""
+        self.run_script("make up")
+        stage = self.place / "desk" / "web.yaml"
+        stage.write_text(self.substituted(STAGE.read_text("utf-8")))
+        self.run_script("persysctl apply -f web.yaml --wait")
+
+    def substituted(self, text: str) -> str:
+        for word, instead in self._substitutions.items():
+            text = _replaced(text, word, instead)
+        return text
+
+    def type(self, blocks: list[Block]) -> str:
+        """All of them in one shell. Returns '' or what went wrong at which line of which document."""
+        folder = Path(tempfile.mkdtemp(dir=self.place))
+        lines = ["set -euo pipefail"]
+        for number, block in enumerate(blocks):
+            file = folder / f"{number}.sh"
+            file.write_text(self.substituted(block.script))
+            if block.code:
+                lines += ["set +e", f"( set -e; source {file} ) >{file}.out 2>&1", "code=$?"]
+                lines += ["set -e", f'[[ $code == {block.code} ]] && echo "{number}"']
+            else:
+                lines.append(f"{{ source {file}; }} >{file}.out 2>&1; echo {number}")
+        done = self._bash("\n".join(lines))
+        ended = [int(word) for word in done.stdout.split()]
+        for number, block in enumerate(blocks):
+            output = folder / f"{number}.sh.out"
+            said = output.read_text("utf-8", "replace") if output.exists() else done.stderr
+            if number not in ended:
+                return f"{block.place} did not end as it should:\n{block.text}\n{said}"
+            for text in map(self.substituted, block.shows):
+                if text not in said:
+                    return f"{block.place} does not show {text!r}:\n{block.text}\n{said}"
+        return ""
+
+    def run_script(self, script: str) -> None:
+        done = self._bash(f"set -euo pipefail\n{script}")
+        assert done.returncode == 0, f"{script}: {done.stdout}{done.stderr}"
+
+    def clear(self) -> None:
+        """Nothing is left of it: no process, no container, no volume."""
+        for pid in (int(file.read_text()) for file in self.place.rglob("*.tour-pid")):
+            subprocess.run(["kill", str(pid)], capture_output=True, check=False)
+        self._bash("persys down")
+        for node in (self.node_id, "second"):
+            label = f"label=persys.node_id={node}"
+            for container in docker("ps", "-aq", "--filter", label).split():
+                docker("rm", "-f", "-v", container)
+            for kind in ("network", "volume"):
+                for name in docker(kind, "ls", "-q", "--filter", label).split():
+                    docker(kind, "rm", name)
+
+    def _bash(self, script: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["bash", "-c", script],
+            cwd=self.place / "desk",
+            env=self.env,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=DEADLINE_SECONDS,
+            check=False,
+        )
+
+    def _stand_in(self, name: str, body: str) -> None:
+        path = self.place / "bin" / name
+        path.write_text(f"#!/usr/bin/env bash\n{body}\n")
+        path.chmod(0o755)
+
+    @staticmethod
+    def _up_ports() -> dict[str, str]:
+        return {
+            "ca-port": "8888",
+            "scheduler-port": "8085",
+            "scheduler-metrics-port": "8084",
+            "agent-port": "50051",
+            "agent-metrics-port": "8089",
+            "demo-port": "18080",
+        }
+
+
+@contextmanager
+def a_desk() -> Iterator[Desk]:
+    with machines.ground() as (ground, settings):
+        place = ground / "reader"
+        place.mkdir()
+        desk = Desk(place, settings)
+        desk.lay()
+        try:
+            desk.set()
+            yield desk
+        finally:
+            desk.clear()
+
+
+def _replaced(text: str, word: str, instead: str) -> str:
+    """Only where it stands alone: 8085 is not a part of 18085."""
+    return re.sub(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", instead, text)

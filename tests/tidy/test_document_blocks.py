@@ -1,0 +1,75 @@
+"""Blocks of the documents: each says what it is, and each command is typed by a test or says why not."""
+
+import shlex
+from collections.abc import Iterator
+
+import pytest
+
+from e2e.docs_runner.blocks import SHOWN, TYPED, Block, blocks_in, blocks_of, documents
+from persys.cli.parser import parse
+
+PROGRAMS = ("persysctl", "persys", "make", "docker", "etcdctl", "deploy/install", "systemctl")
+# A reason that a reader can judge has some words.
+REASON_WORDS_LEAST = 3
+
+BLOCKS = [block for name in documents() for block in blocks_of(name)]
+
+
+def untold(blocks: list[Block]) -> Iterator[str]:
+    for block in blocks:
+        if block.tag not in TYPED | SHOWN:
+            yield f"{block.place}: tag {block.tag!r}; expected one of {sorted(TYPED | SHOWN)}"
+        if block.tag in TYPED and block.excuse and len(block.excuse.split()) < REASON_WORDS_LEAST:
+            yield f"{block.place}: {block.excuse!r} is no reason"
+        if block.tag == "text" and block.text.startswith(PROGRAMS):
+            yield f"{block.place}: commands are tagged sh or console"
+
+
+def test_every_block_says_what_it_is() -> None:
+    assert list(untold(BLOCKS)) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("```\nanything\n```\n", ""),
+        ("```sh\npersysctl version\n```\n", "run"),
+        ("<!-- not run: needs three machines -->\n```sh\nreboot\n```\n", "excused"),
+        ("<!-- not run: no -->\n```sh\nreboot\n```\n", ""),
+        ("```text\npersysctl version\n```\n", ""),
+        ("<!-- not run: needs three machines -->\n\ntext\n\n```sh\ntrue\n```\n", "run"),
+    ],
+)
+def test_a_block_is_run_or_excused_or_found(text: str, told: str) -> None:
+    (block,) = blocks_in("a.md", text)
+
+    found = "" if list(untold([block])) else "run" if block.is_run else "excused"
+
+    assert found == told
+
+
+def test_of_a_console_only_what_follows_a_prompt_is_typed() -> None:
+    (block,) = blocks_in("a.md", "```console\n$ persysctl version\n0.1.0\n```\n")
+
+    assert block.script == "persysctl version"
+
+
+def test_what_is_not_run_is_at_least_what_persysctl_takes() -> None:
+    refused = [
+        f"{block.place}: {line}"
+        for block in BLOCKS
+        if block.tag in TYPED and block.excuse
+        for line in block.script.splitlines()
+        if line.startswith("persysctl ") and not parses(line)
+    ]
+
+    assert refused == []
+
+
+def parses(line: str) -> bool:
+    words = shlex.split(line.partition(" < ")[0].partition(" | ")[0], comments=True)
+    try:
+        parse(words[1:])
+    except SystemExit:
+        return False
+    return True
