@@ -6,6 +6,7 @@ from functools import wraps
 from typing import TypeVar
 
 import grpc
+from msgspec.structs import replace
 
 from persys.agent.access import Access
 from persys.agent.collector import Collector
@@ -19,6 +20,7 @@ from persys.agent.ports import Runtime
 from persys.agent.reports import observation_of
 from persys.agent.state import State
 from persys.core.actions import select
+from persys.core.secrets import redacted
 from persys.errors import (
     InvalidError,
     NotFoundError,
@@ -290,8 +292,16 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
     def _refused(
         self, request: agent_pb2.ApplyWorkloadRequest, failure: Failure
     ) -> agent_pb2.ApplyWorkloadResponse:
+        failure = replace(failure, message=redacted(failure.message, _values(request)))
         status = _refusal_status(request, failure, self._node_id, self._clock.now())
         return agent_pb2.ApplyWorkloadResponse(message=failure.message, status=status)
+
+
+def _values(request: agent_pb2.ApplyWorkloadRequest) -> list[str]:
+    """Those of secrets, in an order that may be no order at all."""
+    spec = request.spec
+    env = spec.compose.env if spec.HasField("compose") else spec.container.env
+    return [env[name] for name in request.secret_env if name in env]
 
 
 def _refusal_status(

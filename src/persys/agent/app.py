@@ -20,6 +20,7 @@ from persys.agent.consoles import Consoles
 from persys.agent.contact import Contact
 from persys.agent.door import new_door
 from persys.agent.finding import (
+    container_files,
     find_runtimes,
     has_machines,
     leftovers_of,
@@ -142,7 +143,7 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         access=DockerAccess(engine, owner) if engine else None,
         machines=machine_access(hypervisor, settings, owner) if hypervisor else None,
         samplers=samplers_of(engine, hypervisor, owner, state),
-        leftovers=leftovers_of(engine, hypervisor, owner),
+        leftovers=leftovers_of(engine, hypervisor, owner, container_files(settings, owner)),
         disks=disk_inventory(hypervisor, settings, owner, clock, images)
         if hypervisor is not None and images is not None
         else None,
@@ -372,6 +373,8 @@ class Agent:
         }
         if settings.allow_privileged:
             features.add(feature.PRIVILEGED)
+        if WorkloadType.CONTAINER in self._runtimes:
+            features.add(feature.FILES)
         if WorkloadType.COMPOSE in self._runtimes:
             features |= {feature.COMPOSE, feature.COMPOSE_GIT} if has_git() else {feature.COMPOSE}
         if WorkloadType.VM in self._runtimes:

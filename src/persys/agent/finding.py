@@ -1,10 +1,12 @@
 """What this machine has for an agent to work with: runtimes, and what looks after what they made."""
 
 from functools import partial
+from urllib.parse import quote
 
 import structlog
 
 from persys.agent.credentials import Credentials
+from persys.agent.files import ContainerFiles
 from persys.agent.images import ImageStore
 from persys.agent.leftovers import AllLeftovers
 from persys.agent.meter import Sampler
@@ -46,6 +48,7 @@ async def find_runtimes(
             engine,
             owner,
             puller=puller,
+            files=container_files(settings, owner),
             stop_grace_seconds=round(settings.stop_grace.total_seconds()),
             pids_max=settings.pids_max,
         )
@@ -96,14 +99,21 @@ def has_machines(state: State) -> bool:
     return bool(_machines_of(state))
 
 
-def leftovers_of(engine: Engine | None, hypervisor: Hypervisor | None, owner: Owner) -> Leftovers:
+def leftovers_of(
+    engine: Engine | None, hypervisor: Hypervisor | None, owner: Owner, files: ContainerFiles
+) -> Leftovers:
     found: dict[frozenset[Kind], Leftovers] = {}
     if engine is not None:
-        in_docker = frozenset({Kind.CONTAINER, Kind.NETWORK, Kind.IMAGE})
-        found[in_docker] = DockerLeftovers(engine, owner)
+        in_docker = frozenset({Kind.CONTAINER, Kind.NETWORK, Kind.IMAGE, Kind.FILES})
+        found[in_docker] = DockerLeftovers(engine, owner, files)
     if hypervisor is not None:
         found[frozenset({Kind.MACHINE})] = MachineLeftovers(hypervisor.libvirt, owner)
     return AllLeftovers(found)
+
+
+def container_files(settings: AgentSettings, owner: Owner) -> ContainerFiles:
+    """Beside the journal; several agents may have theirs in one directory."""
+    return ContainerFiles(settings.state_path.parent / "files" / quote(owner.node_id, safe=""))
 
 
 def policy_of(settings: AgentSettings) -> NodePolicy:

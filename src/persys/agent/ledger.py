@@ -12,6 +12,12 @@ from msgspec.structs import replace
 
 from persys.agent.journal import Burial, Entry, Standing
 from persys.agent.metrics import Metrics
+from persys.agent.redaction import (
+    failure_without,
+    settled_without,
+    text_without,
+    words_without,
+)
 from persys.agent.state import Change, State
 from persys.core.convergence import (
     Artefact,
@@ -96,6 +102,7 @@ class Ledger:
 
     def keep(self, entry: Entry, step: Step, failure: Failure | None, seconds: float) -> None:
         """After a step that took so long."""
+        failure = failure_without(entry.order, failure)
         self._metrics.step_ended(step, seconds)
         self._state.note(replace(entry, progress=after_step(entry.progress, step, failure)))
 
@@ -103,13 +110,14 @@ class Ledger:
         """Write what has come of it. False if that was known already and nothing was written."""
         now = self._clock.now()
         before = entry.standing
+        settled = settled_without(entry.order, settled)
         standing = Standing(
             settled.actual,
             now,
             code=settled.code,
             message=settled.message,
             failure=settled.failure,
-            metadata=dict(metadata),
+            metadata=words_without(entry.order, metadata),
         )
         if _same_news(standing, before):
             standing = replace(standing, changed_at=before.changed_at)
@@ -150,6 +158,7 @@ class Ledger:
         if entry is None or entry.generation != seen.generation:
             return
         now = self._clock.now()
+        message = text_without(entry.order, message)
         standing = Standing(Actual.PENDING, now, code=code, message=message)
         self._state.note(replace(entry, standing=standing, updated_at=now))
         self._tell(workload_id)
@@ -163,6 +172,7 @@ class Ledger:
     def doubt(self, entry: Entry, message: str) -> None:
         """Nobody can tell how it is. Not written: after a restart it is looked at anyway."""
         now = self._clock.now()
+        message = text_without(entry.order, message)
         standing = Standing(Actual.UNKNOWN, now, code="NoAnswer", message=message)
         if _same_news(standing, entry.standing):
             return

@@ -5,9 +5,11 @@ another is being synced share the next transaction, so a hundred orders at once 
 """
 
 import asyncio
+import os
 import sqlite3
 from collections.abc import Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import islice
@@ -23,6 +25,7 @@ from persys.wire.records import decode, encode
 
 ACTIONS_MAX = 2_000
 BURIALS_MAX = 5_000
+_PRIVATE = 0o600
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS identity (cluster_id TEXT NOT NULL, node_id TEXT NOT NULL);
@@ -246,7 +249,7 @@ def _put(cursor: sqlite3.Cursor, change: Change) -> None:
 
 def _open(path: Path, cluster_id: str, node_id: NodeId) -> sqlite3.Connection:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_private(path)
         connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
         # Two agents on one journal would undo each other's work: the second one does not start.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
@@ -257,6 +260,19 @@ def _open(path: Path, cluster_id: str, node_id: NodeId) -> sqlite3.Connection:
     except (OSError, sqlite3.Error) as err:
         raise SettingsError(f"PERSYS_STATE_PATH={path}: {err}") from err
     return connection
+
+
+def _make_private(path: Path) -> None:
+    """Orders hold the values of secrets. What SQLite makes beside the file gets its permissions.
+
+    A file that is there is not even opened: closing it would take away the locks of whoever has it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, _PRIVATE))
+    for part in (path, path.with_name(f"{path.name}-wal")):
+        with suppress(FileNotFoundError):
+            part.chmod(_PRIVATE)
 
 
 def _check_identity(

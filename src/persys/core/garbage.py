@@ -27,6 +27,7 @@ class Kind(StrEnum):
     MACHINE = "machine"
     NETWORK = "network"
     IMAGE = "image"
+    FILES = "files"  # of a container that may be there: it counts as running then
     ACTIONS = "actions"
 
 

@@ -131,7 +131,7 @@ def values_of(order: Order) -> frozenset[str]:
 def redacted(text: str, values: Iterable[str]) -> str:
     """The longest first, for one may hold another."""
     for value in sorted(values, key=len, reverse=True):
-        if len(value) >= REDACTED_FROM_LENGTH:
+        if len(value) >= REDACTED_FROM_LENGTH and value.strip("*"):
             text = text.replace(value, REDACTED)
     return text
 

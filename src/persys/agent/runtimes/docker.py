@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 
+from persys.agent.files import ContainerFiles
 from persys.agent.ports import PullWatch
 from persys.agent.runtimes import docker_logs
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
@@ -39,12 +40,14 @@ class DockerRuntime:
         owner: Owner,
         *,
         puller: Puller,
+        files: ContainerFiles,
         stop_grace_seconds: int,
         pids_max: int,
     ) -> None:
         self._engine = engine
         self._puller = puller
         self._owner = owner
+        self._files = files
         self._stop_grace_seconds = stop_grace_seconds
         self._pids_max = pids_max
 
@@ -63,7 +66,12 @@ class DockerRuntime:
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
         name = self._owner.name(order.workload_id)
-        body = create_body(order, self._owner, volumes, pids_max=self._pids_max)
+        try:
+            await asyncio.to_thread(self._files.write, order)
+        except OSError as err:
+            return _no_files(err)
+        files = self._files.paths(order)
+        body = create_body(order, self._owner, volumes, files=files, pids_max=self._pids_max)
         try:
             await self._engine.call(
                 "POST",
@@ -81,6 +89,10 @@ class DockerRuntime:
         return None
 
     async def start(self, order: Order, artefact: Artefact) -> Failure | None:
+        try:
+            await asyncio.to_thread(self._files.restore, order)
+        except OSError as err:
+            return _no_files(err)
         deed = "unpause" if artefact.condition is Condition.PAUSED else "start"
         try:
             await self._engine.call(
@@ -128,7 +140,12 @@ class DockerRuntime:
         return None
 
     async def discard(self, order: Order) -> Failure | None:
-        return None  # nothing is left of a container that was removed
+        """Nothing else is left of a container that was removed."""
+        try:
+            await asyncio.to_thread(self._files.remove, order.workload_id)
+        except OSError as err:
+            return _no_files(err)
+        return None
 
     async def log_tail(self, artefact: Artefact) -> str:
         try:
@@ -185,6 +202,11 @@ class DockerRuntime:
             await asyncio.sleep(0.1)
         text = f"container {artefact.name} is being removed and does not go away"
         return Failure(FailureReason.RUNTIME_ERROR, text)
+
+
+def _no_files(err: OSError) -> Failure:
+    text = f"files of the container: {err.filename}: {err.strerror}"
+    return Failure(FailureReason.STORAGE_ERROR, text)
 
 
 def _failure(err: EngineError, reason: FailureReason) -> Failure:

@@ -55,8 +55,14 @@ class Owner(Struct, frozen=True):
 
 
 def create_body(
-    order: Order, owner: Owner, volumes: Mapping[str, Path], *, pids_max: int
+    order: Order,
+    owner: Owner,
+    volumes: Mapping[str, Path],
+    *,
+    files: Mapping[str, Path],
+    pids_max: int,
 ) -> dict[str, Any]:
+    """`volumes` says where each is by its name, `files` by its path in the container."""
     spec = container_spec(order)
     labels = {
         **spec.labels,
@@ -70,7 +76,8 @@ def create_body(
         "Env": [f"{name}={value}" for name, value in spec.env.items()],
         "Labels": labels,
         "ExposedPorts": {_port_name(port): {} for port in spec.ports},
-        "HostConfig": _host_config(spec, volumes, pids_max) | {"RestartPolicy": _restart(order)},
+        "HostConfig": _host_config(spec, pids_max)
+        | {"Mounts": _mounts(spec, volumes, files), "RestartPolicy": _restart(order)},
     }
     command = [*spec.command, *spec.args]
     if command:
@@ -108,7 +115,7 @@ def artefact(found: Mapping[str, Any]) -> Artefact:
     )
 
 
-def _host_config(spec: ContainerSpec, volumes: Mapping[str, Path], pids_max: int) -> dict[str, Any]:
+def _host_config(spec: ContainerSpec, pids_max: int) -> dict[str, Any]:
     return {
         "NanoCpus": spec.cpu_millicores * 1_000_000,
         "CpuShares": spec.cpu_shares,
@@ -117,7 +124,6 @@ def _host_config(spec: ContainerSpec, volumes: Mapping[str, Path], pids_max: int
         "MemorySwap": spec.memory_swap_bytes or spec.memory_bytes,
         "PidsLimit": spec.pids_max or pids_max,
         "PortBindings": _bindings(spec.ports),
-        "Mounts": _mounts(spec, volumes),
         "Privileged": spec.privileged,
         "Init": spec.init or None,  # None: as the engine is set up
     }
@@ -185,15 +191,18 @@ def _bindings(ports: tuple[Port, ...]) -> dict[str, list[dict[str, str]]]:
     return bindings
 
 
-def _mounts(spec: ContainerSpec, volumes: Mapping[str, Path]) -> list[dict[str, Any]]:
+def _mounts(
+    spec: ContainerSpec, volumes: Mapping[str, Path], files: Mapping[str, Path]
+) -> list[dict[str, Any]]:
     binds = [(mount.host_path, mount.container_path, mount.read_only) for mount in spec.volumes]
     managed = [
         (str(volumes[volume.name]), volume.mount_path, volume.read_only)
         for volume in spec.managed_volumes
     ]
+    small = [(str(path), target, True) for target, path in files.items()]
     return [
         {"Type": "bind", "Source": source, "Target": target, "ReadOnly": read_only}
-        for source, target, read_only in binds + managed
+        for source, target, read_only in binds + managed + small
     ]
 
 

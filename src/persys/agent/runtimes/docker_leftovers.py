@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
 
+from persys.agent.files import ContainerFiles
 from persys.agent.journal import Image
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
@@ -24,8 +25,9 @@ _AT_REST = ("", "created", "exited", "dead")
 class DockerLeftovers:
     """Implements agent.ports.Leftovers."""
 
-    def __init__(self, engine: Engine, owner: Owner) -> None:
+    def __init__(self, engine: Engine, owner: Owner, files: ContainerFiles) -> None:
         self._engine = engine
+        self._files = files
         self._owner = owner
 
     async def inventory(self) -> list[Item]:
@@ -33,15 +35,17 @@ class DockerLeftovers:
         containers = await self._list("containers/json", {"all": "true", **filters})
         networks = await self._list("networks", filters)
         try:
-            return [
-                *(
-                    _item(Kind.CONTAINER, one, one["Names"][0].removeprefix("/"))
-                    for one in containers
-                ),
-                *(_item(Kind.NETWORK, one, one["Name"]) for one in networks),
+            found = [
+                _item(Kind.CONTAINER, one, one["Names"][0].removeprefix("/")) for one in containers
             ]
+            found += [_item(Kind.NETWORK, one, one["Name"]) for one in networks]
         except (KeyError, IndexError, TypeError) as err:
             raise RuntimeUnavailableError("docker lists containers in unknown words") from err
+        needed = {item.workload_id for item in found if item.kind is Kind.CONTAINER}
+        return found + [
+            Item(Kind.FILES, f"files:{owner}", str(path), owner, running=owner in needed)
+            for owner, path in self._files.owners().items()
+        ]
 
     async def images(self, fetched: Mapping[str, Image]) -> list[ImageUse]:
         """Those that are still what was fetched. In use is what any container has, whoever made it."""
@@ -54,6 +58,8 @@ class DockerLeftovers:
 
     async def remove(self, item: Item) -> str:
         """ "" when it is gone, else why it is not. RuntimeUnavailableError: nobody knows."""
+        if item.kind is Kind.FILES:
+            return self._remove_files(item)
         path, params = {
             Kind.CONTAINER: (f"containers/{item.id}", {"force": "true", "v": "false"}),
             Kind.NETWORK: (f"networks/{item.id}", {}),
@@ -64,6 +70,13 @@ class DockerLeftovers:
             await self._engine.call("DELETE", path, params=params, deadline=REMOVE_DEADLINE_SECONDS)
         except EngineError as err:
             return "" if err.status == HTTPStatus.NOT_FOUND else err.message
+        return ""
+
+    def _remove_files(self, item: Item) -> str:
+        try:
+            self._files.remove(item.workload_id)
+        except OSError as err:
+            return f"{err.filename}: {err.strerror}"
         return ""
 
     async def _list(self, path: str, params: Mapping[str, str]) -> list[dict[str, Any]]:

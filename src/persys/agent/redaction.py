@@ -1,0 +1,34 @@
+"""What is said of a workload, without the values of its secrets: before it is kept, logged or sent."""
+
+from collections.abc import Mapping
+
+from msgspec.structs import replace
+
+from persys.core.convergence import Settled
+from persys.core.secrets import redacted, values_of
+from persys.model.failure import Failure
+from persys.model.order import Order
+
+
+def text_without(order: Order, text: str) -> str:
+    values = values_of(order)
+    return redacted(text, values) if values else text
+
+
+def failure_without(order: Order, failure: Failure | None) -> Failure | None:
+    if failure is None:
+        return None
+    return replace(failure, message=text_without(order, failure.message))
+
+
+def settled_without(order: Order, settled: Settled) -> Settled:
+    return replace(
+        settled,
+        message=text_without(order, settled.message),
+        failure=failure_without(order, settled.failure),
+    )
+
+
+def words_without(order: Order, words: Mapping[str, str]) -> dict[str, str]:
+    """The last lines of a log may hold anything that the workload knows."""
+    return {name: text_without(order, text) for name, text in words.items()}
