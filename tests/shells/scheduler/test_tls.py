@@ -6,7 +6,7 @@ import resource
 import socket
 import urllib.request
 from collections.abc import AsyncIterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 
@@ -24,9 +24,9 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
 from shells.scheduler.seats import Seats
 from shells.scheduler.stores import TroubledStore
+from uninvited import openssl_gets_in
 
 HALF_OPEN = 1_000
-SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # of HTTP/2: either side begins with it
 
 
 @pytest.fixture
@@ -153,36 +153,13 @@ async def test_only_tls_of_today_is_spoken(
 ) -> None:
     files = root.write(Role.ADMIN, "me")
     mine = ("-cert", str(files.certificate), "-key", str(files.key))
-    assert await openssl_gets_in(secure, version, *mine) is gets_in
+    port = secure.settings.grpc_port
+    assert await asyncio.to_thread(openssl_gets_in, port, version, *mine) is gets_in
 
 
 @pytest.mark.parametrize("version", ["-tls1_2", "-tls1_3"])
 async def test_openssl_without_a_certificate_is_refused(secure: Cluster, version: str) -> None:
-    assert not await openssl_gets_in(secure, version)
-
-
-async def openssl_gets_in(cluster: Cluster, *arguments: str) -> bool:
-    """Whether it is answered as HTTP/2 begins, and not only by TLS."""
-    process = await asyncio.create_subprocess_exec(
-        *("openssl", "s_client", "-connect", f"127.0.0.1:{cluster.settings.grpc_port}"),
-        *("-quiet", "-alpn", "h2", "-cipher", "ALL:@SECLEVEL=0", *arguments),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    with suppress(ConnectionError):
-        process.stdin.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS)
-        await process.stdin.drain()
-    try:
-        async with asyncio.timeout(10):
-            said = await process.stdout.read(9)
-    finally:
-        with suppress(ProcessLookupError):  # it may have ended by itself
-            process.kill()
-        await process.wait()
-    return said[3:] == SETTINGS[3:]
+    assert not await asyncio.to_thread(openssl_gets_in, secure.settings.grpc_port, version)
 
 
 async def test_a_thousand_that_connect_and_say_nothing_stop_nobody(

@@ -1,0 +1,50 @@
+"""Those who come without a certificate, with the tools that they would use."""
+
+import os
+import select
+import subprocess
+from contextlib import suppress
+
+import grpc
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+SETTINGS = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00"  # of HTTP/2: either side begins with it
+WAIT_SECONDS = 10
+
+
+def openssl_gets_in(port: int, *arguments: str) -> bool:
+    """Whether it is answered as HTTP/2 begins, and not only by TLS."""
+    with subprocess.Popen(
+        [
+            *("openssl", "s_client", "-connect", f"127.0.0.1:{port}"),
+            *("-quiet", "-alpn", "h2", "-cipher", "ALL:@SECLEVEL=0", *arguments),
+        ],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        try:
+            with suppress(BrokenPipeError):  # it may have ended by itself
+                process.stdin.write(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + SETTINGS)
+                process.stdin.flush()
+            answered, _, _ = select.select([process.stdout], [], [], WAIT_SECONDS)
+            said = os.read(process.stdout.fileno(), len(SETTINGS)) if answered else b""
+        finally:
+            process.kill()
+    return said[3:] == SETTINGS[3:]
+
+
+def services_told(channel: grpc.Channel) -> list[str]:
+    """What reflection tells, which is what grpcurl asks first. Nothing if there is no connection."""
+    with channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        asked = reflection_pb2.ServerReflectionRequest(list_services="")
+        try:
+            (answer,) = stub.ServerReflectionInfo(iter([asked]), timeout=WAIT_SECONDS)
+        except grpc.RpcError as err:
+            if err.code() is not grpc.StatusCode.UNAVAILABLE:
+                raise
+            return []
+    return [service.name for service in answer.list_services_response.service]
