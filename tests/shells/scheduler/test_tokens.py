@@ -296,3 +296,28 @@ async def test_where_nobody_is_asked_tokens_mean_nothing_and_none_are_made() -> 
         assert await code(stub, *bearer("nonsense")) is grpc.StatusCode.OK
         assert (await whoami(stub, *bearer("nonsense"))).role == ""
     await store.store.close()
+
+
+async def test_tokens_outlive_the_loss_of_the_store_and_the_rebuild(
+    cluster: Cluster, root: Root
+) -> None:
+    node = await cluster.prepare("n1", tls=root.tls(Role.AGENT, "n1"))
+    await node.join()
+    stub = cluster.control.stub
+    token = await made(stub)
+    await cluster.store.wipe()
+    refused = await made(stub)
+    assert not refused.accepted
+
+    async def in_recovery() -> bool:
+        return bool((await stub.GetMode(pb.GetModeRequest(), timeout=10)).mode == "recovery")
+
+    await eventually(in_recovery, lambda: "recovery mode")
+    assert await code(stub, *bearer(token.secret)) is grpc.StatusCode.OK
+
+    rebuilt = await stub.RebuildFromAgents(pb.RebuildFromAgentsRequest(), timeout=30)
+
+    assert rebuilt.accepted, rebuilt.reason
+    assert await code(stub, *bearer(token.secret)) is grpc.StatusCode.OK
+    stored = await cluster.store.read(keys.TOKENS)
+    assert [one.key for one in stored.records] == [keys.token_key(token.token.token_id)]

@@ -3,7 +3,7 @@
 from datetime import timedelta
 
 from persys.core import tokens as rules
-from persys.errors import InvalidError, RefusedError
+from persys.errors import FencedError, InvalidError, PersysError, RefusedError
 from persys.infra.door import CALLER
 from persys.model.token import Token
 from persys.scheduler.api.service import Context, need
@@ -30,7 +30,9 @@ class TokensApi:
             if caller is None:
                 raise RefusedError(_NOBODY)
             token, text = await self._tokens.create(_wish(request), caller)
-        except RefusedError as err:
+        except FencedError:
+            raise
+        except PersysError as err:
             return control_pb2.CreateTokenResponse(accepted=False, reason=str(err))
         return control_pb2.CreateTokenResponse(accepted=True, token=_view(token), secret=text)
 
@@ -47,7 +49,9 @@ class TokensApi:
             need(request.token_id, "token_id")
             by = rules.signature(caller) if caller is not None else "anybody"
             await self._tokens.revoke(request.token_id, by)
-        except RefusedError as err:
+        except FencedError:
+            raise
+        except PersysError as err:
             return control_pb2.TokenAnswer(accepted=False, reason=str(err))
         return control_pb2.TokenAnswer(accepted=True)
 
