@@ -8,7 +8,6 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
-from persys.client.trust import open_renewed
 from persys.gateway.cluster import Cluster
 from persys.gateway.clusters import ClusterFile, one_cluster, read_clusters
 from persys.gateway.dashboard.serving import dashboard_routes
@@ -21,8 +20,8 @@ from persys.gateway.overview import overview_routes
 from persys.gateway.routes import unary_routes
 from persys.gateway.settings import GatewaySettings
 from persys.gateway.streams import stream_routes
+from persys.gateway.trust import obtain_tls
 from persys.gateway.uploads import upload_routes
-from persys.infra.certificates import CertificateFiles
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.process import serve
 from persys.infra.rpc import new_channel
@@ -36,20 +35,15 @@ FIND_SECONDS = 5.0
 
 async def run_gateway(settings: GatewaySettings, stop: asyncio.Event) -> None:
     clock = SystemClock()
-    gateway = Gateway(settings, clock, open_tls(settings, clock))
+    tls = await obtain_tls(settings, clock, stop)
+    if tls is None and not settings.insecure:
+        return
+    gateway = Gateway(settings, clock, tls)
     try:
         await gateway.start()
         await serve({"gateway": gateway.run}, stop)
     finally:
         await gateway.stop()
-
-
-def open_tls(settings: GatewaySettings, clock: Clock) -> Tls | None:
-    """None on -insecure. Raises SettingsError for certificates that cannot be used."""
-    if settings.insecure:
-        return None
-    files = CertificateFiles(settings.tls_cert, settings.tls_key, settings.tls_ca)
-    return open_renewed(files, clock, verify=settings.tls_verify, ca_addr=settings.ca_addr)
 
 
 class Gateway:

@@ -8,20 +8,20 @@ can carry no header, so its token may come as the name of a protocol.
 from functools import lru_cache
 from hashlib import sha256
 
-import msgspec
 from aiohttp import web
 from cryptography import x509
 from msgspec import Struct
 
 from persys.core.permission import CONTROL, deeds_of
+from persys.core.tokens import may_be_passed
 from persys.errors import DeniedError
 from persys.gateway.cluster import Metadata
 from persys.gateway.problems import ProblemError
 from persys.infra.clock import Clock
-from persys.infra.door import PASSED_CERTIFICATE, PASSED_IDENTITY, Check
+from persys.infra.door import PASSED_IDENTITY
 from persys.infra.identity import Claims, claims_of
 from persys.infra.tls import Tls
-from persys.model.identity import Deed
+from persys.model.identity import Deed, Identity, Role
 
 SOCKET_PROTOCOL = "persys.exec.v1"
 _BEARER = "bearer "
@@ -46,11 +46,10 @@ ANYONE = Who("anyone", "anyone")
 
 
 class Identities:
-    def __init__(self, tls: Tls | None, clock: Clock, check: Check = lambda claims: None) -> None:
-        """Without TLS (-insecure) nobody is asked. `check` raises DeniedError for what was taken back."""
+    def __init__(self, tls: Tls | None, clock: Clock) -> None:
+        """Without TLS (-insecure) nobody is asked."""
         self._tls = tls
         self._clock = clock
-        self._check = check
 
     def of(self, request: web.Request) -> Who:
         """Raises ProblemError for somebody who shows nothing, DeniedError for who shows the wrong thing."""
@@ -72,16 +71,17 @@ class Identities:
         own = tls.certificates.current.claims.trust_domain
         if claims.identity is None or (claims.trust_domain and claims.trust_domain != own):
             raise DeniedError("the certificate is of nobody who is known here", reason="identity")
-        self._check(claims)
-        return _who(claims)
+        tls.check(claims)
+        return _who(claims.identity)
 
 
 @lru_cache(_KNOWN_MAX)
-def _who(claims: Claims) -> Who:
-    assert claims.identity is not None, "checked before"
-    name = str(claims.identity)
-    passed = ((PASSED_IDENTITY, name), (PASSED_CERTIFICATE, msgspec.json.encode(claims)))
-    return Who(name, name, passed, deeds_of(claims.identity.role))
+def _who(identity: Identity) -> Who:
+    """Schedulers take a gateway's word for people only, so nobody else gets through."""
+    if not may_be_passed(identity, Role.GATEWAY):
+        raise DeniedError(f"{identity} is no person: only people are served here", reason="role")
+    name = str(identity)
+    return Who(name, name, ((PASSED_IDENTITY, name),), deeds_of(identity.role))
 
 
 @lru_cache(_KNOWN_MAX)

@@ -24,8 +24,7 @@ class Patience(Struct, frozen=True):
     """How long each may take. Tests have less patience."""
 
     handshake_seconds: float = 10.0
-    first_request_seconds: float = 15.0
-    idle_seconds: float = 75.0
+    idle_seconds: float = 30.0  # until a request is whole, from the connection or the last answer
     closing_seconds: float = 10.0
 
 
@@ -35,7 +34,10 @@ class Listener:
     ) -> None:
         self._patience = patience or Patience()
         self._runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=self._patience.closing_seconds
+            app,
+            access_log=None,
+            keepalive_timeout=self._patience.idle_seconds,
+            shutdown_timeout=self._patience.closing_seconds,
         )
         self._context = None if tls is None else _live_context(tls)
         self._server: asyncio.Server | None = None
@@ -51,7 +53,7 @@ class Listener:
         timeout = None if self._context is None else self._patience.handshake_seconds
         try:
             self._server = await loop.create_server(
-                lambda: _Bounded(factory, loop, self._patience),
+                factory,
                 host,
                 port,
                 ssl=self._context,
@@ -68,38 +70,6 @@ class Listener:
         if self._server is not None:
             self._server.close()
         await self._runner.cleanup()
-
-
-class _Bounded(web.RequestHandler):
-    """A connection that is cut when no request has come on it for too long."""
-
-    def __init__(
-        self, factory: web.Server, loop: asyncio.AbstractEventLoop, patience: Patience
-    ) -> None:
-        super().__init__(
-            factory,
-            loop=loop,
-            keepalive_timeout=patience.idle_seconds,
-            access_log=None,  # type: ignore[arg-type]
-        )
-        self._patience = patience
-        self._first: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)
-        loop = asyncio.get_running_loop()
-        self._first = loop.call_later(self._patience.first_request_seconds, self._check)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        if self._first is not None:
-            self._first.cancel()
-        super().connection_lost(exc)
-
-    def _check(self) -> None:
-        # Whoever had an answer is watched by aiohttp from then on.
-        had_one = self._keepalive_handle is not None or self._current_request is not None
-        if not had_one and self.transport is not None:
-            self.transport.abort()
 
 
 def _live_context(tls: Tls) -> ssl.SSLContext:

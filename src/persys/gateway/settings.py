@@ -1,16 +1,18 @@
 """What a gateway can be told at its start, by flag, variable or file."""
 
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 from persys.errors import SettingsError
 from persys.infra.address import split_server
 from persys.infra.settings import setting
 from persys.infra.tls import Verify
+from persys.infra.vault_settings import VaultSettings
 
 
 @dataclass(frozen=True, slots=True)
-class GatewaySettings:
+class GatewaySettings(VaultSettings):
     addr: str = setting("0.0.0.0", "PERSYS_GATEWAY_ADDR", help="address to listen on")
     port: int = setting(8551, "PERSYS_GATEWAY_PORT", help="port of the API and the dashboard")
     public_addr: str = setting(
@@ -45,6 +47,16 @@ class GatewaySettings:
         "PERSYS_CA_ADDR",
         help="host:port of persys-ca, which renews the certificate; none: somebody else does",
     )
+    tls_crl: str = setting(
+        "",
+        "PERSYS_TLS_CRL",
+        help="file with a list of revoked certificates, PEM or DER, beside that of persys-ca",
+    )
+    tls_crl_interval: timedelta = setting(
+        timedelta(minutes=1),
+        "PERSYS_TLS_CRL_INTERVAL",
+        help="how often persys-ca is asked for what it has revoked",
+    )
     cluster_config: str = setting(
         "",
         "PERSYS_GATEWAY_CLUSTER_CONFIG",
@@ -67,7 +79,15 @@ class GatewaySettings:
     log_level: str = setting("info", "LOG_LEVEL", help="debug, info, warning or error")
     log_format: str = setting("", "LOG_FORMAT", help="json or console")
 
+    vault_pki_role: str = setting(
+        "persys-gateway", "PERSYS_VAULT_PKI_ROLE", help="role of the PKI engine"
+    )
+    vault_service_name: str = setting(
+        "persys-gateway", "PERSYS_VAULT_SERVICE_NAME", help="common name of the certificate"
+    )
+
     def __post_init__(self) -> None:
+        self.check_vault(self.ca_addr)
         if self.requests_per_second < 0:
             raise SettingsError("PERSYS_GATEWAY_REQUESTS_PER_SECOND: expected 0 or more")
         if self.requests_burst < 1:

@@ -1,0 +1,47 @@
+"""With what certificate a gateway serves and calls schedulers, and where it comes from."""
+
+import asyncio
+
+from persys.client.trust import open_renewed, vault_source
+from persys.gateway.settings import GatewaySettings
+from persys.infra.clock import Clock
+from persys.infra.enrolling import ensure_certificate
+from persys.infra.files import CertificateFiles
+from persys.infra.tls import Tls
+from persys.infra.vault import open_vault
+from persys.infra.vault_pki import VaultSource
+from persys.model.identity import Identity, Role
+
+
+async def obtain_tls(settings: GatewaySettings, clock: Clock, stop: asyncio.Event) -> Tls | None:
+    """None on -insecure, and when it was stopped before Vault gave a first certificate.
+
+    Raises SettingsError for certificates that cannot be used.
+    """
+    if settings.insecure:
+        return None
+    files = CertificateFiles(settings.tls_cert, settings.tls_key, settings.tls_ca)
+    source = _by_vault(settings, clock)
+    if source is not None and not await ensure_certificate(
+        files, source.identity, source, clock, stop
+    ):
+        return None
+    return open_renewed(
+        files,
+        clock,
+        verify=settings.tls_verify,
+        ca_addr=settings.ca_addr,
+        crl=settings.tls_crl,
+        crl_every=settings.tls_crl_interval,
+        vault=source,
+    )
+
+
+def _by_vault(settings: GatewaySettings, clock: Clock) -> VaultSource | None:
+    vault = open_vault(settings, clock)
+    if vault is None:
+        return None
+    service = settings.vault_service_name
+    identity = Identity(Role.GATEWAY, service)
+    hosts = () if settings.addr in ("0.0.0.0", "::") else (settings.addr,)
+    return vault_source(settings, vault, identity, service=service, hosts=hosts)

@@ -1,0 +1,220 @@
+"""Who gets in at the gateway's port, and as whom the scheduler is asked then."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import ExitStack, suppress
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from certified import Root
+from persys.gateway.listener import Patience
+from persys.infra.clock import SystemClock
+from persys.infra.files import CertificateFiles
+from persys.model.identity import Role
+from persys.store.memory import MemoryStore
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.gateway.town import House, a_container, a_gateway, quiet
+from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
+from shells.scheduler.stores import TroubledStore
+
+HASTY = Patience(handshake_seconds=1.0, idle_seconds=1.0, closing_seconds=1.0)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+@pytest.fixture
+async def secure(root: Root) -> AsyncIterator[Cluster]:
+    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    scheduler, admin = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
+    async with a_cluster(store, brisk(), tls=scheduler, user=admin) as cluster:
+        yield cluster
+    await store.store.close()
+
+
+@pytest.fixture
+async def guarded(root: Root, secure: Cluster) -> AsyncIterator[House]:
+    address = f"127.0.0.1:{secure.settings.grpc_port}"
+    settings = quiet(insecure=False, scheduler_addr=(address,))
+    tls = root.tls(Role.GATEWAY, "g1")
+    async with a_gateway(settings, tls=tls, patience=HASTY) as house:
+        yield house
+
+
+def shows(root: Root, files: CertificateFiles | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=root.pem.decode())
+    context.check_hostname = False
+    if files is not None:
+        context.load_cert_chain(files.certificate, files.key)
+    return context
+
+
+async def ask_as(
+    house: House, root: Root, role: Role | None, method: str, path: str, **how: Any
+) -> tuple[int, Any]:
+    files = root.write(role, "somebody") if role is not None else None
+    return await house.ask(method, path, ssl=shows(root, files), **how)
+
+
+async def test_an_operator_gets_through_under_its_own_name(
+    guarded: House, root: Root, secure: Cluster
+) -> None:
+    status, who = await ask_as(guarded, root, Role.OPERATOR, "GET", "/api/v1/identity")
+
+    assert status == 200
+    assert (who["role"], who["name"]) == ("operator", "somebody")
+    put = await ask_as(
+        guarded, root, Role.OPERATOR, "PUT", "/api/v1/workloads/web", json=a_container()
+    )
+    assert put[0] == 200
+    assert await secure.control.names() == ["web"]
+
+
+async def test_a_viewer_reads_and_changes_nothing(guarded: House, root: Root) -> None:
+    assert (await ask_as(guarded, root, Role.VIEWER, "GET", "/api/v1/workloads"))[0] == 200
+    for method, path in (
+        ("DELETE", "/api/v1/workloads/web"),
+        ("DELETE", "/workloads/web"),
+        ("GET", "/api/v1/snapshot"),
+        ("GET", "/api/v1/workloads/web/exec"),
+        ("PUT", "/api/v1/images/x"),
+    ):
+        status, problem = await ask_as(guarded, root, Role.VIEWER, method, path)
+        assert status == 403, path
+        assert "viewer/somebody" in problem["detail"]
+
+
+@pytest.mark.parametrize("role", [Role.AGENT, Role.SCHEDULER, Role.GATEWAY])
+async def test_only_people_are_served(guarded: House, root: Root, role: Role) -> None:
+    assert (await ask_as(guarded, root, role, "GET", "/api/v1/workloads"))[0] == 403
+
+
+async def test_who_shows_nothing_learns_that_the_gateway_is_well_and_no_more(
+    guarded: House, root: Root
+) -> None:
+    assert (await ask_as(guarded, root, None, "GET", "/health"))[0] == 200
+    for path in ("/clusters", "/workloads", "/api/v1/workloads", "/api/v1/events/watch"):
+        status, problem = await ask_as(guarded, root, None, "GET", path)
+        assert (status, problem["title"]) == (401, "Unauthorized"), path
+
+
+async def test_a_token_lets_somebody_in_without_a_certificate(
+    guarded: House, root: Root, secure: Cluster
+) -> None:
+    made = await secure.control.stub.CreateToken(
+        pb.CreateTokenRequest(name="ann", role="viewer"), timeout=10
+    )
+    bearer = {"Authorization": f"Bearer {made.secret}"}
+
+    _, who = await ask_as(guarded, root, None, "GET", "/api/v1/identity", headers=bearer)
+    refused = await ask_as(guarded, root, None, "DELETE", "/api/v1/workloads/web", headers=bearer)
+    garbled = {"Authorization": f"Bearer {made.secret}x"}
+
+    assert (who["role"], who["name"]) == ("viewer", "ann")
+    assert refused[0] == 403
+    unknown = await ask_as(guarded, root, None, "GET", "/api/v1/identity", headers=garbled)
+    assert unknown[0] == 401
+
+
+async def test_a_token_opens_a_socket_as_the_name_of_a_protocol(
+    guarded: House, root: Root, secure: Cluster
+) -> None:
+    made = await secure.control.stub.CreateToken(
+        pb.CreateTokenRequest(name="ann", role="operator"), timeout=10
+    )
+    protocols = ("persys.exec.v1", f"bearer.{made.secret}")
+
+    async with guarded.session.ws_connect(
+        "/api/v1/workloads/none/exec?command=x", ssl=shows(root), protocols=protocols
+    ) as socket:
+        assert (await socket.receive()).data == 4404
+        assert socket.protocol == "persys.exec.v1"
+
+
+@pytest.mark.parametrize("wrong", ["other root", "expired"])
+async def test_a_certificate_that_is_wrong_gets_no_connection(
+    guarded: House, root: Root, tmp_path: Path, wrong: str
+) -> None:
+    if wrong == "expired":
+        files = root.write(Role.ADMIN, "late", age=timedelta(days=2))
+    else:
+        files = Root(tmp_path / "elsewhere").write(Role.ADMIN, "me")
+
+    with pytest.raises(aiohttp.ClientError):
+        await guarded.get("/health", ssl=shows(root, files))
+
+
+async def test_plain_text_is_not_spoken(guarded: House) -> None:
+    with pytest.raises(aiohttp.ClientError):
+        await guarded.get(f"http://127.0.0.1:{guarded.gateway.port}/health")
+
+
+@pytest.mark.parametrize(
+    ("version", "gets_in"), [("-tls1_1", False), ("-tls1_2", True), ("-tls1_3", True)]
+)
+async def test_only_tls_of_today_is_spoken(guarded: House, version: str, gets_in: bool) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *("openssl", "s_client", "-connect", f"127.0.0.1:{guarded.gateway.port}", "-quiet"),
+        *("-cipher", "ALL:@SECLEVEL=0", version),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    async with asyncio.timeout(10):
+        said, _ = await process.communicate(
+            b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        )
+
+    assert (b" 200 " in said) is gets_in
+
+
+async def test_who_says_nothing_is_cut_and_stops_nobody(guarded: House, root: Root) -> None:
+    address = ("127.0.0.1", guarded.gateway.port)
+    with ExitStack() as sockets:
+        silent = [sockets.enter_context(socket.create_connection(address, 5)) for _ in range(200)]
+        assert (await ask_as(guarded, root, Role.VIEWER, "GET", "/api/v1/mode"))[0] == 200
+        for one in silent:
+            one.setblocking(False)
+        loop = asyncio.get_running_loop()
+        async with asyncio.timeout(10):
+            assert await loop.sock_recv(silent[-1], 1) == b""
+
+
+async def test_half_a_request_is_cut_too(guarded: House, root: Root) -> None:
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", guarded.gateway.port, ssl=shows(root)
+    )
+    writer.write(b"GET /health HTTP/1.1\r\nHost: x\r\n")
+    async with asyncio.timeout(10):
+        with suppress(ConnectionError):
+            assert await reader.read() == b""
+    writer.close()
+
+
+async def test_a_swapped_certificate_is_shown_to_whoever_comes_next(
+    guarded: House, root: Root
+) -> None:
+    before = await asyncio.to_thread(shown_serial, guarded, root)
+    root.write(Role.GATEWAY, "g1")
+
+    async def swapped() -> bool:
+        return await asyncio.to_thread(shown_serial, guarded, root) != before
+
+    await eventually(swapped, lambda: "the new certificate")
+    assert (await ask_as(guarded, root, Role.VIEWER, "GET", "/api/v1/mode"))[0] == 200
+
+
+def shown_serial(house: House, root: Root) -> str:
+    with (
+        socket.create_connection(("127.0.0.1", house.gateway.port), 5) as plain,
+        shows(root).wrap_socket(plain) as connection,
+    ):
+        return str((connection.getpeercert() or {})["serialNumber"])
