@@ -1,14 +1,16 @@
 """Blocks of the documents: each says what it is, and each command is typed by a test or says why not."""
 
+import re
 import shlex
 from collections.abc import Iterator
 
 import pytest
 
-from e2e.docs_runner.blocks import SHOWN, TYPED, Block, blocks_in, blocks_of, documents
+from e2e.docs_runner.blocks import ROOT, SHOWN, TYPED, Block, blocks_in, blocks_of, documents
 from persys.cli.parser import parse
 
 PROGRAMS = ("persysctl", "persys", "make", "docker", "etcdctl", "deploy/install", "systemctl")
+NAMED_TEST = re.compile(r"tests/[\w/]+(?:\.py)?")
 # A reason that a reader can judge has some words.
 REASON_WORDS_LEAST = 3
 
@@ -21,6 +23,9 @@ def untold(blocks: list[Block]) -> Iterator[str]:
             yield f"{block.place}: tag {block.tag!r}; expected one of {sorted(TYPED | SHOWN)}"
         if block.tag in TYPED and block.excuse and len(block.excuse.split()) < REASON_WORDS_LEAST:
             yield f"{block.place}: {block.excuse!r} is no reason"
+        for path in NAMED_TEST.findall(block.excuse):
+            if not (ROOT / path).exists():
+                yield f"{block.place}: there is no {path}"
         if block.tag == "text" and block.text.startswith(PROGRAMS):
             yield f"{block.place}: commands are tagged sh or console"
 
@@ -36,6 +41,7 @@ def test_every_block_says_what_it_is() -> None:
         ("```sh\npersysctl version\n```\n", "run"),
         ("<!-- not run: needs three machines -->\n```sh\nreboot\n```\n", "excused"),
         ("<!-- not run: no -->\n```sh\nreboot\n```\n", ""),
+        ("<!-- not run: tests/e2e/test_nothing.py does it -->\n```sh\nreboot\n```\n", ""),
         ("```text\npersysctl version\n```\n", ""),
         ("<!-- not run: needs three machines -->\n\ntext\n\n```sh\ntrue\n```\n", "run"),
     ],

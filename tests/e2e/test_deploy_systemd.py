@@ -1,0 +1,103 @@
+"""deploy/install into a directory, as for the image of a machine; systemd itself judges the units."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).resolve().parents[2]
+PARTS = ("agent", "ca", "gateway", "scheduler")
+SYSTEM_UNITS = Path("/usr/lib/systemd/system")
+
+
+def install(root: Path, *parts: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [SOURCE / "deploy" / "install", "--root", root, "--python", sys.executable, *parts],
+        # Compiling takes longer than all else, and nothing of it runs here.
+        env={**os.environ, "PIP_NO_COMPILE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    made = tmp_path_factory.mktemp("root")
+    edited = made / "etc" / "persys" / "agent.env"
+    edited.parent.mkdir(parents=True)
+    edited.write_text("PERSYS_NODE_LABELS=zone=eu\n")
+    done = install(made)
+    assert done.returncode == 0, done.stderr
+    yield made
+    shutil.rmtree(made)
+
+
+def test_systemd_finds_nothing_wrong_with_the_units(root: Path) -> None:
+    # What ours are ordered after and wanted by is the system's own.
+    shutil.copytree(SYSTEM_UNITS, root / "usr" / "lib" / "systemd" / "system", symlinks=True)
+
+    units = [f"persys-{part}.service" for part in PARTS]
+    done = subprocess.run(
+        [
+            "systemd-analyze",
+            "verify",
+            "--man=no",
+            "--recursive-errors=one",
+            f"--root={root}",
+            *units,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    complaints = [line for line in done.stderr.splitlines() if "persys" in line]
+    assert (done.returncode, complaints) == (0, []), done.stderr
+
+
+def test_programs_name_the_interpreter_where_it_will_be(root: Path) -> None:
+    for program in ("persysctl", *(f"persys-{part}" for part in PARTS)):
+        head = (root / "opt" / "persys" / "bin" / program).read_text().splitlines()[0]
+        assert head == "#!/opt/persys/bin/python"
+    assert not list((root / "opt").glob("persys.*"))
+
+
+def test_the_installed_programs_run(root: Path) -> None:
+    venv = root / "opt" / "persys"
+    shown = subprocess.run(
+        [venv / "bin" / "python", venv / "bin" / "persys-scheduler", "--print-config"],
+        env={"PATH": os.environ["PATH"]},
+        cwd="/",
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert "grpc_port = 8085" in shown.stdout
+
+
+def test_what_was_edited_stays_and_keys_are_closed_to_others(root: Path) -> None:
+    etc = root / "etc" / "persys"
+
+    assert (etc / "agent.env").read_text() == "PERSYS_NODE_LABELS=zone=eu\n"
+    assert {path.stem for path in etc.glob("*.env")} == set(PARTS)
+    assert (etc / "certs" / "persys-scheduler").stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("words", [("typo",), ("--python", "/bin/false")])
+def test_what_cannot_be_installed_is_said_before_anything_is_written(
+    tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    done = install(tmp_path / "root", *words)
+
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: ")
+    assert not (tmp_path / "root").exists()

@@ -1,0 +1,116 @@
+"""What is in deploy/ names programs and variables that there are."""
+
+import dataclasses
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from persys.agent.settings import AgentSettings
+from persys.ca.settings import CaSettings
+from persys.gateway.settings import GatewaySettings
+from persys.scheduler.settings import SchedulerSettings
+
+SETTINGS: dict[str, type[Any]] = {
+    "agent": AgentSettings,
+    "ca": CaSettings,
+    "gateway": GatewaySettings,
+    "scheduler": SchedulerSettings,
+}
+VARIABLE = re.compile(r"^#?([A-Z][A-Z0-9_]+)=", re.M)
+OF_PERSYSCTL = {
+    "PERSYS_GRPC_ENDPOINT",
+    "PERSYS_CA_ADDR",
+    "PERSYS_TLS_CA",
+    "PERSYS_TLS_CERT",
+    "PERSYS_TLS_KEY",
+}
+
+
+def variables(part: str) -> set[str]:
+    fields = dataclasses.fields(SETTINGS[part])
+    return {name for field in fields for name in field.metadata["env"]}
+
+
+def console_scripts(root: Path) -> set[str]:
+    project = tomllib.loads((root / "pyproject.toml").read_text("utf-8"))["project"]
+    return set(project["scripts"])
+
+
+@pytest.mark.parametrize("part", SETTINGS)
+def test_the_unit_starts_a_program_of_ours_and_starts_it_again(root: Path, part: str) -> None:
+    unit = (root / "deploy" / "systemd" / f"persys-{part}.service").read_text("utf-8")
+
+    assert f"\nExecStart=/opt/persys/bin/persys-{part}\n" in unit
+    assert f"persys-{part}" in console_scripts(root)
+    for line in ("Type=exec", "Restart=always", f"EnvironmentFile=-/etc/persys/{part}.env"):
+        assert f"\n{line}\n" in unit
+
+
+@pytest.mark.parametrize("part", SETTINGS)
+def test_every_variable_of_the_unit_is_one_of_its_process(root: Path, part: str) -> None:
+    systemd = root / "deploy" / "systemd"
+    unit = (systemd / f"persys-{part}.service").read_text("utf-8")
+    named = set(VARIABLE.findall((systemd / f"{part}.env").read_text("utf-8")))
+    named |= set(re.findall(r"^Environment=(\w+)=", unit, re.M))
+
+    assert named <= variables(part)
+
+
+def test_the_agent_shares_the_mounts_of_its_machine(root: Path) -> None:
+    unit = (root / "deploy" / "systemd" / "persys-agent.service").read_text("utf-8")
+
+    own_mounts = re.findall(r"^(Protect\w+|Private\w+|ReadWritePaths|ReadOnlyPaths)=", unit, re.M)
+    assert own_mounts == []
+
+
+def test_the_compose_file_tells_each_process_only_what_it_knows(root: Path) -> None:
+    text = (root / "deploy" / "compose" / "compose.yaml").read_text("utf-8")
+    services = yaml.safe_load(text)["services"]
+
+    for name, service in services.items():
+        program = (service.get("entrypoint") or service.get("command") or [""])[0]
+        if program.startswith("persys-"):
+            known = variables(program.removeprefix("persys-"))
+        elif program == "persysctl":
+            known = OF_PERSYSCTL
+        else:
+            continue
+        assert set(service.get("environment", {})) <= known, name
+
+
+def test_the_daemon_set_runs_the_agent_with_what_it_needs(root: Path) -> None:
+    documents = list(yaml.safe_load_all((root / "deploy/kubernetes/agent.yaml").read_text("utf-8")))
+    daemon_set = next(one for one in documents if one["kind"] == "DaemonSet")
+    template = daemon_set["spec"]["template"]
+    pod, (agent,) = template["spec"], template["spec"]["containers"]
+    (join,) = pod["initContainers"]
+
+    assert {one["metadata"].get("namespace", "persys") for one in documents} == {"persys"}
+    selected = daemon_set["spec"]["selector"]["matchLabels"].items()
+    assert selected <= template["metadata"]["labels"].items()
+    assert pod["hostNetwork"]
+    assert agent["command"][0] in console_scripts(root)
+    assert "persys-agent join" in join["args"][0]
+    volumes = {volume["name"] for volume in pod["volumes"]}
+    for container in (agent, join):
+        assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
+    mounts = {mount["mountPath"]: mount for mount in agent["volumeMounts"]}
+    assert mounts["/var/lib/persys"]["mountPropagation"] == "Bidirectional"
+    assert "/var/run/docker.sock" in mounts
+    named = {one["name"] for one in agent["env"] if one["name"].startswith("PERSYS_")}
+    assert named <= variables("agent")
+    config = next(one for one in documents if one["kind"] == "ConfigMap")
+    keys = [one["valueFrom"].get("configMapKeyRef", {}).get("key") for one in agent["env"]]
+    assert set(filter(None, keys)) <= config["data"].keys()
+
+
+def test_programs_of_the_compose_file_are_ours(root: Path) -> None:
+    text = (root / "deploy" / "compose" / "compose.yaml").read_text("utf-8")
+
+    programs = set(re.findall(r"(?:command|entrypoint): \[(persys[\w-]*)\]", text))
+    assert programs
+    assert programs <= console_scripts(root)
