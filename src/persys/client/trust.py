@@ -34,7 +34,8 @@ def open_renewed(
     if ca_addr:
         source = AuthoritySource(lambda: ca_addr, files)
     if source is not None:
-        lists.append(Revocations(source, clock, every=crl_every))
+        kept = files.certificate.with_suffix(".revoked")
+        lists.append(Revocations(source, clock, every=crl_every, kept=kept))
     return Tls(files, clock, verify=verify, source=source, lists=lists)
 
 

@@ -1,7 +1,8 @@
 """Certificates that were taken back before their end: the list of their serials, fetched now and then.
 
 What would surprise: a list that cannot be had is no reason to refuse anybody, nor to forget whom the last one
-named. That one is kept, this is said once, and how old it is can be measured.
+named. That one is kept, over a restart too if there is a file for it; this is said once, and how old the list
+is can be measured.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from cryptography import x509
 
 from persys.errors import PersysError, SettingsError
 from persys.infra.clock import Clock
-from persys.infra.files import Stamp, stamp
+from persys.infra.files import PUBLIC, Stamp, stamp, write_whole
 
 log = structlog.get_logger()
 
@@ -40,15 +41,17 @@ class Revocations:
         *,
         every: timedelta = EVERY,
         serials: frozenset[str] = frozenset(),
+        kept: Path | None = None,
     ) -> None:
-        """`serials` is what is known before the first look."""
+        """`serials` is what is known before the first look; `kept` is where that outlives a restart."""
         if every <= timedelta():
             raise SettingsError("PERSYS_TLS_CRL_INTERVAL=0s: expected more than nothing")
         self._source = source
         self._clock = clock
         self._every = every
         self._had_at = clock.monotonic()
-        self.serials = serials
+        self._kept = kept
+        self.serials = serials | _read_kept(kept)
         self.trouble = ""  # why the last look failed; empty when it did not
 
     async def run(self) -> None:
@@ -69,10 +72,19 @@ class Revocations:
         if serials != self.serials:
             log.info("revocations.changed", count=len(serials))
             self.serials = serials
+            await asyncio.to_thread(self._keep)
 
     def age_seconds(self) -> float:
         """Since it was had; since the start, if it never was."""
         return self._clock.monotonic() - self._had_at
+
+    def _keep(self) -> None:
+        if self._kept is None:
+            return
+        try:
+            write_whole(self._kept, "\n".join(sorted(self.serials)).encode(), mode=PUBLIC)
+        except OSError as err:
+            log.warning("revocations.not_written", path=str(self._kept), reason=err.strerror)
 
     def _failed(self, why: str) -> None:
         if not self.trouble:
@@ -98,6 +110,17 @@ class CrlFile:
             self.serials = read_list(self._path)
             self._stamp = seen
         return self.serials
+
+
+def _read_kept(path: Path | None) -> frozenset[str]:
+    try:
+        text = "" if path is None else path.read_text("ascii")
+    except (
+        OSError,
+        ValueError,
+    ):  # there is none yet, or it is garbage: the next one is had in a moment
+        return frozenset()
+    return frozenset(text.split())
 
 
 def read_list(path: Path) -> frozenset[str]:

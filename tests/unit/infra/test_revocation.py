@@ -75,6 +75,25 @@ async def test_the_last_list_is_kept_while_none_can_be_had_and_that_is_said_once
     assert told == ["revocations.changed", "revocations.kept", "revocations.read_again"]
 
 
+async def test_the_last_list_is_known_after_a_restart_without_its_source(tmp_path: Path) -> None:
+    source, kept = Source(), tmp_path / "agent.revoked"
+    await Revocations(source, SystemClock(), kept=kept).look()
+    source.is_away = True
+
+    again = Revocations(source, SystemClock(), kept=kept)
+    await again.look()
+
+    assert again.serials == {"a1"}
+
+
+async def test_a_list_that_cannot_be_written_counts_all_the_same(tmp_path: Path) -> None:
+    revocations = Revocations(Source(), SystemClock(), kept=tmp_path)
+    with capture_logs() as lines:
+        await revocations.look()
+    assert revocations.serials == {"a1"}
+    assert lines[-1]["event"] == "revocations.not_written"
+
+
 @pytest.mark.parametrize("encoding", [Encoding.PEM, Encoding.DER])
 async def test_a_file_is_read_again_when_it_changes(
     tmp_path: Path, issuer: Issuer, encoding: Encoding
