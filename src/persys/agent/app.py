@@ -71,8 +71,8 @@ from persys.core.admission import Load
 from persys.core.garbage import Ages
 from persys.core.health import HEALTH
 from persys.infra.clock import Clock, SystemClock, since_boot
-from persys.infra.door import guarded
 from persys.infra.enrolling import ensure_certificate
+from persys.infra.guarded import guarded
 from persys.infra.http import SideServer
 from persys.infra.process import serve
 from persys.infra.rpc import new_server, start_server

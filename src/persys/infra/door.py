@@ -7,18 +7,15 @@ for people; nobody else is. A certificate or a token that is taken back ends its
 message.
 """
 
-import asyncio
-import inspect
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any, NoReturn, Self
+from typing import Any
 
 import grpc
 import msgspec
 import structlog
-from google.protobuf.descriptor import ServiceDescriptor
 
 from persys.core.denials import Denial
 from persys.core.permission import deeds_of, may
@@ -107,14 +104,13 @@ class Door:
         if shown is None:
             raise DeniedError("no certificate was shown", reason="certificate")
         claims = _claims(shown)
-        SHOWN.set(claims)
-        now = self._clock.now()
-        if not claims.not_before <= now < claims.not_after:
-            text = "the certificate is not valid yet, or not any more"
-            raise DeniedError(text, reason="expired")
         own = self._certificates.current.claims.trust_domain
         if claims.identity is None or (claims.trust_domain and claims.trust_domain != own):
             raise DeniedError("the certificate is of nobody who is known here", reason="identity")
+        SHOWN.set(claims)
+        if not claims.not_before <= self._clock.now() < claims.not_after:
+            text = "the certificate is not valid yet, or not any more"
+            raise DeniedError(text, reason="expired")
         self._check(claims)
         identity = claims.identity
         if (passed := _passed(context, identity.role)) is not None:
@@ -161,103 +157,6 @@ class Door:
         except DeniedError as err:
             self.tell(err, method, context)
             raise
-
-
-def guarded(servicer: Any, service: ServiceDescriptor, door: Door | None) -> Any:
-    """The same servicer behind a door; without one, anybody is served."""
-    if door is None:
-        return servicer
-    return _Guarded(servicer, service, door)
-
-
-class _Guarded:
-    def __init__(self, servicer: Any, service: ServiceDescriptor, door: Door) -> None:
-        for method in service.methods:
-            inner = getattr(servicer, method.name)
-            make = _answers if inspect.isasyncgenfunction(inner) else _call
-            setattr(self, method.name, make(method.name, inner, door))
-
-
-def _call(name: str, inner: Callable[..., Any], door: Door) -> Callable[..., Any]:
-    async def call(request: Any, context: Context) -> Any:
-        entered = await _enter(name, request, context, door)
-        if not hasattr(entered, "__aiter__"):
-            return await inner(entered, context)
-        messages = _Messages(name, entered, context, door)
-        try:
-            return await inner(messages, context)
-        except (
-            asyncio.CancelledError
-        ):  # so it looks when a call is passed on whose messages end in error
-            if messages.denied is None:
-                raise
-            await _refuse(messages.denied, context)
-
-    return call
-
-
-def _answers(name: str, inner: Callable[..., Any], door: Door) -> Callable[..., Any]:
-    async def answers(request: Any, context: Context) -> AsyncIterator[Any]:
-        entered = await _enter(name, request, context, door)
-        shown, token_id = SHOWN.get(), _token_id()
-        async for one in inner(entered, context):
-            try:
-                door.look_again(shown, token_id, name, context)
-            except DeniedError as err:
-                await _refuse(err, context)
-            yield one
-
-    return answers
-
-
-class _Messages:
-    """What comes on a stream, for as long as its sender's certificate is good."""
-
-    def __init__(
-        self, name: str, messages: AsyncIterator[Any], context: Context, door: Door
-    ) -> None:
-        self._name = name
-        self._messages = messages
-        self._context = context
-        self._door = door
-        self._shown, self._token_id = SHOWN.get(), _token_id()
-        self.denied: DeniedError | None = None
-
-    def __aiter__(self) -> Self:
-        return self
-
-    async def __anext__(self) -> Any:
-        try:
-            message = await anext(self._messages)
-        except DeniedError as err:  # of what is taken from this sender
-            self._door.tell(err, self._name, self._context)
-            self.denied = err
-            raise
-        try:
-            self._door.look_again(self._shown, self._token_id, self._name, self._context)
-        except DeniedError as err:
-            self.denied = err
-            raise
-        return message
-
-
-async def _enter(name: str, request: Any, context: Context, door: Door) -> Any:
-    try:
-        return door.admit(name, context, request)
-    except DeniedError as err:
-        await _refuse(err, context)
-    except UnavailableError as err:
-        await context.abort(grpc.StatusCode.UNAVAILABLE, str(err))
-
-
-async def _refuse(err: DeniedError, context: Context) -> NoReturn:
-    denied, unknown = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED
-    await context.abort(unknown if err.reason == bearer.REASON else denied, str(err))
-
-
-def _token_id() -> str:
-    caller = CALLER.get()
-    return caller.token_id if caller is not None else ""
 
 
 def _passed(context: Context, by: Role) -> Identity | None:

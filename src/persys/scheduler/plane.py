@@ -26,9 +26,9 @@ from persys.errors import (
     UnavailableError,
 )
 from persys.infra.clock import Clock, SystemClock
-from persys.infra.door import guarded
 from persys.infra.enrolling import ensure_certificate
 from persys.infra.garbage import sweep
+from persys.infra.guarded import guarded
 from persys.infra.http import SideServer
 from persys.infra.identity import Claims
 from persys.infra.rpc import new_server, start_server
