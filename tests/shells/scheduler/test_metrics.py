@@ -164,6 +164,7 @@ async def test_the_dashboard_and_the_alerts_ask_for_nothing_that_is_not_there(
     told = names_in(await page(cluster))
     for one in (Metrics(), AgentMetrics(dict)):
         one.watch_certificate(float, float)  # which only those with TLS have
+        one.watch_revocations(float)
         told |= names_in(generate_latest(one.registry).decode())
 
     asked = {name for expression in expressions() for name in NAME.findall(expression)}
