@@ -292,16 +292,9 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
     def _refused(
         self, request: agent_pb2.ApplyWorkloadRequest, failure: Failure
     ) -> agent_pb2.ApplyWorkloadResponse:
-        failure = replace(failure, message=redacted(failure.message, _values(request)))
+        failure = replace(failure, message=redacted(failure.message, wire.secret_values(request)))
         status = _refusal_status(request, failure, self._node_id, self._clock.now())
         return agent_pb2.ApplyWorkloadResponse(message=failure.message, status=status)
-
-
-def _values(request: agent_pb2.ApplyWorkloadRequest) -> list[str]:
-    """Those of secrets, in an order that may be no order at all."""
-    spec = request.spec
-    env = spec.compose.env if spec.HasField("compose") else spec.container.env
-    return [env[name] for name in request.secret_env if name in env]
 
 
 def _refusal_status(

@@ -275,3 +275,10 @@ TOKEN_FILE = Argument(
     {"metavar": "FILE", "help": "with a token that is shown instead of a certificate"},
     "file",
 )
+SECRET = Argument(("secret",), {"metavar": "NAME", "help": "name of the secret"})
+FROM_FILE = Argument(
+    ("--from-file",), {"metavar": "FILE", "help": "whose content is the value, as it is"}, "file"
+)
+FROM_ENV = Argument(
+    ("--from-env",), {"metavar": "VARIABLE", "help": "whose value it is; else standard input"}
+)

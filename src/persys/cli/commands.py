@@ -18,6 +18,8 @@ from persys.cli.arguments import (
     DRY_RUN,
     FILE,
     FOLLOW,
+    FROM_ENV,
+    FROM_FILE,
     HOST,
     IMAGE,
     IMAGE_SOURCE,
@@ -35,6 +37,7 @@ from persys.cli.arguments import (
     PREVIOUS,
     REASON,
     ROLE,
+    SECRET,
     SERVICE,
     SHA256,
     SHELL,
@@ -269,6 +272,20 @@ GROUPS = (
                 (TOKEN_KIND, LIMIT, AUTHORITY),
             ),
             Command("revoke", "take back that of a person", "tokens:revoke", (TOKEN_ID,)),
+        ),
+    ),
+    Group(
+        "secret",
+        "values that specs name as secret://NAME, and that nobody reads back",
+        (
+            Command(
+                "put",
+                "a new version, from a file, a variable or standard input",
+                "secrets:put",
+                (SECRET, FROM_FILE, FROM_ENV),
+            ),
+            Command("list", "all secrets, and who uses them", "secrets:list_secrets", (WATCH,)),
+            Command("delete", "one that no workload names", "secrets:delete", (SECRET,)),
         ),
     ),
     Group(

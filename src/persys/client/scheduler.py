@@ -10,6 +10,7 @@ from persys.client.images import ImageCalls
 from persys.client.nodes import NodeCalls
 from persys.client.outlook import OutlookCalls
 from persys.client.recovery import RecoveryCalls
+from persys.client.secrets import SecretCalls
 from persys.client.tokens import TokenCalls
 from persys.client.volumes import VolumeCalls
 from persys.client.workloads import WorkloadCalls
@@ -26,6 +27,7 @@ class SchedulerClient(
     VolumeCalls,
     ImageCalls,
     TokenCalls,
+    SecretCalls,
 ):
     """Safe for use by several threads. UnavailableError means that nothing is known, not even a refusal."""
 

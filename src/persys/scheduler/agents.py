@@ -3,7 +3,7 @@
 Channels are kept open, and each call has a deadline.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -15,7 +15,7 @@ from google.protobuf.message import Message
 from msgspec import structs
 
 from persys.core.effects import Remove
-from persys.core.secrets import Resolved
+from persys.core.secrets import Resolved, redacted
 from persys.core.situation import RUNTIME_NOT_AVAILABLE
 from persys.errors import (
     AgentUnreachableError,
@@ -98,7 +98,9 @@ class GrpcAgents:
         except PersysError as err:
             if isinstance(err, UnavailableError):
                 raise
-            return _failed(workload, node_id, epoch, sent_at, _refusal(err))
+            refusal = _refusal(err, agent.secret_values(request))
+            return _failed(workload, node_id, epoch, sent_at, refusal)
+        _silence(answer, agent.secret_values(request))
         return self._applied(answer, node_id, workload, epoch)
 
     async def remove(self, removal: Remove, endpoint: str) -> None:
@@ -279,8 +281,20 @@ def _failed(
     )
 
 
-def _refusal(err: PersysError) -> Failure:
+def _silence(answer: agent_pb2.ApplyWorkloadResponse, values: Collection[str]) -> None:
+    """An agent of another make may repeat what it was sent."""
+    if not values:
+        return
+    answer.message = redacted(answer.message, values)
+    if answer.HasField("status"):
+        answer.status.message = redacted(answer.status.message, values)
+        for name, text in dict(answer.status.metadata).items():
+            answer.status.metadata[name] = redacted(text, values)
+
+
+def _refusal(err: PersysError, values: Collection[str]) -> Failure:
     """A wrong field stays wrong; any other refusal, such as of an old epoch, may pass."""
+    text = redacted(str(err), values)
     if isinstance(err, InvalidError):
-        return Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
-    return Failure(FailureReason.RUNTIME_ERROR, str(err))
+        return Failure(FailureReason.INVALID_SPEC, text, retryable=False)
+    return Failure(FailureReason.RUNTIME_ERROR, text)

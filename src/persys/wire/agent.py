@@ -101,6 +101,16 @@ def apply(message: agent_pb2.ApplyWorkloadRequest) -> Order:
     )
 
 
+def secret_values(message: agent_pb2.ApplyWorkloadRequest) -> frozenset[str]:
+    """What no text about this order may show; it may be no valid order at all."""
+    spec = message.spec
+    env = spec.compose.env if spec.HasField("compose") else spec.container.env
+    files = (file.content for file in spec.container.files if file.secret)
+    return frozenset(env[name] for name in message.secret_env if name in env) | {
+        content.decode("utf-8", "replace").strip() for content in files
+    }
+
+
 def intent(message: agent_pb2.IntentView, node_id: NodeId) -> KeptIntent:
     """RefusedError: it is of a newer version, or no intent at all."""
     workload = records.decode(message.intent, Workload)

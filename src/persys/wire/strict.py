@@ -18,6 +18,8 @@ from persys.errors import InvalidError
 _TAG = "tag:yaml.org,2002:"
 _WORDS_THAT_YAML_TAKES_FOR_BOOLEANS = frozenset({"yes", "no", "on", "off"})
 _WHOLE = re.compile(r"[-+]?[0-9]+")
+_PERMISSIONS = re.compile(r"0o?[0-7]{1,4}")
+_OCTAL = frozenset({"persys.control.v1.FileMount.mode"})
 _INT_BITS = {
     FieldDescriptor.CPPTYPE_INT32: 32,
     FieldDescriptor.CPPTYPE_INT64: 64,
@@ -135,7 +137,16 @@ def _scalar(field: FieldDescriptor, node: yaml.Node, path: str) -> object:
         if node.tag != f"{_TAG}bool":
             raise wrong(node, path, f"expected true or false, got {_kind(node)}")
         return node.value.lower() in ("true", "yes", "on")
+    if field.full_name in _OCTAL:
+        return _permissions(node, path)
     return _integer(node, path, bits=_INT_BITS[field.cpp_type])
+
+
+def _permissions(node: yaml.Node, path: str) -> int:
+    """As chmod takes them: in YAML of different ages 0444 is octal or not, and 444 is never meant so."""
+    if not isinstance(node, yaml.ScalarNode) or not _PERMISSIONS.fullmatch(node.value):
+        raise wrong(node, path, f"expected permissions such as 0444, got {_kind(node)}")
+    return int(node.value.removeprefix("0o"), 8)
 
 
 def _integer(node: yaml.Node, path: str, *, bits: int) -> int:
