@@ -27,26 +27,47 @@ class _Guarded:
     def __init__(self, servicer: Any, service: ServiceDescriptor, door: Door) -> None:
         for method in service.methods:
             inner = getattr(servicer, method.name)
-            make = _answers if inspect.isasyncgenfunction(inner) else _call
+            make = _call
+            if method.server_streaming:
+                make = _answers if inspect.isasyncgenfunction(inner) else _conversation
             setattr(self, method.name, make(method.name, inner, door))
 
 
 def _call(name: str, inner: Callable[..., Any], door: Door) -> Callable[..., Any]:
     async def call(request: Any, context: Context) -> Any:
         entered = await _enter(name, request, context, door)
-        if not hasattr(entered, "__aiter__"):
-            return await inner(entered, context)
-        messages = _Messages(name, entered, context, door)
-        try:
-            return await inner(messages, context)
-        except (
-            asyncio.CancelledError
-        ):  # so it looks when a call is passed on whose messages end in error
-            if messages.denied is None:
-                raise
-            await _refuse(messages.denied, context)
+        if hasattr(entered, "__aiter__"):
+            return await _heard(name, inner, entered, context, door)
+        return await inner(entered, context)
 
     return call
+
+
+def _conversation(name: str, inner: Callable[..., Any], door: Door) -> Callable[..., Any]:
+    """One that writes its answers by itself."""
+
+    async def converse(request: Any, context: Context) -> None:
+        entered = await _enter(name, request, context, door)
+        watched = _Watched(name, context, door)
+        if hasattr(entered, "__aiter__"):
+            await _heard(name, inner, entered, watched, door)
+        else:
+            await inner(entered, watched)
+
+    return converse
+
+
+async def _heard(
+    name: str, inner: Callable[..., Any], entered: Any, context: Any, door: Door
+) -> Any:
+    messages = _Messages(name, entered, context, door)
+    try:
+        return await inner(messages, context)
+    except asyncio.CancelledError:
+        # So it looks when a call is passed on whose messages end in error.
+        if messages.denied is None:
+            raise
+        await _refuse(messages.denied, context)
 
 
 def _answers(name: str, inner: Callable[..., Any], door: Door) -> Callable[..., Any]:
@@ -61,6 +82,26 @@ def _answers(name: str, inner: Callable[..., Any], door: Door) -> Callable[..., 
             yield one
 
     return answers
+
+
+class _Watched:
+    """The way back to a caller, for as long as what it has shown is good."""
+
+    def __init__(self, name: str, context: Context, door: Door) -> None:
+        self._name = name
+        self._context = context
+        self._door = door
+        self._shown, self._token_id = SHOWN.get(), _token_id()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    async def write(self, message: Any) -> None:
+        try:
+            self._door.look_again(self._shown, self._token_id, self._name, self._context)
+        except DeniedError as err:
+            await _refuse(err, self._context)
+        await self._context.write(message)
 
 
 class _Messages:

@@ -1,5 +1,6 @@
 """Tokens of people at a scheduler's door: what they allow, and when they are refused."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
@@ -20,6 +21,7 @@ from persys.wire.gen.control.v1 import control_pb2_grpc
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
 from shells.scheduler.seats import Seats, until_leading, until_standing_by
 from shells.scheduler.stores import TroubledStore
+from shells.scheduler.test_access import ENDLESS, Talker
 
 Stub = control_pb2_grpc.AgentControlStub
 
@@ -140,6 +142,30 @@ async def test_a_stream_ends_when_its_token_is_revoked(cluster: Cluster) -> None
     with pytest.raises(grpc.aio.AioRpcError) as err:
         await to_the_end(watch)
     assert err.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+async def test_a_log_that_is_read_ends_when_its_token_is_revoked(
+    cluster: Cluster, root: Root
+) -> None:
+    node = await cluster.prepare("n1", tls=root.tls(Role.AGENT, "n1"))
+    await node.agent.stop()
+    node.agent = Talker()
+    node.agent.credentials = root.tls(Role.AGENT, "n1").certificates.server_credentials()
+    await node.agent.start()
+    await node.join()
+    await cluster.control.apply(ENDLESS)
+    await cluster.control.until(ENDLESS, "Running")
+    stub = cluster.control.stub
+    token = await made(stub)
+    asked = pb.LogsRequest(workload_id=ENDLESS, follow=True)
+    logs = stub.StreamLogs(asked, timeout=20, metadata=bearer(token.secret))
+    assert (await logs.read()).data == b"out\n"
+    await stub.RevokeToken(pb.RevokeTokenRequest(token_id=token.token.token_id), timeout=10)
+    with pytest.raises(grpc.aio.AioRpcError) as err:
+        await to_the_end(logs)
+    assert err.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    async with asyncio.timeout(10):
+        await node.agent.left.wait()
 
 
 async def test_those_that_are_over_go_with_the_next_one(cluster: Cluster) -> None:
