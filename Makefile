@@ -20,8 +20,8 @@ clean-demo: install ## Remove what `make up` deployed
 	@$(BIN)/persys clean-demo
 
 check: install ## Format, lint, types and house rules, in seconds
-	$(BIN)/ruff format --check . scripts/engines scripts/compose scripts/libvirt scripts/guest/tiny scripts/guest/cloud
-	$(BIN)/ruff check . scripts/engines scripts/compose scripts/libvirt scripts/guest/tiny scripts/guest/cloud
+	$(BIN)/ruff format --check . scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/guest/tiny scripts/guest/cloud
+	$(BIN)/ruff check . scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/guest/tiny scripts/guest/cloud
 	$(BIN)/mypy
 	$(BIN)/pytest tests/tidy -q --durations=1
 
@@ -34,8 +34,9 @@ bench: install engines ## Measure against the floors of this very machine
 engines: install ## Install and start what the tests need: Docker, Compose, libvirt, etcd, CoreDNS and small tools
 	@$(BIN)/python scripts/engines
 
-generate: install ## Write the protobuf code anew from proto/
+generate: install ## Write the protobuf code anew from proto/, and the tables of permissions
 	scripts/generate
+	$(BIN)/python scripts/permissions --write
 
 clean: ## Remove the virtual environment and all caches
 	rm -rf .venv .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist

@@ -1,0 +1,32 @@
+"""docs/security.md: who may call what is made from the tables that are asked; every bad actor has a test."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+
+def test_the_tables_of_permissions_are_those_that_are_asked(
+    root: Path, documents: dict[str, str]
+) -> None:
+    made = subprocess.run(
+        [sys.executable, root / "scripts" / "permissions"],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+
+    assert made.stdout.strip() in documents["docs/security.md"], "run scripts/permissions --write"
+
+
+def test_every_test_that_the_document_names_is_there(root: Path, documents: dict[str, str]) -> None:
+    named = set(re.findall(r"`(test_\w+)`", documents["docs/security.md"]))
+    there = {
+        name
+        for path in (root / "tests").rglob("test_*.py")
+        for name in re.findall(r"def (test_\w+)", path.read_text("utf-8"))
+    }
+
+    assert len(named) > 20
+    assert named - there == set()
