@@ -65,7 +65,7 @@ function clusterPicker() {
   const all = state.clusters?.clusters ?? [];
   if (all.length < 2) return null;
   const chosen = api.cluster.get() || state.clusters.default_cluster_id;
-  return h("label", {}, h("span", { class: "unseen" }, "Cluster"), h("select", { id: "cluster", onchange: (event) => choose(event.target.value) },
+  return h("label", { "data-key": "cluster" }, h("span", { class: "unseen" }, "Cluster"), h("select", { id: "cluster", onchange: (event) => choose(event.target.value) },
     all.map(({ id, name, healthy_schedulers: healthy }) =>
       h("option", { value: id, selected: id === chosen }, `${name || id}${healthy ? "" : " (away)"}`))));
 }
@@ -79,13 +79,14 @@ function choose(id) {
 
 function themePicker() {
   const theme = globalThis.persysTheme;
-  return h("label", {}, h("span", { class: "unseen" }, "Colours"), h("select", { id: "theme", onchange: (event) => theme.set(event.target.value) },
+  return h("label", { "data-key": "theme" }, h("span", { class: "unseen" }, "Colours"), h("select", { id: "theme", onchange: (event) => theme.set(event.target.value) },
     Object.entries(THEMES).map(([value, text]) => h("option", { value, selected: value === theme.get() }, text))));
 }
 
 const TROUBLE = {
   gateway: () => "The gateway does not answer. What you see is old; trying again …",
   scheduler: ({ detail }) => `The scheduler cannot be reached through the gateway (${detail}). Workloads run on. What you see is old; trying again …`,
+  trouble: ({ detail }) => `The gateway answers, but not with what was asked for: ${detail}`,
 };
 
 function banner() {

@@ -48,5 +48,5 @@ export function chart(name, points, unit) {
     h("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": label, preserveAspectRatio: "none" },
       h("line", { x1: 0, x2: WIDTH, y1: HEIGHT - 4, y2: HEIGHT - 4, class: "axis" }),
       points.length > 1 && h("path", { d: line, class: "curve" })),
-    h("div", { class: "quiet small" }, points.length > 1 ? `at most ${unit(top)}, ${span((to - from) / 1000)} seen` : "waiting for figures …"));
+    h("div", { class: "quiet small" }, points.length > 1 ? `at most ${unit(top)}, ${span((to - from) / 1000)} seen` : "waiting for the next figure …"));
 }

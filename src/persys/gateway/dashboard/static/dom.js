@@ -19,7 +19,7 @@ export function h(tag, props = {}, ...children) {
 
 const HANDLERS = ["onclick", "onsubmit", "oninput", "onchange", "onkeydown"];
 // What the reader has opened or written stays as the reader has it.
-const READERS = new Set(["open", "value"]);
+const READERS = { DETAILS: "open", INPUT: "value" };
 
 /** Make the children of `parent` like these. An element with data-own looks after itself. */
 export function morph(parent, ...children) {
@@ -48,10 +48,10 @@ function become(old, fresh) {
   }
   if (old.dataset.own !== undefined) return;
   for (const { name } of [...old.attributes]) {
-    if (!fresh.hasAttribute(name) && !READERS.has(name)) old.removeAttribute(name);
+    if (!fresh.hasAttribute(name) && READERS[old.tagName] !== name) old.removeAttribute(name);
   }
   for (const { name, value } of fresh.attributes) {
-    if (old.getAttribute(name) !== value && !READERS.has(name)) old.setAttribute(name, value);
+    if (old.getAttribute(name) !== value && READERS[old.tagName] !== name) old.setAttribute(name, value);
   }
   for (const name of HANDLERS) if (old[name] !== fresh[name]) old[name] = fresh[name];
   morph(old, ...fresh.childNodes);

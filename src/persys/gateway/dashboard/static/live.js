@@ -9,6 +9,8 @@ const POLL_MS = 4000, SETTLE_MS = 250;
 const BACK_OFF_MS = [500, 1000, 2000, 3000];
 const EVENTS_AT_FIRST = 200;
 const ONE_BY_ONE_MAX = 16; // more than so many that changed are not asked for one by one
+// Whether a node could be lost does not depend on what is asked about, but something has to be.
+const ANY = { spec: { type: "container", container: { image: "any" } } };
 const LIST_EVERY_MS = 60000, LIST_AT_MOST_EVERY_MS = 3000, CAPACITY_EVERY_MS = 20000;
 
 let session = new AbortController();
@@ -77,7 +79,7 @@ async function poll(mine) {
   if (wanted.summary) job("summary", async () => keep(mine, { summary: await api.get("/summary") }));
   if (wanted.nodes) job("nodes", () => readNodes(mine));
   if (wanted.capacity && age("capacity") > CAPACITY_EVERY_MS) {
-    job("capacity", async () => keep(mine, { capacity: await api.query("/capacity", {}) }));
+    job("capacity", async () => keep(mine, { capacity: await api.query("/capacity", ANY) }));
   }
   if (wanted.workload) job("workload", () => readWorkload(mine, wanted.workload));
   if (wanted.workloads && age("workloads") > LIST_EVERY_MS) job("workloads", () => readWorkloads(mine));
@@ -137,10 +139,16 @@ function told(mine, problem) {
   if (!(problem instanceof api.Problem)) throw problem;
   if (problem.status === 429) return; // too fast: what is shown is still so
   failures += 1;
-  const kind = problem.status === 401 || problem.status === 403 ? "denied" : problem.status === 0 ? "gateway" : "scheduler";
+  const kind = kindOf(problem);
   const { link } = state;
   const since = link.state === kind ? link.since : Date.now();
   change({ link: { state: kind, detail: problem.message, since } });
+}
+
+function kindOf({ status, isGone }) {
+  if (status === 401 || status === 403) return "denied";
+  if (!isGone) return "trouble";
+  return status === 0 ? "gateway" : "scheduler";
 }
 
 async function watching(mine) {
@@ -162,6 +170,8 @@ async function watching(mine) {
       if (problem.status === 410) after = null, read = {};
       else if (!(problem instanceof api.Problem) && !mine.signal.aborted) throw problem;
     }
+    // A stream that ends is the first sign that somebody is gone.
+    if (!mine.signal.aborted && !document.hidden) poll(mine);
     await pause(BACK_OFF_MS[1], mine.signal);
     await api.seen(mine.signal);
   }

@@ -2,7 +2,7 @@
 
 import { part } from "./api.js";
 import { h } from "./dom.js";
-import { ago, moment, percent, words } from "./format.js";
+import { ago, cores, gigabytes, megabytes, moment, percent, words } from "./format.js";
 import { may } from "./state.js";
 
 // A status is told by its word and by a mark; colour only helps.
@@ -32,7 +32,7 @@ export function tick() {
 }
 
 /** How much of a whole is promised to workloads, and how much they really use. */
-export function bar(name, { used, reserved, total, unit }) {
+function bar(name, { used, reserved, total, unit }) {
   const width = (value) => `${Math.min(100, percent(value, total))}%`;
   const isTold = used !== undefined;
   return h("div", { class: "gauge" },
@@ -46,8 +46,15 @@ export function bar(name, { used, reserved, total, unit }) {
     h("div", { class: "quiet small" }, `${unit(reserved)} reserved of ${unit(total)}`, isTold && `; ${unit(used)} in use`));
 }
 
+/** The three bars of a node, or of all of them. */
+export function bars(nodes) {
+  const { cpu, memory, disk } = room(nodes);
+  return h("div", { class: "gauges" },
+    bar("Cpu", { ...cpu, unit: cores }), bar("Memory", { ...memory, unit: megabytes }), bar("Disk", { ...disk, unit: gigabytes }));
+}
+
 /** Nodes together, or one: what is there, promised and used. */
-export function room(nodes) {
+function room(nodes) {
   const all = [...nodes];
   const sum = (read) => all.reduce((total, node) => total + Number(read(node) ?? 0), 0);
   const told = all.some((node) => node.usage);
@@ -78,13 +85,13 @@ export const facts = (pairs) =>
 export const card = (title, ...content) => h("section", { class: "card" }, h("h2", {}, title), content);
 
 /** Events as a time line, the newest first. */
-export function timeline(events, { nothing = "Nothing has happened yet.", most = 200 } = {}) {
+export function timeline(events, { nothing = "Nothing has happened yet.", most = 200, about = "" } = {}) {
   if (!events.length) return h("p", { class: "quiet" }, nothing);
   return h("ol", { class: "timeline" }, events.slice(-most).reverse().map((event) =>
     h("li", { "data-key": event.sequence, class: toneOf(event.kind) },
       when(event.at), " ", h("strong", {}, words(event.kind)), " ",
-      event.workload_id && [workloadLink(event.workload_id), " "],
-      event.node_id && ["on ", nodeLink(event.node_id), " "],
+      event.workload_id && event.workload_id !== about && [workloadLink(event.workload_id), " "],
+      event.node_id && event.node_id !== about && ["on ", nodeLink(event.node_id), " "],
       event.message && h("span", { class: "said" }, event.message))));
 }
 

@@ -14,7 +14,7 @@ function empty() {
     listed: false, // all workloads are here, not only some
     changes: 0, // rises with each change of the workloads
     events: [], // newest last
-    // live, connecting, gateway (gone), scheduler (gone), denied (sign in first)
+    // live, connecting, gateway (gone), scheduler (gone), denied (sign in first), trouble (whatever else)
     link: { state: "connecting", detail: "", since: Date.now() },
     asOf: 0, // when something was last heard from the scheduler
   };

@@ -3,8 +3,8 @@
 import * as api from "../api.js";
 import { confirm, perform } from "../dialog.js";
 import { h } from "../dom.js";
-import { cores, counted, gigabytes, megabytes } from "../format.js";
-import { bar, card, deed, facts, room, status, table, timeline, when, workloadLink } from "../parts.js";
+import { counted } from "../format.js";
+import { bars, card, deed, facts, status, table, timeline, when, workloadLink } from "../parts.js";
 import { shownStatus } from "./nodes.js";
 
 const WORKLOADS_SHOWN = 200;
@@ -74,11 +74,10 @@ function drain({ drain: view }) {
 }
 
 function body(node, held, past) {
-  const { cpu, memory, disk } = room([node]);
   const labels = Object.entries(node.labels ?? {}).map(([name, value]) => h("li", { class: "tag" }, `${name}=${value}`));
   const taints = (node.taints ?? []).map((taint) => h("li", { class: "tag" }, taint));
   return h("div", { class: "grid" },
-    card("Room", bar("Cpu", { ...cpu, unit: cores }), bar("Memory", { ...memory, unit: megabytes }), bar("Disk", { ...disk, unit: gigabytes })),
+    card("Room", bars([node])),
     card("About", facts([
       ["Reason", node.status_reason],
       ["Heartbeat", when(node.last_heartbeat)],
@@ -94,5 +93,5 @@ function body(node, held, past) {
         : table("Workloads of the node", ["Workload", "Status", "Type", "Updated"],
           held.map((view) => [workloadLink(view.workload_id), status(view.status), view.type ?? "", when(view.last_updated)]),
           "Nothing runs here.")),
-    h("section", { class: "card wide" }, h("h2", {}, "Events"), timeline(past)));
+    h("section", { class: "card wide" }, h("h2", {}, "Events"), timeline(past, { about: node.node_id })));
 }

@@ -1,8 +1,8 @@
 // The cluster at a glance.
 
 import { h } from "../dom.js";
-import { cores, counted, gigabytes, megabytes } from "../format.js";
-import { bar, card, nodeLink, room, status, timeline, when } from "../parts.js";
+import { counted } from "../format.js";
+import { bars, card, nodeLink, status, timeline, when } from "../parts.js";
 
 const EVENTS_SHOWN = 12;
 const STATUSES = [["running_workloads", "Running"], ["pending_workloads", "Pending"], ["failed_workloads", "Failed"], ["deleted_workloads", "Deleting"]];
@@ -18,7 +18,7 @@ const sections = (state) => [
   card("Workloads", workloads(state.summary)),
   card("Nodes", nodes(state)),
   card("Control plane", mode(state.mode)),
-  card("Room", rooms(state.nodes)),
+  h("section", { class: "card wide" }, h("h2", {}, "Room"), rooms(state.nodes)),
   h("section", { class: "card wide" }, h("h2", {}, "Latest events"),
     timeline(state.events, { most: EVENTS_SHOWN }), h("p", {}, h("a", { href: "#/events" }, "All events"))),
 ];
@@ -69,8 +69,4 @@ function mode(view) {
   ];
 }
 
-function rooms(known) {
-  if (!known.size) return h("p", { class: "quiet" }, "No nodes yet.");
-  const { cpu, memory, disk } = room(known.values());
-  return [bar("Cpu", { ...cpu, unit: cores }), bar("Memory", { ...memory, unit: megabytes }), bar("Disk", { ...disk, unit: gigabytes })];
-}
+const rooms = (known) => (known.size ? bars(known.values()) : h("p", { class: "quiet" }, "No node has joined yet."));

@@ -42,7 +42,7 @@ export function open({ id }, { redraw }) {
       if (view.usage) series.add(view.usage);
       log ??= new Log(id);
       return [head, h("p", { class: "row" }, status(view.status), buttons(view)), why(view),
-        h("div", { class: "grid" }, about(view), usage(series), explained(reasons), events(past), history(view), spec(view),
+        h("div", { class: "grid" }, about(view), usage(series), explained(reasons), events(past, id), history(view), spec(view),
           h("section", { class: "card wide" }, h("h2", {}, "Log"), log.element))];
     },
     close: () => log?.close(),
@@ -109,7 +109,8 @@ function usage(series) {
 
 const explained = (answer) => card("Why here, or why it waits", answer ? explanation(answer) : h("p", { class: "quiet" }, "Loading …"));
 
-const events = (past) => card("Time line", past ? timeline(past) : h("p", { class: "quiet" }, "Loading …"));
+const events = (past, id) => h("section", { class: "card wide" }, h("h2", {}, "Time line"),
+  past ? timeline(past, { about: id }) : h("p", { class: "quiet" }, "Loading …"));
 
 function history(view) {
   return h("section", { class: "card wide" }, h("h2", {}, "Actions of its node"),

@@ -1,0 +1,166 @@
+"""A real Chromium without a window, and what tests do with a page. Nothing is waited for by sleeping."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.webdriver import Chrome, ChromeOptions, ChromeService
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.remote.webelement import WebElement
+
+from e2e.waiting import eventually
+from persys.cli.packages import find_command
+
+DESKTOP = (1280, 900)
+PHONE = (390, 844)
+WITHIN_SECONDS = 20.0
+_FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--force-device-scale-factor=1",
+)
+
+
+class Browser:
+    """One window on the pages of one gateway."""
+
+    def __init__(self, driver: Chrome) -> None:
+        self.driver = driver
+        self.address = ""
+
+    def open(self, page: str = "") -> None:
+        """As a person who types the address: what the page had in memory is gone."""
+        self.driver.get("about:blank")
+        self.driver.get(f"{self.address}/ui/#/{page}")
+
+    def script(self, text: str, *arguments: Any) -> Any:
+        return self.driver.execute_script(text, *arguments)
+
+    def find(self, css: str) -> WebElement:
+        return self.driver.find_element(By.CSS_SELECTOR, css)
+
+    def find_all(self, css: str) -> list[WebElement]:
+        return self.driver.find_elements(By.CSS_SELECTOR, css)
+
+    def text(self, css: str = "main") -> str:
+        """Empty while there is no such element."""
+        found = self.script(
+            "return document.querySelector(arguments[0])?.innerText.trim() ?? ''", css
+        )
+        return str(found)
+
+    def until(self, holds: Callable[[], bool], what: str) -> None:
+        def safely() -> bool:
+            try:
+                return holds()
+            except (NoSuchElementException, StaleElementReferenceException):
+                return False  # the page was drawn anew in between
+
+        def shown() -> str:
+            return f"{what}; the page is\n{self.text('body')[:3000]}\n{self.complaints()}"
+
+        eventually(safely, shown, within=WITHIN_SECONDS)
+
+    def until_text(self, wanted: str, css: str = "main") -> None:
+        self.until(lambda: wanted in self.text(css), f"{wanted!r} in {css}")
+
+    def until_no_text(self, unwanted: str, css: str = "main") -> None:
+        self.until(lambda: unwanted not in self.text(css), f"no {unwanted!r} in {css}")
+
+    def press(self, name: str, css: str = "main") -> None:
+        """The button with this name, when it can be pressed."""
+
+        def pressed() -> bool:
+            for button in self.find_all(f"{css} button:enabled"):
+                if button.text == name:
+                    button.click()
+                    return True
+            return False
+
+        self.until(pressed, f"a button {name!r}")
+
+    def fill(self, css: str, text: str) -> None:
+        self.until(lambda: bool(self.find_all(css)), f"a field {css}")
+        field = self.find(css)
+        field.clear()
+        field.send_keys(text)
+
+    def choose(self, css: str, value: str) -> None:
+        self.until(
+            lambda: bool(self.find_all(f"{css} option[value='{value}']")), f"{value} in {css}"
+        )
+        self.find(f"{css} option[value='{value}']").click()
+
+    def key(self, *keys: str) -> None:
+        """To whatever has the focus."""
+        self.driver.switch_to.active_element.send_keys(*keys)
+
+    def tab_to(self, name: str, *, most: int = 60) -> None:
+        """With the tabulator alone, as somebody without a mouse."""
+        for _ in range(most):
+            self.key(Keys.TAB)
+            if self.focused() == name:
+                return
+        raise AssertionError(f"{name!r} was not reached; the focus is on {self.focused()!r}")
+
+    def focused(self) -> str:
+        found = self.script(
+            "const one = document.activeElement;"
+            "return one.getAttribute('aria-label') || one.labels?.[0]?.innerText || one.innerText"
+        )
+        return str(found or "").strip()
+
+    def resize(self, size: tuple[int, int]) -> None:
+        """Of the page: a window without a head may not be as narrow as a phone."""
+        width, height = size
+        self.driver.execute_cdp_cmd(
+            "Emulation.setDeviceMetricsOverride",
+            {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
+        )
+
+    def prefer(self, scheme: str) -> None:
+        self.driver.execute_cdp_cmd(
+            "Emulation.setEmulatedMedia",
+            {"features": [{"name": "prefers-color-scheme", "value": scheme}]},
+        )
+
+    def complaints(self) -> list[str]:
+        """What the browser itself found wrong since it was last asked, but for answers that were refusals."""
+        return [
+            entry["message"]
+            for entry in self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+            if entry["source"] != "network"
+        ]
+
+    def picture(self, path: Path) -> None:
+        path.write_bytes(self.driver.get_screenshot_as_png())
+
+
+@contextmanager
+def a_browser(*, arguments: tuple[str, ...] = ()) -> Iterator[Browser]:
+    chromium, chromedriver = find_command("chromium"), find_command("chromedriver")
+    assert chromium is not None, "make engines installs it"
+    options = ChromeOptions()
+    options.binary_location = chromium
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    with TemporaryDirectory(prefix="persys-browser-", ignore_cleanup_errors=True) as profile:
+        for flag in (*_FLAGS, f"--user-data-dir={profile}", *arguments):
+            options.add_argument(flag)
+        driver = Chrome(options=options, service=ChromeService(chromedriver))
+        try:
+            browser = Browser(driver)
+            browser.resize(DESKTOP)
+            yield browser
+        finally:
+            driver.quit()
