@@ -1,0 +1,173 @@
+"""The first certificate: waited for, asked for again, and nothing is served with an unusable one."""
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from structlog.testing import capture_logs
+
+from certified import TRUST_DOMAIN, Root
+from persys.agent.settings import AgentSettings
+from persys.ca.issuing import issue, pem
+from persys.errors import SettingsError, UnavailableError
+from persys.infra.certificates import CertificateFiles, Certificates
+from persys.infra.clock import SystemClock
+from persys.infra.enrolling import ensure_certificate
+from persys.infra.identity import by_common_name
+from persys.infra.keys import Issued, fingerprints
+from persys.infra.renewal import CertificateSource
+from persys.infra.vault_pki import names_of
+from persys.model.identity import Identity, Role
+from persys.scheduler.settings import SchedulerSettings
+
+ME = Identity(Role.AGENT, "n1")
+HOUR = timedelta(hours=1)
+
+
+class Source(CertificateSource):
+    """Fails as often as it was told to, and then signs."""
+
+    every = timedelta(milliseconds=10)
+
+    def __init__(self, root: Root, *failures: str) -> None:
+        self._root = root
+        self.failures = list(failures)
+        self.asked = 0
+        self.was_asked = asyncio.Event()
+
+    async def issue(self, csr_pem: bytes) -> Issued:
+        self.asked += 1
+        self.was_asked.set()
+        if self.failures:
+            raise UnavailableError(self.failures.pop(0))
+        made = issue(
+            self._root.issuer,
+            x509.load_pem_x509_csr(csr_pem).public_key(),  # type: ignore[arg-type]  # it is one of ours
+            ME,
+            trust_domain=TRUST_DOMAIN,
+            now=datetime.now(UTC),
+            life=HOUR,
+        )
+        return Issued(pem(made), self._root.pem)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+@pytest.fixture
+def nowhere(tmp_path: Path) -> CertificateFiles:
+    place = tmp_path / "new"
+    return CertificateFiles(place / "a.crt", place / "a.key", place / "ca.crt")
+
+
+async def ensure(files: CertificateFiles, source: Source) -> bool:
+    async with asyncio.timeout(10):
+        return await ensure_certificate(files, ME, source, SystemClock(), asyncio.Event())
+
+
+async def test_who_has_none_asks_until_there_is_one_and_tells_each_reason_once(
+    root: Root, nowhere: CertificateFiles
+) -> None:
+    source = Source(root, "down", "down", "sealed", "sealed")
+
+    with capture_logs() as lines:
+        assert await ensure(nowhere, source)
+
+    awaited = [line["reason"] for line in lines if line["event"] == "certificate.awaited"]
+    assert awaited == ["down", "sealed"]
+    assert source.asked == 5
+    assert Certificates(nowhere, SystemClock()).current.claims.identity == ME
+    assert nowhere.key.stat().st_mode & 0o077 == 0
+
+
+async def test_a_good_one_on_disk_is_taken_without_asking(root: Root) -> None:
+    source = Source(root, "down")
+
+    assert await ensure(root.write(Role.AGENT, "n1"), source)
+    assert source.asked == 0
+
+
+async def test_an_expired_one_is_told_and_replaced(root: Root) -> None:
+    files = root.write(Role.AGENT, "n1", age=2 * HOUR, life=HOUR)
+    source = Source(root, "down")
+
+    with capture_logs() as lines:
+        assert await ensure(files, source)
+
+    told = [(line["log_level"], line["event"]) for line in lines]
+    assert told[:2] == [("error", "certificate.unusable"), ("error", "certificate.awaited")]
+    assert "expired" in lines[0]["reason"]
+    assert Certificates(files, SystemClock()).current.claims.not_after > datetime.now(UTC)
+
+
+async def test_roots_that_somebody_has_put_there_stay(
+    root: Root, nowhere: CertificateFiles, tmp_path: Path
+) -> None:
+    other = Root(tmp_path / "other")
+    nowhere.roots.parent.mkdir()
+    nowhere.roots.write_bytes(other.pem)
+
+    assert await ensure(nowhere, Source(root))
+
+    believed = fingerprints(nowhere.roots.read_bytes())
+    assert believed == [*fingerprints(other.pem), *fingerprints(root.pem)]
+
+
+async def test_a_process_that_waits_can_be_stopped(root: Root, nowhere: CertificateFiles) -> None:
+    source, stop = Source(root, *["down"] * 1000), asyncio.Event()
+    source.every = HOUR
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as group:
+        waiting = group.create_task(ensure_certificate(nowhere, ME, source, SystemClock(), stop))
+        await source.was_asked.wait()
+        stop.set()
+
+    assert waiting.result() is False
+    assert not nowhere.certificate.exists()
+
+
+def test_a_common_name_that_is_too_long_gives_way_to_a_fixed_one() -> None:
+    name = "n" * 60
+    long = names_of(Identity(Role.AGENT, name), "d", service=f"persys-agent-{name}")
+    short = names_of(ME, "d", service="persys-agent-n1", hosts=("10.0.0.1", "n1.lan", "::1"))
+
+    assert long.common_name == "agent.persys.internal"
+    assert short.common_name == "persys-agent-n1"
+    assert short.hosts == (
+        "agent.persys.internal",
+        "n1.agent.persys.internal",
+        "persys-agent-n1",
+        "n1.lan",
+    )
+    assert short.addresses == ("10.0.0.1", "::1")
+    assert short.uri == "spiffe://d/agent/n1"
+
+
+@pytest.mark.parametrize(
+    ("name", "identity"),
+    [
+        ("persys-agent-n1", ME),
+        ("persys-agent-n1.example.org", ME),
+        ("n1.default.agents.example.org", ME),
+        ("persys-agent-x.agents.example.org", Identity(Role.AGENT, "persys-agent-x")),
+        ("persys-agent", None),
+        ("persys-agent.example.org", None),
+        (
+            "persys-scheduler.example.org",
+            Identity(Role.SCHEDULER, "persys-scheduler.example.org"),
+        ),
+    ],
+)
+def test_a_common_name_with_a_domain_tells_who_it_is(name: str, identity: Identity | None) -> None:
+    assert by_common_name(name) == identity
+
+
+def test_vault_and_an_authority_at_once_are_refused_at_the_start() -> None:
+    with pytest.raises(SettingsError, match="PERSYS_CA_ADDR"):
+        SchedulerSettings(vault_enabled=True, ca_addr=("ca:8888",))
+    with pytest.raises(SettingsError, match="PERSYS_CA_ADDR"):
+        AgentSettings(vault_enabled=True, ca_addr=("ca:8888",)).check()

@@ -1,0 +1,305 @@
+"""Vault that does not answer, or answers oddly; and a login that is kept over hours."""
+
+import socket
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from structlog.testing import capture_logs
+
+from persys.errors import (
+    DeniedError,
+    NotFoundError,
+    PersysError,
+    RefusedError,
+    SettingsError,
+    UnavailableError,
+)
+from persys.infra.clock import SystemClock
+from persys.infra.vault import Vault
+from persys.infra.vault_http import VaultHttp
+from persys.infra.vault_kv import VaultKv
+from persys.infra.vault_login import AuthMethod, Credentials
+from vault_stand_in import StandIn, standing_in
+
+HOUR = 3600.0
+APPROLE = Credentials(AuthMethod.APPROLE, role_id="r", secret_id="s")
+TOKEN = Credentials(AuthMethod.TOKEN, token="t")
+LOGIN = "auth/approle/login"
+LOOKUP = "auth/token/lookup-self"
+RENEW = "auth/token/renew-self"
+WANTED = "secret/data/a"
+FOUND = {"data": {"data": {"word": "w", "number": 7, "many": ["a"]}}}
+
+
+class Hand(SystemClock):
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.at = 0.0
+        super().__init__(monotonic=lambda: self.at)
+
+
+@pytest.fixture
+async def stand_in() -> AsyncIterator[StandIn]:
+    async with standing_in() as stand_in:
+        stand_in.tell(WANTED, FOUND)
+        yield stand_in
+
+
+@pytest.fixture
+def clock() -> Hand:
+    return Hand()
+
+
+def a_vault(stand_in: StandIn, clock: Hand, credentials: Credentials) -> Vault:
+    return Vault(VaultHttp(stand_in.address), credentials, clock)
+
+
+def lease(token: str, seconds: float, *, renewable: bool = True) -> dict[str, object]:
+    auth = {"client_token": token, "lease_duration": seconds, "renewable": renewable}
+    return {"auth": auth}
+
+
+def token_of(seconds: float, *, renewable: bool) -> dict[str, object]:
+    return {"data": {"ttl": seconds, "renewable": renewable}}
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, RefusedError),
+        (403, DeniedError),
+        (404, NotFoundError),
+        (429, UnavailableError),
+        (500, UnavailableError),
+        (502, UnavailableError),
+        (503, UnavailableError),
+    ],
+)
+async def test_a_status_says_what_can_be_done(
+    stand_in: StandIn, status: int, kind: type[PersysError]
+) -> None:
+    stand_in.tell("a", status)
+
+    with pytest.raises(PersysError) as caught:
+        await VaultHttp(stand_in.address).ask("GET", "a")
+
+    assert type(caught.value) is kind
+
+
+async def test_a_sealed_vault_is_called_sealed(stand_in: StandIn) -> None:
+    stand_in.tell("a", 503)
+
+    with pytest.raises(UnavailableError, match="is sealed"):
+        await VaultHttp(stand_in.address).ask("GET", "a")
+
+
+async def test_no_answer_in_time_is_no_answer(stand_in: StandIn) -> None:
+    stand_in.is_silent = True
+
+    with pytest.raises(UnavailableError, match="in time"):
+        await VaultHttp(stand_in.address, timeout=timedelta(seconds=0.2)).ask("GET", "a")
+
+
+async def test_nobody_there_is_no_answer() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        http = VaultHttp(f"http://127.0.0.1:{taken.getsockname()[1]}")
+        with pytest.raises(UnavailableError, match="gives no answer"):
+            await http.ask("GET", "a")
+
+
+async def test_what_is_no_json_is_no_vault(stand_in: StandIn) -> None:
+    stand_in.tell_raw("a", web.Response(text="<html>"))
+
+    with pytest.raises(UnavailableError, match="is no Vault"):
+        await VaultHttp(stand_in.address).ask("GET", "a")
+
+
+async def test_a_token_is_not_carried_elsewhere(stand_in: StandIn) -> None:
+    stand_in.tell_raw(
+        "a", web.Response(status=307, headers={"Location": f"{stand_in.address}/v1/b"})
+    )
+
+    with pytest.raises(UnavailableError, match="307"):
+        await VaultHttp(stand_in.address).ask("GET", "a", token="t")
+    assert [path for path, _ in stand_in.asked] == ["a"]
+
+
+@pytest.mark.parametrize("address", ["", "vault:8200", "ftp://vault", "https://"])
+def test_an_address_that_is_none_is_told_at_the_start(address: str) -> None:
+    with pytest.raises(SettingsError, match="PERSYS_VAULT_ADDR"):
+        VaultHttp(address)
+
+
+def test_roots_that_are_none_are_told_at_the_start(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("garbage")
+
+    for name in ("ca.pem", "missing.pem"):
+        with pytest.raises(SettingsError, match="PERSYS_VAULT_CA_PATH"):
+            VaultHttp("https://vault:8200", ca_path=tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "credentials",
+    [
+        Credentials(AuthMethod.TOKEN),
+        Credentials(AuthMethod.APPROLE, role_id="r"),
+        Credentials(AuthMethod.APPROLE, secret_id="s", token="t"),
+    ],
+)
+def test_credentials_that_are_not_complete_are_told_at_the_start(credentials: Credentials) -> None:
+    with pytest.raises(SettingsError, match="is not set"):
+        Vault(VaultHttp("http://127.0.0.1:8200"), credentials, Hand())
+
+
+def test_a_secret_is_in_no_traceback() -> None:
+    assert "hidden" not in repr(Credentials(AuthMethod.APPROLE, role_id="r", secret_id="hidden"))
+
+
+async def test_plain_text_over_the_network_is_warned_of() -> None:
+    with capture_logs() as lines:
+        Vault(VaultHttp("http://127.0.0.1:8200"), TOKEN, Hand())
+        Vault(VaultHttp("http://vault.example.org:8200"), TOKEN, Hand())
+
+    assert [line["address"] for line in lines] == ["http://vault.example.org:8200"]
+
+
+async def test_a_secret_is_read_as_words(stand_in: StandIn, clock: Hand) -> None:
+    stand_in.tell(LOGIN, lease("one", HOUR))
+
+    found = await VaultKv(a_vault(stand_in, clock, APPROLE)).read("secret/a")
+
+    assert found == {"word": "w", "number": "7", "many": '["a"]'}
+
+
+@pytest.mark.parametrize("path", ["", "secret", "secret/", "secret//a", "secret/../sys/mounts"])
+async def test_a_path_that_leaves_its_engine_is_not_found(
+    stand_in: StandIn, clock: Hand, path: str
+) -> None:
+    with pytest.raises(NotFoundError):
+        await VaultKv(a_vault(stand_in, clock, APPROLE)).read(path)
+    assert stand_in.asked == []
+
+
+async def test_a_login_is_renewed_at_half_of_its_lease_and_not_before(
+    stand_in: StandIn, clock: Hand
+) -> None:
+    stand_in.tell(LOGIN, lease("one", HOUR))
+    stand_in.tell(RENEW, lease("one", HOUR))
+    vault = a_vault(stand_in, clock, APPROLE)
+
+    for clock.at in (0.0, HOUR / 2 - 1, HOUR / 2 + 1, HOUR - 1):
+        await vault.ask("GET", WANTED)
+
+    assert paths(stand_in) == [LOGIN, WANTED, WANTED, RENEW, WANTED, WANTED]
+
+
+async def test_an_approle_logs_in_again_when_its_login_is_not_renewed(
+    stand_in: StandIn, clock: Hand
+) -> None:
+    stand_in.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
+    stand_in.tell(RENEW, 403)
+    vault = a_vault(stand_in, clock, APPROLE)
+
+    await vault.ask("GET", WANTED)
+    clock.at = HOUR / 2 + 1
+    await vault.ask("GET", WANTED)
+
+    assert stand_in.asked[-1] == (WANTED, "two")
+
+
+async def test_an_approle_logs_in_again_when_its_lease_grows_no_more(
+    stand_in: StandIn, clock: Hand
+) -> None:
+    stand_in.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
+    stand_in.tell(RENEW, lease("one", HOUR / 2 - 1))
+    vault = a_vault(stand_in, clock, APPROLE)
+
+    await vault.ask("GET", WANTED)
+    clock.at = HOUR / 2 + 1
+    await vault.ask("GET", WANTED)
+
+    assert stand_in.asked[-1] == (WANTED, "two")
+
+
+async def test_an_approle_logs_in_again_after_its_token_was_taken_back(
+    stand_in: StandIn, clock: Hand
+) -> None:
+    stand_in.tell(LOGIN, lease("one", HOUR), lease("two", HOUR))
+    stand_in.tell(WANTED, 403, FOUND)
+    vault = a_vault(stand_in, clock, APPROLE)
+
+    await vault.ask("GET", WANTED)
+
+    assert stand_in.asked == [(LOGIN, ""), (WANTED, "one"), (LOGIN, ""), (WANTED, "two")]
+
+
+async def test_a_login_goes_on_while_vault_is_away(stand_in: StandIn, clock: Hand) -> None:
+    stand_in.tell(LOGIN, lease("one", HOUR), 503)
+    stand_in.tell(RENEW, 503)
+    vault = a_vault(stand_in, clock, APPROLE)
+
+    await vault.ask("GET", WANTED)
+    clock.at = HOUR / 2 + 1
+    with capture_logs() as lines:
+        await vault.ask("GET", WANTED)
+        clock.at = HOUR - 10
+        await vault.ask("GET", WANTED)
+
+    assert stand_in.asked[-1] == (WANTED, "one")
+    assert [line["event"] for line in lines] == ["vault.login_ends"]
+
+
+async def test_a_token_that_cannot_be_renewed_is_warned_of_once(
+    stand_in: StandIn, clock: Hand
+) -> None:
+    stand_in.tell(LOOKUP, token_of(HOUR, renewable=False))
+    vault = a_vault(stand_in, clock, TOKEN)
+
+    with capture_logs() as lines:
+        for clock.at in (0.0, HOUR / 2 + 1, HOUR - 60):
+            await vault.ask("GET", WANTED)
+
+    assert [line["event"] for line in lines] == ["vault.login_ends"]
+    left = lines[0]["expires_at"] - clock.now()  # which was said in the beginning
+    assert abs(left.total_seconds() - HOUR) < 30
+
+
+async def test_a_token_is_renewed_and_stays_the_same(stand_in: StandIn, clock: Hand) -> None:
+    stand_in.tell(LOOKUP, token_of(HOUR, renewable=True))
+    stand_in.tell(RENEW, lease("t", HOUR))
+    vault = a_vault(stand_in, clock, TOKEN)
+
+    with capture_logs() as lines:
+        for clock.at in (0.0, HOUR / 2 + 1, HOUR + 2):
+            await vault.ask("GET", WANTED)
+
+    assert paths(stand_in) == [LOOKUP, WANTED, RENEW, WANTED, RENEW, WANTED]
+    assert [line for line in lines if line["log_level"] == "warning"] == []
+
+
+async def test_a_root_token_is_never_renewed(stand_in: StandIn, clock: Hand) -> None:
+    stand_in.tell(LOOKUP, token_of(0, renewable=False))
+    vault = a_vault(stand_in, clock, TOKEN)
+
+    for clock.at in (0.0, 1000 * HOUR):
+        await vault.ask("GET", WANTED)
+
+    assert paths(stand_in) == [LOOKUP, WANTED, WANTED]
+
+
+async def test_a_wrong_approle_is_denied_though_vault_calls_it_a_wrong_request(
+    stand_in: StandIn, clock: Hand
+) -> None:
+    stand_in.tell(LOGIN, 400)
+
+    with pytest.raises(DeniedError, match="AppRole"):
+        await a_vault(stand_in, clock, APPROLE).ask("GET", WANTED)
+
+
+def paths(stand_in: StandIn) -> list[str]:
+    return [path for path, _ in stand_in.asked]

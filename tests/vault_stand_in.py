@@ -1,0 +1,56 @@
+"""Something that answers in Vault's place, for what a real one does not do when told to."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiohttp import web
+
+
+class StandIn:
+    """Answers each path as it was told to; the last answer again and again."""
+
+    def __init__(self) -> None:
+        self.address = ""
+        self.asked: list[tuple[str, str]] = []  # path and token
+        self._answers: dict[str, list[web.Response]] = {}
+        self.is_silent = False
+        self.ended = asyncio.Event()
+
+    def tell(self, path: str, *answers: Mapping[str, Any] | int) -> None:
+        """A number is a status, without words."""
+        self._answers[path] = [
+            web.Response(status=one, text='{"errors": []}', content_type="application/json")
+            if isinstance(one, int)
+            else web.json_response(one)
+            for one in answers
+        ]
+
+    def tell_raw(self, path: str, answer: web.Response) -> None:
+        self._answers[path] = [answer]
+
+    async def answer(self, request: web.Request) -> web.Response:
+        path = request.path.removeprefix("/v1/")
+        self.asked.append((path, request.headers.get("X-Vault-Token", "")))
+        if self.is_silent:
+            await self.ended.wait()
+        answers = self._answers.get(path, [web.Response(status=404)])
+        told = answers.pop(0) if len(answers) > 1 else answers[0]
+        return web.Response(body=told.body, status=told.status, headers=told.headers)
+
+
+@asynccontextmanager
+async def standing_in() -> AsyncIterator[StandIn]:
+    stand_in = StandIn()
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", stand_in.answer)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        stand_in.address = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        yield stand_in
+    finally:
+        stand_in.ended.set()
+        await runner.cleanup()
