@@ -43,6 +43,16 @@ def run_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
         authority.book.close()
 
 
+def is_revoked(serial: str, environ: Mapping[str, str]) -> bool:
+    """Asked on the authority's own machine, where there is one already."""
+    settings = load(CaSettings, [], environ, program="persys-ca").settings
+    authority = open_authority(settings, SystemClock(), tuple)
+    try:
+        return authority.is_revoked(serial)
+    finally:
+        authority.book.close()
+
+
 def _token(authority: Authority, options: Namespace) -> str:
     request = TokenRequest(options.role, options.name, tuple(options.host), _seconds(options.ttl))
     return authority.invite(_ASKED_BY, request).token

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from persys.ca.commands import run_command
+from persys.ca.commands import is_revoked, run_command
 from persys.ca.keeping import ROOTS
 from persys.client.call import Trust
 from persys.core.duration import format_duration
@@ -80,6 +80,8 @@ class Bootstrap:
                 return False  # the authority was made anew
         except (SettingsError, OSError):
             return False
+        if is_revoked(pair.claims.serial, {**os.environ, **self.ca_environ}):
+            return False  # such as that of a node that was removed
         left = freshness(pair.claims.not_before, pair.claims.not_after, now)
         renews_itself = identity.role is not Role.ADMIN
         fresh = (Freshness.FRESH, Freshness.DUE) if renews_itself else (Freshness.FRESH,)

@@ -1,0 +1,26 @@
+"""The certificates that `persys up` sees to: each is made once, and again when it is not good any more."""
+
+import socket
+from pathlib import Path
+
+from persys.ca.app import open_authority
+from persys.ca.settings import CaSettings
+from persys.cli.bootstrap import Bootstrap
+from persys.infra.clock import SystemClock
+from persys.infra.node_name import own_node_id
+from persys.model.identity import Identity, Role
+from persys.wire.authority import RevokeRequest
+
+
+def test_what_is_good_is_left_alone_and_what_was_revoked_is_made_again(tmp_path: Path) -> None:
+    bootstrap = Bootstrap(tmp_path, 8888)
+    host, node = socket.gethostname(), own_node_id("")
+    assert bootstrap.ensure() == [f"scheduler/{host}", f"agent/{node}", "admin/up"]
+    assert bootstrap.ensure() == []
+
+    authority = open_authority(CaSettings(dir=bootstrap.ca_dir), SystemClock(), tuple)
+    authority.revoke(Identity(Role.SCHEDULER, "s"), RevokeRequest(role=Role.AGENT, name=node))
+    authority.book.close()
+
+    assert bootstrap.ensure() == [f"agent/{node}"]
+    assert bootstrap.ensure() == []
