@@ -8,6 +8,8 @@ from pathlib import Path
 import structlog
 from aiohttp import web
 
+from persys.gateway.audit import Audit
+from persys.gateway.audit_route import audit_routes
 from persys.gateway.cluster import Cluster
 from persys.gateway.clusters import ClusterFile, one_cluster, read_clusters
 from persys.gateway.dashboard.serving import dashboard_routes
@@ -17,7 +19,7 @@ from persys.gateway.identity import Identities
 from persys.gateway.limits import BODY_BYTES_MAX, Rates
 from persys.gateway.listener import Listener, Patience
 from persys.gateway.overview import overview_routes
-from persys.gateway.routes import unary_routes
+from persys.gateway.routes import UnaryRoutes
 from persys.gateway.settings import GatewaySettings
 from persys.gateway.streams import stream_routes
 from persys.gateway.trust import obtain_tls
@@ -64,6 +66,8 @@ class Gateway:
         dial = new_channel if tls is None else tls.dial(Role.SCHEDULER)
         find = partial(_find_service, settings.dns_server)
         self.clusters = {entry.id: Cluster(entry, dial, clock, find) for entry in found.clusters}
+        self._audit = Audit(settings.audit_db, keep=settings.audit_keep)
+        self._clock = clock
         self._door = Door(
             self.clusters,
             found.default,
@@ -71,6 +75,7 @@ class Gateway:
             rates=Rates(
                 clock, per_second=settings.requests_per_second, burst=settings.requests_burst
             ),
+            audit=self._audit,
             clock=clock,
         )
         self._listener = Listener(self._app(), tls=tls, patience=patience)
@@ -87,11 +92,14 @@ class Gateway:
                 group.create_task(cluster.run())
 
     async def stop(self) -> None:
-        """Takes nothing new, ends streams, and lets requests end."""
+        """Takes nothing new, ends streams, and lets requests end. Again: nothing."""
+        if self._stopping.is_set():
+            return
         self._stopping.set()
         await self._listener.stop()
         for cluster in self.clusters.values():
             await cluster.close()
+        await self._audit.close()
 
     def _app(self) -> web.Application:
         app = web.Application(client_max_size=BODY_BYTES_MAX)
@@ -100,7 +108,8 @@ class Gateway:
             [
                 *overview_routes(door),
                 *dashboard_routes(door),
-                *unary_routes(door),
+                *audit_routes(door, self._audit),
+                *UnaryRoutes(door, self._clock).all(),
                 *stream_routes(door, stopping),
                 *upload_routes(door, stopping),
                 *socket_routes(door, stopping),

@@ -13,6 +13,7 @@ from aiohttp import web
 from msgspec import Struct
 
 from persys.errors import PersysError
+from persys.gateway.audit import Audit, Deed
 from persys.gateway.cluster import Cluster, Metadata
 from persys.gateway.identity import ANYONE, Identities, Who
 from persys.gateway.limits import Rates
@@ -29,6 +30,7 @@ _ID_LENGTH_MAX = 128
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_ORIGIN = frozenset({"", "same-origin", "none"})
 _SERVER_ERROR = 500
+_NOT_LET_IN = frozenset({401, 429})
 
 
 class Ask(Struct, frozen=True, eq=False):
@@ -41,18 +43,22 @@ class Ask(Struct, frozen=True, eq=False):
     default_cluster: str
 
     @property
-    def cluster(self) -> Cluster:
-        """Path, else header, else query, else the default. Raises ProblemError for one that is not there."""
+    def cluster_id(self) -> str:
+        """Path, else header, else query, else the default. There may be no such cluster."""
         request = self.request
-        named = (
+        return (
             request.match_info.get("cluster")
             or request.headers.get(CLUSTER)
             or (request.query.get("cluster_id") if request.query_string else None)
             or self.default_cluster
         )
-        cluster = self.clusters.get(named)
+
+    @property
+    def cluster(self) -> Cluster:
+        """Raises ProblemError for one that is not there."""
+        cluster = self.clusters.get(self.cluster_id)
         if cluster is None:
-            raise ProblemError(404, f"there is no cluster {named}")
+            raise ProblemError(404, f"there is no cluster {self.cluster_id}")
         return cluster
 
     @property
@@ -86,18 +92,28 @@ class Door:
         *,
         identities: Identities,
         rates: Rates,
+        audit: Audit,
         clock: Clock,
     ) -> None:
         self._clusters = clusters
         self._default_cluster = default_cluster
         self._identities = identities
         self._rates = rates
+        self._audit = audit
         self._clock = clock
 
     def behind(
-        self, handler: Handler, *, open_to_all: bool = False, contract: bool = False
+        self,
+        handler: Handler,
+        *,
+        open_to_all: bool = False,
+        contract: bool = False,
+        changes: str = "",
     ) -> Served:
-        """`open_to_all`: nobody is asked who they are. `contract`: a route of older clients."""
+        """`open_to_all`: nobody is asked who they are. `contract`: a route of older clients.
+
+        `changes` is the name of the call, if it changes something: then the audit has it.
+        """
 
         async def serve(request: web.Request) -> web.StreamResponse:
             began = self._clock.monotonic()
@@ -115,14 +131,26 @@ class Door:
             except grpc.aio.AioRpcError as err:
                 response = problem_from_rpc(err).response(request_id, contract=contract)
             except web.HTTPRequestEntityTooLarge as err:
-                too_large = ProblemError(413, f"the body is over {err.max_size} bytes")  # type: ignore[attr-defined]
-                response = too_large.response(request_id, contract=contract)
+                response = ProblemError(413, err.text or "").response(request_id, contract=contract)
             if not response.prepared:
                 response.headers[REQUEST_ID] = request_id
+            if changes and response.status not in _NOT_LET_IN:
+                ask = Ask(request, who, request_id, self._clusters, self._default_cluster)
+                await self.note(ask, changes, response.status)
             self._tell(request, response, who, request_id, began)
             return response
 
         return serve
+
+    async def note(self, ask: Ask, deed: str, status: int) -> None:
+        """In the audit."""
+        path = ask.request.match_info
+        target = "/".join(value for name, value in path.items() if name != "cluster")
+        where = ask.request.remote or ""
+        noted = Deed(
+            self._clock.now(), ask.who.name, where, deed, ask.cluster_id, target, status, ask.id
+        )
+        await self._audit.note(noted)
 
     def _tell(
         self,

@@ -35,12 +35,12 @@ _CLOSE_BASE = 4000
 def socket_routes(door: Door, stopping: asyncio.Event) -> Iterator[web.RouteDef]:
     for route in ROUTES:
         if route.form is Form.SOCKET:
-            served = door.behind(socket_handler(route, stopping))
+            served = door.behind(socket_handler(door, route, stopping), changes=route.rpc)
             for prefix in (API, API + IN_CLUSTER):
                 yield web.get(prefix + route.path, served, allow_head=False)
 
 
-def socket_handler(route: Route, stopping: asyncio.Event) -> Handler:
+def socket_handler(door: Door, route: Route, stopping: asyncio.Event) -> Handler:
     transcoder = Transcoder(route, ignored=frozenset({"frames"}))
 
     async def handle(ask: Ask) -> web.StreamResponse:
@@ -53,6 +53,8 @@ def socket_handler(route: Route, stopping: asyncio.Event) -> Handler:
         if not socket.can_prepare(ask.request).ok:
             raise ProblemError(426, "this is a WebSocket", headers={"Upgrade": "websocket"})
         await socket.prepare(ask.request)
+        # A session may be long: that it began is noted at once, and once more at its end.
+        await door.note(ask, route.rpc, socket.status)
         await _Session(ask, socket, start, upstream).run(stopping)
         return socket
 

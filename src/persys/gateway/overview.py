@@ -1,38 +1,60 @@
-"""Which clusters there are and how their schedulers do, and whether this gateway is well."""
+"""Which clusters there are, how they do, and whether this gateway is well.
 
+The overview asks all clusters at once and waits for none that is slow: what it cannot tell it says.
+"""
+
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
+import grpc
 import msgspec
 from aiohttp import web
 
+from persys.errors import PersysError
+from persys.gateway.answering import answer, encoded
 from persys.gateway.cluster import Cluster
 from persys.gateway.door import Ask, Door
+from persys.gateway.problems import problem_from, problem_from_rpc
+from persys.gateway.proving import needing
+from persys.model.identity import Deed
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.rest import API
+from persys.wire.rest_json import to_plain
 
-JSON = "application/json"
 SERVICE = "persys-gateway"
+CLUSTER_SECONDS = 5.0
+MILLICORES = 1000
 
 
 def overview_routes(door: Door) -> Iterator[web.RouteDef]:
+    listing, getting = needing(Deed.READ, list_clusters), needing(Deed.READ, get_cluster)
     yield web.get("/health", door.behind(health, open_to_all=True, contract=True))
-    yield web.get("/clusters", door.behind(list_clusters, contract=True))
-    yield web.get("/clusters/{cluster}", door.behind(get_cluster, contract=True))
-    yield web.get("/api/v1/clusters", door.behind(list_clusters))
-    yield web.get("/api/v1/clusters/{cluster}", door.behind(get_cluster))
+    yield web.get("/clusters", door.behind(listing, contract=True))
+    yield web.get("/clusters/{cluster}", door.behind(getting, contract=True))
+    yield web.get(f"{API}/clusters", door.behind(listing))
+    yield web.get(f"{API}/clusters/{{cluster}}", door.behind(getting))
+    yield web.get(f"{API}/overview", door.behind(needing(Deed.READ, overview)))
 
 
 async def health(ask: Ask) -> web.StreamResponse:
-    return answer({"status": "ok", "service": SERVICE})
+    return told(ask, {"status": "ok", "service": SERVICE})
 
 
 async def list_clusters(ask: Ask) -> web.StreamResponse:
     views = [cluster_view(cluster) for cluster in ask.clusters.values()]
-    return answer({"default_cluster_id": ask.default_cluster, "clusters": views})
+    return told(ask, {"default_cluster_id": ask.default_cluster, "clusters": views})
 
 
 async def get_cluster(ask: Ask) -> web.StreamResponse:
     view = cluster_view(ask.cluster)
-    return answer({"default_cluster_id": ask.default_cluster, "cluster": view})
+    return told(ask, {"default_cluster_id": ask.default_cluster, "cluster": view})
+
+
+async def overview(ask: Ask) -> web.StreamResponse:
+    async with asyncio.TaskGroup() as group:
+        views = [group.create_task(_state_of(ask, one)) for one in ask.clusters.values()]
+    return told(ask, {"clusters": [view.result() for view in views]})
 
 
 def cluster_view(cluster: Cluster) -> dict[str, Any]:
@@ -56,5 +78,56 @@ def cluster_view(cluster: Cluster) -> dict[str, Any]:
     }
 
 
-def answer(plain: Any) -> web.Response:
-    return web.Response(body=msgspec.json.encode(plain), content_type=JSON)
+async def _state_of(ask: Ask, cluster: Cluster) -> dict[str, Any]:
+    view = cluster_view(cluster)
+    del view["schedulers"]
+    try:
+        async with asyncio.timeout(CLUSTER_SECONDS):
+            summary = await _asked(ask, cluster, "GetClusterSummary", pb.GetClusterSummaryRequest())
+            mode = await _asked(ask, cluster, "GetMode", pb.GetModeRequest())
+            nodes = await _asked(ask, cluster, "ListNodes", pb.ListNodesRequest())
+    except PersysError as err:
+        return view | {"problem": problem_from(err).plain(ask.id)}
+    except grpc.aio.AioRpcError as err:
+        return view | {"problem": problem_from_rpc(err).plain(ask.id)}
+    except TimeoutError:
+        return view | {"problem": {"status": 504, "detail": "no answer in time"}}
+    return view | {
+        "summary": to_plain(summary),
+        "mode": to_plain(mode),
+        "capacity": capacity_of(nodes.nodes),
+    }
+
+
+async def _asked(ask: Ask, cluster: Cluster, rpc: str, request: Any) -> Any:
+    key = ask.routing_key(cluster)
+    answered = await cluster.call(
+        rpc, request, key=key, metadata=ask.metadata, again=True, seconds=CLUSTER_SECONDS
+    )
+    return answered.answer
+
+
+def capacity_of(nodes: Any) -> dict[str, dict[str, int]]:
+    """What all nodes have together, what of it workloads have reserved, and what they really use."""
+    cpu = {
+        "total": round(sum(node.total_cpu_cores for node in nodes) * MILLICORES),
+        "reserved": round(
+            sum(node.total_cpu_cores - node.available_cpu_cores for node in nodes) * MILLICORES
+        ),
+        "used": sum(node.usage.cpu_used_millicores for node in nodes),
+    }
+    memory = {
+        "total": sum(node.total_memory_mb for node in nodes),
+        "reserved": sum(node.total_memory_mb - node.available_memory_mb for node in nodes),
+        "used": sum(node.usage.memory_used_mb for node in nodes),
+    }
+    disk = {
+        "total": sum(node.total_disk_gb for node in nodes),
+        "reserved": sum(node.total_disk_gb - node.available_disk_gb for node in nodes),
+        "used": sum(node.usage.disk_used_gb for node in nodes),
+    }
+    return {"cpu_millicores": cpu, "memory_mb": memory, "disk_gb": disk}
+
+
+def told(ask: Ask, plain: Any) -> web.Response:
+    return answer(ask.request, encoded(msgspec.json.encode(plain)))

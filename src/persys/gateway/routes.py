@@ -6,73 +6,129 @@ The contract's own routes keep its answers, refusals included, because older cli
 
 import asyncio
 from collections.abc import Iterator
+from typing import Any
 
 from aiohttp import web
 
+from persys.gateway.answering import JSON, Encoded, answer, encoded, packed
 from persys.gateway.cluster import Answered
+from persys.gateway.conditions import Conditions
 from persys.gateway.door import Ask, Door, Handler
+from persys.gateway.paging import asked_page, cut
 from persys.gateway.problems import ProblemError, refusal_in
+from persys.gateway.remembering import Remembered
+from persys.gateway.sharing import Shared
 from persys.gateway.transcoding import OURS, PAGING, Transcoder
-from persys.wire.foreign import says_not_found
+from persys.infra.clock import Clock
 from persys.wire.rest import API, CONTRACT_ROUTES, ROUTES, Form, Route
 from persys.wire.rest_json import to_json
 
-JSON = "application/json"
 BODY_SECONDS = 30.0
-READS = frozenset({"GET", "HEAD"})
 # These read, although their question is too long for a URL.
 ASKING = frozenset({"PlanWorkloads", "GetCapacity"})
 IN_CLUSTER = "/clusters/{cluster}"
+_NOT_FOUND = 404
 
 
 def reads(route: Route) -> bool:
-    return route.method in READS or route.rpc in ASKING
+    return route.method == "GET" or route.rpc in ASKING
 
 
-def unary_routes(door: Door) -> Iterator[web.RouteDef]:
-    for route in CONTRACT_ROUTES:
-        served = door.behind(contract_handler(route), contract=True)
-        for prefix in ("", IN_CLUSTER):
-            yield web.route(route.method, prefix + route.path, served)
-    for route in ROUTES:
-        if route.form is Form.UNARY:
-            served = door.behind(api_handler(route))
-            for prefix in (API, API + IN_CLUSTER):
+def changed_by(route: Route) -> str:
+    return "" if reads(route) else route.rpc
+
+
+class UnaryRoutes:
+    def __init__(self, door: Door, clock: Clock) -> None:
+        self._door = door
+        self._shared: Shared[Encoded] = Shared()
+        self._remembered = Remembered(clock)
+        self._conditions = Conditions()
+
+    def all(self) -> Iterator[web.RouteDef]:
+        for route in CONTRACT_ROUTES:
+            handler = self._contract(route)
+            served = self._door.behind(handler, contract=True, changes=changed_by(route))
+            for prefix in ("", IN_CLUSTER):
                 yield web.route(route.method, prefix + route.path, served)
+        for route in ROUTES:
+            if route.form is Form.UNARY:
+                handler = self._reading(route) if route.method == "GET" else self._changing(route)
+                served = self._door.behind(handler, changes=changed_by(route))
+                for prefix in (API, API + IN_CLUSTER):
+                    yield web.route(route.method, prefix + route.path, served)
 
+    def _contract(self, route: Route) -> Handler:
+        transcoder = Transcoder(route, strict=False)
 
-def contract_handler(route: Route) -> Handler:
-    transcoder = Transcoder(route, strict=False)
+        async def handle(ask: Ask) -> web.StreamResponse:
+            ask.who.need(route.rpc)
+            body = await read_body(ask.request) if route.body else b""
+            message = transcoder.request(ask.request.match_info, ask.request.query, body)
+            answered = await call(ask, route, message)
+            refusal = refusal_in(answered.answer, mode=answered.mode)
+            if refusal is not None and refusal.status == _NOT_FOUND:
+                raise refusal
+            response = web.Response(body=to_json(answered.answer), content_type=JSON)
+            return packed(ask.request, response)
 
-    async def handle(ask: Ask) -> web.StreamResponse:
-        answered = await ask_cluster(ask, route, transcoder)
-        refusal = refusal_in(answered.answer, mode=answered.mode)
-        if refusal is not None and refusal.status == 404 and says_not_found(refusal.detail):
-            raise refusal
-        return web.Response(body=to_json(answered.answer), content_type=JSON)
+        return handle
 
-    return handle
+    def _reading(self, route: Route) -> Handler:
+        transcoder = Transcoder(route, ignored=OURS | PAGING)
 
+        async def handle(ask: Ask) -> web.StreamResponse:
+            ask.who.need(route.rpc)
+            request = ask.request
+            message = transcoder.request(request.match_info, request.query, b"")
+            page = asked_page(route.rpc, request.query) if request.query_string else None
+            if page is not None and route.rpc == "ListEvents":
+                message.limit = 0  # which of the events are on a page is decided here
+            cluster = ask.cluster
+            way = ask.routing_key(cluster, getattr(message, "workload_id", ""))
+            key = (cluster.id, route.rpc, ask.who.key, way, page, message.SerializeToString())
 
-def api_handler(route: Route) -> Handler:
-    transcoder = Transcoder(route, ignored=OURS | PAGING if route.method == "GET" else OURS)
+            async def begin() -> Encoded:
+                answered = await call(ask, route, message)
+                cursor = cut(route.rpc, answered.answer, page) if page is not None else ""
+                return encoded(to_json(answered.answer), cursor)
 
-    async def handle(ask: Ask) -> web.StreamResponse:
-        answered = await ask_cluster(ask, route, transcoder)
+            return answer(request, await self._shared.ask(key, begin))
+
+        return handle
+
+    def _changing(self, route: Route) -> Handler:
+        """Also what only asks, with a body."""
+        transcoder = Transcoder(route)
+
+        async def handle(ask: Ask) -> web.StreamResponse:
+            ask.who.need(route.rpc)
+            request = ask.request
+            body = await read_body(request)
+            message = transcoder.request(request.match_info, request.query, body)
+
+            async def do() -> web.Response:
+                try:
+                    async with self._conditions.hold(ask, route):
+                        return await self._done(ask, route, message)
+                except ProblemError as err:  # is remembered like an answer
+                    return err.response(ask.id, contract=False)
+
+            return await self._remembered.once(request, ask.who.key, body, do)
+
+        return handle
+
+    async def _done(self, ask: Ask, route: Route, message: Any) -> web.Response:
+        answered = await call(ask, route, message)
         refusal = refusal_in(answered.answer, mode=answered.mode)
         if refusal is not None:
             raise refusal
-        return web.Response(body=to_json(answered.answer), content_type=JSON)
+        response = web.Response(body=to_json(answered.answer), content_type=JSON)
+        return packed(ask.request, response)
 
-    return handle
 
-
-async def ask_cluster(ask: Ask, route: Route, transcoder: Transcoder) -> Answered:
+async def call(ask: Ask, route: Route, message: Any) -> Answered:
     """Raises PersysError, AioRpcError."""
-    ask.who.need(route.rpc)
-    request = ask.request
-    body = await read_body(request) if route.body else b""
-    message = transcoder.request(request.match_info, request.query, body)
     cluster = ask.cluster
     return await cluster.call(
         route.rpc,

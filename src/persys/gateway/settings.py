@@ -76,6 +76,14 @@ class GatewaySettings(VaultSettings):
     requests_burst: int = setting(
         400, "PERSYS_GATEWAY_REQUESTS_BURST", help="so many at once, after a pause"
     )
+    audit_db: str = setting(
+        "/var/lib/persys/gateway/audit.db",
+        "PERSYS_GATEWAY_AUDIT_DB",
+        help="file that remembers who changed what; memory: only as long as the process runs",
+    )
+    audit_keep: int = setting(
+        100_000, "PERSYS_GATEWAY_AUDIT_KEEP", help="how many changes it remembers, the newest"
+    )
     log_level: str = setting("info", "LOG_LEVEL", help="debug, info, warning or error")
     log_format: str = setting("", "LOG_FORMAT", help="json or console")
 
@@ -92,5 +100,7 @@ class GatewaySettings(VaultSettings):
             raise SettingsError("PERSYS_GATEWAY_REQUESTS_PER_SECOND: expected 0 or more")
         if self.requests_burst < 1:
             raise SettingsError("PERSYS_GATEWAY_REQUESTS_BURST: expected 1 or more")
+        if self.audit_keep < 1:
+            raise SettingsError("PERSYS_GATEWAY_AUDIT_KEEP: expected 1 or more")
         if self.dns_server:
             split_server(self.dns_server)

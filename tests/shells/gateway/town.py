@@ -24,6 +24,7 @@ def quiet(**changes: Any) -> GatewaySettings:
         "public_port": 0,
         "insecure": True,
         "requests_per_second": 0.0,
+        "audit_db": "memory",
     }
     return GatewaySettings(**(values | changes))
 

@@ -1,0 +1,58 @@
+"""The audit, for admins: newest first, page by page."""
+
+from collections.abc import Iterator
+
+from aiohttp import web
+
+from persys.errors import InvalidError
+from persys.gateway.audit import Audit
+from persys.gateway.door import Ask, Door, Handler
+from persys.gateway.overview import told
+from persys.gateway.proving import needing
+from persys.model.identity import Deed
+from persys.wire.rest import API
+
+LIMIT_MAX = 1000
+LIMIT_USUAL = 100
+_DIGITS_MAX = 18
+
+
+def audit_routes(door: Door, audit: Audit) -> Iterator[web.RouteDef]:
+    """Who may say who comes in may also see what they did."""
+    yield web.get(f"{API}/audit", door.behind(needing(Deed.TOKENS, _listing(audit))))
+
+
+def _listing(audit: Audit) -> Handler:
+    async def handle(ask: Ask) -> web.StreamResponse:
+        limit = _number(ask, "limit", LIMIT_USUAL)
+        if not 1 <= limit <= LIMIT_MAX:
+            raise InvalidError("limit", f"expected 1 to {LIMIT_MAX}")
+        lines = await audit.lines(limit=limit + 1, before=_number(ask, "cursor", 0))
+        shown, more = lines[:limit], len(lines) > limit
+        plain = {
+            "deeds": [
+                {
+                    "number": str(line.number),
+                    "at": line.deed.at,
+                    "who": line.deed.who,
+                    "address": line.deed.address,
+                    "deed": line.deed.deed,
+                    "cluster": line.deed.cluster,
+                    "target": line.deed.target,
+                    "status": line.deed.status,
+                    "request_id": line.deed.request_id,
+                }
+                for line in shown
+            ],
+            "next_cursor": str(shown[-1].number) if more else "",
+        }
+        return told(ask, plain)
+
+    return handle
+
+
+def _number(ask: Ask, name: str, usual: int) -> int:
+    text = ask.request.query.get(name, str(usual))
+    if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS_MAX:
+        raise InvalidError(name, f"{text!r}: expected a number")
+    return int(text)

@@ -1,0 +1,63 @@
+"""Changes that are meant for what somebody has seen: If-Match, and If-None-Match: * for what must be new.
+
+A workload is compared as it is now, by the tag of its view or by its revision. Whoever changes the same one
+through this gateway waits meanwhile; a change that comes another way in that moment is not seen.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import grpc
+from aiohttp import web
+
+from persys.gateway.answering import names, tag_of
+from persys.gateway.door import Ask
+from persys.gateway.problems import ProblemError
+from persys.infra.turns import Turns
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.rest import Route
+from persys.wire.rest_json import to_json
+
+CONDITIONAL = frozenset({"ApplyWorkload", "DeleteWorkload"})
+
+
+class Conditions:
+    def __init__(self) -> None:
+        self._turns: Turns[tuple[str, str]] = Turns()
+
+    @asynccontextmanager
+    async def hold(self, ask: Ask, route: Route) -> AsyncIterator[None]:
+        """Raises ProblemError (412) when what is there is not what was meant."""
+        if route.rpc not in CONDITIONAL:
+            yield
+            return
+        workload_id = ask.request.match_info["workload_id"]
+        async with self._turns.of((ask.cluster.id, workload_id)):
+            if "If-Match" in ask.request.headers or "If-None-Match" in ask.request.headers:
+                _check(ask.request, await _found(ask, workload_id))
+            yield
+
+
+def _check(request: web.Request, found: pb.GetWorkloadResponse | None) -> None:
+    tags = () if found is None else (tag_of(to_json(found)), found.workload.revision_id)
+    if "If-Match" in request.headers and not (tags and names(request.if_match, *tags)):
+        raise ProblemError(412, "it is not any more as it was when it was read")
+    if "If-None-Match" in request.headers and tags and names(request.if_none_match, *tags):
+        raise ProblemError(412, "there is one already")
+
+
+async def _found(ask: Ask, workload_id: str) -> pb.GetWorkloadResponse | None:
+    try:
+        answered = await ask.cluster.call(
+            "GetWorkload",
+            pb.GetWorkloadRequest(workload_id=workload_id),
+            key=ask.routing_key(ask.cluster, workload_id),
+            metadata=ask.metadata,
+            again=True,
+        )
+    except grpc.aio.AioRpcError as err:
+        if err.code() is grpc.StatusCode.NOT_FOUND:
+            return None
+        raise
+    view: pb.GetWorkloadResponse = answered.answer
+    return view

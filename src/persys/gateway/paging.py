@@ -1,0 +1,100 @@
+"""Lists in pages: so many at once, and a cursor that leads on.
+
+A cursor is the key of the last one that was told, so what comes and goes in between moves nothing else.
+Events are told from the newest: their pages lead back.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import msgspec
+from multidict import MultiMapping
+
+from persys.errors import InvalidError
+
+LIMIT_MAX = 1000
+_DIGITS_MAX = 9
+
+Key = tuple[str | int, ...]
+
+
+class Listed(NamedTuple):
+    """Which field of an answer is the list, and what orders it."""
+
+    field: str
+    key: Callable[[Any], Key]
+    newest_first: bool = False
+
+
+LISTS: Mapping[str, Listed] = {
+    "ListWorkloads": Listed("workloads", lambda one: (one.workload_id,)),
+    "ListNodes": Listed("nodes", lambda one: (one.node_id,)),
+    "ListEvents": Listed("events", lambda one: (one.sequence,), newest_first=True),
+    "ListDrifts": Listed("drifts", lambda one: (one.node_id, one.workload_id, one.type)),
+    "ListImages": Listed("images", lambda one: (one.name, one.sha256)),
+    "ListVolumes": Listed("volumes", lambda one: (one.node_id, one.workload_id, one.name)),
+    "ListTokens": Listed("tokens", lambda one: (one.token_id,)),
+    "ListSecrets": Listed("secrets", lambda one: (one.name,)),
+}
+
+
+class Page(NamedTuple):
+    limit: int
+    after: Key | None
+
+
+def asked_page(rpc: str, query: MultiMapping[str]) -> Page | None:
+    """None: all of it. Raises InvalidError."""
+    if rpc not in LISTS or ("limit" not in query and "cursor" not in query):
+        return None
+    text = query.get("limit", str(LIMIT_MAX))
+    limit = int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS_MAX else 0
+    if not 1 <= limit <= LIMIT_MAX:
+        if rpc == "ListEvents" and "cursor" not in query:
+            return None  # the contract has such a limit itself, and takes any
+        raise InvalidError("limit", f"{text!r}: expected 1 to {LIMIT_MAX}")
+    return Page(limit, _read(query["cursor"]) if "cursor" in query else None)
+
+
+def cut(rpc: str, answer: Any, page: Page) -> str:
+    """Leaves only the page in the answer. Returns the cursor of the next, or nothing."""
+    listed = LISTS[rpc]
+    items = getattr(answer, listed.field)
+    try:
+        found = sorted(
+            (
+                one
+                for one in items
+                if page.after is None or _is_beyond(listed, listed.key(one), page.after)
+            ),
+            key=listed.key,
+            reverse=listed.newest_first,
+        )
+    except TypeError as err:  # a cursor of another list
+        raise InvalidError("cursor", "is not one of this list") from err
+    kept, rest = found[: page.limit], found[page.limit :]
+    cursor = _write(listed.key(kept[-1])) if rest else ""
+    if listed.newest_first:
+        kept.reverse()  # within a page as the contract has it
+    answer.ClearField(listed.field)
+    getattr(answer, listed.field).extend(kept)
+    return cursor
+
+
+def _is_beyond(listed: Listed, key: Key, after: Key) -> bool:
+    return key < after if listed.newest_first else key > after
+
+
+def _write(key: Key) -> str:
+    return base64.urlsafe_b64encode(msgspec.json.encode(key)).decode().rstrip("=")
+
+
+def _read(cursor: str) -> Key:
+    try:
+        text = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
+        key: Key = msgspec.json.decode(text, type=tuple[str | int, ...])
+    except (binascii.Error, ValueError, msgspec.DecodeError) as err:
+        raise InvalidError("cursor", "is not one that was given here") from err
+    return key

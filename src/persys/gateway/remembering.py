@@ -1,0 +1,94 @@
+"""What was answered under an Idempotency-Key, for those who ask again because they heard nothing.
+
+Kept for ten minutes for each who asks. The same key with another request is a mistake, and refused. What says
+that nothing is known (5xx), or to come back later, is not kept: it is worth trying again.
+"""
+
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+
+from aiohttp import web
+from msgspec import Struct
+
+from persys.errors import InvalidError
+from persys.gateway.problems import ProblemError
+from persys.infra.clock import Clock
+from persys.infra.turns import Turns
+
+IDEMPOTENCY_KEY = "Idempotency-Key"
+REPLAYED = "Idempotency-Replayed"
+KEEP_SECONDS = 600.0
+KEPT_MAX = 10_000
+BODY_BYTES_MAX = 64 * 1024
+_KEY_LENGTH_MAX = 255
+_AGAIN = frozenset({401, 408, 429})
+_SERVER_ERROR = 500
+
+
+class _Kept(Struct, frozen=True):
+    until: float
+    request: bytes
+    status: int
+    body: bytes
+    content_type: str
+
+
+class Remembered:
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: dict[tuple[str, str], _Kept] = {}  # the oldest first
+        self._turns: Turns[tuple[str, str]] = Turns()
+
+    async def once(
+        self,
+        request: web.Request,
+        who: str,
+        body: bytes,
+        do: Callable[[], Awaitable[web.Response]],
+    ) -> web.Response:
+        """Does it, or answers as the last time. Raises ProblemError for another request under the key."""
+        said = request.headers.get(IDEMPOTENCY_KEY)
+        if said is None:
+            return await do()
+        if not 0 < len(said) <= _KEY_LENGTH_MAX:
+            raise InvalidError(IDEMPOTENCY_KEY, f"expected 1 to {_KEY_LENGTH_MAX} characters")
+        key = (who, said)
+        mark = _mark(request, body)
+        async with self._turns.of(key):
+            self._forget()
+            if (kept := self._kept.get(key)) is not None:
+                return _again(kept, mark)
+            response = await do()
+            self._keep(key, mark, response)
+            return response
+
+    def _keep(self, key: tuple[str, str], mark: bytes, response: web.Response) -> None:
+        body = response.body
+        if response.status >= _SERVER_ERROR or response.status in _AGAIN:
+            return
+        if isinstance(body, bytes) and len(body) <= BODY_BYTES_MAX:
+            until = self._clock.monotonic() + KEEP_SECONDS
+            self._kept[key] = _Kept(until, mark, response.status, body, response.content_type)
+
+    def _forget(self) -> None:
+        now = self._clock.monotonic()
+        while self._kept:
+            oldest = next(iter(self._kept))
+            if self._kept[oldest].until > now and len(self._kept) < KEPT_MAX:
+                return
+            del self._kept[oldest]
+
+
+def _mark(request: web.Request, body: bytes) -> bytes:
+    return sha256(b"\0".join((request.method.encode(), request.path_qs.encode(), body))).digest()
+
+
+def _again(kept: _Kept, mark: bytes) -> web.Response:
+    if kept.request != mark:
+        raise ProblemError(422, f"this {IDEMPOTENCY_KEY} was used for another request")
+    return web.Response(
+        status=kept.status,
+        body=kept.body,
+        content_type=kept.content_type,
+        headers={REPLAYED: "true"},
+    )

@@ -1,0 +1,100 @@
+"""Changes: meant for what was seen, done once, and remembered with who did them."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from shells.gateway.town import House, a_container, a_gateway, quiet
+from shells.scheduler.harness import Cluster
+
+WEB = "/api/v1/workloads/web"
+
+
+async def tag_of(house: House) -> str:
+    async with house.session.get(WEB) as response:
+        return response.headers["ETag"]
+
+
+async def put(house: House, image: str = "nginx", **headers: str) -> tuple[int, Any]:
+    named = {name.replace("_", "-"): text for name, text in headers.items()}
+    return await house.ask("PUT", WEB, json=a_container(image), headers=named)
+
+
+async def test_a_change_meant_for_another_version_is_refused(house: House) -> None:
+    await put(house)
+    tag = await tag_of(house)
+
+    assert (await put(house, "nginx:2", If_Match=tag))[0] == 200
+    assert (await put(house, "nginx:3", If_Match=tag))[0] == 412
+    assert (await house.ask("DELETE", WEB, headers={"If-Match": tag}))[0] == 412
+    assert (await house.ask("DELETE", WEB, headers={"If-Match": await tag_of(house)}))[0] == 200
+
+
+async def test_a_revision_is_as_good_as_a_tag(house: House) -> None:
+    _, applied = await put(house)
+
+    assert (await put(house, "nginx:2", If_Match=f'"{applied["revision_id"]}"'))[0] == 200
+
+
+async def test_what_must_be_new_is_not_written_over(house: House) -> None:
+    assert (await put(house, If_Match="*"))[0] == 412
+    assert (await put(house, If_None_Match="*"))[0] == 200
+    assert (await put(house, "nginx:2", If_None_Match="*"))[0] == 412
+
+
+async def test_of_two_who_mean_the_same_version_one_wins(house: House) -> None:
+    await put(house)
+    tag = await tag_of(house)
+
+    async with asyncio.TaskGroup() as group:
+        tries = [group.create_task(put(house, f"i:{n}", If_Match=tag)) for n in range(5)]
+
+    assert sorted(one.result()[0] for one in tries) == [200, 412, 412, 412, 412]
+
+
+async def test_a_request_under_the_same_key_is_done_once(house: House, cluster: Cluster) -> None:
+    first = await put(house, Idempotency_Key="k1")
+    await cluster.control.delete("web")
+    await cluster.control.until_gone("web")
+    async with house.session.put(
+        WEB, json=a_container(), headers={"Idempotency-Key": "k1"}
+    ) as response:
+        assert response.headers["Idempotency-Replayed"] == "true"
+        assert (response.status, await response.json()) == first
+
+    assert await cluster.control.names() == []
+    assert (await put(house, "nginx:2", Idempotency_Key="k1"))[0] == 422
+
+
+async def test_every_change_is_in_the_audit(cluster: Cluster, tmp_path: Path) -> None:
+    address = f"127.0.0.1:{cluster.settings.grpc_port}"
+    settings = quiet(scheduler_addr=(address,), audit_db=str(tmp_path / "a" / "audit.db"))
+    async with a_gateway(settings) as house:
+        await put(house, X_Request_ID="r1")
+        await house.ask("DELETE", "/workloads/none")
+        await house.get(WEB)
+    async with a_gateway(settings) as house:
+        _, first = await house.get("/api/v1/audit?limit=1")
+        _, second = await house.get(f"/api/v1/audit?limit=5&cursor={first['next_cursor']}")
+
+    (deleted,), (applied,) = first["deeds"], second["deeds"]
+    assert (deleted["deed"], deleted["target"], deleted["status"]) == (
+        "DeleteWorkload",
+        "none",
+        404,
+    )
+    assert (applied["deed"], applied["target"], applied["status"]) == ("ApplyWorkload", "web", 200)
+    assert (applied["who"], applied["cluster"]) == ("anyone", "default")
+    assert applied["request_id"] == "r1"
+    assert second["next_cursor"] == ""
+    assert (tmp_path / "a" / "audit.db").stat().st_mode & 0o077 == 0
+
+
+async def test_the_audit_keeps_only_so_many(cluster: Cluster) -> None:
+    address = f"127.0.0.1:{cluster.settings.grpc_port}"
+    async with a_gateway(quiet(scheduler_addr=(address,), audit_keep=3)) as house:
+        for number in range(6):
+            await house.ask("DELETE", f"/workloads/w{number}")
+        _, told = await house.get("/api/v1/audit")
+
+    assert [deed["target"] for deed in told["deeds"]] == ["w5", "w4", "w3"]

@@ -1,0 +1,156 @@
+"""Several clusters behind one gateway: each is asked for its own, and none suffers from another."""
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+import yaml
+
+from persys.errors import SettingsError
+from persys.gateway.clusters import read_clusters
+from persys.infra.clock import SystemClock
+from persys.store.memory import MemoryStore
+from shells.gateway.town import House, a_container, a_gateway, quiet
+from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually, free_ports
+from shells.scheduler.stores import TroubledStore
+
+
+@pytest.fixture
+async def other() -> AsyncIterator[Cluster]:
+    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    async with a_cluster(store, brisk()) as cluster:
+        yield cluster
+    await store.store.close()
+
+
+@pytest.fixture
+async def towns(cluster: Cluster, other: Cluster, tmp_path: Path) -> AsyncIterator[House]:
+    """Of the first cluster's two schedulers one is not there; a third cluster is not there at all."""
+    gone, lost = free_ports(2)
+
+    def at(port: int) -> dict[str, str]:
+        return {"id": f"s{port}", "address": f"127.0.0.1:{port}"}
+
+    content = {
+        "default_cluster_id": "one",
+        "clusters": [
+            {
+                "id": "one",
+                "name": "First",
+                "routing_strategy": "sticky",
+                "schedulers": [at(gone), at(cluster.settings.grpc_port)],
+            },
+            {"id": "two", "schedulers": [at(other.settings.grpc_port)]},
+            {"id": "lost", "routing_strategy": "shard", "schedulers": [at(lost)]},
+        ],
+    }
+    path = tmp_path / "cluster.yaml"
+    path.write_text(yaml.safe_dump(content))
+    async with AsyncExitStack() as stack:
+        yield await stack.enter_async_context(a_gateway(quiet(cluster_config=str(path))))
+
+
+async def test_a_cluster_is_chosen_by_path_header_query_or_default(
+    towns: House, cluster: Cluster, other: Cluster
+) -> None:
+    await towns.ask("PUT", "/api/v1/workloads/a", json=a_container())
+    await towns.ask("PUT", "/api/v1/clusters/two/workloads/b", json=a_container())
+    header = {"X-Persys-Cluster-ID": "two"}
+    await towns.ask("PUT", "/api/v1/workloads/c", json=a_container(), headers=header)
+    await towns.ask("PUT", "/api/v1/workloads/d?cluster_id=two", json=a_container())
+
+    assert await cluster.control.names() == ["a"]
+    assert await other.control.names() == ["b", "c", "d"]
+    _, listed = await towns.get("/clusters/two/workloads")
+    assert len(listed["workloads"]) == 3
+
+
+@pytest.mark.parametrize("session", [str(number) for number in range(6)])
+async def test_whoever_is_not_there_is_passed_over(towns: House, session: str) -> None:
+    headers = {"X-Persys-Session": session}
+    for method, path in (("GET", "/api/v1/mode"), ("POST", "/api/v1/workloads/none/retry")):
+        status, _ = await towns.ask(method, path, headers=headers)
+        assert status in (200, 404)
+
+
+async def test_a_cluster_that_is_lost_disturbs_no_other(towns: House) -> None:
+    assert (await towns.get("/api/v1/clusters/lost/workloads"))[0] == 503
+    assert (await towns.get("/api/v1/clusters/two/workloads"))[0] == 200
+
+
+async def test_the_schedulers_are_shown_as_they_are(towns: House) -> None:
+    async def seen() -> bool:
+        _, told = await towns.get("/clusters")
+        healthy = {one["id"]: one["healthy_schedulers"] for one in told["clusters"]}
+        return healthy == {"one": 1, "two": 1, "lost": 0}
+
+    await eventually(seen, lambda: "the schedulers to be judged")
+    _, told = await towns.get("/clusters/two")
+    (scheduler,) = told["cluster"]["schedulers"]
+
+    async def leads() -> bool:
+        _, told = await towns.get("/clusters/two")
+        return bool(told["cluster"]["schedulers"][0]["is_leader"])
+
+    await eventually(leads, lambda: "the leader to be known")
+    assert scheduler["last_seen"]
+
+
+async def test_a_refusal_makes_nobody_unhealthy(towns: House) -> None:
+    for _ in range(3):
+        await towns.get("/api/v1/clusters/two/workloads/none")
+    _, told = await towns.get("/clusters/two")
+
+    assert told["cluster"]["healthy_schedulers"] == 1
+
+
+async def test_a_scheduler_that_comes_back_is_asked_again(towns: House, other: Cluster) -> None:
+    await other.stop()
+    assert (await towns.get("/api/v1/clusters/two/mode"))[0] == 503
+    await other.start()
+
+    async def answers() -> bool:
+        return (await towns.get("/api/v1/clusters/two/mode"))[0] == 200
+
+    await eventually(answers, lambda: "the scheduler to be asked again")
+
+
+async def test_the_overview_has_all_clusters(towns: House, other: Cluster) -> None:
+    await other.join("n1", cpu=4000, memory=8192)
+    await other.control.apply("web", cpu=500, memory=1024)
+    await other.control.until("web", "Running")
+
+    _, told = await towns.get("/api/v1/overview")
+
+    one, two, lost = told["clusters"]
+    assert one["name"] == "First"
+    assert two["summary"]["running_workloads"] == 1
+    assert two["mode"]["mode"] == "normal"
+    assert two["capacity"]["cpu_millicores"]["total"] == 4000
+    assert two["capacity"]["memory_mb"]["reserved"] == 1024
+    assert lost["problem"]["status"] == 503
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("clusters: []", "at least one"),
+        (
+            "clusters: [{id: a, schedulers: [{address: 'h:1'}]}]\ndefault_cluster_id: b",
+            "no cluster b",
+        ),
+        ("clusters: [{id: a}]", "either schedulers or discovery"),
+        ("clusters: [{id: a, discovery: name}]", "SRV"),
+        ("clusters: [{id: a, schedulers: [{address: h}]}]", "host:port"),
+        ("clusters: [{id: a, shedulers: []}]", "shedulers"),
+        ("clusters: [{id: a, discovery: _a._b, routing_strategy: any}]", "any"),
+        ("{", "cluster.yaml"),
+    ],
+)
+def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, problem: str) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+
+    with pytest.raises(SettingsError, match=problem):
+        read_clusters(path)

@@ -1,0 +1,122 @@
+"""Reads as HTTP has them: pages, tags, packing, and one call for many who ask at once."""
+
+import asyncio
+import io
+from typing import Any
+
+from yarl import URL
+
+from shells.gateway.town import House, a_gateway, quiet
+from shells.scheduler.harness import Cluster
+
+
+async def pages_of(house: House, path: str, field: str) -> list[list[dict[str, Any]]]:
+    """All pages, by the links."""
+    pages: list[list[dict[str, Any]]] = []
+    next_path: str | None = path
+    while next_path is not None:
+        async with house.session.get(next_path) as response:
+            assert response.status == 200
+            pages.append((await response.json())[field])
+            link = response.links.get("next")
+            next_path = URL(link["url"]).raw_path_qs if link else None
+    return pages
+
+
+async def test_a_list_comes_in_pages(house: House, cluster: Cluster) -> None:
+    for number in range(5):
+        await cluster.control.apply(f"w{number}")
+
+    pages = await pages_of(house, "/api/v1/workloads?limit=2", "workloads")
+
+    assert [[one["workload_id"] for one in page] for page in pages] == [
+        ["w0", "w1"],
+        ["w2", "w3"],
+        ["w4"],
+    ]
+
+
+async def test_pages_of_events_lead_back(house: House, cluster: Cluster) -> None:
+    for number in range(5):
+        await cluster.control.apply(f"w{number}")
+
+    pages = await pages_of(house, "/api/v1/events?limit=3", "events")
+
+    told = [[int(event["sequence"]) for event in page] for page in pages]
+    assert all(page == sorted(page) for page in told)
+    assert [page[0] for page in told] == sorted((page[0] for page in told), reverse=True)
+    assert sorted(one for page in told for one in page) == list(range(1, told[0][-1] + 1))
+
+
+async def test_a_page_that_cannot_be_is_refused(house: House) -> None:
+    for query in ("limit=0", "limit=x", "limit=1001", "cursor=%25", "cursor=WzFd&limit=1"):
+        status, problem = await house.get(f"/api/v1/workloads?{query}")
+        expected = (
+            200 if query == "cursor=WzFd&limit=1" else 400
+        )  # of another list, with nothing in it
+        assert status == expected, query
+        assert status == 200 or problem["field"] in ("limit", "cursor")
+
+
+async def test_what_is_known_is_not_sent_again(house: House, cluster: Cluster) -> None:
+    await cluster.control.apply("web")
+    async with house.session.get("/api/v1/workloads/web") as response:
+        tag = response.headers["ETag"]
+    known = {"If-None-Match": tag}
+
+    async with house.session.get("/api/v1/workloads/web", headers=known) as response:
+        assert (response.status, await response.read()) == (304, b"")
+    await cluster.control.want("web", "Stopped")
+    async with house.session.get("/api/v1/workloads/web", headers=known) as response:
+        assert response.status == 200
+        assert response.headers["ETag"] != tag
+
+
+async def test_a_large_answer_is_packed(house: House, cluster: Cluster) -> None:
+    for number in range(20):
+        await cluster.control.apply(f"w{number}")
+
+    async with house.session.get("/api/v1/workloads") as response:
+        assert response.headers["Content-Encoding"] == "gzip"
+        assert len((await response.json())["workloads"]) == 20
+    async with house.session.get(
+        "/api/v1/workloads", headers={"Accept-Encoding": "identity"}
+    ) as response:
+        assert "Content-Encoding" not in response.headers
+
+
+async def test_many_who_ask_at_once_share_calls_and_see_what_was_before_them(
+    house: House, cluster: Cluster
+) -> None:
+    await cluster.control.apply("web")
+
+    async def ask() -> str:
+        _, answer = await house.get("/api/v1/workloads/web")
+        return str(answer["workload"]["desired_state"])
+
+    async with asyncio.TaskGroup() as group:
+        asked = [group.create_task(ask()) for _ in range(50)]
+    await cluster.control.want("web", "Stopped")
+
+    assert {one.result() for one in asked} == {"Running"}
+    assert await ask() == "Stopped"
+
+
+async def test_who_asks_too_often_is_told_when_to_come_back(cluster: Cluster) -> None:
+    address = f"127.0.0.1:{cluster.settings.grpc_port}"
+    settings = quiet(scheduler_addr=(address,), requests_per_second=0.5, requests_burst=2)
+    async with a_gateway(settings) as house:
+        statuses = [(await house.get("/api/v1/mode"))[0] for _ in range(3)]
+        async with house.session.get("/api/v1/mode") as response:
+            assert int(response.headers["Retry-After"]) >= 1
+        assert (await house.get("/health"))[0] == 200
+
+    assert statuses == [200, 200, 429]
+
+
+async def test_a_body_that_is_too_large_is_413(house: House) -> None:
+    body = io.BytesIO(b"x" * 5_000_000)
+
+    status, problem = await house.ask("PUT", "/api/v1/workloads/web", data=body)
+
+    assert (status, problem["status"]) == (413, 413)
