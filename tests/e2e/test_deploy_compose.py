@@ -12,8 +12,9 @@ import pytest
 
 import composes
 from e2e import images
+from e2e.cluster import BIN
 from e2e.containers import docker
-from e2e.process import free_port
+from e2e.process import Process, free_port
 from e2e.waiting import eventually
 
 FILE = images.ROOT / "deploy" / "compose" / "compose.yaml"
@@ -56,23 +57,64 @@ class Stack:
             **{f"PORT_{name}": str(port) for name, port in self.ports.items()},
         }
 
-    def compose(self, *words: str) -> subprocess.CompletedProcess[str]:
+    def compose(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [*composes.V2.split(), "-p", self._project, "-f", str(FILE), *words],
             env=self._env,
-            stdin=subprocess.DEVNULL,
+            input=text,
             capture_output=True,
             text=True,
             timeout=_DEADLINE_SECONDS,
             check=False,
         )
 
-    def persysctl(self, *words: str) -> str:
-        done = self.compose("run", "--rm", "--no-deps", "-T", "persysctl", *words)
-        return done.stdout if done.returncode == 0 else ""
+    def persysctl(self, *words: str, text: str = "") -> str:
+        done = self.compose("run", "--rm", "--no-deps", "-T", "persysctl", *words, text=text)
+        return (
+            done.stdout if done.returncode == 0 else f"ended with {done.returncode}: {done.stderr}"
+        )
 
     def inside(self, service: str, script: str) -> str:
         return self.compose("exec", "-T", service, "python3", "-c", script).stdout
+
+
+class AgentHere:
+    """An agent on this machine, with everything of it in one directory."""
+
+    def __init__(self, node_id: str, directory: Path) -> None:
+        self._node_id = node_id
+        self._config = directory / "agent.yaml"
+        self._env = {
+            "PATH": os.environ["PATH"],
+            "PERSYS_NODE_ID": node_id,
+            "PERSYS_GRPC_PORT": str(free_port()),
+            "PERSYS_METRICS_PORT": str(free_port()),
+            "PERSYS_STATE_PATH": str(directory / "state.db"),
+            "PERSYS_STORAGE_LOCAL_ROOT": str(directory / "volumes"),
+            "PERSYS_TLS_CA": str(directory / "ca.crt"),
+            "PERSYS_TLS_CERT": str(directory / "agent.crt"),
+            "PERSYS_TLS_KEY": str(directory / "agent.key"),
+            "PERSYS_COMPOSE_ENABLED": "false",
+            "PERSYS_VM_ENABLED": "false",
+        }
+        self.process = Process(
+            [str(BIN / "persys-agent"), "--config", str(self._config)],
+            self._env,
+            log=directory / "agent.log",
+            ready=lambda: "scheduler.connected" in self.process.log,
+        )
+
+    def join(self, scheduler: str, token: str) -> None:
+        words = [BIN / "persys-agent", "join", "--config", self._config, scheduler, token]
+        done = subprocess.run(
+            words, env=self._env, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert done.returncode == 0, f"{token}: {done.stderr}"
+
+    def remove_containers(self) -> None:
+        label = f"label=persys.node_id={self._node_id}"
+        for container in docker("ps", "-aq", "--filter", label).split():
+            docker("rm", "-f", container)
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +155,8 @@ def test_the_compose_file_is_understood(stack: Stack) -> None:
 
 
 def test_three_schedulers_stand_on_one_etcd_and_one_leads(stack: Stack) -> None:
-    ask = "import urllib.request as r; print(r.urlopen('http://127.0.0.1:8084/health').read().decode())"
+    url = "http://127.0.0.1:8084/health"
+    ask = f"import urllib.request as r; print(r.urlopen('{url}').read().decode())"
 
     def roles() -> list[str]:
         answers = [stack.inside(f"scheduler-{number}", ask) for number in (1, 2, 3)]
@@ -123,16 +166,27 @@ def test_three_schedulers_stand_on_one_etcd_and_one_leads(stack: Stack) -> None:
     assert "normal" in stack.persysctl("recovery", "status")
 
 
-def test_the_gateway_finds_the_schedulers(stack: Stack) -> None:
-    ask = (
-        "import ssl, urllib.request as r; c = ssl._create_unverified_context();"
-        "print(r.urlopen('https://127.0.0.1:8551/health', context=c).status)"
-    )
-    eventually(
-        lambda: stack.inside("gateway", ask).strip() == "200",
-        lambda: stack.compose("logs", "gateway").stdout[-3000:],
-        within=30,
-    )
+def test_an_agent_of_this_machine_joins_with_a_token_and_runs_what_came_by_the_gateway(
+    stack: Stack, unique_id: str, demo_image: str, tmp_path: Path
+) -> None:
+    token = stack.persysctl("token", "create", "--role", "agent", "--node", unique_id).strip()
+    agent = AgentHere(unique_id, tmp_path)
+    try:
+        scheduler = f"127.0.0.1:{stack.ports['SCHEDULER_1']}"
+        agent.join(scheduler, token)
+        agent.process.start()
+        gateway = ("--api", "https://gateway:8551")
+        spec = f"{{id: {unique_id}, container: {{image: {demo_image}, init: true, command: [sleep, '99']}}}}"
+        eventually(
+            lambda: unique_id in stack.persysctl(*gateway, "node", "list", "--status", "Ready"),
+            lambda: stack.persysctl(*gateway, "node", "list") + agent.process.log[-3000:],
+        )
+        said = stack.persysctl(*gateway, "apply", "-f", "-", "--wait", text=spec)
+        assert f"{unique_id}: Running" in said
+        stack.persysctl("workload", "delete", unique_id, "--wait")
+    finally:
+        agent.process.kill()
+        agent.remove_containers()
 
 
 def test_coredns_answers_with_the_schedulers(stack: Stack) -> None:
@@ -150,4 +204,4 @@ def test_coredns_answers_with_the_schedulers(stack: Stack) -> None:
         ]
         return subprocess.run(words, capture_output=True, text=True, timeout=20, check=False).stdout
 
-    eventually(lambda: found().count("8085") == 3, found, within=30)
+    eventually(lambda: len(found().splitlines()) == 3, found, within=30)

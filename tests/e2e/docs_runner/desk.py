@@ -22,7 +22,7 @@ from e2e.docs_runner.blocks import ROOT, Block
 from e2e.process import free_port
 
 BIN = Path(sys.executable).parent
-DEADLINE_SECONDS = 110
+DEADLINE_SECONDS = 240
 # Ports that documents and examples name, and that stand for others here.
 PORTS = ("8888", "8085", "8084", "50051", "8089", "8551", "8585", "50052", "8090")
 PORTS_OF_WORKLOADS = tuple(str(port) for port in range(18080, 18090))
