@@ -63,7 +63,7 @@ def _create_for_person(options: Namespace) -> Exit:
     until = f"{_instant(token.expires_at.ToDatetime()):%Y-%m-%d %H:%M:%S} UTC"
     print(
         f"shown this once; good until {until} for {token.role}/{token.name}, which may "
-        f"{', '.join(token.deeds)}: PERSYS_TOKEN=TOKEN, or token_file of a context. "
+        f"{_may(token.deeds)}: PERSYS_TOKEN=TOKEN, or token_file of a context. "
         f"Take it back with `persysctl token revoke {token.token_id}`",
         file=sys.stderr,
     )
@@ -113,7 +113,7 @@ def show(options: Namespace) -> Exit:
                 "FOR": lambda row: f"{row.role}/{row.name}",
                 "STATE": lambda row: row.state,
                 "EXPIRES": lambda row: f"{row.expires_at:%Y-%m-%d %H:%M}",
-                "MAY": lambda row: ", ".join(row.deeds) or "-",
+                "MAY": lambda row: _may(row.deeds) or "-",
                 "BY": lambda row: row.created_by,
             },
             name=lambda row: row.id,
@@ -195,6 +195,11 @@ def _state(token: TokenView, now: datetime) -> str:
     if token.used_at is not None:
         return "used"
     return "expired" if now >= token.expires_at else "unused"
+
+
+def _may(deeds: Iterable[str]) -> str:
+    """But for what anyone may, which goes without saying."""
+    return ", ".join(deed for deed in deeds if deed != "anyone")
 
 
 def _instant(said: datetime) -> datetime:
