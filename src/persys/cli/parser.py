@@ -5,16 +5,25 @@ from collections.abc import Iterable, Sequence
 
 from persys.cli.arguments import GLOBAL, Argument
 from persys.cli.commands import GROUPS, SINGLES, Command
+from persys.cli.examples import epilog
+
+_START = """\
+begin with:
+  persysctl doctor                    what is wrong here, and the cure
+  persysctl apply -f web.yaml --wait  run something
+  persysctl workload list             see how it goes
+  persysctl explain web               why it is so
+`persysctl COMMAND --help` has examples of each."""
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Exits with code 2 and a usage line on what it does not understand."""
     own, verbatim = _split(argv)
     # argparse would take the next word, which may be a workload, for the value of a bare --wait.
-    options = _parser().parse_args(["--wait=" if word == "--wait" else word for word in own])
+    options = new_parser().parse_args(["--wait=" if word == "--wait" else word for word in own])
     if verbatim is not None:
         if not hasattr(options, "command"):
-            _parser().error("-- comes only before the command of exec")
+            new_parser().error("-- comes only before the command of exec")
         options.command = [*options.command, *verbatim]
     return options
 
@@ -27,10 +36,12 @@ def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:
     return argv[:at], argv[at + 1 :]
 
 
-def _parser() -> argparse.ArgumentParser:
+def new_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="persysctl",
         description="Run and watch workloads of a Persys cluster.",
+        epilog=_START,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
     )
     parser.set_defaults(wait=None, watch=False)
@@ -45,17 +56,22 @@ def _parser() -> argparse.ArgumentParser:
             metavar="COMMAND", required=True, prog=group_parser.prog
         )
         for command in group.commands:
-            _add_command(commands, command)
+            _add_command(commands, command, f"{group.name} {command.name}")
     for command in SINGLES:
-        _add_command(groups, command)
+        _add_command(groups, command, command.name)
     return parser
 
 
 def _add_command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", command: Command
+    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", command: Command, name: str
 ) -> None:
     parser = commands.add_parser(
-        command.name, help=command.help, description=command.help, allow_abbrev=False
+        command.name,
+        help=command.help,
+        description=command.help,
+        epilog=epilog(name),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
     parser.set_defaults(run=command.run)
     _add(parser, command.arguments)

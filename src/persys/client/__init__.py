@@ -1,6 +1,7 @@
-"""The typed SDK: a scheduler or an agent as a plain Python object.
+"""The typed SDK: a cluster, through a scheduler or a gateway, or an agent, as a plain Python object.
 
 Names are imported on first use, so that a program that talks to one of them pays only for that one.
+docs/sdk.md begins with an example.
 """
 
 from importlib import import_module
@@ -8,15 +9,30 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from persys.client.agent import AgentClient
-    from persys.client.call import RequestRefusedError
+    from persys.client.authority import AuthorityClient
+    from persys.client.call import RequestRefusedError, Trust
+    from persys.client.rest_connection import Gateway
     from persys.client.scheduler import SchedulerClient
+    from persys.infra.files import CertificateFiles
 
-__all__ = ["AgentClient", "RequestRefusedError", "SchedulerClient"]
+__all__ = [
+    "AgentClient",
+    "AuthorityClient",
+    "CertificateFiles",
+    "Gateway",
+    "RequestRefusedError",
+    "SchedulerClient",
+    "Trust",
+]
 
 _MODULES = {
     "AgentClient": "persys.client.agent",
+    "AuthorityClient": "persys.client.authority",
+    "CertificateFiles": "persys.infra.files",
+    "Gateway": "persys.client.rest_connection",
     "RequestRefusedError": "persys.client.call",
     "SchedulerClient": "persys.client.scheduler",
+    "Trust": "persys.client.call",
 }
 
 

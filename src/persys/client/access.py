@@ -1,12 +1,9 @@
 """Calls into workloads: what they write, and commands inside them. They last as long as the caller likes."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime
-from typing import cast
 
-import grpc
-
+from persys.client.call import our_errors
 from persys.client.calls import SchedulerCalls
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -44,15 +41,3 @@ class AccessCalls(SchedulerCalls):
         """
         with our_errors():
             yield from self._stub.Exec(inputs)
-
-
-@contextmanager
-def our_errors() -> Iterator[None]:
-    try:
-        yield
-    except grpc.RpcError as err:
-        from persys.wire.status import error_from  # only failures pay for it
-
-        # Every RpcError that a call raises is also a Call, which the stubs do not say.
-        answer = cast("grpc.Call", err)
-        raise error_from(answer.code(), answer.details()) from err

@@ -1,15 +1,20 @@
-"""One channel to one peer: every call has a deadline, every refusal is one of our errors."""
+"""One channel to one peer: every call has a deadline, every refusal is one of our errors.
 
-from collections.abc import Callable
+gRPC is imported by whoever opens a channel: a client of a gateway never needs it.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-import grpc
-
-from persys.errors import RefusedError, SettingsError
+from persys.errors import PersysError, RefusedError, SettingsError
 from persys.infra.files import CertificateFiles
 from persys.model.role import NAMES, Role
+
+if TYPE_CHECKING:
+    import grpc
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -37,8 +42,10 @@ class Trust(NamedTuple):
         return "" if self.by_host else f"{role}.{NAMES}"
 
 
-def open_channel(target: str, role: Role, trust: Trust | None = None) -> grpc.Channel:
+def open_channel(target: str, role: Role, trust: Trust | None = None) -> "grpc.Channel":
     """Connects on first use. Without trust anybody is spoken to, in plain text."""
+    import grpc
+
     options: list[tuple[str, int | str]] = [
         ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
         ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
@@ -60,14 +67,30 @@ def open_channel(target: str, role: Role, trust: Trust | None = None) -> grpc.Ch
 
 
 def call(method: Callable[..., Response], request: Request, *, timeout: timedelta) -> Response:
-    try:
+    with our_errors():
         return method(request, timeout=timeout.total_seconds())
-    except grpc.RpcError as err:
+
+
+@contextmanager
+def our_errors() -> Iterator[None]:
+    """What gRPC raises as one of ours. A gateway's client raises ours by itself."""
+    try:
+        yield
+    except PersysError:
+        raise
+    except rpc_error() as err:
         from persys.wire.status import error_from  # only failures pay for it
 
         # Every RpcError that a call raises is also a Call, which the stubs do not say.
         answer = cast("grpc.Call", err)
         raise error_from(answer.code(), answer.details()) from err
+
+
+def rpc_error() -> "type[grpc.RpcError]":
+    """Looked up only when something is raised."""
+    import grpc
+
+    return grpc.RpcError
 
 
 def _read(path: Path) -> bytes:

@@ -1,36 +1,65 @@
 """What every group of calls to a scheduler has: the stub and the time to wait."""
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
-
-import grpc
+from typing import TYPE_CHECKING, Protocol
 
 from persys.client.call import DEFAULT_TIMEOUT, Trust, open_channel
 from persys.model.role import Role
-from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 
 if TYPE_CHECKING:
     from persys.client.mode import ToldMode
+    from persys.client.rest_connection import Gateway
+    from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
+
+
+class _Closed(Protocol):
+    def close(self) -> None: ...
 
 
 class SchedulerCalls:
     def __init__(
         self,
-        target: str,
+        target: "str | Gateway",
         *,
         timeout: timedelta = DEFAULT_TIMEOUT,
         told_mode: "ToldMode | None" = None,
         trust: Trust | None = None,
+        token: str = "",
     ) -> None:
-        """Without `trust` in plain text. Raises SettingsError for files that cannot be read.
+        """A scheduler by its host:port, or a gateway. Raises SettingsError for files that cannot be read.
 
-        `told_mode` hears of it when an answer comes from a scheduler that is not in normal mode.
+        Without `trust` a scheduler is spoken to in plain text; a gateway brings its own. `token` is shown
+        beside the certificate. `told_mode` hears of it when an answer comes from a scheduler that is not in
+        normal mode.
         """
-        self.target = target
         self._timeout = timeout
-        self._channel = open_channel(target, Role.SCHEDULER, trust)
-        if told_mode is not None:
-            from persys.client.mode import ModeListener
+        self._channel: _Closed
+        self._stub: AgentControlStub
+        if isinstance(target, str):
+            self.target = target
+            self._channel, self._stub = _scheduler(target, trust, token, told_mode)
+        else:
+            from persys.client.rest import RestStub
 
-            self._channel = grpc.intercept_channel(self._channel, ModeListener(told_mode))
-        self._stub = AgentControlStub(self._channel)
+            self.target = target.url
+            self._channel = stub = RestStub(target, told_mode)
+            self._stub = stub.as_grpc()
+
+
+def _scheduler(
+    target: str, trust: Trust | None, token: str, told_mode: "ToldMode | None"
+) -> "tuple[_Closed, AgentControlStub]":
+    import grpc
+
+    from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
+
+    channel = open_channel(target, Role.SCHEDULER, trust)
+    if token and trust is not None:  # in plain text everybody would hear it
+        from persys.client.bearer import Bearer
+
+        channel = grpc.intercept_channel(channel, Bearer(token))
+    if told_mode is not None:
+        from persys.client.mode import ModeListener
+
+        channel = grpc.intercept_channel(channel, ModeListener(told_mode))
+    return channel, AgentControlStub(channel)

@@ -1,14 +1,17 @@
 """Calls about events."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
-import grpc
-
-from persys.client.call import call
+from persys.client.call import call, our_errors, rpc_error
 from persys.client.calls import SchedulerCalls
+from persys.errors import PersysError
 from persys.wire.gen.control.v1 import control_pb2 as pb
+
+if TYPE_CHECKING:
+    import grpc
 
 # A stream that says nothing for so long is asked for anew: its scheduler may be gone without a word.
 ROUND = timedelta(seconds=60)
@@ -53,14 +56,21 @@ class EventCalls(SchedulerCalls):
         )
         while True:
             request.after_sequence = after
-            try:
+            with our_errors(), _in_rounds():
                 for event in self._stub.WatchEvents(request, timeout=ROUND.total_seconds()):
                     after = event.sequence
                     yield event
-            except grpc.RpcError as err:
-                answer = cast("grpc.Call", err)
-                if answer.code() is not grpc.StatusCode.DEADLINE_EXCEEDED:
-                    from persys.wire.status import error_from  # only failures pay for it
+            self.list_events(limit=1)  # nobody there does not answer this either
 
-                    raise error_from(answer.code(), answer.details()) from err
-                self.list_events(limit=1)  # nobody there does not answer this either
+
+@contextmanager
+def _in_rounds() -> Iterator[None]:
+    """That a round is over is no error."""
+    try:
+        yield
+    except PersysError:
+        raise
+    except rpc_error() as err:
+        answer = cast("grpc.Call", err)
+        if answer.code().name != "DEADLINE_EXCEEDED":
+            raise

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Iterator
 from threading import Event
 from typing import BinaryIO
 
-from persys.client.access import our_errors
-from persys.client.call import call
+from persys.client.call import call, our_errors
 from persys.client.calls import SchedulerCalls
 from persys.wire.gen.control.v1 import control_pb2 as pb
 

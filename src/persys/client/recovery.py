@@ -2,11 +2,8 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
-from typing import cast
 
-import grpc
-
-from persys.client.call import RequestRefusedError, call
+from persys.client.call import RequestRefusedError, call, our_errors
 from persys.client.calls import SchedulerCalls
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -29,15 +26,9 @@ class RecoveryCalls(SchedulerCalls):
         stream = self._stub.SaveSnapshot(
             pb.SaveSnapshotRequest(), timeout=self._long().total_seconds()
         )
-        try:
+        with our_errors():
             for chunk in stream:
                 yield chunk.data
-        except grpc.RpcError as err:
-            from persys.wire.status import error_from  # only failures pay for it
-
-            # Every RpcError that a call raises is also a Call, which the stubs do not say.
-            answer = cast("grpc.Call", err)
-            raise error_from(answer.code(), answer.details()) from err
 
     def restore_snapshot(self, chunks: Iterable[bytes]) -> pb.RecoveryAnswer:
         messages = (pb.SnapshotChunk(data=chunk) for chunk in chunks)

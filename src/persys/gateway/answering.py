@@ -8,6 +8,8 @@ from hashlib import blake2b
 from aiohttp import ETag, web
 from msgspec import Struct
 
+from persys.wire.beside import DATA_AGE_MS, MODE
+
 JSON = "application/json"
 PACK_BYTES = 1024
 NEXT_CURSOR = "X-Next-Cursor"
@@ -17,10 +19,15 @@ class Encoded(Struct, frozen=True):
     body: bytes
     tag: str
     next_cursor: str = ""
+    beside: dict[str, str] = {}  # how far it can be trusted, as headers
 
 
-def encoded(body: bytes, next_cursor: str = "") -> Encoded:
-    return Encoded(body, tag_of(body), next_cursor)
+def encoded(
+    body: bytes, next_cursor: str = "", *, mode: str = "", data_age_ms: str = ""
+) -> Encoded:
+    """`mode`: of the scheduler, unless it is the normal one."""
+    beside = {MODE: mode, DATA_AGE_MS: data_age_ms} if mode else {}
+    return Encoded(body, tag_of(body), next_cursor, beside)
 
 
 def tag_of(body: bytes) -> str:
@@ -29,7 +36,7 @@ def tag_of(body: bytes) -> str:
 
 def answer(request: web.Request, found: Encoded) -> web.Response:
     """To a read."""
-    headers = {"ETag": f'"{found.tag}"', "Cache-Control": "no-cache"}
+    headers = {"ETag": f'"{found.tag}"', "Cache-Control": "no-cache", **found.beside}
     if found.next_cursor:
         url = request.rel_url.update_query(cursor=found.next_cursor)
         headers |= {NEXT_CURSOR: found.next_cursor, "Link": f'<{url}>; rel="next"'}

@@ -12,7 +12,7 @@ from persys.gateway.clusters import ClusterEntry, SchedulerEntry
 from persys.gateway.routing import in_order
 from persys.gateway.upstream import Dial, Upstream
 from persys.infra.clock import Clock
-from persys.wire.beside import MODE, NOT_LEADING
+from persys.wire.beside import DATA_AGE_MS, MODE, NOT_LEADING
 
 log = structlog.get_logger()
 
@@ -28,6 +28,7 @@ Find = Callable[[str], Sequence[str]]
 class Answered(NamedTuple):
     answer: Any
     mode: str  # of the scheduler, if it is not the normal one
+    data_age_ms: str = ""  # of an answer from memory
 
 
 class Cluster:
@@ -76,8 +77,8 @@ class Cluster:
                 failed = err
                 continue
             told = await call.trailing_metadata()
-            mode = next((str(text) for name, text in told or () if name == MODE), "")
-            return Answered(answer, mode)
+            beside = {name: str(text) for name, text in told or ()}
+            return Answered(answer, beside.get(MODE, ""), beside.get(DATA_AGE_MS, ""))
         raise failed or self._unavailable()
 
     async def reach(self, key: str) -> Upstream:

@@ -91,7 +91,12 @@ class UnaryRoutes:
             async def begin() -> Encoded:
                 answered = await call(ask, route, message)
                 cursor = cut(route.rpc, answered.answer, page) if page is not None else ""
-                return encoded(to_json(answered.answer), cursor)
+                return encoded(
+                    to_json(answered.answer),
+                    cursor,
+                    mode=answered.mode,
+                    data_age_ms=answered.data_age_ms,
+                )
 
             return answer(request, await self._shared.ask(key, begin))
 

@@ -1,0 +1,196 @@
+"""The scheduler's contract over a gateway's REST: the methods of gRPC's stub, made from the table of routes.
+
+Whatever uses the stub works with either. Two things would surprise: a refusal comes as an HTTP error which
+holds the message in which the scheduler refused, and that message is what is returned; and errors are ours
+at once, not gRPC's.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote, urlencode
+
+from google.protobuf.json_format import MessageToDict, MessageToJson, Parse, ParseDict
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from persys.client.rest_connection import Answer, Body, Door, Gateway
+from persys.client.rest_errors import FALLS_BACK, error_of, problem_of
+from persys.errors import InvalidError, RefusedError
+from persys.wire.beside import DATA_AGE_MS, MODE
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.rest import API, CONTRACT_ROUTES, NOT_SERVED, ROUTES, Form, Route
+
+if TYPE_CHECKING:
+    from persys.client.mode import ToldMode
+    from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
+
+_SERVICE = pb.DESCRIPTOR.services_by_name["AgentControl"]
+_OK = 200
+_JSON = "application/json"
+# Requests of one's own, beside the contract, may also be large.
+_SECONDS = 10.0
+
+Method = Callable[..., Any]
+
+
+class RestStub:
+    """Safe for use by several threads, but for what one stream gives."""
+
+    def __init__(self, gateway: Gateway, told_mode: "ToldMode | None" = None) -> None:
+        """Raises SettingsError for an address or files that cannot be used."""
+        self._door = Door(gateway)
+        self._told_mode = told_mode
+        self._cluster = f"/clusters/{quote(gateway.cluster, safe='')}" if gateway.cluster else ""
+        self._headers = {"Accept": _JSON}
+        if gateway.token:
+            self._headers["Authorization"] = f"Bearer {gateway.token}"
+        for route in ROUTES:
+            setattr(self, route.rpc, self._method(route))
+        for rpc in NOT_SERVED:
+            setattr(self, rpc, _not_served)
+
+    def as_grpc(self) -> "AgentControlStub":
+        return cast("AgentControlStub", self)
+
+    def close(self) -> None:
+        self._door.close()
+
+    def fetch(self, path: str, *, timeout: timedelta | None = None) -> bytes:
+        """JSON of a route of the gateway's own, such as /api/v1/gitops."""
+        seconds = timeout.total_seconds() if timeout else _SECONDS
+        answer = self.ask("GET", path, headers={}, seconds=seconds)
+        content = answer.read()
+        if answer.status != _OK:
+            raise error_of(answer.status, problem_of(content), answer.headers.get("Retry-After"))
+        return content
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Body = None,
+        headers: dict[str, str],
+        seconds: float | None,
+    ) -> Answer:
+        """A key makes what changes something safe to ask twice, on a connection that has broken since."""
+        if method != "GET":
+            headers = {"Idempotency-Key": os.urandom(16).hex(), **headers}
+        return self._door.request(
+            method,
+            path,
+            body=body,
+            headers={**self._headers, **headers},
+            seconds=seconds,
+            again=body is None or isinstance(body, bytes),
+        )
+
+    def url(self, route: Route, request: Message) -> str:
+        """Where, with what the request says. Raises InvalidError for a name that the path needs."""
+        return API + self._cluster + _path(route, request)
+
+    def connect(self, seconds: float) -> Any:
+        return self._door.connect(seconds)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return self._headers
+
+    @property
+    def door(self) -> Door:
+        return self._door
+
+    def _method(self, route: Route) -> Method:
+        if route.form is Form.UNARY:
+            return self._unary(route)
+        from persys.client import rest_streams as streams
+
+        return {
+            Form.EVENTS: streams.events,
+            Form.TEXT: streams.text,
+            Form.UPLOAD: streams.upload,
+            Form.SOCKET: streams.socket,
+        }[route.form](self, route)
+
+    def _unary(self, route: Route) -> Method:
+        answer_type = answer_class(route.rpc)
+
+        def method(request: Message, *, timeout: float | None = None) -> Message:
+            answer = self._ask_route(route, request, API, timeout)
+            content = answer.read()
+            if answer.status in FALLS_BACK and not problem_of(content):
+                return self._older(route, request, answer_type, timeout)
+            self._listen(answer)
+            return _said(answer, content, answer_type)
+
+        return method
+
+    def _ask_route(
+        self, route: Route, request: Message, prefix: str, timeout: float | None
+    ) -> Answer:
+        body = MessageToJson(request, preserving_proto_field_name=True, indent=None).encode()
+        return self.ask(
+            route.method,
+            prefix + self._cluster + _path(route, request),
+            body=body if route.body else None,
+            headers={"Content-Type": _JSON} if route.body else {},
+            seconds=timeout,
+        )
+
+    def _older(
+        self, route: Route, request: Message, answer_type: type[Message], timeout: float | None
+    ) -> Message:
+        """At a gateway that knows only the contract's routes. What it has none for is refused."""
+        older = next((each for each in CONTRACT_ROUTES if each.rpc == route.rpc), None)
+        if older is None:
+            raise RefusedError(
+                "the gateway does not know this request: it is older or of another make"
+            )
+        answer = self._ask_route(older, request, "", timeout)
+        return _said(answer, answer.read(), answer_type)
+
+    def _listen(self, answer: Answer) -> None:
+        if self._told_mode is not None and (mode := answer.headers.get(MODE)):
+            age_ms = int(answer.headers.get(DATA_AGE_MS) or 0)
+            self._told_mode(mode, timedelta(milliseconds=age_ms))
+
+
+def answer_class(rpc: str) -> type[Message]:
+    found: type[Message] = GetMessageClass(_SERVICE.methods_by_name[rpc].output_type)
+    return found
+
+
+def parsed_answer(answer: Answer, rpc: str) -> Message:
+    return _said(answer, answer.read(), answer_class(rpc))
+
+
+def _said(answer: Answer, content: bytes, answer_type: type[Message]) -> Message:
+    """Also when it is a refusal. Raises our errors for what is no answer of the scheduler's."""
+    if answer.status == _OK:
+        return Parse(content, answer_type(), ignore_unknown_fields=True)
+    problem = problem_of(content)
+    if "answer" in problem:
+        return ParseDict(problem["answer"], answer_type(), ignore_unknown_fields=True)
+    raise error_of(answer.status, problem, answer.headers.get("Retry-After"))
+
+
+def _path(route: Route, request: Message) -> str:
+    plain = MessageToDict(request, preserving_proto_field_name=True)
+    path = route.path
+    for name in [part[1:-1] for part in path.split("/") if part.startswith("{")]:
+        if not (value := plain.pop(name, "")):
+            raise InvalidError(name, "is needed to ask a gateway")
+        path = path.replace(f"{{{name}}}", quote(value, safe=""))
+    if route.body or not plain:
+        return path
+    return f"{path}?{urlencode({name: _words(value) for name, value in plain.items()}, doseq=True)}"
+
+
+def _words(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value
+
+
+def _not_served(request: object, **_: object) -> Iterable[Message] | Iterator[Message]:
+    raise RefusedError("agents ask this of the scheduler itself; a gateway does not pass it on")

@@ -1,0 +1,258 @@
+"""HTTP to a gateway, known by its fixed name wherever it is. Connections are used again.
+
+Plain sockets of the standard library: the command line starts fast with them.
+"""
+
+import http.client
+import socket
+import ssl
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from threading import Lock, Thread
+from typing import NamedTuple
+from urllib.parse import urlsplit
+
+from persys.client.call import Trust
+from persys.errors import DeniedError, PersysError, SettingsError, UnavailableError
+from persys.model.role import NAMES, Role
+
+_PORTS = {"https": 8551, "http": 80}
+Body = bytes | Iterable[bytes] | None
+
+
+class Gateway(NamedTuple):
+    """Where a gateway is, whom it is believed to be, and as whom one comes."""
+
+    url: str
+    trust: Trust | None = None  # the certificate that is shown
+    roots: Path | None = (
+        None  # instead of a trust, for whoever shows only a token; none: the machine's
+    )
+    token: str = ""
+    cluster: str = ""  # behind it; empty: the one that it prefers
+
+
+class Door:
+    """Opens connections. Safe for use by several threads."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        """Raises SettingsError for an address or files that cannot be used."""
+        parts = urlsplit(gateway.url)
+        if parts.scheme not in _PORTS or not parts.hostname:
+            raise SettingsError(f"{gateway.url!r} is no address of a gateway; expected https://…")
+        self.gateway = gateway
+        self.base = parts.path.rstrip("/")
+        self._host = parts.hostname
+        try:
+            self._port = parts.port or _PORTS[parts.scheme]
+        except ValueError as err:
+            raise SettingsError(f"{gateway.url!r}: {err}") from err
+        self._tls = _context(gateway) if parts.scheme == "https" else None
+        self._idle: list[http.client.HTTPConnection] = []
+        self._lock = Lock()
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Body = None,
+        headers: Mapping[str, str],
+        seconds: float | None,
+        again: bool = False,
+    ) -> "Answer":
+        """Raises UnavailableError, and DeniedError when one side does not believe the other.
+
+        With `again` a connection that broke since it was last used is made anew: what is asked must be safe
+        to ask twice.
+        """
+        with self._lock:
+            connection = self._idle.pop() if self._idle and again else None
+        if connection is not None:
+            try:
+                return self._ask(connection, method, path, body, headers, seconds)
+            except UnavailableError:
+                pass  # the gateway has ended it meanwhile
+        return self._ask(self.connect(seconds), method, path, body, headers, seconds)
+
+    def connect(self, seconds: float | None) -> http.client.HTTPConnection:
+        return _Connection(self._host, self._port, self._tls, self._expected(), seconds)
+
+    def keep(self, connection: http.client.HTTPConnection) -> None:
+        with self._lock:
+            self._idle.append(connection)
+
+    def close(self) -> None:
+        with self._lock:
+            for connection in self._idle:
+                connection.close()
+            self._idle.clear()
+
+    def _expected(self) -> str:
+        trust = self.gateway.trust
+        if trust is not None:
+            return trust.name_of(Role.GATEWAY) or self._host
+        return f"{Role.GATEWAY}.{NAMES}" if self.gateway.roots is not None else self._host
+
+    def _ask(
+        self,
+        connection: http.client.HTTPConnection,
+        method: str,
+        path: str,
+        body: Body,
+        headers: Mapping[str, str],
+        seconds: float | None,
+    ) -> "Answer":
+        short = body is None or isinstance(body, bytes)
+        try:
+            connection.timeout = seconds
+            if connection.sock is not None:
+                connection.sock.settimeout(seconds)
+            if body is None or isinstance(body, bytes):
+                connection.request(method, self.base + path, body, dict(headers))
+            else:
+                _begin(connection, method, self.base + path, headers)
+                Thread(target=_send_parts, args=(connection.sock, body), daemon=True).start()
+            sock = connection.sock  # which a response that ends the connection takes away
+            response = connection.getresponse()
+            return Answer(self, connection, response, sock, reusable=short)
+        except (OSError, http.client.HTTPException) as err:
+            connection.close()
+            raise self.trouble(err) from err
+
+    def trouble(self, err: Exception) -> PersysError:
+        url = self.gateway.url
+        if isinstance(err, ssl.SSLCertVerificationError):
+            return UnavailableError(
+                f"who answers at {url} is not a gateway that is believed here: {err.verify_message}"
+            )
+        if isinstance(err, ssl.SSLError):
+            if err.reason == "WRONG_VERSION_NUMBER":
+                return UnavailableError(
+                    f"{url} does not speak TLS: it was started with -insecure; say http:// instead"
+                )
+            return DeniedError(
+                f"the gateway at {url} refused the connection: {err.reason or err}; has the "
+                "certificate expired, or is it of another authority?",
+                reason="handshake",
+            )
+        if isinstance(err, TimeoutError):
+            return UnavailableError(f"the gateway at {url} gives no answer in time")
+        return UnavailableError(f"the gateway at {url} gives no answer: {err}")
+
+
+class Answer:
+    """A response whose body is not read yet."""
+
+    def __init__(
+        self,
+        door: Door,
+        connection: http.client.HTTPConnection,
+        response: http.client.HTTPResponse,
+        sock: socket.socket,
+        *,
+        reusable: bool,
+    ) -> None:
+        self.status = response.status
+        self.headers = response.headers
+        self.response = response
+        self._door = door
+        self._connection = connection
+        self._socket = sock
+        self._reusable = reusable
+
+    def read(self) -> bytes:
+        """All of it; the connection is free again then."""
+        try:
+            content = self.response.read()
+        except (OSError, http.client.HTTPException) as err:
+            self.close()
+            raise self._door.trouble(err) from err
+        if self.response.will_close or not self._reusable:
+            self.close()
+        else:
+            self._door.keep(self._connection)
+        return content
+
+    def wait_at_most(self, seconds: float | None) -> None:
+        """For each piece of the body from now on."""
+        self._socket.settimeout(seconds)
+
+    def close(self) -> None:
+        """Also from another thread: whoever reads hears that it is over."""
+        _shut(self._socket)
+        self._connection.close()
+        self.response.close()
+        self._socket.close()
+
+
+class _Connection(http.client.HTTPConnection):
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        tls: ssl.SSLContext | None,
+        expected: str,
+        seconds: float | None,
+    ) -> None:
+        super().__init__(host, port, timeout=seconds)
+        self._tls = tls
+        self._expected = expected
+
+    def connect(self) -> None:
+        super().connect()
+        if self._tls is not None:
+            self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._expected)
+
+
+def _begin(
+    connection: http.client.HTTPConnection, method: str, path: str, headers: Mapping[str, str]
+) -> None:
+    connection.putrequest(method, path)
+    for name, value in {**headers, "Transfer-Encoding": "chunked"}.items():
+        connection.putheader(name, value)
+    connection.endheaders()
+
+
+def _send_parts(sock: socket.socket, parts: Iterable[bytes]) -> None:
+    """In a thread, so that answers come while a file is still on its way, a refusal above all."""
+    whole = False
+    with suppress(OSError):
+        for part in parts:
+            sock.sendall(b"%x\r\n%b\r\n" % (len(part), part))
+        sock.sendall(b"0\r\n\r\n")
+        whole = True
+    if not whole:
+        _shut(sock)  # nobody takes a part for the whole
+
+
+def _shut(sock: socket.socket) -> None:
+    with suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
+
+
+def _context(gateway: Gateway) -> ssl.SSLContext:
+    context = ssl.create_default_context() if _by_machine(gateway) else _own_context(gateway)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    return context
+
+
+def _by_machine(gateway: Gateway) -> bool:
+    return gateway.trust is None and gateway.roots is None
+
+
+def _own_context(gateway: Gateway) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    roots = gateway.trust.files.roots if gateway.trust is not None else gateway.roots
+    try:
+        context.load_verify_locations(roots)
+    except (ssl.SSLError, OSError) as err:
+        raise SettingsError(f"{roots}: {err.strerror or 'holds no certificate'}") from err
+    if gateway.trust is not None:
+        files = gateway.trust.files
+        try:
+            context.load_cert_chain(files.certificate, files.key)
+        except (ssl.SSLError, OSError) as err:
+            raise SettingsError(f"{files.certificate}, {files.key}: {err.strerror or err}") from err
+    return context

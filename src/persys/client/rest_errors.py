@@ -1,0 +1,80 @@
+"""Problems (RFC 9457) that a gateway answers, as our errors: by status and `code`, never by their text."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from persys.errors import (
+    ConflictError,
+    DeniedError,
+    InvalidError,
+    NotFoundError,
+    OutOfRangeError,
+    PersysError,
+    RefusedError,
+    UnavailableError,
+)
+
+# Nothing is behind such a path at an older gateway.
+FALLS_BACK = frozenset({404, 405})
+_UNAVAILABLE = frozenset({408, 429, 500, 502, 503, 504})
+
+
+def problem_of(content: bytes) -> dict[str, Any]:
+    """Empty for what is no problem of ours, such as a page of something in between."""
+    try:
+        plain = json.loads(content)
+    except ValueError:
+        return {}
+    return plain if isinstance(plain, dict) and ("detail" in plain or "error" in plain) else {}
+
+
+def error_of(
+    status: int, problem: Mapping[str, Any], retry_after: str | None = None
+) -> PersysError:
+    text = str(problem.get("detail") or problem.get("error") or f"HTTP status {status}")
+    if retry_after:
+        text += f"; try again in {retry_after} s"
+    if "field" in problem:
+        field = str(problem["field"])
+        return InvalidError(field, text.removeprefix(f"{field}: "))
+    if "code" in problem and (error := _by_code(str(problem["code"]), text)) is not None:
+        return error
+    match status:
+        case 400:
+            return _invalid(text)
+        case 401 | 403:
+            return DeniedError(text, reason=str(problem.get("reason", "")))
+        case 404:
+            return _not_found(text)
+        case 409 | 412:
+            return ConflictError(text)
+        case 410:
+            return OutOfRangeError(text)
+        case 501:
+            return RefusedError(
+                "the peer does not know this request: it is older or of another make"
+            )
+        case _ if status in _UNAVAILABLE:
+            return UnavailableError(text)
+        case _:
+            return RefusedError(text)
+
+
+def _by_code(code: str, text: str) -> PersysError | None:
+    import grpc  # only failures pay for it
+
+    from persys.wire.status import error_from
+
+    known = grpc.StatusCode.__members__.get(code)
+    return None if known is None else error_from(known, text)
+
+
+def _invalid(text: str) -> RefusedError:
+    field, said, problem = text.partition(": ")
+    return InvalidError(field, problem) if said else RefusedError(text)
+
+
+def _not_found(text: str) -> NotFoundError:
+    kind, ours, name = text.partition(" not found: ")
+    return NotFoundError(kind, name) if ours else NotFoundError("object", text)

@@ -1,0 +1,175 @@
+"""What a gateway does not answer at once: events, logs, snapshots, images and commands, as iterators.
+
+Each can be ended by cancel(), also by another thread, and ends with one of our errors. A gateway says
+something at least every 15 seconds, so a long silence means that nobody is there.
+"""
+
+import http.client
+import json
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from google.protobuf.json_format import ParseDict
+from google.protobuf.message import Message
+
+from persys.client.rest_connection import Answer
+from persys.client.rest_errors import error_of, problem_of
+from persys.errors import UnavailableError
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.rest import Route
+
+if TYPE_CHECKING:
+    from persys.client.rest import RestStub
+
+SILENCE_SECONDS = 45.0
+# Until the first word: a gateway waits for a scheduler, and that one for a node.
+_FIRST_SECONDS = 30.0
+_PART_BYTES = 64 * 1024
+_OK = 200
+NDJSON = "application/x-ndjson"
+
+
+class Stream:
+    """Messages from an answer that is being read."""
+
+    def __init__(self, open_answer: Callable[[], Answer], read: Callable[[Answer], Iterator[Any]]):
+        self._answer: Answer | None = None
+        self._cancelled = False
+        self._messages = self._read(open_answer, read)
+
+    def __iter__(self) -> Iterator[Any]:
+        return self
+
+    def __next__(self) -> Any:
+        return next(self._messages)
+
+    def cancel(self) -> None:
+        self._cancelled = True
+        if self._answer is not None:
+            self._answer.close()
+
+    def _read(
+        self, open_answer: Callable[[], Answer], read: Callable[[Answer], Iterator[Any]]
+    ) -> Iterator[Any]:
+        answer = self._answer = open_answer()
+        try:
+            if answer.status != _OK:
+                raise error_of(
+                    answer.status, problem_of(answer.read()), answer.headers.get("Retry-After")
+                )
+            answer.wait_at_most(SILENCE_SECONDS)
+            yield from read(answer)
+        except (OSError, http.client.HTTPException, ValueError, AttributeError) as err:
+            # The last two are how http.client fails when another thread closes under it.
+            if not self._cancelled:
+                raise UnavailableError(f"the gateway broke off: {err}") from err
+        finally:
+            answer.close()
+
+
+def events(stub: "RestStub", route: Route) -> Callable[..., Stream]:
+    def method(request: pb.WatchEventsRequest, *, timeout: float | None = None) -> Stream:
+        asked = pb.WatchEventsRequest()
+        asked.CopyFrom(request)
+        asked.ClearField("bookmarks")  # a gateway always tells them
+        return _get(stub, stub.url(route, asked), "text/event-stream", _server_sent)
+
+    return method
+
+
+def text(stub: "RestStub", route: Route) -> Callable[..., Stream]:
+    logs = route.rpc == "StreamLogs"
+
+    def method(request: Message, *, timeout: float | None = None) -> Stream:
+        read = (lambda answer: _lines(answer, pb.LogChunk)) if logs else _chunks
+        form = NDJSON if logs else "application/octet-stream"
+        return _get(stub, stub.url(route, request), form, read)
+
+    return method
+
+
+def upload(stub: "RestStub", route: Route) -> Callable[..., Any]:
+    return _add_image(stub, route) if route.rpc == "AddImage" else _restore(stub, route)
+
+
+def socket(stub: "RestStub", route: Route) -> Callable[..., Iterator[pb.ExecOutput]]:
+    from persys.client.rest_exec import run
+
+    def method(inputs: Iterator[pb.ExecInput], **_: object) -> Iterator[pb.ExecOutput]:
+        return run(stub, route, inputs)
+
+    return method
+
+
+def _get(
+    stub: "RestStub", path: str, accept: str, read: Callable[[Answer], Iterator[Any]]
+) -> Stream:
+    headers = {"Accept": accept}
+    return Stream(lambda: stub.ask("GET", path, headers=headers, seconds=_FIRST_SECONDS), read)
+
+
+def _restore(stub: "RestStub", route: Route) -> Callable[..., Message]:
+    from persys.client.rest import parsed_answer
+
+    def method(chunks: Iterable[pb.SnapshotChunk], *, timeout: float | None = None) -> Message:
+        answer = stub.ask(
+            route.method,
+            stub.url(route, pb.SnapshotChunk()),
+            body=(chunk.data for chunk in chunks if chunk.data),
+            headers={"Content-Type": "application/octet-stream"},
+            seconds=timeout,
+        )
+        return parsed_answer(answer, route.rpc)
+
+    return method
+
+
+def _add_image(stub: "RestStub", route: Route) -> Callable[..., Iterator[pb.ImageProgress]]:
+    def method(requests: Iterator[pb.AddImageRequest], **_: object) -> Iterator[pb.ImageProgress]:
+        start = next(requests).start
+        # Whoever sends waits for a first answer; here the body is the first thing that goes.
+        yield pb.ImageProgress()
+        body = (part.data for part in requests if part.data)
+        yield from Stream(
+            lambda: stub.ask(
+                route.method,
+                stub.url(route, start),
+                body=body,
+                headers={"Accept": NDJSON, "Content-Type": "application/octet-stream"},
+                seconds=SILENCE_SECONDS,
+            ),
+            lambda answer: _lines(answer, pb.ImageProgress),
+        )
+
+    return method
+
+
+def _chunks(answer: Answer) -> Iterator[pb.SnapshotChunk]:
+    while data := answer.response.read1(_PART_BYTES):
+        yield pb.SnapshotChunk(data=data)
+
+
+def _lines(answer: Answer, kind: type[Message]) -> Iterator[Message]:
+    """One message each. An empty one says that all is well, a problem is the last."""
+    while line := answer.response.readline():
+        plain = json.loads(line)
+        if "problem" in plain and isinstance(plain["problem"], dict):
+            raise error_of(int(plain["problem"].get("status", 503)), plain["problem"])
+        if plain:
+            yield ParseDict(plain, kind(), ignore_unknown_fields=True)
+
+
+def _server_sent(answer: Answer) -> Iterator[pb.EventView]:
+    kind, data = "", ""
+    while line := answer.response.readline():
+        name, _, value = line.decode().rstrip("\r\n").partition(":")
+        if name == "event":
+            kind = value.strip()
+        elif name == "data":
+            data += value.removeprefix(" ")
+        elif not name and not value and data:
+            plain = json.loads(data)
+            if kind == "problem":
+                raise error_of(int(plain.get("status", 503)), plain)
+            yield ParseDict(plain, pb.EventView(), ignore_unknown_fields=True)
+            kind, data = "", ""

@@ -1,0 +1,296 @@
+"""persysctl at a real gateway: every command works as it does at a scheduler."""
+
+from __future__ import annotations
+
+import json
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from certified import Root
+from persys.client import Gateway, RequestRefusedError, SchedulerClient
+from persys.errors import UnavailableError
+from persys.model.identity import Role
+from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
+from shells.cli.conftest import Cluster, Ended
+from shells.cli.front import gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from shells.cli.conftest import Run
+
+SPEC = "workload_id: web\nspec: {type: container, container: {image: nginx}}\n"
+
+
+@pytest.fixture
+def front(cluster: Cluster) -> Iterator[str]:
+    with gateway(scheduler_addr=(cluster.address,)) as url:
+        yield url
+
+
+@pytest.fixture
+def ctl(run: Run, front: str) -> Run:
+    """persysctl that talks to the stub cluster through the gateway."""
+
+    def ctl(*words: str, stdin: str = "") -> Ended:
+        return run(*words, stdin=stdin, PERSYS_API_ENDPOINT=front)
+
+    return ctl
+
+
+def test_nodes_and_workloads_are_listed(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_node("n1", total_memory_mb=2048)
+    cluster.add_node("n2")
+    cluster.add_workload("web", assigned_node_id="n1")
+
+    nodes = json.loads(ctl("node", "list", "-o", "json").out)
+    assert [node["node_id"] for node in nodes] == ["n1", "n2"]
+    assert nodes[0]["total_memory_mb"] == "2048"
+    assert ctl("workload", "list", "--node", "n1", "-o", "name").out == "web\n"
+    assert ctl("workload", "list", "--status", "Failed", "-o", "name").out == ""
+    assert "3 (0 running" in ctl("cluster", "summary").out
+
+
+def test_what_is_not_there_is_not_found(ctl: Run) -> None:
+    ended = ctl("workload", "get", "a/b c")
+
+    assert ended.code == 1
+    assert "workload not found: a/b c" in ended.err
+
+
+def test_a_workload_is_applied_stopped_and_deleted(cluster: Cluster, ctl: Run) -> None:
+    assert ctl("apply", "-f", "-", stdin=SPEC).code == 0
+    assert cluster.applied[0].spec.container.image == "nginx"
+
+    assert ctl("workload", "stop", "web").code == 0
+    assert cluster.applied[1].desired_state.lower() == "stopped"
+    assert ctl("workload", "retry", "web").code == 0
+    assert ctl("workload", "delete", "web").code == 0
+    assert cluster.workloads["web"].status == "Deleting"
+
+
+def test_a_refusal_says_what_it_says_at_a_scheduler(cluster: Cluster, run: Run, ctl: Run) -> None:
+    cluster.refusal = (control_pb2.INVALID_SPEC, "the image is missing")
+
+    through = ctl("apply", "-f", "-", stdin=SPEC)
+    straight = run("apply", "-f", "-", stdin=SPEC, PERSYS_GRPC_ENDPOINT=cluster.address)
+
+    assert (through.code, through.err) == (straight.code, straight.err)
+    assert "the image is missing" in through.err
+
+
+def test_a_status_of_the_scheduler_keeps_its_meaning(cluster: Cluster, ctl: Run) -> None:
+    cluster.abort = (grpc.StatusCode.INVALID_ARGUMENT, "spec: is empty")
+    assert ctl("apply", "-f", "-", stdin=SPEC).code == 2
+
+    cluster.abort = (grpc.StatusCode.PERMISSION_DENIED, "viewer/ann may not")
+    denied = ctl("node", "list")
+    assert denied.code == 1
+    assert "viewer/ann may not" in denied.err
+
+
+def test_nodes_are_tended(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_node("n1")
+
+    assert ctl("node", "cordon", "n1").code == 0
+    assert cluster.nodes["n1"].cordoned
+    assert ctl("node", "drain", "n1", "--deadline", "90s").code == 0
+    assert cluster.drain_deadline == 90
+    assert ctl("node", "taint", "n1", "gpu").code == 0
+    assert list(cluster.nodes["n1"].taints) == ["gpu"]
+    refused = ctl("node", "cordon", "n9")
+    assert refused.code == 1
+    assert "node not found: n9" in refused.err
+
+
+def test_plans_and_capacity_are_told(cluster: Cluster, ctl: Run) -> None:
+    cluster.plans = [control_pb2.WorkloadPlan(workload_id="web", action="create")]
+    cluster.capacity = control_pb2.GetCapacityResponse(fits=7)
+
+    assert "web: create" in ctl("plan", "-f", "-", stdin=SPEC).out
+    assert cluster.planned == ["web"]
+    assert "7" in ctl("capacity", "-f", "-", stdin=SPEC).out
+
+
+def test_events_are_listed_and_watched(cluster: Cluster, ctl: Run) -> None:
+    cluster.events = [control_pb2.EventView(sequence=1, kind="WorkloadRunning", workload_id="web")]
+    cluster.turns = [
+        (
+            [control_pb2.EventView(sequence=n, kind="NodeLost", node_id=f"n{n}") for n in (2, 3)],
+            grpc.StatusCode.OUT_OF_RANGE,
+        )
+    ]
+
+    assert "WorkloadRunning" in ctl("events", "--kind", "WorkloadRunning", "--since", "10m").out
+    assert list(cluster.events_asked[0].kinds) == ["WorkloadRunning"]
+    watched = ctl("events", "--watch", "--after", "1", "-o", "json")
+    assert [json.loads(line)["sequence"] for line in watched.out.splitlines()] == ["2", "3"]
+    assert "the oldest that is kept is 9" in watched.err
+    assert cluster.watches[0].after_sequence == 1
+
+
+def test_the_bytes_of_a_snapshot_come_and_go_whole(cluster: Cluster, front: str) -> None:
+    cluster.snapshot = [b"a" * 100_000, b"b" * 100_000]
+    cluster.recovery = control_pb2.RecoveryAnswer(accepted=True, nodes=1, workloads=2)
+
+    with SchedulerClient(Gateway(front)) as client:
+        saved = b"".join(client.save_snapshot())
+        answer = client.restore_snapshot(iter([saved[:7], saved[7:]]))
+
+    assert saved == b"a" * 100_000 + b"b" * 100_000
+    assert cluster.restored == saved
+    assert (answer.nodes, answer.workloads) == (1, 2)
+
+
+def test_a_refused_restore_says_why(cluster: Cluster, front: str) -> None:
+    cluster.recovery = control_pb2.RecoveryAnswer(accepted=False, reason="the cluster is not empty")
+
+    with (
+        SchedulerClient(Gateway(front)) as client,
+        pytest.raises(RequestRefusedError, match="not empty"),
+    ):
+        client.restore_snapshot([b"x"])
+
+
+def test_a_snapshot_that_breaks_off_is_no_snapshot(cluster: Cluster, front: str) -> None:
+    cluster.snapshot = [b"a" * 100_000]
+    cluster.abort = (grpc.StatusCode.INTERNAL, "the store is gone")
+
+    with SchedulerClient(Gateway(front)) as client, pytest.raises(UnavailableError):
+        list(client.save_snapshot())
+
+
+def test_an_image_is_sent(cluster: Cluster, ctl: Run, tmp_path: Path) -> None:
+    file = tmp_path / "image"
+    file.write_bytes(b"x" * 1_000_000)
+
+    added = ctl("image", "add", "debian-12", str(file), "--node", "n1", "--sha256", "ab" * 32)
+
+    assert added.code == 0, added.err
+    assert cluster.image_bytes == 1_000_000
+    assert (cluster.images_begun[0].name, list(cluster.images_begun[0].node_ids)) == (
+        "debian-12",
+        ["n1"],
+    )
+
+
+def test_a_refused_image_is_not_sent_for_nothing(
+    cluster: Cluster, ctl: Run, tmp_path: Path
+) -> None:
+    cluster.abort = (grpc.StatusCode.FAILED_PRECONDITION, "no node runs machines")
+    file = tmp_path / "image"
+    file.write_bytes(b"x" * 5_000_000)
+
+    added = ctl("image", "add", "debian-12", str(file))
+
+    assert added.code == 1
+    assert "no node runs machines" in added.err
+
+
+def test_the_mode_is_told_beside_the_answer(cluster: Cluster, ctl: Run) -> None:
+    cluster.mode.mode = "degraded"
+
+    ended = ctl("node", "list")
+
+    assert "degraded mode" in ended.err
+    assert "12s old" in ended.err
+
+
+def test_a_gateway_that_is_not_there_is_named(run: Run, unused_address: str) -> None:
+    ended = run("node", "list", "--api", f"http://{unused_address}")
+
+    assert ended.code == 4
+    assert unused_address in ended.err
+    assert "--api URL" in ended.err
+
+
+def test_a_scheduler_that_is_not_there_is_told_by_the_gateway(
+    run: Run, unused_address: str
+) -> None:
+    with gateway(scheduler_addr=(unused_address,)) as url:
+        ended = run("node", "list", "--api", url)
+
+    assert ended.code == 4
+
+
+def test_ids_are_completed_through_the_gateway(cluster: Cluster, run: Run, front: str) -> None:
+    cluster.add_workload("web")
+
+    ended = run("__complete", "--", "--api", front, "workload", "get", "w")
+
+    assert ended.out == "web\tRunning\n"
+
+
+def test_a_volume_needs_its_node_here(ctl: Run) -> None:
+    ended = ctl("volume", "delete", "db/data")
+
+    assert ended.code == 2
+    assert "node_id" in ended.err
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+@pytest.fixture
+def secure(root: Root) -> Iterator[tuple[Cluster, str]]:
+    """A scheduler with TLS, and a gateway with TLS before it."""
+    files = root.write(Role.SCHEDULER, "s1")
+    server = grpc.server(ThreadPoolExecutor(4))
+    cluster = Cluster()
+    control_pb2_grpc.add_AgentControlServicer_to_server(cluster, server)
+    credentials = grpc.ssl_server_credentials(
+        [(files.key.read_bytes(), files.certificate.read_bytes())], root.pem, True
+    )
+    address = f"127.0.0.1:{server.add_secure_port('127.0.0.1:0', credentials)}"
+    server.start()
+    with gateway(root.tls(Role.GATEWAY, "g1"), scheduler_addr=(address,)) as url:
+        yield cluster, url
+    server.stop(None).wait()
+
+
+def test_a_certificate_opens_the_gateway(secure: tuple[Cluster, str], run: Run, root: Root) -> None:
+    mine = root.variables(root.write(Role.ADMIN, "me"))
+
+    ended = run("node", "list", "--api", secure[1], PERSYS_INSECURE="", **mine)
+
+    assert ended.code == 0, ended.err
+
+
+def test_a_token_alone_opens_it_too_if_the_scheduler_says_so(
+    secure: tuple[Cluster, str], run: Run, root: Root, tmp_path: Path
+) -> None:
+    roots = tmp_path / "ca.crt"
+    roots.write_bytes(root.pem)
+
+    ended = run(
+        "node", "list", "--api", secure[1], "--ca", str(roots), PERSYS_TOKEN="psk_a_b",
+        PERSYS_INSECURE="",
+    )  # fmt: skip
+
+    assert ended.code == 0, ended.err
+
+
+def test_a_gateway_of_another_authority_is_not_believed(
+    secure: tuple[Cluster, str], run: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    other = Root(tmp_path / "other")
+    mine = other.variables(other.write(Role.ADMIN, "me"))
+
+    ended = run("node", "list", "--api", secure[1], PERSYS_INSECURE="", **mine)
+
+    assert ended.code == 4
+    assert "not a gateway that is believed here" in ended.err
+
+
+def test_whoever_says_insecure_is_told_what_to_say(run: Run) -> None:
+    ended = run("node", "list", "--api", "https://127.0.0.1:1")
+
+    assert ended.code == 2
+    assert "http://" in ended.err
