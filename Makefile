@@ -2,7 +2,7 @@
 SHELL := bash
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install up down clean-demo check test bench engines generate clean
+.PHONY: help install up down clean-demo check test test-vault bench engines generate clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,13 +20,17 @@ clean-demo: install ## Remove what `make up` deployed
 	@$(BIN)/persys clean-demo
 
 check: install ## Format, lint, types and house rules, in seconds
-	$(BIN)/ruff format --check . scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/guest/tiny scripts/guest/cloud
-	$(BIN)/ruff check . scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/guest/tiny scripts/guest/cloud
+	$(BIN)/ruff format --check . scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/screenshots scripts/guest/tiny scripts/guest/cloud
+	$(BIN)/ruff check . scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/screenshots scripts/guest/tiny scripts/guest/cloud
 	$(BIN)/mypy
 	$(BIN)/pytest tests/tidy -q --durations=1
 
 test: check engines ## Everything: checks, then all tests against real engines
 	@scripts/test
+
+test-vault: install ## What needs a real Vault, which is built once and takes long
+	@scripts/vault/build
+	$(BIN)/pytest tests/vault
 
 bench: install engines ## Measure against the floors of this very machine
 	$(BIN)/python -m bench

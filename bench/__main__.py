@@ -16,6 +16,7 @@ BENCHMARKS = (
     "ha",
     "heartbeats",
     "heartbeat_cost",
+    "dashboard",
 )
 
 

@@ -28,6 +28,7 @@ class Gateway:
                 "PERSYS_GATEWAY_PUBLIC_ADDR": "127.0.0.1",
                 "PERSYS_GATEWAY_PUBLIC_PORT": str(free_port()),
                 "PERSYS_GATEWAY_CLUSTER_CONFIG": str(file),
+                "PERSYS_GATEWAY_AUDIT_DB": str(directory / "audit.db"),
                 **(settings or {}),
             },
             log=directory / "gateway.log",

@@ -38,7 +38,7 @@ def texts(root: Path) -> dict[str, str]:
         parts = path.relative_to(root).parts
         if any(part.startswith(".") or part in _UNWATCHED for part in parts):
             continue
-        if "gen" in parts or path.suffix in (".pyc", ".so") or not path.is_file():
+        if "gen" in parts or path.suffix in (".png", ".pyc", ".so") or not path.is_file():
             continue
         if not any(part.endswith(".egg-info") for part in parts):
             found["/".join(parts)] = path.read_text(encoding="utf-8")

@@ -3,7 +3,8 @@
 import { setServerTime } from "./format.js";
 
 const TOKEN = "persys.token", CLUSTER = "persys.cluster";
-const DEADLINE_MS = 20000, PAGE = 2000;
+const DEADLINE_MS = 20000, PAGE = 1000;
+const NEXT = "X-Next-Cursor";
 
 export class Problem extends Error {
   constructor(status, detail, more = {}) {
@@ -59,14 +60,17 @@ async function problemOf(response) {
   return new Problem(response.status, detail, told);
 }
 
-async function json(url, options = {}) {
+/** The answer, and the cursor of the next page if there is one. */
+async function answered(url, options = {}) {
   const response = await send(url, { signal: AbortSignal.timeout(DEADLINE_MS), ...options });
   try {
-    return await response.json();
+    return [await response.json(), response.headers.get(NEXT)];
   } catch {
     throw new Problem(0, "The gateway stopped in the middle of its answer.");
   }
 }
+
+const json = async (url, options) => (await answered(url, options))[0];
 
 export const get = (path) => json(addressed(path));
 
@@ -90,15 +94,22 @@ export const clusters = () => json("/clusters");
 export const parseSpecs = (text) =>
   json("/api/v1/specs/parse", { method: "POST", body: text, headers: { "Content-Type": "application/yaml" } });
 
+/** The newest events that fit, the oldest of them first, and the number of the newest of all. */
+export async function events(query) {
+  const answer = await get(`/events?${new URLSearchParams(query)}`);
+  return { events: answer.events ?? [], last: answer.last_sequence ?? "0" };
+}
+
 /** A long list, page by page; each is handed over as it comes, so that the first is seen early. */
 export async function pages(path, field, take) {
   const all = [];
   let cursor = "";
   do {
     const joint = path.includes("?") ? "&" : "?";
-    const answer = await get(`${path}${joint}limit=${PAGE}${cursor && `&cursor=${part(cursor)}`}`);
+    const url = addressed(`${path}${joint}limit=${PAGE}${cursor && `&cursor=${part(cursor)}`}`);
+    const [answer, next] = await answered(url);
     all.push(...(answer[field] ?? []));
-    cursor = answer.next_cursor ?? "";
+    cursor = next ?? "";
     take?.(all);
   } while (cursor);
   return all;

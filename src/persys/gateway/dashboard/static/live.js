@@ -178,12 +178,12 @@ async function watching(mine) {
 }
 
 async function readEvents(mine) {
-  const answer = await api.get(`/events?limit=${EVENTS_AT_FIRST}`);
+  const { events, last } = await api.events({ limit: EVENTS_AT_FIRST });
   if (!mine.signal.aborted) {
     change({ events: [] });
-    addEvents(answer.events ?? []);
+    addEvents(events);
   }
-  return answer.last_sequence ?? "0";
+  return last;
 }
 
 function happened(mine, event) {

@@ -20,10 +20,10 @@ export function open({ id }, { redraw }) {
     try {
       const [workloads, events] = await Promise.all([
         api.get(`/workloads?node_id=${api.part(id)}&limit=${WORKLOADS_SHOWN}`),
-        api.get(`/events?node_id=${api.part(id)}&limit=50`),
+        api.events({ node_id: id, limit: 50 }),
       ]);
       held = workloads.workloads ?? [];
-      past = events.events ?? [];
+      past = events.events;
       redraw();
     } catch (problem) {
       if (!(problem instanceof api.Problem)) throw problem; // the banner tells

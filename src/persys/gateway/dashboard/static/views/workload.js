@@ -19,9 +19,9 @@ export function open({ id }, { redraw }) {
   async function read() {
     const path = api.part(id);
     const [events, explained] = await Promise.allSettled([
-      api.get(`/events?workload_id=${path}&limit=200`), api.get(`/workloads/${path}/explain`),
+      api.events({ workload_id: id, limit: 200 }), api.get(`/workloads/${path}/explain`),
     ]);
-    if (events.status === "fulfilled") past = events.value.events ?? [];
+    if (events.status === "fulfilled") past = events.value.events;
     if (explained.status === "fulfilled") reasons = explained.value;
     redraw();
   }
