@@ -15,6 +15,7 @@ from persys.gateway.clusters import ClusterFile, one_cluster, read_clusters
 from persys.gateway.dashboard.serving import dashboard_routes
 from persys.gateway.door import Door
 from persys.gateway.exec_socket import socket_routes
+from persys.gateway.gitops import Gitops, gitops_routes
 from persys.gateway.identity import Identities
 from persys.gateway.limits import BODY_BYTES_MAX, Rates
 from persys.gateway.listener import Listener, Patience
@@ -24,6 +25,7 @@ from persys.gateway.settings import GatewaySettings
 from persys.gateway.streams import stream_routes
 from persys.gateway.trust import obtain_tls
 from persys.gateway.uploads import upload_routes
+from persys.gateway.webhooks import WEBHOOK_BYTES_MAX, Webhooks, read_hooks
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.process import serve
 from persys.infra.rpc import new_channel
@@ -78,11 +80,24 @@ class Gateway:
             audit=self._audit,
             clock=clock,
         )
+        self._gitops = Gitops(self.clusters, clock, self._audit)
+        self._hooks = read_hooks(settings.webhooks)
         self._listener = Listener(self._app(), tls=tls, patience=patience)
+        self._public = Listener(self._public_app(), tls=None, patience=patience)
+        self.public_port = 0  # none is open
 
     async def start(self) -> None:
         self.port = await self._listener.start(self._settings.addr, self._settings.port)
-        log.info("gateway.serving", port=self.port, clusters=sorted(self.clusters))
+        if self._hooks:  # else nobody has anything to say there
+            self.public_port = await self._public.start(
+                self._settings.public_addr, self._settings.public_port
+            )
+        log.info(
+            "gateway.serving",
+            port=self.port,
+            public_port=self.public_port,
+            clusters=sorted(self.clusters),
+        )
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -90,12 +105,14 @@ class Gateway:
                 group.create_task(self._tls.run())
             for cluster in self.clusters.values():
                 group.create_task(cluster.run())
+            group.create_task(self._gitops.run())
 
     async def stop(self) -> None:
         """Takes nothing new, ends streams, and lets requests end. Again: nothing."""
         if self._stopping.is_set():
             return
         self._stopping.set()
+        await self._public.stop()
         await self._listener.stop()
         for cluster in self.clusters.values():
             await cluster.close()
@@ -109,12 +126,19 @@ class Gateway:
                 *overview_routes(door),
                 *dashboard_routes(door),
                 *audit_routes(door, self._audit),
+                *gitops_routes(door, self._gitops),
                 *UnaryRoutes(door, self._clock).all(),
                 *stream_routes(door, stopping),
                 *upload_routes(door, stopping),
                 *socket_routes(door, stopping),
             ]
         )
+        return app
+
+    def _public_app(self) -> web.Application:
+        app = web.Application(client_max_size=WEBHOOK_BYTES_MAX)
+        webhooks = Webhooks(self._door, self._hooks, self._clock, take=self._gitops.take)
+        app.router.add_routes(webhooks.routes())
         return app
 
 

@@ -76,6 +76,11 @@ class GatewaySettings(VaultSettings):
     requests_burst: int = setting(
         400, "PERSYS_GATEWAY_REQUESTS_BURST", help="so many at once, after a pause"
     )
+    webhooks: tuple[dict[str, str], ...] = setting(
+        (),
+        help="in the file: repositories that may tell of a push, each with secret or secret_file",
+        secret=True,
+    )
     audit_db: str = setting(
         "/var/lib/persys/gateway/audit.db",
         "PERSYS_GATEWAY_AUDIT_DB",

@@ -148,7 +148,7 @@ def _parse(value: Any, kind: Any, source: str) -> Any:
     parse = _PARSERS.get(kind, str)
     if isinstance(kind, type) and issubclass(kind, StrEnum):
         parse = partial(_one_of, kind)
-    if isinstance(value, (list, dict)) and parse not in (_words, _pairs):
+    if isinstance(value, (list, dict)) and parse not in (_words, _pairs, _mappings):
         raise SettingsError(f"{source}={value!r}: expected one value")
     try:
         return parse(value)
@@ -201,6 +201,12 @@ def _pairs(value: Any) -> dict[str, str]:
     return pairs
 
 
+def _mappings(value: Any) -> tuple[dict[str, str], ...]:
+    if not isinstance(value, list) or not all(isinstance(one, dict) for one in value):
+        raise ValueError("expected a list of mappings, in the file")
+    return tuple(_pairs(one) for one in value)
+
+
 _PARSERS: dict[Any, Callable[[Any], Any]] = {
     int: _integer,
     float: _number,
@@ -209,6 +215,7 @@ _PARSERS: dict[Any, Callable[[Any], Any]] = {
     Path: lambda value: Path(str(value)),
     tuple[str, ...]: _words,
     dict[str, str]: _pairs,
+    tuple[dict[str, str], ...]: _mappings,
 }
 
 

@@ -1,0 +1,216 @@
+"""Pushes that GitHub tells of: believed when they are signed and young, taken once, and followed."""
+
+import hashlib
+import hmac
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from persys.errors import SettingsError
+from persys.gateway.webhooks import read_hooks
+from persys.infra.clock import SystemClock
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.gateway.town import House, a_gateway, quiet
+from shells.scheduler.harness import Cluster, eventually
+
+SECRET = "s3cret"
+REPOSITORY = "https://github.com/acme/shop.git"
+
+
+@pytest.fixture
+async def hooked(cluster: Cluster) -> AsyncIterator[House]:
+    settings = quiet(
+        scheduler_addr=(f"127.0.0.1:{cluster.settings.grpc_port}",),
+        webhooks=({"repository": "acme/shop", "secret": SECRET},),
+    )
+    async with a_gateway(settings) as house:
+        yield house
+
+
+def a_push(**changes: Any) -> dict[str, Any]:
+    repository = {
+        "full_name": "acme/shop",
+        "clone_url": REPOSITORY,
+        "default_branch": "main",
+        "pushed_at": round(SystemClock().now().timestamp()),
+    }
+    return {"ref": "refs/heads/main", "after": "c0ffee", "repository": repository, **changes}
+
+
+async def deliver(
+    house: House,
+    payload: Any,
+    *,
+    secret: str = SECRET,
+    delivery: str = "",
+    event: str = "push",
+    **headers: str,
+) -> tuple[int, Any]:
+    body = json.dumps(payload).encode()
+    signature = hmac.new(secret.encode(), body, hashlib.sha256).hexdigest()
+    told = {
+        "X-Hub-Signature-256": f"sha256={signature}",
+        "X-GitHub-Delivery": delivery or uuid4().hex,
+        "X-GitHub-Event": event,
+        **headers,
+    }
+    url = f"http://127.0.0.1:{house.gateway.public_port}/webhooks/github"
+    return await house.ask("POST", url, data=body, headers=told)
+
+
+async def a_stack(cluster: Cluster, name: str, *, ref: str = "main", desired: str = "") -> str:
+    """Its revision."""
+    compose = pb.ComposeSpec(source_type="git", git_repo=REPOSITORY, git_ref=ref)
+    spec = pb.WorkloadSpec(type="compose", compose=compose)
+    answer = await cluster.control.send(
+        pb.ApplyWorkloadRequest(workload_id=name, spec=spec, desired_state=desired)
+    )
+    assert answer.success, answer
+    return answer.revision_id
+
+
+async def until_anew(cluster: Cluster, name: str, revision: str) -> None:
+    async def anew() -> bool:
+        return (await cluster.control.workload(name)).revision_id == f"{revision}+2"
+
+    await eventually(anew, lambda: f"{name} to be made anew")
+
+
+async def test_a_push_makes_the_stacks_that_follow_its_branch_anew(
+    hooked: House, cluster: Cluster
+) -> None:
+    before = {name: await a_stack(cluster, name) for name in ("shop", "shop2")}
+    other = await a_stack(cluster, "other", ref="next")
+    stopped = await a_stack(cluster, "stopped", desired="Stopped")
+
+    answered = await deliver(hooked, a_push(), delivery="d1")
+
+    assert answered == (202, {"status": "accepted"})
+    for name, revision in before.items():
+        await until_anew(cluster, name, revision)
+    assert (await cluster.control.workload("other")).revision_id == other
+    assert (await cluster.control.workload("stopped")).revision_id == stopped
+    _, told = await hooked.get("/api/v1/gitops")
+    shown = {one["workload_id"]: one for one in told["workloads"]}
+    assert shown.keys() == {"shop", "shop2", "other", "stopped"}
+    assert (shown["shop"]["repository"], shown["shop"]["branch"]) == (
+        "github.com/acme/shop",
+        "main",
+    )
+    assert shown["shop"]["last_delivery"]["commit"] == "c0ffee"
+    assert "last_delivery" not in shown["other"]
+    _, audit = await hooked.get("/api/v1/audit")
+    assert {(deed["who"], deed["target"]) for deed in audit["deeds"]} == {
+        ("operator/webhook", "shop"),
+        ("operator/webhook", "shop2"),
+    }
+
+
+async def test_a_push_waits_for_a_cluster_that_is_away(hooked: House, cluster: Cluster) -> None:
+    revision = await a_stack(cluster, "shop")
+    await cluster.stop()
+
+    assert (await deliver(hooked, a_push()))[0] == 202
+    await cluster.start()
+
+    await until_anew(cluster, "shop", revision)
+
+
+@pytest.mark.parametrize(
+    ("how", "status"),
+    [
+        ({"secret": "wrong"}, 401),
+        ({"X-Hub-Signature-256": ""}, 400),
+        ({"X-Hub-Signature-256": "sha256=é"}, 401),
+        ({"Date": "Tue, 01 Jan 2019 00:00:00 GMT"}, 409),
+        ({"Date": "yesterday"}, 400),
+    ],
+)
+async def test_what_is_not_signed_or_not_young_is_refused(
+    hooked: House, how: dict[str, str], status: int
+) -> None:
+    assert (await deliver(hooked, a_push(), **how))[0] == status
+
+
+async def test_an_old_push_is_refused_and_an_unknown_repository_like_a_wrong_signature(
+    hooked: House,
+) -> None:
+    old = a_push()
+    old["repository"]["pushed_at"] -= 100_000
+    stranger = a_push()
+    stranger["repository"]["clone_url"] = "https://github.com/acme/other.git"
+
+    assert (await deliver(hooked, old))[0] == 409
+    assert (
+        await deliver(hooked, stranger, secret="")
+        == await deliver(hooked, a_push(), secret="wrong")
+        or (await deliver(hooked, stranger, secret=""))[0] == 401
+    )
+
+
+async def test_a_delivery_is_taken_once_also_under_another_id(hooked: House) -> None:
+    push = a_push()
+
+    assert (await deliver(hooked, push, delivery="d1"))[0] == 202
+    assert (await deliver(hooked, push, delivery="d1"))[0] == 409
+    assert (await deliver(hooked, push, delivery="d2"))[0] == 409
+
+
+async def test_other_events_are_taken_and_change_nothing(hooked: House) -> None:
+    assert (await deliver(hooked, {"repository": {"full_name": "acme/shop"}}, event="ping"))[
+        0
+    ] == 202
+
+
+async def test_a_body_that_is_none_is_refused(hooked: House) -> None:
+    assert (await deliver(hooked, [1]))[0] == 400
+    assert (await deliver(hooked, {"repository": {"full_name": "acme/shop"}}))[0] == 400
+
+
+async def test_nothing_else_is_reached_at_the_public_port(hooked: House) -> None:
+    base = f"http://127.0.0.1:{hooked.gateway.public_port}"
+    async with hooked.session.get(f"{base}/health") as response:
+        assert response.status == 200
+    for path in ("/workloads", "/clusters", "/api/v1/workloads", "/api/v1/audit", "/ui/", "/"):
+        async with hooked.session.get(base + path) as response:
+            assert response.status == 404, path
+    async with hooked.session.post(f"http://127.0.0.1:{hooked.gateway.port}/webhooks/github") as no:
+        assert no.status == 404
+
+
+async def test_without_webhooks_no_public_port_is_open(house: House) -> None:
+    assert house.gateway.public_port == 0
+
+
+@pytest.mark.parametrize(
+    "hook",
+    [
+        {"repository": "acme/shop"},
+        {"repository": "acme/shop", "secret": ""},
+        {"repository": "acme/shop", "secret": "a", "secret_file": "b"},
+        {"repository": "acme/shop", "secret_file": "EMPTY"},
+        {"repository": "acme/shop", "secret_file": "MISSING"},
+        {"secret": "a"},
+        {"repository": "acme/shop", "secret": "a", "sekret": "b"},
+    ],
+)
+def test_a_hook_without_a_secret_ends_the_start(hook: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "EMPTY").write_text("\n")
+    if "secret_file" in hook:
+        hook = {**hook, "secret_file": str(tmp_path / hook["secret_file"])}
+
+    with pytest.raises(SettingsError, match="webhooks"):
+        read_hooks([hook])
+
+
+def test_a_secret_may_be_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("s3cret\n")
+
+    hooks = read_hooks([{"repository": REPOSITORY, "secret_file": str(tmp_path / "secret")}])
+
+    assert hooks["github.com/acme/shop"].secret == b"s3cret"
+    assert "s3cret" not in repr(hooks)
