@@ -14,9 +14,8 @@ INDEX = re.compile(r"https?://|--(extra-)?index-url|--find-links|--trusted-host|
 HOST_PATH = re.compile(r"(?<![\w.~*])/(work|root|home|Users)\b(?!-)")
 # The rule itself has to name what it forbids.
 ABOUT_THE_RULE = {"tests/tidy/test_project.py", "tests/tidy/test_house_rules.py"}
-SCRIPTS = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))[
-    "project"
-]["scripts"]
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))
+SCRIPTS = PROJECT["project"]["scripts"]
 
 
 def test_requirements_name_no_package_index(root: Path) -> None:
@@ -37,6 +36,17 @@ def test_the_console_script_resolves(script: str) -> None:
     module, _, function = SCRIPTS[script].partition(":")
 
     assert callable(getattr(importlib.import_module(module), function))
+
+
+def test_what_the_suite_leaves_out_has_a_step_of_its_own(root: Path) -> None:
+    options = PROJECT["tool"]["pytest"]["ini_options"]["addopts"]
+    left_out = re.findall(r"--ignore=(\S+)", options)
+
+    assert left_out == ["tests/vault"]
+    for folder in left_out:
+        assert f"pytest {folder}\n" in (root / "Makefile").read_text("utf-8")
+        step = (root / ".ci" / Path(folder).name).read_text("utf-8")
+        assert f"make test-{Path(folder).name}" in step
 
 
 def test_no_file_knows_the_machine_it_was_written_on(texts: dict[str, str]) -> None:

@@ -1,0 +1,110 @@
+"""A real Vault with its data on disk, so that it can go away and come back, set up as the document says."""
+
+import json
+import os
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+
+from e2e.process import Process, free_port, listens_on
+
+PROJECT = Path(__file__).parents[2]
+BINARY = PROJECT / ".cache" / "engines" / "vault"
+DOCUMENT = PROJECT / "docs" / "operate" / "vault.md"
+_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_CONFIG = """
+disable_mlock = true
+storage "file" {{ path = "{data}" }}
+listener "tcp" {{
+  address     = "127.0.0.1:{port}"
+  tls_disable = true
+}}
+"""
+
+
+class VaultServer:
+    def __init__(self, directory: Path) -> None:
+        assert BINARY.exists(), "there is no Vault: run `make test-vault`, which builds it"
+        self._port = free_port()
+        self.address = f"http://127.0.0.1:{self._port}"
+        config = directory / "vault.hcl"
+        config.write_text(_CONFIG.format(data=directory / "data", port=self._port))
+        self._home = directory
+        self._unseal_key = ""
+        self.root_token = ""
+        self._process = Process(
+            [str(BINARY), "server", f"-config={config}"],
+            {"HOME": str(directory)},
+            log=directory / "vault.log",
+            ready=lambda: listens_on(self._port),
+        )
+
+    def start(self) -> None:
+        """Sealed, but for the first time."""
+        self._process.start()
+        if not self._unseal_key:
+            made = json.loads(
+                self.run("vault operator init -key-shares=1 -key-threshold=1 -format=json")
+            )
+            self._unseal_key = made["unseal_keys_b64"][0]
+            self.root_token = made["root_token"]
+            self.unseal()
+
+    def unseal(self) -> None:
+        self.run(f"vault operator unseal {self._unseal_key}")
+
+    def come_back(self) -> None:
+        self.start()
+        self.unseal()
+
+    def go_away(self) -> None:
+        self._process.kill()
+
+    def close(self) -> None:
+        self._process.close()
+
+    def run(self, script: str) -> str:
+        """In a shell, as root of this Vault."""
+        done = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", script],
+            env={
+                "PATH": f"{BINARY.parent}:{os.environ['PATH']}",
+                "HOME": str(self._home),
+                "VAULT_ADDR": self.address,
+                "VAULT_TOKEN": self.root_token,
+            },
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, f"{script}\n{done.stdout}{done.stderr}"
+        return done.stdout.strip()
+
+    def set_up(self) -> None:
+        """Every command of the document, in its order."""
+        self.run("vault secrets enable -path=secret -version=2 kv")
+        blocks = _BLOCK.findall(DOCUMENT.read_text("utf-8"))
+        assert blocks
+        for block in blocks:
+            self.run(block)
+
+    def approle(self, name: str) -> dict[str, str]:
+        """The variables with which a process logs in."""
+        role = f"auth/approle/role/{name}"
+        return {
+            "PERSYS_VAULT_AUTH_METHOD": "approle",
+            "PERSYS_VAULT_APPROLE_ROLE_ID": self.run(f"vault read -field=role_id {role}/role-id"),
+            "PERSYS_VAULT_APPROLE_SECRET_ID": self.run(
+                f"vault write -f -field=secret_id {role}/secret-id"
+            ),
+        }
+
+    def token(self, policy: str, *options: str) -> str:
+        return self.run(f"vault token create -policy={policy} -field=token {' '.join(options)}")
+
+    def read(self, command: str) -> dict[str, Any]:
+        """What a command answers, as JSON."""
+        answer: dict[str, Any] = json.loads(self.run(f"{command} -format=json"))
+        return answer

@@ -1,0 +1,217 @@
+"""Certificates from a real Vault: the first one, the next ones, and Vault going away and coming back."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+
+from certified import Root
+from e2e.waiting import eventually
+from persys.infra.identity import claims_of, hosts_of
+from persys.model.identity import Identity, Role
+from vault.deployment import Deployment
+from vault.server import VaultServer
+
+SHORT = "6s"
+SWAPS = 3
+
+
+@contextmanager
+def away(server: VaultServer) -> Iterator[None]:
+    server.go_away()
+    try:
+        yield
+    finally:
+        server.come_back()
+
+
+def with_token(server: VaultServer, policy: str) -> dict[str, str]:
+    token = server.token(policy, "-period=1h")
+    return {"PERSYS_VAULT_AUTH_METHOD": "token", "PERSYS_VAULT_TOKEN": token}
+
+
+@pytest.mark.parametrize("method", ["approle", "token"])
+def test_a_scheduler_and_an_agent_find_each_other_by_certificates_of_vault(
+    server: VaultServer, deployment: Deployment, method: str
+) -> None:
+    for process, name in (
+        (deployment.scheduler, "persys-scheduler"),
+        (deployment.agent, "persys-agent"),
+    ):
+        known = server.approle(name) if method == "approle" else with_token(server, name)
+        deployment.tell(process, known)
+        process.start()
+
+    with deployment.person() as client:
+        deployment.wait_until_ready(client)
+
+    made = x509.load_pem_x509_certificate(deployment.agent_files.certificate.read_bytes())
+    assert claims_of(made).identity == Identity(Role.AGENT, deployment.node_id)
+    assert claims_of(made).trust_domain == "persys.local"
+    assert hosts_of(made) == (f"persys-agent-{deployment.node_id}", "127.0.0.1")
+    assert deployment.agent_files.key.stat().st_mode & 0o077 == 0
+
+
+def test_certificates_change_while_calls_go_on(server: VaultServer, deployment: Deployment) -> None:
+    for name in ("scheduler", "agent"):
+        server.run(
+            f"vault read -format=json pki/roles/persys-{name}"
+            f' | python3 -c \'import json, sys; data = json.load(sys.stdin)["data"]; '
+            f'data["not_before_duration"] = 1; data.pop("issuer_ref", None); print(json.dumps(data))\''
+            f" | vault write pki/roles/quick-{name} -"
+        )
+        server.run(
+            f'echo \'path "pki/sign/quick-{name}" {{ capabilities = ["update"] }}\''
+            f" | vault policy write quick-{name} -"
+        )
+    for process, name in ((deployment.scheduler, "scheduler"), (deployment.agent, "agent")):
+        deployment.tell(process, with_token(server, f"quick-{name}"))
+        process.set("PERSYS_VAULT_PKI_ROLE", f"quick-{name}")
+        process.set("PERSYS_VAULT_CERT_TTL", SHORT)
+        process.start()
+    serials: set[str] = set()
+    calls = 0
+
+    with deployment.person() as client:
+        deployment.wait_until_ready(client)
+        ends = time.monotonic() + 60
+        while len(serials) <= SWAPS and time.monotonic() < ends:
+            assert [node.status for node in client.list_nodes()] == ["Ready"]
+            serials.add(deployment.claims().serial)
+            calls += 1
+
+    assert len(serials) > SWAPS
+    assert calls > 100
+    assert "scheduler.lost" not in deployment.agent.log
+
+
+def test_who_has_none_waits_for_vault_and_serves_nothing_meanwhile(
+    server: VaultServer, deployment: Deployment
+) -> None:
+    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
+    with away(server):
+        deployment.scheduler.launch()
+        deployment.wait_for_log(deployment.scheduler, "certificate.awaited", "gives no answer")
+        assert not deployment.serves
+        server.start()
+        deployment.wait_for_log(deployment.scheduler, "certificate.awaited", "is sealed")
+        assert not deployment.serves
+        server.go_away()
+
+    eventually(lambda: deployment.serves, "the scheduler to serve once Vault is back")
+
+
+def test_who_waits_for_vault_ends_when_told_to(server: VaultServer, deployment: Deployment) -> None:
+    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
+    deployment.scheduler.set("PERSYS_VAULT_RETRY_INTERVAL", "1h")
+    with away(server):
+        deployment.scheduler.launch()
+        deployment.wait_for_log(deployment.scheduler, "certificate.awaited")
+        assert deployment.scheduler.stop() == 0
+
+
+def test_a_valid_certificate_is_enough_to_start_while_vault_is_away(
+    server: VaultServer, deployment: Deployment
+) -> None:
+    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
+    deployment.scheduler.start()
+    first = deployment.claims().serial
+    deployment.scheduler.stop()
+    person = deployment.person()
+
+    with away(server), person as client:
+        deployment.scheduler.start()
+        assert list(client.list_nodes()) == []
+
+    assert deployment.claims().serial == first
+    assert "certificate.awaited" not in deployment.scheduler.log
+
+
+def test_an_expired_certificate_is_told_and_not_served_with(
+    server: VaultServer, deployment: Deployment, tmp_path: Path
+) -> None:
+    hour = timedelta(hours=1)
+    expired = Root(tmp_path).write(Role.SCHEDULER, "persys-scheduler", age=2 * hour, life=hour)
+    for old, new in zip(expired, deployment.scheduler_files, strict=True):
+        new.parent.mkdir(exist_ok=True)
+        new.write_bytes(old.read_bytes())
+    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
+
+    with away(server):
+        deployment.scheduler.launch()
+        told = deployment.wait_for_log(deployment.scheduler, "certificate.unusable", "expired")
+        assert '"level": "error"' in told
+        deployment.wait_for_log(deployment.scheduler, "certificate.awaited")
+        assert not deployment.serves
+
+    eventually(lambda: deployment.serves, "the scheduler to serve once Vault is back")
+    with deployment.person() as client:
+        assert list(client.list_nodes()) == []
+
+
+def test_a_wrong_token_is_called_so(server: VaultServer, deployment: Deployment) -> None:
+    deployment.scheduler.set("PERSYS_VAULT_TOKEN", "hvs.wrong")
+    deployment.scheduler.launch()
+
+    deployment.wait_for_log(deployment.scheduler, "PERSYS_VAULT_TOKEN is not good")
+    assert not deployment.serves
+
+
+def test_a_wrong_secret_id_is_called_so(server: VaultServer, deployment: Deployment) -> None:
+    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
+    deployment.scheduler.set("PERSYS_VAULT_APPROLE_SECRET_ID", "wrong")
+    deployment.scheduler.launch()
+
+    deployment.wait_for_log(deployment.scheduler, "does not know this AppRole")
+
+
+def test_a_policy_that_does_not_allow_it_is_called_so(
+    server: VaultServer, deployment: Deployment
+) -> None:
+    deployment.tell(deployment.scheduler, server.approle("persys-agent"))
+    deployment.scheduler.launch()
+
+    deployment.wait_for_log(deployment.scheduler, 'its policy needs: path \\"pki/sign/')
+
+
+def test_what_a_role_lacks_is_told_as_a_command_that_helps(
+    server: VaultServer, deployment: Deployment
+) -> None:
+    """The command is run as it was told, and the process goes on by itself."""
+    server.run("vault write pki/roles/narrow allowed_domains=persys-scheduler key_type=rsa")
+    deployment.scheduler.set("PERSYS_VAULT_TOKEN", server.root_token)
+    deployment.scheduler.set("PERSYS_VAULT_PKI_ROLE", "narrow")
+    deployment.scheduler.launch()
+
+    told = deployment.wait_for_log(deployment.scheduler, "the role needs at least: ")
+    assert not deployment.serves
+    server.run(told.split("the role needs at least: ")[1].split('"')[0])
+
+    eventually(lambda: deployment.serves, lambda: deployment.scheduler.log[-4000:])
+
+
+def test_a_certificate_that_vault_has_revoked_is_refused(
+    server: VaultServer, deployment: Deployment
+) -> None:
+    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
+    deployment.tell(deployment.agent, server.approle("persys-agent"))
+    deployment.scheduler.set("PERSYS_TLS_CRL_INTERVAL", "500ms")
+    deployment.scheduler.start()
+    deployment.agent.start()
+    with deployment.person() as client:
+        deployment.wait_until_ready(client)
+    agents = x509.load_pem_x509_certificate(deployment.agent_files.certificate.read_bytes())
+
+    server.run(f"vault write pki/revoke serial_number={dashed(agents.serial_number)}")
+
+    deployment.wait_for_log(deployment.scheduler, "access.denied", "has been revoked")
+
+
+def dashed(serial: int) -> str:
+    digits = f"{serial:x}"
+    digits = digits.zfill(len(digits) + len(digits) % 2)
+    return ":".join(digits[at : at + 2] for at in range(0, len(digits), 2))

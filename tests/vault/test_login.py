@@ -1,0 +1,128 @@
+"""Being logged in at a real Vault for longer than a login lasts, and what is kept there."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from structlog.testing import capture_logs
+
+from e2e.waiting import eventually
+from persys.errors import DeniedError, NotFoundError
+from persys.infra.clock import SystemClock
+from persys.infra.vault import Vault
+from persys.infra.vault_http import VaultHttp
+from persys.infra.vault_kv import VaultKv
+from persys.infra.vault_login import AuthMethod, Credentials
+from vault.server import VaultServer
+
+DB = "secret/persys/db"
+
+
+def a_vault(server: VaultServer, credentials: Credentials) -> Vault:
+    return Vault(VaultHttp(server.address), credentials, SystemClock())
+
+
+def by_token(server: VaultServer, *options: str) -> Credentials:
+    return Credentials(AuthMethod.TOKEN, token=server.token("persys-scheduler", *options))
+
+
+@asynccontextmanager
+async def kept(vault: Vault) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as group:
+        keeping = group.create_task(vault.run())
+        yield
+        keeping.cancel()
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    await asyncio.to_thread(lambda: eventually(holds, "what the test waits for"))
+
+
+@pytest.fixture
+def kv(server: VaultServer) -> VaultKv:
+    return VaultKv(a_vault(server, by_token(server, "-period=1h")))
+
+
+async def test_a_secret_has_versions(kv: VaultKv) -> None:
+    assert await kv.read(DB, 1) == {"user": "app", "password": "first"}
+    assert await kv.read(DB, 2) == {"user": "app", "password": "second"}
+    assert await kv.read(DB) == await kv.read(DB, 2)
+
+
+async def test_a_secret_that_is_not_there_is_not_found(server: VaultServer, kv: VaultKv) -> None:
+    server.run("vault kv put secret/persys/gone a=b && vault kv delete secret/persys/gone")
+
+    for path, version in (("secret/persys/none", None), (DB, 9), ("secret/persys/gone", 1)):
+        with pytest.raises(NotFoundError):
+            await kv.read(path, version)
+
+
+async def test_a_secret_that_a_policy_does_not_allow_is_denied(kv: VaultKv) -> None:
+    with pytest.raises(DeniedError):
+        await kv.read("secret/others/db")
+
+
+async def test_a_token_lives_longer_than_its_lease_because_it_is_renewed(
+    server: VaultServer,
+) -> None:
+    credentials = by_token(server, "-period=3s")
+    kv = VaultKv(vault := a_vault(server, credentials))
+
+    def renewals() -> bool:
+        told = server.read(f"vault token lookup {credentials.token}")["data"]
+        return int(told.get("last_renewal_time") or 0) > int(told["creation_time"]) + 5
+
+    async with kept(vault):
+        await kv.read(DB)
+        await until(renewals)
+        assert await kv.read(DB)
+
+
+async def test_an_approle_logs_in_again_when_its_login_has_reached_its_limit(
+    server: VaultServer,
+) -> None:
+    server.run(
+        "vault write auth/approle/role/brief token_policies=persys-scheduler "
+        "token_ttl=2s token_max_ttl=4s"
+    )
+    known = server.approle("brief")
+    credentials = Credentials(
+        AuthMethod.APPROLE,
+        role_id=known["PERSYS_VAULT_APPROLE_ROLE_ID"],
+        secret_id=known["PERSYS_VAULT_APPROLE_SECRET_ID"],
+    )
+    kv = VaultKv(vault := a_vault(server, credentials))
+
+    with capture_logs() as lines:
+        async with kept(vault):
+            await kv.read(DB)
+            await until(lambda: [line["event"] for line in lines].count("vault.logged_in") >= 3)
+            assert await kv.read(DB)
+
+    assert [line for line in lines if line["log_level"] == "warning"] == []
+
+
+async def test_an_approle_whose_login_was_taken_back_logs_in_again(server: VaultServer) -> None:
+    known = server.approle("persys-scheduler")
+    credentials = Credentials(
+        AuthMethod.APPROLE,
+        role_id=known["PERSYS_VAULT_APPROLE_ROLE_ID"],
+        secret_id=known["PERSYS_VAULT_APPROLE_SECRET_ID"],
+    )
+    kv = VaultKv(a_vault(server, credentials))
+    await kv.read(DB)
+
+    server.run("vault token revoke -mode=path auth/approle")
+
+    assert await kv.read(DB)
+
+
+async def test_a_token_that_cannot_be_renewed_is_warned_of(server: VaultServer) -> None:
+    kv = VaultKv(a_vault(server, by_token(server, "-ttl=1h", "-renewable=false")))
+
+    with capture_logs() as lines:
+        await kv.read(DB)
+        await kv.read(DB)
+
+    assert [line["event"] for line in lines] == ["vault.login_ends"]
