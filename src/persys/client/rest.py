@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 _SERVICE = pb.DESCRIPTOR.services_by_name["AgentControl"]
 _OK = 200
 _JSON = "application/json"
-# Requests of one's own, beside the contract, may also be large.
-_SECONDS = 10.0
 
 Method = Callable[..., Any]
 
@@ -57,10 +55,12 @@ class RestStub:
     def close(self) -> None:
         self._door.close()
 
-    def fetch(self, path: str, *, timeout: timedelta | None = None) -> bytes:
-        """JSON of a route of the gateway's own, such as /api/v1/gitops."""
-        seconds = timeout.total_seconds() if timeout else _SECONDS
-        answer = self.ask("GET", path, headers={}, seconds=seconds)
+    def fetch(self, path: str, *, in_cluster: bool, timeout: timedelta) -> bytes:
+        """JSON of a route of the gateway's own, such as /api/v1/gitops; `in_cluster`: only of one."""
+        headers = {}
+        if in_cluster and (cluster := self._door.gateway.cluster):
+            headers["X-Persys-Cluster-ID"] = cluster
+        answer = self.ask("GET", path, headers=headers, seconds=timeout.total_seconds())
         content = answer.read()
         if answer.status != _OK:
             raise error_of(answer.status, problem_of(content), answer.headers.get("Retry-After"))

@@ -1,4 +1,4 @@
-"""A scheduler as a Python object. Answers are the messages of the contract."""
+"""A cluster as a Python object, asked at a scheduler or a gateway. Answers are the contract's messages."""
 
 from types import TracebackType
 from typing import Self
@@ -6,11 +6,13 @@ from typing import Self
 from persys.client.access import AccessCalls
 from persys.client.drifts import DriftCalls
 from persys.client.events import EventCalls
+from persys.client.gateway_calls import GatewayCalls
 from persys.client.images import ImageCalls
 from persys.client.nodes import NodeCalls
 from persys.client.outlook import OutlookCalls
 from persys.client.recovery import RecoveryCalls
 from persys.client.secrets import SecretCalls
+from persys.client.suggestions import SuggestionCalls
 from persys.client.tokens import TokenCalls
 from persys.client.volumes import VolumeCalls
 from persys.client.workloads import WorkloadCalls
@@ -28,6 +30,8 @@ class SchedulerClient(
     ImageCalls,
     TokenCalls,
     SecretCalls,
+    SuggestionCalls,
+    GatewayCalls,
 ):
     """Safe for use by several threads. UnavailableError means that nothing is known, not even a refusal."""
 

@@ -294,3 +294,61 @@ def test_whoever_says_insecure_is_told_what_to_say(run: Run) -> None:
 
     assert ended.code == 2
     assert "http://" in ended.err
+
+
+def follow(cluster: Cluster) -> None:
+    view = cluster.add_workload("shop", type="compose", metadata={"compose.commit": "a" * 40})
+    view.spec.type = "compose"
+    view.spec.compose.git_repo = "https://git.example/team/shop.git"
+    view.spec.compose.git_ref = "main"
+    cluster.add_workload("web")
+
+
+def test_what_follows_a_repository_is_told_straight_and_through_the_gateway(
+    cluster: Cluster, run: Run, ctl: Run
+) -> None:
+    follow(cluster)
+
+    straight = run("gitops", "-o", "json", PERSYS_GRPC_ENDPOINT=cluster.address)
+    through = ctl("gitops", "-o", "json")
+
+    (expected,) = json.loads(straight.out)
+    (told,) = json.loads(through.out)
+    assert expected == {
+        "workload_id": "shop",
+        "repository": "git.example/team/shop",
+        "branch": "main",
+        "commit": "a" * 40,
+        "status": "Running",
+    }
+    assert {**told, **expected} == told
+    assert "git.example/team/shop" in ctl("gitops").out
+
+
+def test_clusters_and_the_audit_are_a_gateways(cluster: Cluster, run: Run, ctl: Run) -> None:
+    cluster.add_node("n1")
+    ctl("node", "cordon", "n1")
+
+    assert "1/1 healthy" in ctl("cluster", "list").out
+    assert "CordonNode" in ctl("audit", "--limit", "5").out
+    refused = run("audit", PERSYS_GRPC_ENDPOINT=cluster.address)
+    assert refused.code == 1
+    assert "--api URL" in refused.err
+
+
+def test_one_of_several_clusters_is_named(cluster: Cluster, run: Run, tmp_path: Path) -> None:
+    cluster.add_node("n1")
+    file = tmp_path / "cluster.yaml"
+    file.write_text(
+        "default_cluster_id: west\nclusters:\n"
+        "  - {id: west, schedulers: [{id: w, address: '127.0.0.1:1'}]}\n"
+        f"  - {{id: east, schedulers: [{{id: e, address: '{cluster.address}'}}]}}\n"
+    )
+    with gateway(cluster_config=str(file)) as url:
+        named = run("node", "list", "-o", "name", "--api", url, "--cluster", "east")
+        silent = run("node", "list", "--api", url)
+        unknown = run("node", "list", "--api", url, "--cluster", "north")
+
+    assert (named.code, named.out) == (0, "n1\n")
+    assert silent.code == 4
+    assert (unknown.code, "north" in unknown.err) == (1, True)
