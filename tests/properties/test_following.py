@@ -12,6 +12,7 @@ from persys.model.belief import Retry
 from persys.model.drift import Drift, DriftType
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, Node
+from persys.model.secret import Secret, SecretVersion
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.following import follow
 from persys.scheduler.loading import load
@@ -81,7 +82,14 @@ drifts = st.builds(
     nodes,
     st.sampled_from([DriftType.STATE, DriftType.MISSING]),
 )
-writes = st.one_of(placements, registrations, burials, retries, drifts)
+secrets = st.builds(
+    lambda name, number: {
+        keys.secret_key(name): Secret(name, (SecretVersion(number, b"", "key", NOON),))
+    },
+    names,
+    st.integers(1, 9),
+)
+writes = st.one_of(placements, registrations, burials, retries, drifts, secrets)
 
 
 def gone_with(name: str, stored: "Mapping[str, object]") -> list[str]:
@@ -91,6 +99,7 @@ def gone_with(name: str, stored: "Mapping[str, object]") -> list[str]:
         keys.assignment_key(workload_id),
         keys.belief_key(workload_id),
         keys.retry_key(workload_id),
+        keys.secret_key(name),
     )
     return [key for key in all_of_it if key in stored]
 
@@ -105,6 +114,7 @@ def shown(cluster: Cluster) -> object:
         {node_id: held for node_id, held in cluster.tombstones.items() if held},
         {node_id: held for node_id, held in cluster.on_node.items() if held},
         list(cluster.drifts),
+        cluster.secrets,
         {
             node_id: (row.free, row.count, row.closed, dict(row.ports))
             for node_id, row in cluster.columns.rows.items()

@@ -20,6 +20,7 @@ from persys.model.spec import (
     CloudInit,
     ContainerSpec,
     Disk,
+    FileMount,
     HealthCheck,
     HealthType,
     Login,
@@ -50,6 +51,7 @@ paths = st.lists(words, min_size=1, max_size=3).map(lambda parts: "/" + "/".join
 instants = st.integers(10**6, 4 * 10**15).map(lambda count: EPOCH + timedelta(microseconds=count))
 seconds = instants.map(lambda at: at.replace(microsecond=0))
 resources = st.builds(Resources, amounts, amounts, amounts)
+contents = st.lists(st.tuples(texts, st.integers(0, 0o777)), max_size=2)
 
 restarts = st.one_of(
     st.builds(RestartPolicy, st.sampled_from(["no", "always", "unless-stopped"])),
@@ -120,6 +122,10 @@ def containers(draw: st.DrawFn) -> ContainerSpec:
         image_credential=draw(st.one_of(st.just(""), words)),
         health=draw(health_checks()),
         labels=draw(maps),
+        files=tuple(
+            FileMount(f"/files/{number}", content.encode(), mode)
+            for number, (content, mode) in enumerate(draw(contents))
+        ),
     )
 
 

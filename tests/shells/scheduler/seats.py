@@ -36,10 +36,12 @@ class Seats:
         self._metrics_ports: list[int] = []
         self._stops: list[asyncio.Event] = []
 
-    async def add(self, *, tls: Tls | None = None, user: Tls | None = None) -> Control:
+    async def add(
+        self, *, tls: Tls | None = None, user: Tls | None = None, key_file: str = ""
+    ) -> Control:
         """One more scheduler, serving; with `tls` in nobody's hearing."""
         store = TroubledStore(self.store)
-        settings = brisk(leader_lease=LEASE)
+        settings = brisk(leader_lease=LEASE, secrets_key_file=key_file)
         stop = asyncio.Event()
         plane = Plane(
             settings,

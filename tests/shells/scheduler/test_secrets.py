@@ -17,7 +17,8 @@ from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.snapshot import read
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
-from shells.scheduler.peer import Node
+from shells.scheduler.peer import Node, a_node
+from shells.scheduler.seats import some_seats, until_leading
 from shells.scheduler.stores import TroubledStore
 
 VALUE = b"hunter2-of-the-test"
@@ -384,6 +385,25 @@ async def test_without_vault_a_reference_to_it_fails_with_the_field(cluster: Clu
     view = await cluster.control.until("web", "Failed")
     assert "spec.container.env['A']" in view.reason.message
     assert "Vault" in view.reason.message
+
+
+async def test_a_standby_passes_a_put_on_and_opens_it_when_it_leads(tmp_path: Path) -> None:
+    key = str(tmp_path / "secrets.key")
+    async with some_seats() as seats:
+        await seats.add(key_file=key)
+        standby = await seats.add(key_file=key)
+        request = pb.PutSecretRequest(name="db-password", value=VALUE)
+        answer = await standby.stub.PutSecret(request, timeout=10)
+        assert answer.accepted, answer.reason
+        await seats.stop(0)
+        await until_leading(standby)
+        async with a_node("n1", standby.stub) as node:
+            await node.join()
+            spec = container(P="secret://db-password")
+            await standby.send(pb.ApplyWorkloadRequest(workload_id="web", spec=spec))
+            await standby.until("web", "Running")
+
+    assert env_of(node.agent.applies[0]) == {"P": VALUE.decode()}
 
 
 async def test_puts_at_once_get_versions_of_their_own(cluster: Cluster) -> None:
