@@ -60,7 +60,9 @@ class Browser:
         )
         return str(found)
 
-    def until(self, holds: Callable[[], bool], what: str) -> None:
+    def until(
+        self, holds: Callable[[], bool], what: str, *, within: float = WITHIN_SECONDS
+    ) -> None:
         def safely() -> bool:
             try:
                 return holds()
@@ -70,7 +72,7 @@ class Browser:
         def shown() -> str:
             return f"{what}; the page is\n{self.text('body')[:3000]}\n{self.complaints()}"
 
-        eventually(safely, shown, within=WITHIN_SECONDS)
+        eventually(safely, shown, within=within)
 
     def until_text(self, wanted: str, css: str = "main") -> None:
         self.until(lambda: wanted in self.text(css), f"{wanted!r} in {css}")

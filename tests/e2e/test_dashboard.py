@@ -14,12 +14,16 @@ from typing import Any
 import pytest
 from selenium.webdriver.common.keys import Keys
 
+from certified import Root
 from e2e.browser import DESKTOP, PHONE, Browser, a_browser
-from e2e.cluster import Cluster
+from e2e.cluster import BIN, Cluster
 from e2e.crowded import fill
 from e2e.gateways import Gateway
-from e2e.process import free_port
+from e2e.process import Process, free_port, listens_on
 from e2e.waiting import eventually
+from persys.client import SchedulerClient
+from persys.client.call import Trust
+from persys.model.identity import Role
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 CROWD = 10_000
@@ -87,8 +91,9 @@ def window(gateway: Gateway, other_node: str, talker: str) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def browser(window: Browser) -> Iterator[Browser]:
+def browser(window: Browser, gateway: Gateway) -> Iterator[Browser]:
     """Nothing of what a page does may displease the browser, its rules for scripts among it."""
+    window.address = gateway.address
     window.resize(DESKTOP)
     window.prefer("light")
     window.complaints()
@@ -215,11 +220,11 @@ def test_what_waits_says_why_and_what_would_help(
     cluster.client.delete(name)
 
 
-def test_events_are_searched(browser: Browser, running: str) -> None:
+def test_events_are_searched(browser: Browser, talker: str) -> None:
     browser.open("events")
-    browser.until_text(running, ".timeline")
+    browser.until_text(talker, ".timeline")
 
-    browser.fill("input[type=search]", f"{running} placed")
+    browser.fill("input[type=search]", f"{talker} placed")
 
     browser.until(lambda: len(browser.find_all(".timeline li")) == 1, "one event")
 
@@ -419,6 +424,64 @@ def test_ten_thousand_workloads_are_listed_and_filtered(browser: Browser) -> Non
     browser.until_text("1 of ", "#found")
 
 
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[tuple[Gateway, SchedulerClient]]:
+    """A cluster with certificates, and an administrator's way in."""
+    root = Root(tmp_path / "certs")
+    port = free_port()
+    scheduler = Process(
+        [str(BIN / "persys-scheduler")],
+        {
+            "PERSYS_GRPC_ADDR": "127.0.0.1",
+            "GRPC_PORT": str(port),
+            "METRICS_PORT": str(free_port()),
+            "PERSYS_STORE": f"sqlite:{tmp_path / 'scheduler.db'}",
+            **root.variables(root.write(Role.SCHEDULER, "s1")),
+        },
+        log=tmp_path / "scheduler.log",
+        ready=lambda: listens_on(port),
+    )
+    files = root.write(Role.GATEWAY, "g1", hosts=("127.0.0.1",))
+    gateway = Gateway(tmp_path, {"main": f"127.0.0.1:{port}"}, root.variables(files))
+    trust = Trust(root.write(Role.ADMIN, "me"))
+    try:
+        scheduler.start()
+        gateway.process.start()
+        with SchedulerClient(f"127.0.0.1:{port}", trust=trust) as client:
+            yield gateway, client
+    finally:
+        gateway.process.close()
+        scheduler.close()
+
+
+def test_who_has_no_certificate_signs_in_with_a_token_and_sees_what_it_allows(
+    browser: Browser,
+    guarded: tuple[Gateway, SchedulerClient],
+    sleeper: pb.WorkloadSpec,
+) -> None:
+    gateway, admin = guarded
+    admin.apply(pb.ApplyWorkloadRequest(workload_id="web", spec=sleeper))
+    secret = admin.create_token("ann", "viewer").secret
+    browser.address = gateway.address
+    browser.open()
+    browser.until_text("You are not let in", "#banner")
+    browser.find("#banner a").click()
+
+    browser.fill("#token", secret)
+    browser.press("Sign in")
+
+    browser.until_text("ann")
+    browser.until_text("viewer")
+    browser.until_text("Live", "#freshness")
+    assert secret not in browser.driver.page_source
+    browser.open("workloads/web")
+    browser.until_text("Pending", ".status")
+    assert all(not one.is_enabled() for one in browser.find_all("main .row button"))
+    browser.open("access")
+    browser.press("Forget the token")
+    browser.until_text("You are not let in", "#banner")
+
+
 # For everybody.
 
 
@@ -438,12 +501,12 @@ def test_colours_follow_the_system_until_one_chooses(browser: Browser) -> None:
     browser.until(lambda: max(background()) < 60, "dark as the system again")
 
 
-def test_no_page_is_wider_than_a_phone(browser: Browser, cluster: Cluster, running: str) -> None:
+def test_no_page_is_wider_than_a_phone(browser: Browser, cluster: Cluster, talker: str) -> None:
     browser.resize(PHONE)
-    for page in (*PAGES, f"workloads/{running}", f"nodes/{cluster.node_id}"):
+    for page in (*PAGES, f"workloads/{talker}", f"nodes/{cluster.node_id}"):
         browser.open(page)
         browser.until_text("Live", "#freshness")
-        if page == f"workloads/{running}":
+        if page == f"workloads/{talker}":
             browser.until_text("is on ")
         wide = browser.script("return document.documentElement.scrollWidth - innerWidth")
         assert wide <= 0, page
@@ -500,9 +563,9 @@ return [
 
 
 def test_every_control_has_a_name_and_every_table_its_heads(
-    browser: Browser, cluster: Cluster, running: str
+    browser: Browser, cluster: Cluster, talker: str
 ) -> None:
-    for page in (*PAGES, f"workloads/{running}", f"nodes/{cluster.node_id}"):
+    for page in (*PAGES, f"workloads/{talker}", f"nodes/{cluster.node_id}"):
         browser.open(page)
         browser.until_text("Live", "#freshness")
         assert browser.script(NAMELESS) == [], page

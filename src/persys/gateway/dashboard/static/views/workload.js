@@ -42,7 +42,7 @@ export function open({ id }, { redraw }) {
       if (view.usage) series.add(view.usage);
       log ??= new Log(id);
       return [head, h("p", { class: "row" }, status(view.status), buttons(view)), why(view),
-        h("div", { class: "grid" }, about(view), usage(series), explained(reasons), events(past, id), history(view), spec(view),
+        h("div", { class: "grid" }, about(view), explained(reasons), usage(series), events(past, id), history(view), spec(view),
           h("section", { class: "card wide" }, h("h2", {}, "Log"), log.element))];
     },
     close: () => log?.close(),
@@ -100,7 +100,7 @@ function about(view) {
 
 function usage(series) {
   const perSecond = (value) => `${bytes(value)}/s`;
-  return card("Usage since you opened this page", h("div", { class: "charts" },
+  return h("section", { class: "card wide" }, h("h2", {}, "Usage since you opened this page"), h("div", { class: "charts" },
     chart("Cpu", series.values("cpu_percent"), (value) => `${value.toFixed(1)} %`),
     chart("Memory", series.values("memory_bytes"), bytes),
     chart("Network", series.rates("net_rx_bytes", "net_tx_bytes"), perSecond),
