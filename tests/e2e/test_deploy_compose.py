@@ -105,7 +105,7 @@ class AgentHere:
         )
 
     def join(self, scheduler: str, token: str) -> None:
-        words = [BIN / "persys-agent", "join", "--config", self._config, scheduler, token]
+        words = [str(BIN / "persys-agent"), "join", "--config", str(self._config), scheduler, token]
         done = subprocess.run(
             words, env=self._env, capture_output=True, text=True, timeout=60, check=False
         )

@@ -12,6 +12,7 @@ import yaml
 from persys.agent.settings import AgentSettings
 from persys.ca.settings import CaSettings
 from persys.gateway.settings import GatewaySettings
+from persys.infra.settings import load
 from persys.scheduler.settings import SchedulerSettings
 
 SETTINGS: dict[str, type[Any]] = {
@@ -114,3 +115,33 @@ def test_programs_of_the_compose_file_are_ours(root: Path) -> None:
     programs = set(re.findall(r"(?:command|entrypoint): \[(persys[\w-]*)\]", text))
     assert programs
     assert programs <= console_scripts(root)
+
+
+@pytest.mark.parametrize("part", ["ca", "gateway", "scheduler"])
+def test_what_the_process_writes_is_in_the_directory_that_its_unit_gives_it(
+    root: Path, part: str
+) -> None:
+    """It sees all else as read-only, and would fail at the first write."""
+    systemd = root / "deploy" / "systemd"
+    unit = (systemd / f"persys-{part}.service").read_text("utf-8")
+    said = dict(re.findall(r"^Environment=(\w+)=(.*)$", unit, re.M))
+    said |= dict(re.findall(r"^(\w+)=(.*)$", (systemd / f"{part}.env").read_text("utf-8"), re.M))
+
+    settings = load(SETTINGS[part], [], said, program=part).settings
+
+    places = [
+        found
+        for field in dataclasses.fields(settings)
+        for found in re.findall(r"/(?:var|run|srv)/[\w./-]+", str(getattr(settings, field.name)))
+    ]
+    own = f"/var/lib/persys/{part}"
+    assert f"\nStateDirectory=persys/{part}\n" in unit
+    assert [place for place in places if place != own and not place.startswith(f"{own}/")] == []
+
+
+def test_the_key_of_secrets_stays_where_a_scheduler_may_write_it(root: Path) -> None:
+    unit = (root / "deploy" / "systemd" / "persys-scheduler.service").read_text("utf-8")
+
+    # Without this a scheduler on etcd would look for it in a directory that is root's.
+    key = "/var/lib/persys/scheduler/secrets.key"
+    assert f"\nEnvironment=PERSYS_SECRETS_KEY_FILE={key}\n" in unit

@@ -38,8 +38,10 @@ class Desk:
         self.node_id = f"docs-{uuid4().hex[:8]}"
         self.state = place / "state"
         self._ports = {port: str(free_port()) for port in (*PORTS, *PORTS_OF_WORKLOADS)}
+        self.second_id = f"{self.node_id}-2"
         self._substitutions = {
             **dict.fromkeys(NODE_WORDS, self.node_id),
+            "second": self.second_id,
             "/somewhere/safe": str(place / "safe"),
             "node-7:50051": f"127.0.0.1:{self._ports['50051']}",
             **self._ports,
@@ -84,9 +86,10 @@ esac""",
         self.run_script("persysctl apply -f web.yaml --wait")
 
     def substituted(self, text: str) -> str:
-        for word, instead in self._substitutions.items():
-            text = _replaced(text, word, instead)
-        return text
+        """Words only where they stand alone: 8085 is no part of 18085."""
+        words = sorted(map(re.escape, self._substitutions), key=len, reverse=True)
+        alone = rf"(?<![\w.-])(?:{'|'.join(words)})(?![\w-])"
+        return re.sub(alone, lambda found: self._substitutions[found[0]], text)
 
     def type(self, blocks: list[Block]) -> str:
         """All of them in one shell. Returns '' or what went wrong at which line of which document."""
@@ -121,7 +124,7 @@ esac""",
         for pid in (int(file.read_text()) for file in self.place.rglob("*.tour-pid")):
             subprocess.run(["kill", str(pid)], capture_output=True, check=False)
         self._bash("persys down")
-        for node in (self.node_id, "second"):
+        for node in (self.node_id, self.second_id):
             label = f"label=persys.node_id={node}"
             for container in docker("ps", "-aq", "--filter", label).split():
                 docker("rm", "-f", "-v", container)
@@ -170,8 +173,3 @@ def a_desk() -> Iterator[Desk]:
             yield desk
         finally:
             desk.clear()
-
-
-def _replaced(text: str, word: str, instead: str) -> str:
-    """Only where it stands alone: 8085 is not a part of 18085."""
-    return re.sub(rf"(?<![\w.-]){re.escape(word)}(?![\w-])", instead, text)
