@@ -282,3 +282,8 @@ FROM_FILE = Argument(
 FROM_ENV = Argument(
     ("--from-env",), {"metavar": "VARIABLE", "help": "whose value it is; else standard input"}
 )
+KEPT_IN = Argument(
+    ("--state-dir",),
+    {"metavar": "DIRECTORY", "help": "where state is kept, if not below /var/lib/persys"},
+    "file",
+)

@@ -24,6 +24,7 @@ from persys.cli.arguments import (
     IMAGE,
     IMAGE_SOURCE,
     JOIN_TOKEN,
+    KEPT_IN,
     KIND,
     LIMIT,
     NAME,
@@ -400,8 +401,8 @@ SINGLES = (
     Command(
         "doctor",
         "look for what usually goes wrong, and say the cure",
-        "doctor:run",
-        (AGENT,),
+        "doctor.examine:run",
+        (AGENT, KEPT_IN),
     ),
     Command("completion", "print the completion script of a shell", "completion:script", (SHELL,)),
     Command("version", "print the version", "version:show"),

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 import grpc
@@ -32,6 +33,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     abort: tuple[grpc.StatusCode, str] | None = None
     after_change: Callable[[control_pb2.WorkloadView], None] = lambda workload: None
     looks_before_gone: int = 0
+    generated_at: Callable[[], datetime] | None = None  # its clock
     drain_deadline: int = 0
     health: agent_pb2.HealthCheckResponse = field(
         default_factory=lambda: agent_pb2.HealthCheckResponse(
@@ -230,9 +232,12 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         return control_pb2.GetWorkloadResponse(workload=view)
 
     def GetClusterSummary(self, request, context):  # type: ignore[no-untyped-def]
-        return control_pb2.GetClusterSummaryResponse(
+        found = control_pb2.GetClusterSummaryResponse(
             total_nodes=len(self.nodes), ready_nodes=len(self.nodes), total_workloads=3
         )
+        if self.generated_at is not None:
+            found.generated_at.FromDatetime(self.generated_at())
+        return found
 
     def ApplyWorkload(self, request, context):  # type: ignore[no-untyped-def]
         self._maybe_abort(context)

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
 
+from persys import __version__
 from persys.core.modes import Standing
 from persys.errors import InvalidError, PersysError
 from persys.model.mode import Mode
@@ -67,6 +68,7 @@ class RecoveryApi:
             role="leader",
             leader=lead.name,
             leader_endpoint=lead.endpoint,
+            version=__version__,
             data_age_ms=round(modes.data_age().total_seconds() * 1000),
             cluster_uid=_uid(modes.standing, lead.marker.uid if lead.marker else ""),
             nodes=len(self._cluster.members),

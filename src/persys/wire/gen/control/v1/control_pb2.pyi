@@ -1228,7 +1228,7 @@ class GetModeRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class ModeView(_message.Message):
-    __slots__ = ("mode", "reason", "since", "store", "leader", "data_age_ms", "cluster_uid", "nodes", "workloads", "workloads_on_agents", "next_steps", "role", "leader_endpoint")
+    __slots__ = ("mode", "reason", "since", "store", "leader", "data_age_ms", "cluster_uid", "nodes", "workloads", "workloads_on_agents", "next_steps", "role", "leader_endpoint", "version")
     MODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     SINCE_FIELD_NUMBER: _ClassVar[int]
@@ -1242,6 +1242,7 @@ class ModeView(_message.Message):
     NEXT_STEPS_FIELD_NUMBER: _ClassVar[int]
     ROLE_FIELD_NUMBER: _ClassVar[int]
     LEADER_ENDPOINT_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
     mode: str
     reason: str
     since: _timestamp_pb2.Timestamp
@@ -1255,7 +1256,8 @@ class ModeView(_message.Message):
     next_steps: _containers.RepeatedScalarFieldContainer[str]
     role: str
     leader_endpoint: str
-    def __init__(self, mode: _Optional[str] = ..., reason: _Optional[str] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., store: _Optional[str] = ..., leader: _Optional[str] = ..., data_age_ms: _Optional[int] = ..., cluster_uid: _Optional[str] = ..., nodes: _Optional[int] = ..., workloads: _Optional[int] = ..., workloads_on_agents: _Optional[int] = ..., next_steps: _Optional[_Iterable[str]] = ..., role: _Optional[str] = ..., leader_endpoint: _Optional[str] = ...) -> None: ...
+    version: str
+    def __init__(self, mode: _Optional[str] = ..., reason: _Optional[str] = ..., since: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., store: _Optional[str] = ..., leader: _Optional[str] = ..., data_age_ms: _Optional[int] = ..., cluster_uid: _Optional[str] = ..., nodes: _Optional[int] = ..., workloads: _Optional[int] = ..., workloads_on_agents: _Optional[int] = ..., next_steps: _Optional[_Iterable[str]] = ..., role: _Optional[str] = ..., leader_endpoint: _Optional[str] = ..., version: _Optional[str] = ...) -> None: ...
 
 class SaveSnapshotRequest(_message.Message):
     __slots__ = ()

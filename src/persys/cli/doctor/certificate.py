@@ -1,0 +1,97 @@
+"""The certificate that is shown: there, whole, valid now and for a while, and of somebody who may ask."""
+
+import os
+from argparse import Namespace
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from persys.cli.doctor.verdict import Finding, fail, ok, warn
+from persys.cli.settings import Settings, Transport
+from persys.cli.trust import trust_of
+from persys.errors import SettingsError
+from persys.model.role import Role
+
+if TYPE_CHECKING:
+    from persys.infra.identity import Claims
+
+CHECK = "certificate"
+SOON = timedelta(hours=2)
+NEW_ONE = (
+    "`persysctl certificate create --role admin --name YOU` by whoever has a good one, or "
+    "`persys-ca certificate --role admin --name YOU` on the authority's machine"
+)
+_PEOPLE = frozenset({Role.ADMIN, Role.OPERATOR, Role.VIEWER})
+_OF_OTHERS = 0o077
+
+
+def look(options: Namespace, settings: Settings, now: datetime) -> Iterator[Finding]:
+    if settings.transport is Transport.HTTP and (
+        settings.gateway.startswith("http://") or settings.token
+    ):
+        yield ok(CHECK, "none is needed: a token is shown, or nobody is asked")
+        return
+    try:
+        trust = trust_of(options, os.environ, settings.file)
+    except SettingsError as err:
+        yield fail(CHECK, str(err).partition("\n")[0], NEW_ONE)
+        return
+    if trust is None:
+        yield warn(
+            CHECK,
+            "none is shown, and all is sent in plain text (--insecure)",
+            "leave out --insecure, PERSYS_INSECURE and grpc_insecure, unless this is an experiment",
+        )
+        return
+    from persys.infra.certificates import read_key_pair  # takes longer than the other checks
+
+    try:
+        pair = read_key_pair(trust.files, now)
+    except SettingsError as err:
+        yield fail(CHECK, str(err), NEW_ONE)
+        return
+    yield from judge(pair.claims, str(trust.files.certificate), now)
+    yield from _issuer(pair.chain, pair.roots, str(trust.files.roots))
+    yield from _key_file(trust.files.key)
+
+
+def judge(claims: "Claims", named: str, now: datetime) -> Iterator[Finding]:
+    who = str(claims.identity) if claims.identity is not None else "nobody that is known here"
+    until = f"{claims.not_after:%Y-%m-%d %H:%M} UTC"
+    if now < claims.not_before:
+        yield fail(
+            CHECK,
+            f"{named} is valid only from {claims.not_before:%Y-%m-%d %H:%M:%S} UTC",
+            "set the clock of this machine (timedatectl set-ntp true)",
+        )
+    elif claims.not_after - now < min(SOON, (claims.not_after - claims.not_before) / 4):
+        yield warn(CHECK, f"{named} of {who} ends soon, at {until}", NEW_ONE)
+    elif claims.identity is None or claims.identity.role not in _PEOPLE:
+        yield fail(
+            CHECK,
+            f"{named} is of {who}, which may not ask as a person does",
+            f"name one of an admin, operator or viewer with --cert and --key: {NEW_ONE}",
+        )
+    else:
+        yield ok(CHECK, f"{who}, until {until}")
+
+
+def _issuer(chain: bytes, roots: bytes, named: str) -> Iterator[Finding]:
+    """Who signed it is among the roots, or stands in the chain below one of them."""
+    from cryptography.x509 import load_pem_x509_certificates
+
+    links = load_pem_x509_certificates(chain)
+    known = {one.subject for one in load_pem_x509_certificates(roots)}
+    if links[-1].issuer not in known and links[-1].subject not in known:
+        yield warn(
+            CHECK,
+            f"it is of another authority than {named}",
+            "name the roots of the same cluster with --ca, or get a certificate of this one",
+        )
+
+
+def _key_file(path: Path) -> Iterator[Finding]:
+    mode = path.stat().st_mode & 0o777
+    if mode & _OF_OTHERS:
+        yield warn(CHECK, f"{path} can be read by others (mode {mode:o})", f"chmod 600 {path}")

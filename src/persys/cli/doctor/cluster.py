@@ -1,0 +1,110 @@
+"""The cluster as it answers: its clock, its mode, its nodes, its versions, and what waits."""
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from persys import __version__
+from persys.cli.doctor.verdict import Finding, fail, ok, warn
+from persys.infra.clock import SystemClock
+
+if TYPE_CHECKING:
+    from persys.client import SchedulerClient
+    from persys.wire.gen.control.v1.control_pb2 import ModeView, NodeView, WorkloadView
+
+SKEW_WARN = timedelta(seconds=2)
+SKEW_FAIL = timedelta(
+    seconds=30
+)  # a certificate of a minute ago, a lease: both are judged by clocks
+NAMED_MAX = 5
+_READY = "ready"
+_WAITING = frozenset({"pending", "failed", "unknown"})
+_CLOCK = "keep clocks together with NTP (timedatectl set-ntp true; chronyc tracking)"
+
+
+def look(client: "SchedulerClient") -> Iterator[Finding]:
+    """Raises PersysError."""
+    clock = SystemClock()
+    before = clock.now()
+    summary = client.get_summary()
+    after = clock.now()
+    yield clock_of(summary.generated_at.ToDatetime(UTC), before, after)
+    mode = client.get_mode()
+    yield mode_of(mode)
+    nodes = client.list_nodes()
+    yield from nodes_of(nodes)
+    yield from versions_of(nodes, mode.version)
+    yield from workloads_of(client.list_workloads())
+
+
+def clock_of(told: datetime, before: datetime, after: datetime) -> Finding:
+    """How far the scheduler's clock is from here; what the way takes counts for nothing."""
+    skew = max(told - after, before - told, timedelta())
+    way = "ahead of" if told > after else "behind"
+    text = f"the scheduler's clock is {skew.total_seconds():.1f} s {way} this machine's"
+    if skew >= SKEW_FAIL:
+        return fail("clock", text, _CLOCK)
+    if skew >= SKEW_WARN:
+        return warn("clock", text, _CLOCK)
+    return ok("clock", "as the scheduler's")
+
+
+def mode_of(mode: "ModeView") -> Finding:
+    if mode.mode == "normal":
+        return ok("mode", f"normal, store {mode.store}")
+    steps = "; ".join(mode.next_steps) or "`persysctl recovery status` says more"
+    return fail("mode", f"{mode.mode}: {mode.reason or 'no reason is given'}", steps)
+
+
+def nodes_of(nodes: Sequence["NodeView"]) -> Iterator[Finding]:
+    if not nodes:
+        yield fail(
+            "nodes",
+            "there are none, so nothing can run",
+            "`persysctl token create --role agent --name NODE`, then `persys-agent join` there",
+        )
+        return
+    silent = [node for node in nodes if node.status.lower() != _READY]
+    for node in silent[:NAMED_MAX]:
+        reason = node.status_reason or "no reason is given"
+        cure = (
+            f"on that machine: systemctl status persys-agent; `persysctl node get {node.node_id}`"
+        )
+        yield warn("nodes", f"{node.node_id} is {node.status}: {reason}", cure)
+    for node in nodes:
+        if abs(node.clock_skew_ms) >= SKEW_WARN.total_seconds() * 1000:
+            text = (
+                f"the clock of {node.node_id} is {node.clock_skew_ms} ms ahead of the scheduler's"
+            )
+            yield warn("clock", text, _CLOCK)
+    if len(silent) == len(nodes):
+        yield fail("nodes", "none is ready, so nothing can run", "see the lines above")
+    else:
+        yield ok("nodes", f"{len(nodes) - len(silent)} of {len(nodes)} ready")
+
+
+def versions_of(nodes: Sequence["NodeView"], scheduler: str) -> Iterator[Finding]:
+    """An empty one is of another make, or older than the question."""
+    found = {f"agent {node.node_id}": node.agent_version for node in nodes}
+    found["scheduler"] = scheduler
+    others = sorted(f"{who} {v}" for who, v in found.items() if v not in ("", __version__))
+    if others:
+        named = ", ".join(others[:NAMED_MAX]) + (" and more" if len(others) > NAMED_MAX else "")
+        cure = "neighbouring versions work together; bring all to one when there is time"
+        yield warn("versions", f"persysctl is {__version__}, but {named}", cure)
+    else:
+        yield ok("versions", f"{__version__} everywhere that says")
+
+
+def workloads_of(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
+    waiting = [each for each in workloads if each.status.lower() in _WAITING]
+    for each in waiting[:NAMED_MAX]:
+        parts = (each.reason.code or each.failure_reason, each.reason.message)
+        reason = ": ".join(part for part in parts if part) or "no reason is given"
+        cure = f"`persysctl explain {each.workload_id}` tells what each node lacks"
+        yield warn("workloads", f"{each.workload_id} is {each.status}: {reason}", cure)
+    if len(waiting) > NAMED_MAX:
+        more = f"{len(waiting) - NAMED_MAX} more wait or failed"
+        yield warn("workloads", more, "`persysctl workload list --status Pending` names them")
+    if not waiting:
+        yield ok("workloads", f"none of {len(workloads)} waits")

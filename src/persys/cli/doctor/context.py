@@ -1,0 +1,34 @@
+"""The file with the contexts: readable, of the right form, and nobody else's business."""
+
+from argparse import Namespace
+from collections.abc import Iterator
+
+from persys.cli.context_file import context_path, wide_open
+from persys.cli.doctor.verdict import Finding, fail, ok, warn
+from persys.cli.settings import Settings, Transport, load
+from persys.errors import PersysError
+
+CHECK = "context"
+
+
+def look(options: Namespace) -> tuple[list[Finding], Settings | None]:
+    """Without settings nothing else can be looked at."""
+    try:
+        settings = load(options)
+    except PersysError as err:
+        cure = f"mend {context_path()}, or name another context with --context"
+        return [fail(CHECK, str(err), cure)], None
+    return list(_of_file(settings)), settings
+
+
+def _of_file(settings: Settings) -> Iterator[Finding]:
+    path = context_path()
+    if open_to_others := wide_open():
+        yield warn(CHECK, open_to_others, f"chmod 600 {path}")
+    whom = (
+        f"the gateway {settings.gateway}"
+        if settings.transport is Transport.HTTP
+        else f"the scheduler {settings.scheduler}"
+    )
+    from_where = str(path) if path.exists() else "no file, so flags, variables and defaults"
+    yield ok(CHECK, f"{whom} is asked ({from_where})")

@@ -1,0 +1,71 @@
+"""The way to the scheduler or the gateway: its name, its port, and what is spoken there."""
+
+import os
+import socket
+from argparse import Namespace
+from urllib.parse import urlsplit
+
+from persys.cli.doctor.verdict import Finding, fail, ok
+from persys.cli.handshake import explain
+from persys.cli.settings import Settings, Transport
+from persys.cli.trust import trust_of
+from persys.errors import PersysError, UnavailableError
+from persys.infra.address import is_service
+from persys.model.role import Role
+
+CHECK = "endpoint"
+SECONDS = 3.0
+_ANOTHER = "name another with --scheduler or --api, or `persysctl context use` another"
+
+
+def look(options: Namespace, settings: Settings) -> list[Finding]:
+    if settings.transport is Transport.HTTP:
+        parts = urlsplit(settings.gateway)
+        port = parts.port or (8551 if parts.scheme == "https" else 80)
+        return [_reached(parts.hostname or "", port, settings.gateway, start="persys-gateway")]
+    found: list[Finding] = []
+    for one in settings.scheduler.split(","):
+        found += _service(one) if is_service(one) else [_scheduler(options, settings, one)]
+    return found
+
+
+def _service(name: str) -> list[Finding]:
+    from persys.infra.srv import find_service  # takes longer than the other checks
+
+    server = os.environ.get("PERSYS_DNS_SERVER", "")
+    try:
+        addresses = find_service(name, server=server, deadline_seconds=SECONDS)
+    except UnavailableError as err:
+        whom = f"PERSYS_DNS_SERVER={server}" if server else "the machine's resolver"
+        cure = f"look whether {whom} answers and has the record (dig SRV {name}), or name host:port"
+        return [fail("dns", str(err), cure)]
+    return [ok("dns", f"{name} is {', '.join(addresses)}")]
+
+
+def _scheduler(options: Namespace, settings: Settings, address: str) -> Finding:
+    host, _, port = address.rpartition(":")
+    reached = _reached(host.strip("[]"), int(port), address, start="`persys up`")
+    if reached.level != "ok":
+        return reached
+    try:
+        trust = trust_of(options, os.environ, settings.file)
+        why = explain(address, Role.SCHEDULER, trust)
+    except PersysError as err:
+        return ok(CHECK, f"{address} takes connections, but the certificate cannot be used: {err}")
+    if why:
+        return fail(CHECK, f"{address}: {why}", "as it says; `persysctl context add` keeps it")
+    return reached
+
+
+def _reached(host: str, port: int, named: str, *, start: str) -> Finding:
+    try:
+        with socket.create_connection((host, port), SECONDS):
+            return ok(CHECK, f"{named} takes connections")
+    except socket.gaierror:
+        return fail(CHECK, f"nobody knows the name {host}", f"mend the name or DNS; {_ANOTHER}")
+    except ConnectionRefusedError:
+        cure = f"start it there ({start}; systemctl status), open its port, or {_ANOTHER}"
+        return fail(CHECK, f"nobody listens at {named}", cure)
+    except OSError as err:
+        cure = f"look at firewalls and routes between here and {host}; {_ANOTHER}"
+        return fail(CHECK, f"{named} cannot be reached: {err.strerror or err}", cure)

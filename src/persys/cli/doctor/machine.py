@@ -1,0 +1,122 @@
+"""This machine, if an agent is meant to be here: its port, its runtimes, and room for state."""
+
+import os
+import shutil
+import socket
+import subprocess
+from argparse import Namespace
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+from persys.cli.doctor.verdict import Finding, fail, ok, warn
+from persys.cli.handshake import explain
+from persys.cli.packages import find_command
+from persys.cli.settings import Settings
+from persys.cli.trust import trust_of
+from persys.errors import PersysError
+from persys.model.role import Role
+
+SECONDS = 3.0
+COMMAND_SECONDS = 10
+DISK_WARN = 0.10
+DISK_FAIL = 0.03
+_STATE = (Path("/var/lib/persys"), Path("/var/lib/docker"))
+_AGENT_CERTIFICATES = Path("/etc/persys/certs/persys-agent")
+
+
+def look(options: Namespace, settings: Settings) -> Iterator[Finding]:
+    for place in [Path(options.state_dir)] if options.state_dir else _STATE:
+        if place.exists():
+            usage = shutil.disk_usage(place)
+            yield disk_of(str(place), usage.free, usage.total)
+    listens = _listens(settings.agent)
+    if not (options.agent or listens or _AGENT_CERTIFICATES.exists()):
+        return
+    yield _agent(options, settings, listens=listens)
+    yield from _docker()
+    yield _libvirt()
+
+
+def disk_of(place: str, free: int, total: int) -> Finding:
+    share = free / total if total else 0.0
+    text = f"{place} has {free / 1024**3:.1f} GB free, {share:.0%}"
+    cure = "make room: `persysctl agent gc`, docker system prune, or a larger disk"
+    if share < DISK_FAIL:
+        return fail("disk", text, cure)
+    return warn("disk", text, cure) if share < DISK_WARN else ok("disk", text)
+
+
+def _listens(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), SECONDS):
+            return True
+    except OSError:
+        return False
+
+
+def _agent(options: Namespace, settings: Settings, *, listens: bool) -> Finding:
+    where = settings.agent
+    if not listens:
+        cure = "systemctl status persys-agent, or `persys up`; its log says why it ended"
+        return fail("agent", f"nobody listens at {where}", cure)
+    from persys.client import AgentClient
+
+    trust = None
+    try:
+        trust = trust_of(options, os.environ, settings.file)
+        with closing(AgentClient(where, timeout=settings.request_timeout, trust=trust)) as client:
+            health = client.check_health()
+    except PersysError as err:
+        try:
+            why = explain(where, Role.AGENT, trust)
+        except PersysError as own:
+            why = str(own)
+        text = f"who listens at {where} does not answer as an agent: {why or err}"
+        port = where.rpartition(":")[2]
+        cure = f"`ss -ltnp sport = :{port}` names who took the port; end it, or set AGENT_PORT"
+        return fail("agent", text, cure)
+    said = ", ".join(f"{name} {text}" for name, text in sorted(health.runtime_status.items()))
+    if not health.healthy:
+        return fail("agent", f"{where} is not well: {said}", "see the runtimes below, and its log")
+    return ok("agent", f"{where} {health.version} is well: {said}")
+
+
+def _docker() -> Iterator[Finding]:
+    if find_command("docker") is None:
+        yield fail("docker", "there is no docker command here", "install Docker Engine")
+        return
+    if (why := _fails("docker", "version", "--format", "{{.Server.Version}}")) is not None:
+        cure = "systemctl start docker; may this user use its socket (group docker)?"
+        yield fail("docker", f"Docker does not answer: {why}", cure)
+        return
+    yield ok("docker", "Docker answers")
+    if _fails("docker", "compose", "version") is None:
+        yield ok("compose", "the Compose plugin is there")
+    else:
+        cure = "install docker-compose-plugin; without it stacks do not run here"
+        yield warn("compose", "docker has no compose command", cure)
+
+
+def _libvirt() -> Finding:
+    cure = "for machines: install libvirt and QEMU, and start libvirtd"
+    if find_command("virsh") is None:
+        return warn("libvirt", "there is no virsh command here, so probably no libvirt", cure)
+    if (why := _fails("virsh", "--readonly", "version")) is not None:
+        return warn("libvirt", f"libvirt does not answer: {why}", cure)
+    return ok("libvirt", "libvirt answers")
+
+
+def _fails(*command: str) -> str | None:
+    """None: it works. Else its last words."""
+    try:
+        ended = subprocess.run(
+            command, capture_output=True, timeout=COMMAND_SECONDS, check=False, text=True
+        )
+    except (OSError, subprocess.TimeoutExpired) as err:
+        return str(err)
+    if ended.returncode == 0:
+        return None
+    lines = (ended.stderr or ended.stdout).strip().splitlines()
+    return lines[-1] if lines else f"exit code {ended.returncode}"

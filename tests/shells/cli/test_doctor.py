@@ -1,0 +1,329 @@
+"""The doctor, with each trouble made for real."""
+
+from __future__ import annotations
+
+import json
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from certified import LIFE, Root
+from persys import __version__
+from persys.cli.doctor.cluster import clock_of
+from persys.cli.doctor.machine import disk_of
+from persys.model.identity import Role
+from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
+from shells.cli.conftest import Cluster
+from shells.cli.front import gateway
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from persys.infra.files import CertificateFiles
+    from shells.cli.conftest import Ended, Run
+
+
+@pytest.fixture(autouse=True)
+def well(cluster: Cluster) -> None:
+    cluster.add_node("n1", agent_version=__version__)
+    cluster.mode.version = __version__
+    cluster.generated_at = lambda: datetime.now(UTC)
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+@pytest.fixture
+def secure(root: Root) -> Iterator[str]:
+    """The address of a scheduler with TLS."""
+    files = root.write(Role.SCHEDULER, "s1")
+    server = grpc.server(ThreadPoolExecutor(4))
+    control_pb2_grpc.add_AgentControlServicer_to_server(Cluster(), server)
+    credentials = grpc.ssl_server_credentials(
+        [(files.key.read_bytes(), files.certificate.read_bytes())], root.pem, True
+    )
+    address = f"127.0.0.1:{server.add_secure_port('127.0.0.1:0', credentials)}"
+    server.start()
+    yield address
+    server.stop(None).wait()
+
+
+def found(ended: Ended, check: str) -> list[dict[str, str]]:
+    """What is not well about one thing, each with a cure."""
+    findings = [each for each in json.loads(ended.out) if each["check"] == check]
+    bad = [each for each in findings if each["level"] != "ok"]
+    assert all(each["cure"] for each in bad)
+    return bad
+
+
+def worst(ended: Ended, check: str) -> str:
+    (finding,) = found(ended, check)
+    return f"{finding['level']}: {finding['what']}"
+
+
+def flags(files: CertificateFiles) -> tuple[str, ...]:
+    return ("--ca", str(files.roots), "--cert", str(files.certificate), "--key", str(files.key))
+
+
+def test_a_cluster_that_is_well_is_told_to_be(ctl: Run) -> None:
+    ended = ctl("doctor")
+
+    assert ended.code == 0, ended.out
+    assert "ok    nodes: 1 of 1 ready" in ended.out
+    assert "ok    clock" in ended.out
+
+
+def test_through_a_gateway_the_same_is_looked_at(cluster: Cluster, run: Run) -> None:
+    with gateway(scheduler_addr=(cluster.address,)) as url:
+        ended = run("doctor", "--api", url)
+
+    assert ended.code == 0, ended.out
+    assert "ok    nodes: 1 of 1 ready" in ended.out
+
+
+def test_a_context_file_that_cannot_be_read(run: Run, home: Path) -> None:
+    (home / ".persys").mkdir(parents=True)
+    (home / ".persys" / "config.yaml").write_text("a: [")
+
+    ended = run("doctor", "-o", "json")
+
+    assert ended.code == 1
+    assert "config.yaml" in worst(ended, "context")
+
+
+def test_a_context_file_that_others_can_read(ctl: Run, home: Path) -> None:
+    (home / ".persys").mkdir(parents=True)
+    (home / ".persys" / "config.yaml").write_text("cluster: x\n")
+    (home / ".persys" / "config.yaml").chmod(0o644)
+
+    ended = ctl("doctor", "-o", "json")
+
+    assert ended.code == 0, "a warning is no failure"
+    assert worst(ended, "context").startswith("warn")
+
+
+def test_a_name_that_nobody_knows(run: Run) -> None:
+    ended = run("doctor", "-o", "json", "--scheduler", "nowhere.invalid:8085")
+
+    assert ended.code == 1
+    assert "nobody knows the name nowhere.invalid" in worst(ended, "endpoint")
+
+
+def test_a_port_at_which_nobody_listens(run: Run, unused_address: str) -> None:
+    for words in (("--scheduler", unused_address), ("--api", f"http://{unused_address}")):
+        ended = run("doctor", "-o", "json", *words)
+
+        assert ended.code == 1
+        assert "nobody listens" in worst(ended, "endpoint")
+
+
+def test_plain_text_to_a_port_that_speaks_tls(secure: str, run: Run) -> None:
+    ended = run("doctor", "-o", "json", "--scheduler", secure)
+
+    assert ended.code == 1
+    assert "it speaks TLS" in worst(ended, "endpoint")
+
+
+def test_tls_to_a_port_that_speaks_plain_text(cluster: Cluster, run: Run, root: Root) -> None:
+    mine = root.write(Role.ADMIN, "me")
+
+    ended = run(
+        "doctor", "-o", "json", "--scheduler", cluster.address, *flags(mine), PERSYS_INSECURE=""
+    )
+
+    assert ended.code == 1
+    assert "does not speak TLS" in worst(ended, "endpoint")
+
+
+def test_no_certificate_at_all(secure: str, run: Run) -> None:
+    ended = run("doctor", "-o", "json", "--scheduler", secure, PERSYS_INSECURE="")
+
+    assert ended.code == 1
+    assert "no certificate to show" in worst(ended, "certificate")
+
+
+def test_a_certificate_file_that_is_not_there(secure: str, run: Run, root: Root) -> None:
+    mine = root.write(Role.ADMIN, "me")
+    mine.certificate.unlink()
+
+    ended = run("doctor", "-o", "json", "--scheduler", secure, *flags(mine), PERSYS_INSECURE="")
+
+    assert str(mine.certificate) in worst(ended, "certificate")
+
+
+@pytest.mark.parametrize(
+    ("age", "life", "expected"),
+    [
+        (2 * LIFE, LIFE, "fail: .*expired"),
+        (timedelta(hours=23), LIFE, "warn: .*ends soon"),
+        (-timedelta(hours=1), LIFE, "fail: .*valid only from"),
+    ],
+    ids=["expired", "ends soon", "not yet"],
+)
+def test_a_certificate_of_another_time(
+    age: timedelta, life: timedelta, expected: str, secure: str, run: Run, root: Root
+) -> None:
+    mine = root.write(Role.ADMIN, "me", age=age, life=life)
+
+    ended = run("doctor", "-o", "json", "--scheduler", secure, *flags(mine), PERSYS_INSECURE="")
+
+    level, _, text = expected.partition(": .*")
+    assert worst(ended, "certificate").startswith(level)
+    assert text in worst(ended, "certificate")
+
+
+def test_a_certificate_of_another_authority(
+    secure: str, run: Run, root: Root, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+    mine = Root(tmp_path / "other").write(Role.ADMIN, "me", roots=root.pem)
+
+    ended = run("doctor", "-o", "json", "--scheduler", secure, *flags(mine), PERSYS_INSECURE="")
+
+    assert ended.code == 1
+    assert "it does not take" in worst(ended, "endpoint")
+
+
+def test_a_certificate_of_the_wrong_role(secure: str, run: Run, root: Root) -> None:
+    mine = root.write(Role.AGENT, "n1")
+
+    ended = run("doctor", "-o", "json", "--scheduler", secure, *flags(mine), PERSYS_INSECURE="")
+
+    assert "agent/n1" in worst(ended, "certificate")
+
+
+def test_a_key_that_others_can_read(secure: str, run: Run, root: Root) -> None:
+    mine = root.write(Role.ADMIN, "me")
+    mine.key.chmod(0o644)
+
+    ended = run("doctor", "-o", "json", "--scheduler", secure, *flags(mine), PERSYS_INSECURE="")
+
+    assert f"{mine.key} can be read by others" in worst(ended, "certificate")
+
+
+def test_a_clock_that_is_off(cluster: Cluster, ctl: Run) -> None:
+    cluster.generated_at = lambda: datetime.now(UTC) + timedelta(minutes=5)
+    cluster.nodes["n1"].clock_skew_ms = 9_000
+
+    ended = ctl("doctor", "-o", "json")
+
+    assert ended.code == 1
+    (first, second) = found(ended, "clock")
+    assert "s ahead of this machine's" in first["what"]
+    assert "n1" in second["what"]
+
+
+def test_what_the_way_takes_is_no_skew() -> None:
+    now = datetime.now(UTC)
+    later = now + timedelta(seconds=9)
+
+    assert clock_of(now + timedelta(seconds=4), now, later).level == "ok"
+    assert clock_of(now - timedelta(seconds=3), now, later).level == "warn"
+    assert clock_of(later + timedelta(minutes=1), now, later).level == "fail"
+
+
+def test_a_mode_that_is_not_normal(cluster: Cluster, ctl: Run) -> None:
+    cluster.mode.mode = "recovery"
+    cluster.mode.reason = "the store is empty"
+    cluster.mode.next_steps.append("persysctl recovery rebuild-from-agents")
+
+    ended = ctl("doctor", "-o", "json")
+
+    (finding,) = found(ended, "mode")
+    assert (ended.code, finding["what"]) == (1, "recovery: the store is empty")
+    assert "rebuild-from-agents" in finding["cure"]
+
+
+def test_no_nodes_and_nodes_that_are_not_ready(cluster: Cluster, ctl: Run) -> None:
+    cluster.nodes["n1"].status = "NotReady"
+    cluster.nodes["n1"].status_reason = "no heartbeat for 40s"
+    assert "no heartbeat for 40s" in str(found(ctl("doctor", "-o", "json"), "nodes"))
+
+    cluster.nodes.clear()
+    ended = ctl("doctor", "-o", "json")
+    assert ended.code == 1
+    assert "there are none" in worst(ended, "nodes")
+
+
+def test_versions_that_differ(cluster: Cluster, ctl: Run) -> None:
+    cluster.nodes["n1"].agent_version = "0.0.1"
+    cluster.mode.version = "9.9"
+
+    text = worst(ctl("doctor", "-o", "json"), "versions")
+
+    assert "agent n1 0.0.1" in text
+    assert "scheduler 9.9" in text
+
+
+def test_a_workload_that_waits(cluster: Cluster, ctl: Run) -> None:
+    view = cluster.add_workload("web", "Pending")
+    view.reason.CopyFrom(
+        control_pb2.ReasonDetail(code="INSUFFICIENT_RESOURCES", message="no node has 64 GB")
+    )
+
+    (finding,) = found(ctl("doctor", "-o", "json"), "workloads")
+
+    assert "no node has 64 GB" in finding["what"]
+    assert "persysctl explain web" in finding["cure"]
+
+
+def test_a_service_that_dns_does_not_know(run: Run, unused_address: str) -> None:
+    ended = run(
+        "doctor", "-o", "json", "--scheduler", "_persys._tcp.example", PERSYS_DNS_SERVER=unused_address
+    )  # fmt: skip
+
+    assert ended.code == 1
+    assert "DNS does not say" in worst(ended, "dns")
+
+
+def test_a_docker_that_is_not_there_or_does_not_answer(
+    cluster: Cluster, run: Run, tmp_path: Path
+) -> None:
+    words = ("doctor", "-o", "json", "--scheduler", cluster.address, "--agent", cluster.address)
+
+    silent = run(*words, DOCKER_HOST="tcp://127.0.0.1:1")
+    missing = run(*words, PATH=str(tmp_path))
+
+    assert "does not answer" in worst(silent, "docker")
+    assert found(missing, "docker") or found(missing, "libvirt")
+
+
+def test_an_agent_that_is_not_well(cluster: Cluster, run: Run) -> None:
+    cluster.health.healthy = False
+    cluster.health.runtime_status["container"] = "unhealthy: no socket"
+
+    ended = run("doctor", "-o", "json", "--scheduler", cluster.address, "--agent", cluster.address)
+
+    assert "unhealthy: no socket" in worst(ended, "agent")
+
+
+def test_an_agents_port_that_somebody_else_has(
+    cluster: Cluster, run: Run, unused_address: str
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        words = ("doctor", "-o", "json", "--timeout", "500ms", "--scheduler", cluster.address)
+        taken = run(*words, "--agent", address)
+        silent = run(*words, "--agent", unused_address)
+
+    assert "does not answer as an agent" in worst(taken, "agent")
+    assert "nobody listens" in worst(silent, "agent")
+
+
+def test_a_disk_that_is_nearly_full() -> None:
+    assert disk_of("/x", 50, 100).level == "ok"
+    assert disk_of("/x", 9, 100).level == "warn"
+    assert disk_of("/x", 2, 100).level == "fail"
+
+
+def test_the_place_of_the_state_is_looked_at(ctl: Run, tmp_path: Path) -> None:
+    ended = ctl("doctor", "-o", "json", "--state-dir", str(tmp_path))
+
+    assert str(tmp_path) in str(json.loads(ended.out))
