@@ -19,6 +19,7 @@ from persys.gateway.gitops import Gitops, gitops_routes
 from persys.gateway.identity import Identities
 from persys.gateway.limits import BODY_BYTES_MAX, Rates
 from persys.gateway.listener import Listener, Patience
+from persys.gateway.openapi import openapi_routes
 from persys.gateway.overview import overview_routes
 from persys.gateway.routes import UnaryRoutes
 from persys.gateway.settings import GatewaySettings
@@ -124,6 +125,7 @@ class Gateway:
         app.router.add_routes(
             [
                 *overview_routes(door),
+                *openapi_routes(door),
                 *dashboard_routes(door),
                 *audit_routes(door, self._audit),
                 *gitops_routes(door, self._gitops),

@@ -1,0 +1,147 @@
+"""This API as an OpenAPI 3.1 document, made from the table of routes and the contract's messages."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from persys import __version__
+from persys.gateway.answering import JSON, answer, encoded
+from persys.gateway.conditions import CONDITIONAL
+from persys.gateway.door import Ask, Door
+from persys.gateway.openapi_own import own_paths
+from persys.gateway.paging import LISTS
+from persys.gateway.problems import PROBLEM
+from persys.gateway.streams import EVENT_STREAM, NDJSON
+from persys.gateway.transcoding import SERVICE, path_fields, request_descriptor
+from persys.wire.openapi_schema import Schema, field_schema, reference, schemas_of
+from persys.wire.rest import API, ROUTES, Form, Route
+
+PATH = "/openapi.json"
+_STRING: Schema = {"type": "string"}
+_SEGMENT: Schema = {"type": "string", "minLength": 1, "pattern": r"^[^/{}]+$"}
+_TEXTS = {"StreamLogs": "text/plain", "SaveSnapshot": "application/octet-stream"}
+
+
+def openapi_routes(door: Door) -> Iterator[web.RouteDef]:
+    found = encoded(msgspec.json.encode(document()))
+
+    async def handle(ask: Ask) -> web.StreamResponse:
+        return answer(ask.request, found)
+
+    yield web.get(PATH, door.behind(handle, open_to_all=True))
+
+
+def document() -> dict[str, Any]:
+    paths: dict[str, dict[str, Any]] = {}
+    for route in ROUTES:
+        paths.setdefault(API + route.path, {})[route.method.lower()] = _operation(route)
+    for path, operations in own_paths().items():
+        paths.setdefault(path, {}).update(operations)
+    methods = [SERVICE.methods_by_name[route.rpc] for route in ROUTES]
+    messages = [one.output_type for one in methods] + [one.input_type for one in methods]
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Persys Compute",
+            "version": __version__,
+            "description": "What persys-gateway serves. Every path under /api/v1 is also under "
+            "/api/v1/clusters/{cluster}, and means that cluster there.",
+        },
+        "security": [{"token": []}, {"certificate": []}],
+        "paths": dict(sorted(paths.items())),
+        "components": {
+            "schemas": {**schemas_of(messages), "Problem": _PROBLEM_SCHEMA},
+            "responses": {"Problem": _PROBLEM_RESPONSE},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "certificate": {"type": "mutualTLS"},
+            },
+        },
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": route.rpc,
+        "summary": _words(route.rpc),
+        "parameters": list(_parameters(route)),
+        "responses": {**_answers(route), "default": {"$ref": "#/components/responses/Problem"}},
+    }
+    if route.body:
+        body = reference(SERVICE.methods_by_name[route.rpc].input_type)
+        operation["requestBody"] = {"content": {JSON: {"schema": body}}, "required": True}
+    elif route.form is Form.UPLOAD:
+        content = {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}
+        operation["requestBody"] = {"content": content, "required": True}
+    return operation
+
+
+def _parameters(route: Route) -> Iterator[dict[str, Any]]:
+    in_path = path_fields(route.path)
+    for name in in_path:
+        yield {"name": name, "in": "path", "required": True, "schema": _SEGMENT}
+    descriptor = request_descriptor(route.rpc)
+    for field in () if route.body else descriptor.fields:
+        schema = field_schema(field)
+        if field.name in in_path or "$ref" in schema:
+            continue
+        yield {"name": field.name, "in": "query", "schema": schema}
+    if route.rpc in LISTS:
+        if "limit" not in descriptor.fields_by_name:
+            limit = {"type": "integer", "minimum": 1, "maximum": 1000}
+            yield {"name": "limit", "in": "query", "schema": limit}
+        yield {"name": "cursor", "in": "query", "schema": _STRING}
+    yield {"name": "cluster_id", "in": "query", "schema": _STRING}
+    if route.rpc in CONDITIONAL:
+        yield {"name": "If-Match", "in": "header", "schema": _STRING}
+    if route.rpc == "WatchEvents":
+        yield {"name": "Last-Event-ID", "in": "header", "schema": _STRING}
+    if route.method != "GET" and route.form is Form.UNARY:
+        key = {"type": "string", "minLength": 1, "maxLength": 255}
+        yield {"name": "Idempotency-Key", "in": "header", "schema": key}
+
+
+def _answers(route: Route) -> dict[str, Any]:
+    message = reference(SERVICE.methods_by_name[route.rpc].output_type)
+    match route.form:
+        case Form.SOCKET:
+            return {"101": {"description": "frames are ExecInput and ExecOutput"}}
+        case Form.EVENTS:
+            content: dict[str, Any] = {EVENT_STREAM: {"schema": _STRING}}
+        case Form.TEXT:
+            plain = {_TEXTS[route.rpc]: {"schema": {"type": "string", "format": "binary"}}}
+            content = {**plain, NDJSON: {"schema": _STRING}}
+        case Form.UPLOAD if SERVICE.methods_by_name[route.rpc].server_streaming:
+            content = {NDJSON: {"schema": _STRING}}
+        case _:
+            content = {JSON: {"schema": message}}
+    return {"200": {"description": "done, or what was asked for", "content": content}}
+
+
+def _words(rpc: str) -> str:
+    return re.sub(r"(?<!^)([A-Z])", lambda found: f" {found[1].lower()}", rpc)
+
+
+_PROBLEM_SCHEMA: Schema = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "request_id"],
+    "properties": {
+        "type": _STRING,
+        "title": _STRING,
+        "status": {"type": "integer"},
+        "detail": _STRING,
+        "request_id": _STRING,
+        "code": {"type": "string", "description": "of gRPC"},
+        "field": {"type": "string", "description": "the one that is wrong"},
+        "reason": {"type": "string", "description": "a FailureReason"},
+        "mode": {"type": "string", "description": "of the scheduler, if it is not normal"},
+        "answer": {"type": "object", "description": "the message in which it was refused"},
+    },
+}
+_PROBLEM_RESPONSE = {
+    "description": "not done, and why (RFC 9457)",
+    "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}

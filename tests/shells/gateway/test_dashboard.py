@@ -1,0 +1,92 @@
+"""The dashboard's files and the reading of spec files, as the gateway serves them."""
+
+from io import BytesIO
+
+import pytest
+
+from persys.gateway.dashboard.serving import PREFIX, pages
+from persys.gateway.dashboard.specs import BYTES_MAX, PATH
+from shells.gateway.town import House, a_gateway, quiet
+
+SPEC = "id: web\ncontainer: {image: nginx}\n---\nid: db\ndesired_state: Stopped\n"
+
+
+async def test_every_file_is_served_with_its_type_and_the_rules_for_scripts(house: House) -> None:
+    for name, page in pages().items():
+        async with house.session.get(f"{PREFIX}{name}") as answer:
+            assert (answer.status, answer.content_type) == (200, page.media_type)
+            assert await answer.read() == page.plain
+            rules = answer.headers["Content-Security-Policy"]
+            assert "script-src 'self'" in rules
+            assert "unsafe" not in rules
+            assert answer.headers["X-Content-Type-Options"] == "nosniff"
+
+
+async def test_a_file_that_is_known_is_not_sent_again(house: House) -> None:
+    async with house.session.get(PREFIX) as answer:
+        tag = answer.headers["ETag"]
+
+    async with house.session.get(PREFIX, headers={"If-None-Match": tag}) as again:
+        assert (again.status, await again.read(), again.headers["ETag"]) == (304, b"", tag)
+    async with house.session.get(PREFIX, headers={"If-None-Match": '"other"'}) as changed:
+        assert changed.status == 200
+
+
+async def test_a_file_is_packed_for_who_can_unpack_it(house: House) -> None:
+    async with house.session.get(PREFIX, headers={"Accept-Encoding": "identity"}) as plain:
+        assert "Content-Encoding" not in plain.headers
+    async with house.session.get(PREFIX, headers={"Accept-Encoding": "gzip"}) as packed:
+        assert packed.headers["Content-Encoding"] == "gzip"
+
+
+@pytest.mark.parametrize("path", ["/", "/ui"])
+async def test_the_short_addresses_lead_to_the_page(house: House, path: str) -> None:
+    async with house.session.get(path) as answer:
+        assert (answer.status, answer.url.path) == (200, PREFIX)
+
+
+@pytest.mark.parametrize("path", ["../serving.py", "%2e%2e/serving.py", "views/", "missing.js"])
+async def test_nothing_but_the_files_is_there(house: House, path: str) -> None:
+    async with house.session.get(f"{PREFIX}{path}") as answer:
+        assert answer.status == 404
+
+
+async def test_a_spec_file_is_read_as_persysctl_reads_it(house: House) -> None:
+    status, answer = await house.ask("POST", PATH, data=SPEC.encode())
+
+    assert status == 200
+    assert answer["workloads"] == [
+        {"workload_id": "web", "spec": {"type": "container", "container": {"image": "nginx"}}},
+        {"workload_id": "db", "desired_state": "Stopped"},
+    ]
+    assert answer["lines"] == [1, 4]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "field"),
+    [
+        (b"id: a\nvm:\n  vcpu: 1\n", 3, "vm.vcpu"),
+        (b"id: [", 1, "file"),
+        (b"\xff\xfe", 0, "file"),
+        (b"", 0, "file"),
+    ],
+)
+async def test_a_wrong_spec_file_is_refused_with_its_place(
+    house: House, text: bytes, line: int, field: str
+) -> None:
+    status, problem = await house.ask("POST", PATH, data=text)
+
+    assert (status, problem["line"], problem["field"]) == (400, line, field)
+
+
+async def test_a_spec_file_that_is_too_long_is_not_read(house: House) -> None:
+    status, _ = await house.ask("POST", PATH, data=BytesIO(b"#" * (BYTES_MAX + 1)))
+
+    assert status == 413
+
+
+async def test_without_a_scheduler_that_knows_who_asks_no_file_is_read() -> None:
+    async with a_gateway(quiet(scheduler_addr=("127.0.0.1:1",))) as house:
+        status, _ = await house.ask("POST", PATH, data=SPEC.encode())
+
+    assert status == 503

@@ -1,0 +1,69 @@
+"""The OpenAPI document says what is so: whatever is made from it is answered as it says."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from persys.gateway.openapi import document
+from persys.wire.rest import API, ROUTES
+from shells.gateway.town import House
+from shells.scheduler.harness import Cluster
+
+SECONDS_MAX = 100
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+)
+ENDLESS = ("WatchEvents", "Exec")
+
+
+def test_every_route_of_the_table_is_in_the_document() -> None:
+    paths = document()["paths"]
+
+    for route in ROUTES:
+        assert paths[API + route.path][route.method.lower()]["operationId"] == route.rpc
+
+
+async def test_the_document_is_for_anybody(house: House) -> None:
+    status, told = await house.get("/openapi.json")
+
+    assert status == 200
+    assert told == document()
+
+
+async def test_a_fuzzer_that_reads_the_document_finds_nothing(
+    house: House, cluster: Cluster, tmp_path: Path
+) -> None:
+    await cluster.join("n1")
+    process = await asyncio.create_subprocess_exec(
+        *(Path(sys.executable).parent / "schemathesis", "run"),
+        f"http://127.0.0.1:{house.gateway.port}/openapi.json",
+        *("--checks", ",".join(CHECKS), "--phases", "coverage,fuzzing", "--max-examples", "3"),
+        *(word for name in ENDLESS for word in ("--exclude-operation-id", name)),
+        *(
+            "--seed",
+            "1",
+            "--max-time",
+            "45",
+            "--request-timeout",
+            "20",
+            "--warnings",
+            "off",
+            "--no-color",
+        ),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+        cwd=tmp_path,
+    )
+    try:
+        async with asyncio.timeout(SECONDS_MAX):
+            output, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+    assert process.returncode == 0, output.decode()[-8000:]
