@@ -42,9 +42,12 @@ class Resolver:
             return _failure(err)
 
     async def _resolve(self, spec: Spec) -> Resolved:
+        references = references_of(spec)
+        if not references:
+            return Resolved(spec)
         values: dict[Reference, bytes] = {}
         read: dict[tuple[str, int], Mapping[str, str]] = {}
-        for field, reference in references_of(spec).items():
+        for field, reference in references.items():
             if reference in values:
                 continue
             match reference:
