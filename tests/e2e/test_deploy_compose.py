@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
@@ -205,3 +206,14 @@ def test_coredns_answers_with_the_schedulers(stack: Stack) -> None:
         return subprocess.run(words, capture_output=True, text=True, timeout=20, check=False).stdout
 
     eventually(lambda: len(found().splitlines()) == 3, found, within=30)
+
+
+def test_prometheus_sees_one_leader_among_three_schedulers(stack: Stack) -> None:
+    def sees(query: str) -> str:
+        url = f"http://127.0.0.1:{stack.ports['PROMETHEUS']}/api/v1/query?query={query}"
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            found = json.load(answer)["data"]["result"]
+        return str(found[0]["value"][1]) if found else ""
+
+    eventually(lambda: sees("count(persys_scheduler_leading)") == "3", "three are scraped")
+    assert sees("sum(persys_scheduler_leading)") == "1"

@@ -8,6 +8,7 @@ import pytest
 
 from e2e.docs_runner.blocks import ROOT, SHOWN, TYPED, Block, blocks_in, blocks_of, documents
 from persys.cli.parser import parse
+from persys.wire.specfile import read_spec_file
 
 PROGRAMS = ("persysctl", "persys", "make", "docker", "etcdctl", "deploy/install", "systemctl")
 NAMED_TEST = re.compile(r"tests/[\w/]+(?:\.py)?")
@@ -70,6 +71,26 @@ def test_what_is_not_run_is_at_least_what_persysctl_takes() -> None:
     ]
 
     assert refused == []
+
+
+SPECS = [
+    block
+    for block in BLOCKS
+    if block.tag == "yaml" and re.match(r"(id|container|compose|vm|- id):", block.text)
+]
+
+
+@pytest.mark.parametrize("block", SPECS, ids=[block.place for block in SPECS])
+def test_a_spec_in_a_document_is_one_that_apply_takes(block: Block) -> None:
+    # Some show only the part that they are about.
+    head = "" if "id:" in block.text.splitlines()[0] else "id: shown\n"
+
+    assert read_spec_file(head + block.text)
+
+
+def test_every_example_is_one_that_apply_takes() -> None:
+    for path in sorted((ROOT / "examples").rglob("*.yaml")):
+        assert read_spec_file(path.read_text("utf-8")), path.name
 
 
 def parses(line: str) -> bool:

@@ -55,7 +55,9 @@ class Block(NamedTuple):
 
 def documents() -> list[str]:
     """All that have blocks to type, in the order in which they are typed."""
-    found = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    found = list(ROOT.glob("*.md"))
+    for folder in ("docs", "examples", "deploy"):
+        found += (ROOT / folder).rglob("*.md")
     names = {path.relative_to(ROOT).as_posix() for path in found} - GENERATED
     return [*FIRST, *sorted(names - set(FIRST))]
 
