@@ -71,6 +71,7 @@ from persys.core.garbage import Ages
 from persys.core.health import HEALTH
 from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.door import guarded
+from persys.infra.gauges import watch_certificate
 from persys.infra.http import SideServer
 from persys.infra.process import serve
 from persys.infra.rpc import new_server, start_server
@@ -164,7 +165,7 @@ class Agent:
         self._news = News()
         self._metrics = Metrics(self._count_workloads, self._count_health)
         if around.tls is not None:
-            self._metrics.watch_certificate(around.tls.seconds_left, around.tls.lifetime_seconds)
+            watch_certificate(self._metrics.registry, "agent", around.tls)
         self._runtimes = around.runtimes
         turns: Turns[WorkloadId] = Turns()
         ledger = Ledger(

@@ -3,10 +3,10 @@
 Every label has a closed set of values: a method, a code, a result, a kind.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import StrEnum
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 
 from persys.model.event import EventKind, Numbered
 
@@ -85,19 +85,6 @@ class Metrics:
 
     def denied(self, role: str, method: str) -> None:
         self._denials.labels(role, method).inc()
-
-    def watch_certificate(
-        self, seconds_left: Callable[[], float], lifetime: Callable[[], float]
-    ) -> None:
-        """Of the process itself; asked whenever somebody looks."""
-        for name, about, seconds in (
-            ("expiry", "Until the scheduler's own certificate ends", seconds_left),
-            ("lifetime", "From the beginning to the end of that certificate", lifetime),
-        ):
-            gauge = Gauge(
-                f"persys_scheduler_certificate_{name}_seconds", about, registry=self.registry
-            )
-            gauge.set_function(seconds)
 
     def retry_planned(self) -> None:
         self._retries.inc()

@@ -21,6 +21,7 @@ from persys.errors import ConflictError, FencedError, PersysError, StoreUnavaila
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.door import guarded
 from persys.infra.garbage import sweep
+from persys.infra.gauges import watch_certificate
 from persys.infra.http import SideServer
 from persys.infra.rpc import new_server, start_server
 from persys.infra.tls import Tls
@@ -73,7 +74,7 @@ class Plane:
         self._make_seat = new_seat
         self._tls = tls
         if tls is not None:
-            self._metrics.watch_certificate(tls.seconds_left, tls.lifetime_seconds)
+            watch_certificate(self._metrics.registry, "scheduler", tls)
         self._seat: Scheduler | None = None
         self._standby: Standby | None = None
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
