@@ -72,6 +72,7 @@ from persys.core.garbage import Ages
 from persys.core.health import HEALTH
 from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.enrolling import ensure_certificate
+from persys.infra.gauges import watch_certificate
 from persys.infra.guarded import guarded
 from persys.infra.http import SideServer
 from persys.infra.process import serve
@@ -171,8 +172,7 @@ class Agent:
         self._news = News()
         self._metrics = Metrics(self._count_workloads, self._count_health)
         if around.tls is not None:
-            self._metrics.watch_certificate(around.tls.seconds_left, around.tls.lifetime_seconds)
-            self._metrics.watch_revocations(around.tls.revocations_age())
+            watch_certificate(self._metrics.registry, "agent", around.tls)
         self._runtimes = around.runtimes
         turns: Turns[WorkloadId] = Turns()
         ledger = Ledger(

@@ -18,6 +18,7 @@ from pathlib import Path
 import structlog
 
 from persys.infra.clock import Clock
+from persys.infra.files import write_whole
 
 log = structlog.get_logger()
 
@@ -59,7 +60,7 @@ async def find_accel(wish: str, found_path: Path, clock: Clock) -> Accel:
             reason=f"{DEVICE} is here, but guests hang or crawl on it",
             accel=accel.value,
         )
-    _write(found_path, circumstances | {"accel": accel.value})
+    write_whole(found_path, json.dumps(circumstances | {"accel": accel.value}).encode())
     return accel
 
 
@@ -134,11 +135,3 @@ def _read(path: Path, circumstances: dict[str, str]) -> Accel | None:
     except (OSError, ValueError, AttributeError, KeyError):
         return None
     return accel if found == circumstances else None
-
-
-def _write(path: Path, found: dict[str, str]) -> None:
-    """Half a file would only be asked again, but whoever reads must not see one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    new = path.with_name(f"{path.name}.new")
-    new.write_text(json.dumps(found), encoding="utf-8")
-    new.replace(path)

@@ -156,24 +156,6 @@ class Metrics:
         """`usage` is asked whenever somebody looks."""
         self.registry.register(_WorkloadUsages(usage))
 
-    def watch_certificate(
-        self, seconds_left: Callable[[], float], lifetime: Callable[[], float]
-    ) -> None:
-        """Of the process itself; asked whenever somebody looks."""
-        for name, about, seconds in (
-            ("expiry", "Until the agent's own certificate ends", seconds_left),
-            ("lifetime", "From the beginning to the end of that certificate", lifetime),
-        ):
-            gauge = Gauge(f"persys_agent_certificate_{name}_seconds", about, registry=self.registry)
-            gauge.set_function(seconds)
-
-    def watch_revocations(self, age: Callable[[], float] | None) -> None:
-        """None: there is no list."""
-        if age is not None:
-            about = "Since the list of revoked certificates was last read"
-            name = "persys_agent_revocations_age_seconds"
-            Gauge(name, about, registry=self.registry).set_function(age)
-
     def action_ended(self, kind: ActionKind, outcome: ActionState, seconds: float) -> None:
         self._actions.labels(kind.value, outcome.value).inc()
         self._action_seconds.labels(kind.value).observe(seconds)

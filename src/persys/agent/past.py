@@ -15,6 +15,7 @@ import structlog
 from persys.agent.runtimes.docker_access import DockerAccess
 from persys.agent.runtimes.docker_frames import Frame, Frames, packed
 from persys.errors import PersysError
+from persys.infra.files import write_whole
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
 from persys.model.workload import Desired
@@ -45,7 +46,7 @@ class Past:
                     async for frames in self._access.frames(part, tail=_LINES_MAX, stamped=True):
                         end.add(frames)
                     path = self._path(workload_id, part.service)
-                    await asyncio.to_thread(_write, path, packed(end.frames))
+                    await asyncio.to_thread(write_whole, path, packed(end.frames))
         except (PersysError, OSError, TimeoutError) as err:
             log.warning("past.not_kept", workload_id=workload_id, reason=str(err))
 
@@ -78,10 +79,3 @@ class End:
             self._bytes_left -= len(frame.data)
             while len(self.frames) > self._lines_max or self._bytes_left < 0:
                 self._bytes_left += len(self.frames.popleft().data)
-
-
-def _write(path: Path, content: bytes) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    whole = path.with_suffix(".new")
-    whole.write_bytes(content)
-    whole.replace(path)

@@ -3,10 +3,10 @@
 Every label has a closed set of values: a method, a code, a result, a kind.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from enum import StrEnum
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
+from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 
 from persys.model.event import EventKind, Numbered
 
@@ -91,26 +91,6 @@ class Metrics:
 
     def report_ignored(self) -> None:
         self._ignored_reports.inc()
-
-    def watch_certificate(
-        self, seconds_left: Callable[[], float], lifetime: Callable[[], float]
-    ) -> None:
-        """Of the process itself; asked whenever somebody looks."""
-        for name, about, seconds in (
-            ("expiry", "Until the scheduler's own certificate ends", seconds_left),
-            ("lifetime", "From the beginning to the end of that certificate", lifetime),
-        ):
-            gauge = Gauge(
-                f"persys_scheduler_certificate_{name}_seconds", about, registry=self.registry
-            )
-            gauge.set_function(seconds)
-
-    def watch_revocations(self, age: Callable[[], float] | None) -> None:
-        """None: there is no list."""
-        if age is not None:
-            about = "Since the list of revoked certificates was last read"
-            name = "persys_scheduler_revocations_age_seconds"
-            Gauge(name, about, registry=self.registry).set_function(age)
 
     def retry_planned(self) -> None:
         self._retries.inc()

@@ -28,6 +28,7 @@ from persys.errors import (
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.enrolling import ensure_certificate
 from persys.infra.garbage import sweep
+from persys.infra.gauges import watch_certificate
 from persys.infra.guarded import guarded
 from persys.infra.http import SideServer
 from persys.infra.identity import Claims
@@ -85,8 +86,7 @@ class Plane:
         self._make_seat = new_seat
         self._tls = tls
         if tls is not None:
-            self._metrics.watch_certificate(tls.seconds_left, tls.lifetime_seconds)
-            self._metrics.watch_revocations(tls.revocations_age())
+            watch_certificate(self._metrics.registry, "scheduler", tls)
         self._seat: Scheduler | None = None
         self._standby: Standby | None = None
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import yaml
 from prometheus_client import generate_latest
 
 from persys.agent.metrics import Metrics as AgentMetrics
+from persys.infra.gauges import watch_certificate
 from persys.scheduler.metrics import Metrics
 from shells.scheduler.harness import Cluster, eventually
 
@@ -162,9 +164,8 @@ async def test_the_dashboard_and_the_alerts_ask_for_nothing_that_is_not_there(
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
     told = names_in(await page(cluster))
-    for one in (Metrics(), AgentMetrics(dict)):
-        one.watch_certificate(float, float)  # which only those with TLS have
-        one.watch_revocations(float)
+    for process, one in (("scheduler", Metrics()), ("agent", AgentMetrics(dict))):
+        watch_certificate(one.registry, process, Ended())  # which only those with TLS have
         told |= names_in(generate_latest(one.registry).decode())
 
     asked = {name for expression in expressions() for name in NAME.findall(expression)}
@@ -180,6 +181,19 @@ async def test_every_metric_is_on_the_dashboard_and_in_the_table(cluster: Cluste
 
     assert {name for name in families if name not in shown} == set()
     assert set(re.findall(r"\| `(persys_scheduler_\w+)` \|", table)) == families
+
+
+class Ended:
+    """A certificate whose time is over."""
+
+    def seconds_left(self) -> float:
+        return 0
+
+    def lifetime_seconds(self) -> float:
+        return 1
+
+    def revocations_age(self) -> Callable[[], float]:
+        return float
 
 
 async def families_of(cluster: Cluster) -> set[str]:
