@@ -1,0 +1,119 @@
+"""Commands: each call of the scheduler has one, each has an example that works, and the documents say so."""
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from persys.cli.commands import GROUPS, SINGLES, Command
+from persys.cli.examples import EXAMPLES, examples_of
+from persys.cli.manual import pages
+from persys.cli.parser import parse
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.rest import NOT_SERVED, ROUTES
+
+COMMANDS: dict[str, Command] = {
+    **{f"{group.name} {each.name}": each for group in GROUPS for each in group.commands},
+    **{each.name: each for each in SINGLES},
+}
+# Which command makes a call of the scheduler's.
+MAKES = {
+    "ApplyWorkload": "apply",
+    "DeleteWorkload": "workload delete",
+    "RetryWorkload": "workload retry",
+    "RedeployWorkload": "workload redeploy",
+    "ListWorkloads": "workload list",
+    "GetWorkload": "workload get",
+    "ExplainWorkload": "explain",
+    "PlanWorkloads": "plan",
+    "GetCapacity": "capacity",
+    "SubmitAutomationSuggestion": "suggestion submit",
+    "ListNodes": "node list",
+    "GetNode": "node get",
+    "CordonNode": "node cordon",
+    "UncordonNode": "node uncordon",
+    "DrainNode": "node drain",
+    "ConfirmNodeDead": "node confirm-dead",
+    "RemoveNode": "node remove",
+    "TaintNode": "node taint",
+    "GetClusterSummary": "cluster summary",
+    "ListEvents": "events",
+    "WatchEvents": "events",
+    "ListDrifts": "drift list",
+    "AdoptOrphan": "orphans adopt",
+    "DeleteOrphan": "orphans delete",
+    "GetMode": "recovery status",
+    "SaveSnapshot": "snapshot save",
+    "RestoreSnapshot": "snapshot restore",
+    "RebuildFromAgents": "recovery rebuild-from-agents",
+    "AcceptEmpty": "recovery accept-empty",
+    "StreamLogs": "logs",
+    "Exec": "exec",
+    "ListImages": "image list",
+    "AddImage": "image add",
+    "RemoveImage": "image remove",
+    "ListVolumes": "volume list",
+    "DeleteVolume": "volume delete",
+    "GetIdentity": "cluster whoami",
+    "CreateToken": "token create",
+    "ListTokens": "token list",
+    "RevokeToken": "token revoke",
+    "PutSecret": "secret put",
+    "ListSecrets": "secret list",
+    "DeleteSecret": "secret delete",
+}
+# What several groups do has one name in all of them.
+VERBS = {"ls": "list", "show-all": "list", "rm": "remove", "describe": "get", "new": "create"}
+
+
+def test_every_call_that_is_not_an_agents_has_a_command_and_a_route() -> None:
+    calls = {
+        method.name for method in control_pb2.DESCRIPTOR.services_by_name["AgentControl"].methods
+    }
+
+    assert calls - NOT_SERVED == MAKES.keys()
+    assert {route.rpc for route in ROUTES} == MAKES.keys()
+    assert set(MAKES.values()) <= COMMANDS.keys()
+
+
+def test_no_command_has_another_word_for_a_verb() -> None:
+    assert not [name for name in COMMANDS if name.split()[-1] in VERBS]
+
+
+def test_every_command_has_examples_and_nothing_else_has() -> None:
+    assert EXAMPLES.keys() == COMMANDS.keys()
+    assert all(EXAMPLES.values())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_example_is_of_its_command_and_parses(name: str) -> None:
+    for line in examples_of(name):
+        words = shlex.split(line)[1:]
+        own = words[: _end(words)]
+        assert own[: len(name.split())] == name.split()
+        assert parse(own).run == COMMANDS[name].run
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_each_command_shows_its_examples(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        parse([*name.split(), "--help"])
+
+    shown = capsys.readouterr().out
+    assert all(f"\n  {line}\n" in shown for line in examples_of(name))
+
+
+def test_the_documents_are_what_the_table_says(root: Path) -> None:
+    """`scripts/docs-commands` writes them anew."""
+    written = {path.relative_to(root).as_posix() for path in (root / "man").iterdir()}
+    stale = [name for name, text in pages().items() if (root / name).read_text("utf-8") != text]
+
+    assert stale == []
+    assert written == pages().keys() - {"docs/commands.md"}
+
+
+def _end(words: list[str]) -> int:
+    """Where a shell would take over."""
+    return next((at for at, word in enumerate(words) if word in ("<", ">")), len(words))
