@@ -42,7 +42,9 @@ class RestStub:
         self._told_mode = told_mode
         self._cluster = f"/clusters/{quote(gateway.cluster, safe='')}" if gateway.cluster else ""
         self._headers = {"Accept": _JSON}
-        if gateway.token:
+        if gateway.token and gateway.url.startswith(
+            "https:"
+        ):  # in plain text everybody would hear it
             self._headers["Authorization"] = f"Bearer {gateway.token}"
         for route in ROUTES:
             setattr(self, route.rpc, self._method(route))

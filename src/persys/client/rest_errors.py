@@ -40,6 +40,10 @@ def error_of(
         return InvalidError(field, text.removeprefix(f"{field}: "))
     if "code" in problem and (error := _by_code(str(problem["code"]), text)) is not None:
         return error
+    if status in FALLS_BACK and not problem:
+        return RefusedError(
+            "the gateway does not know this request: it is older or of another make"
+        )
     match status:
         case 400:
             return _invalid(text)

@@ -34,6 +34,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     after_change: Callable[[control_pb2.WorkloadView], None] = lambda workload: None
     looks_before_gone: int = 0
     generated_at: Callable[[], datetime] | None = None  # its clock
+    heard: Callable[[dict[str, object]], None] = lambda beside: None  # what comes beside a call
     drain_deadline: int = 0
     health: agent_pb2.HealthCheckResponse = field(
         default_factory=lambda: agent_pb2.HealthCheckResponse(
@@ -152,6 +153,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         return view
 
     def ListNodes(self, request, context):  # type: ignore[no-untyped-def]
+        self.heard(dict(context.invocation_metadata()))
         self._maybe_abort(context)
         if self.mode.mode != "normal":
             context.set_trailing_metadata(

@@ -188,3 +188,15 @@ def test_tls_to_a_port_without_it_is_told(
 
 def test_insecure_and_a_certificate_exclude_each_other(run: Run, mine: CertificateFiles) -> None:
     assert run("node", "list", "--insecure", *flags(mine)).code == 2
+
+
+def test_a_token_is_shown_beside_the_certificate_and_never_in_plain_text(
+    secure: Cluster, cluster: Cluster, run: Run, mine: CertificateFiles
+) -> None:
+    shown: list[object] = []
+    secure.heard = cluster.heard = lambda beside: shown.append(beside.get("authorization"))
+
+    run("node", "list", "--scheduler", secure.address, *flags(mine), PERSYS_TOKEN="psk_a_b")
+    run("node", "list", "--scheduler", cluster.address, "--insecure", PERSYS_TOKEN="psk_a_b")
+
+    assert shown == ["Bearer psk_a_b", None]

@@ -1,0 +1,91 @@
+"""A gateway of an existing deployment, which has the contract's routes and no others."""
+
+from __future__ import annotations
+
+import json
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import Thread
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from shells.cli.conftest import Run
+
+ANSWERS: dict[tuple[str, str], tuple[int, object]] = {
+    ("GET", "/workloads?status=Running"): (200, {"workloads": [{"workloadId": "web"}]}),
+    ("GET", "/workloads/web"): (200, {"workload": {"workload_id": "web", "status": "Running"}}),
+    ("GET", "/workloads/nobody"): (404, {"error": "workload not found: nobody"}),
+    ("GET", "/nodes"): (200, {"nodes": [{"node_id": "n1", "status": "Ready"}]}),
+    ("GET", "/clusters/east/nodes"): (200, {"nodes": []}),
+    ("POST", "/workloads/schedule"): (200, {"success": True, "revision_id": "r7"}),
+    ("POST", "/workloads/web/retry"): (200, {"accepted": False, "reason": "it has not failed"}),
+}
+
+
+class Older(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    bodies: list[bytes] = []  # noqa: RUF012 - one server at a time
+
+    def answer(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        found = ANSWERS.get((self.command, self.path))
+        content = b"404 page not found" if found is None else json.dumps(found[1]).encode()
+        if found is not None and body:
+            self.bodies.append(body)
+        self.send_response(404 if found is None else found[0])
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815 - the library names them
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def older() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Older)
+    server.daemon_threads = True
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_what_the_contract_has_a_route_for_works(run: Run, older: str) -> None:
+    assert (
+        run("workload", "list", "--status", "Running", "-o", "name", "--api", older).out == "web\n"
+    )
+    assert "Running" in run("workload", "get", "web", "--api", older).out
+    assert run("node", "list", "-o", "name", "--api", older).out == "n1\n"
+    assert run("node", "list", "--cluster", "east", "--api", older).out == "no nodes\n"
+
+
+def test_a_workload_is_scheduled(run: Run, older: str) -> None:
+    ended = run("apply", "-f", "-", "--api", older, stdin="id: web\ncontainer: {image: nginx}\n")
+
+    assert ended.code == 0, ended.err
+    assert json.loads(Older.bodies[-1])["workload_id"] == "web"
+
+
+def test_what_is_not_there_and_what_is_refused_is_said(run: Run, older: str) -> None:
+    missing = run("workload", "get", "nobody", "--api", older)
+    refused = run("workload", "retry", "web", "--api", older)
+
+    assert (missing.code, missing.err) == (1, "error: workload not found: nobody\n")
+    assert refused.code == 1
+    assert "it has not failed" in refused.err
+
+
+def test_what_it_does_not_know_is_said_plainly(run: Run, older: str) -> None:
+    for words in (("node", "cordon", "n1"), ("gitops",), ("logs", "web"), ("events",)):
+        ended = run(*words, "--api", older)
+
+        assert ended.code == 1, words
+        assert "older or of another make" in ended.err, words

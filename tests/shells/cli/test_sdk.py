@@ -1,0 +1,64 @@
+"""The SDK as its document shows it: the example runs, at a scheduler and at a gateway."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+import persys.client
+from persys.client import SchedulerClient
+from shells.cli.front import gateway
+
+if TYPE_CHECKING:
+    from shells.cli.conftest import Cluster
+
+DOCUMENT = (Path(__file__).parents[3] / "docs" / "sdk.md").read_text("utf-8")
+BLOCKS = re.findall(r"^```python\n(.*?)^```$", DOCUMENT, re.M | re.S)
+
+
+def run_example(capsys: pytest.CaptureFixture[str]) -> str:
+    exec(compile(BLOCKS[0], "docs/sdk.md", "exec"), {"__name__": "example"})
+    return capsys.readouterr().out
+
+
+EXPECTED = "n1 Ready\napplied web r1\nPending\nworkload not found: nobody\n"
+
+
+def test_the_example_runs_at_a_scheduler(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.add_node("n1")
+    monkeypatch.delenv("PERSYS_API_ENDPOINT", raising=False)
+    monkeypatch.setenv("PERSYS_GRPC_ENDPOINT", cluster.address)
+
+    assert run_example(capsys) == EXPECTED
+
+
+def test_the_example_runs_at_a_gateway(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.add_node("n1")
+    with gateway(scheduler_addr=(cluster.address,)) as url:
+        monkeypatch.setenv("PERSYS_API_ENDPOINT", url)
+
+        assert run_example(capsys) == EXPECTED
+
+
+def test_what_the_document_imports_is_there() -> None:
+    exec(compile(BLOCKS[1], "docs/sdk.md", "exec"), {})
+    assert all(hasattr(persys.client, name) for name in persys.client.__all__)
+
+
+def test_every_call_the_document_names_exists() -> None:
+    table = DOCUMENT.partition("## What there is")[2].partition("`AgentClient`")[0]
+    named = {
+        name
+        for row in re.findall(r"^\| (`.*?) \|", table, re.M)
+        for name in re.findall(r"`(\w+)`", row)
+    }
+
+    assert named
+    assert [name for name in named if not hasattr(SchedulerClient, name)] == []
