@@ -72,9 +72,18 @@ def get(options: Namespace) -> Exit:
 def delete(options: Namespace) -> Exit:
     workload_id, name = _parts(options.volume)
     with scheduler(options) as client:
-        client.delete_volume(workload_id, name, node_id=options.node)
+        node_id = options.node or (_node_of(client, options) if client.is_gateway else "")
+        client.delete_volume(workload_id, name, node_id=node_id)
     print(f"volume {options.volume} is deleted, with all that was in it")
     return Exit.OK
+
+
+def _node_of(client: "SchedulerClient", options: Namespace) -> str:
+    """A path of a gateway names the node; a scheduler finds it by itself."""
+    nodes = sorted({volume.node_id for volume in _named(client, options)})
+    if len(nodes) > 1:
+        raise InvalidError("--node", f"is needed: {options.volume} is on {', '.join(nodes)}")
+    return nodes[0]
 
 
 def _named(client: "SchedulerClient", options: Namespace) -> list[VolumeView]:

@@ -225,11 +225,27 @@ def test_ids_are_completed_through_the_gateway(cluster: Cluster, run: Run, front
     assert ended.out == "web\tRunning\n"
 
 
-def test_a_volume_needs_its_node_here(ctl: Run) -> None:
-    ended = ctl("volume", "delete", "db/data")
+def test_a_volume_is_deleted_where_it_is(cluster: Cluster, ctl: Run) -> None:
+    cluster.volumes = [
+        control_pb2.VolumeView(node_id=node, workload_id="db", name=name)
+        for node, name in (("n1", "data"), ("n1", "both"), ("n2", "both"))
+    ]
 
-    assert ended.code == 2
-    assert "node_id" in ended.err
+    deleted = ctl("volume", "delete", "db/data")
+    unclear = ctl("volume", "delete", "db/both")
+
+    assert deleted.code == 0, deleted.err
+    assert (unclear.code, "n1, n2" in unclear.err) == (2, True)
+    assert ctl("volume", "delete", "db/nothing").code == 1
+
+
+def test_the_newest_events_come_in_the_same_order(cluster: Cluster, run: Run, ctl: Run) -> None:
+    cluster.events = [control_pb2.EventView(sequence=n, kind="NodeLost") for n in range(1, 6)]
+    words = ("events", "--limit", "2", "-o", "name")
+
+    through = ctl(*words)
+
+    assert through.out == run(*words, PERSYS_GRPC_ENDPOINT=cluster.address).out == "4\n5\n"
 
 
 @pytest.fixture
