@@ -32,6 +32,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     edited = made / "etc" / "persys" / "agent.env"
     edited.parent.mkdir(parents=True)
     edited.write_text("PERSYS_NODE_LABELS=zone=eu\n")
+    (made / "opt" / "persys" / "older-version").mkdir(parents=True)
     done = install(made)
     assert done.returncode == 0, done.stderr
     yield made
@@ -66,7 +67,11 @@ def test_programs_name_the_interpreter_where_it_will_be(root: Path) -> None:
     for program in ("persysctl", *(f"persys-{part}" for part in PARTS)):
         head = (root / "opt" / "persys" / "bin" / program).read_text().splitlines()[0]
         assert head == "#!/opt/persys/bin/python"
-    assert not list((root / "opt").glob("persys.*"))
+
+
+def test_an_older_version_gives_place_as_a_whole(root: Path) -> None:
+    assert [path.name for path in (root / "opt").iterdir()] == ["persys"]
+    assert not (root / "opt" / "persys" / "older-version").exists()
 
 
 def test_the_installed_programs_run(root: Path) -> None:
