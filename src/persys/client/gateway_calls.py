@@ -1,12 +1,12 @@
 """Calls that only a gateway answers: its clusters, its audit, what follows a repository."""
 
-from typing import Any, cast
-
-import msgspec
+from typing import TYPE_CHECKING, Any, cast
 
 from persys.client.calls import SchedulerCalls
 from persys.errors import RefusedError, UnavailableError
-from persys.wire.rest import API
+
+if TYPE_CHECKING:
+    from persys.client.rest import RestStub
 
 Plain = dict[str, Any]
 
@@ -14,9 +14,7 @@ Plain = dict[str, Any]
 class GatewayCalls(SchedulerCalls):
     @property
     def is_gateway(self) -> bool:
-        from persys.client.rest import RestStub
-
-        return isinstance(self._channel, RestStub)
+        return hasattr(self._channel, "fetch")  # without an import that others need not pay for
 
     def list_clusters(self) -> Plain:
         """`clusters`, each with its schedulers, and `default_cluster_id`."""
@@ -33,13 +31,13 @@ class GatewayCalls(SchedulerCalls):
         return self._fetch("/gitops", in_cluster=True)
 
     def _fetch(self, path: str, *, in_cluster: bool = False) -> Plain:
-        from persys.client.rest import RestStub
+        import json
 
-        if not isinstance(self._channel, RestStub):
+        if not self.is_gateway:
             raise RefusedError("a scheduler does not know this; ask a gateway (--api URL)")
-        stub: RestStub = self._channel
-        content = stub.fetch(API + path, in_cluster=in_cluster, timeout=self._timeout)
+        stub = cast("RestStub", self._channel)
+        content = stub.fetch(path, in_cluster=in_cluster, timeout=self._timeout)
         try:
-            return cast("Plain", msgspec.json.decode(content, type=dict))
-        except msgspec.DecodeError as err:
+            return cast("Plain", json.loads(content))
+        except ValueError as err:
             raise UnavailableError(f"{self.target} answers what is no JSON") from err

@@ -58,11 +58,11 @@ class RestStub:
         self._door.close()
 
     def fetch(self, path: str, *, in_cluster: bool, timeout: timedelta) -> bytes:
-        """JSON of a route of the gateway's own, such as /api/v1/gitops; `in_cluster`: only of one."""
+        """JSON of a route of the gateway's own, such as /gitops; `in_cluster`: only of one."""
         headers = {}
         if in_cluster and (cluster := self._door.gateway.cluster):
             headers["X-Persys-Cluster-ID"] = cluster
-        answer = self.ask("GET", path, headers=headers, seconds=timeout.total_seconds())
+        answer = self.ask("GET", API + path, headers=headers, seconds=timeout.total_seconds())
         content = answer.read()
         if answer.status != _OK:
             raise error_of(answer.status, problem_of(content), answer.headers.get("Retry-After"))
