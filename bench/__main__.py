@@ -17,6 +17,7 @@ BENCHMARKS = (
     "heartbeats",
     "heartbeat_cost",
     "dashboard",
+    "gateway",
 )
 
 

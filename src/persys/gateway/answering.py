@@ -7,6 +7,7 @@ from hashlib import blake2b
 
 from aiohttp import ETag, web
 from msgspec import Struct
+from multidict import CIMultiDict
 
 from persys.wire.beside import DATA_AGE_MS, MODE
 
@@ -15,19 +16,26 @@ PACK_BYTES = 1024
 NEXT_CURSOR = "X-Next-Cursor"
 
 
-class Encoded(Struct, frozen=True):
+class Encoded(Struct, frozen=True, eq=False):
+    """An answer that may be sent to many: nothing of it is changed after it was made."""
+
     body: bytes
     tag: str
+    headers: CIMultiDict[str]
     next_cursor: str = ""
-    beside: dict[str, str] = {}  # how far it can be trusted, as headers
 
 
 def encoded(
     body: bytes, next_cursor: str = "", *, mode: str = "", data_age_ms: str = ""
 ) -> Encoded:
     """`mode`: of the scheduler, unless it is the normal one."""
-    beside = {MODE: mode, DATA_AGE_MS: data_age_ms} if mode else {}
-    return Encoded(body, tag_of(body), next_cursor, beside)
+    tag = tag_of(body)
+    headers = CIMultiDict({"Content-Type": JSON, "ETag": f'"{tag}"', "Cache-Control": "no-cache"})
+    if mode:  # how far it can be trusted
+        headers.update({MODE: mode, DATA_AGE_MS: data_age_ms})
+    if next_cursor:
+        headers[NEXT_CURSOR] = next_cursor
+    return Encoded(body, tag, headers, next_cursor)
 
 
 def tag_of(body: bytes) -> str:
@@ -36,13 +44,15 @@ def tag_of(body: bytes) -> str:
 
 def answer(request: web.Request, found: Encoded) -> web.Response:
     """To a read."""
-    headers = {"ETag": f'"{found.tag}"', "Cache-Control": "no-cache", **found.beside}
+    headers = found.headers.copy()
     if found.next_cursor:
         url = request.rel_url.update_query(cursor=found.next_cursor)
-        headers |= {NEXT_CURSOR: found.next_cursor, "Link": f'<{url}>; rel="next"'}
-    if "If-None-Match" in request.headers and _is_known(request, found.tag):
+        headers["Link"] = f'<{url}>; rel="next"'
+    if "If-None-Match" in request.headers and names(request.if_none_match, found.tag):
+        del headers["Content-Type"]
         return web.Response(status=304, headers=headers)
-    return packed(request, web.Response(body=found.body, content_type=JSON, headers=headers))
+    response = web.Response(body=found.body, headers=headers)
+    return packed(request, response) if len(found.body) > PACK_BYTES else response
 
 
 def packed(request: web.Request, response: web.Response) -> web.Response:
@@ -52,10 +62,6 @@ def packed(request: web.Request, response: web.Response) -> web.Response:
         if "gzip" in request.headers.get("Accept-Encoding", ""):
             response.enable_compression(web.ContentCoding.gzip)
     return response
-
-
-def _is_known(request: web.Request, tag: str) -> bool:
-    return names(request.if_none_match, tag)
 
 
 def names(tags: tuple[ETag, ...] | None, *mine: str) -> bool:

@@ -28,6 +28,7 @@ from persys.gateway.trust import obtain_tls
 from persys.gateway.uploads import upload_routes
 from persys.gateway.webhooks import WEBHOOK_BYTES_MAX, Webhooks, read_hooks
 from persys.infra.clock import Clock, SystemClock
+from persys.infra.garbage import sweep
 from persys.infra.process import serve
 from persys.infra.rpc import new_channel
 from persys.infra.tls import Tls
@@ -46,7 +47,7 @@ async def run_gateway(settings: GatewaySettings, stop: asyncio.Event) -> None:
     gateway = Gateway(settings, clock, tls)
     try:
         await gateway.start()
-        await serve({"gateway": gateway.run}, stop)
+        await serve({"gateway": gateway.run, "garbage": sweep}, stop)
     finally:
         await gateway.stop()
 

@@ -5,7 +5,8 @@ has it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
-from uuid import uuid4
+from itertools import count
+from secrets import token_hex
 
 import grpc
 import structlog
@@ -31,6 +32,9 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_ORIGIN = frozenset({"", "same-origin", "none"})
 _SERVER_ERROR = 500
 _NOT_LET_IN = frozenset({401, 429})
+# Ids that nobody else gives: of this process, and counted.
+_OWN_IDS = token_hex(8)
+_counted = count(1)
 
 
 class Ask(Struct, frozen=True, eq=False):
@@ -137,7 +141,8 @@ class Door:
             if changes and response.status not in _NOT_LET_IN:
                 ask = Ask(request, who, request_id, self._clusters, self._default_cluster)
                 await self.note(ask, changes, response.status)
-            self._tell(request, response, who, request_id, began)
+            if request.method not in _SAFE or response.status >= _SERVER_ERROR:
+                self._tell(request, response, who, request_id, began)
             return response
 
         return serve
@@ -160,10 +165,8 @@ class Door:
         request_id: str,
         began: float,
     ) -> None:
-        """Reads that went well are for those who look closely; there are many of them."""
-        say = log.debug if request.method in _SAFE else log.info
-        if response.status >= _SERVER_ERROR:
-            say = log.warning
+        """Of reads only what went wrong here: there are many of them."""
+        say = log.warning if response.status >= _SERVER_ERROR else log.info
         say(
             "request.served",
             method=request.method,
@@ -179,7 +182,7 @@ def _request_id(request: web.Request) -> str:
     told = request.headers.get(REQUEST_ID, "")
     if told and len(told) <= _ID_LENGTH_MAX and told.isascii() and told.isprintable():
         return told
-    return uuid4().hex
+    return f"{_OWN_IDS}{next(_counted):016x}"
 
 
 def _refuse_other_sites(request: web.Request) -> None:

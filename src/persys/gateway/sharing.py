@@ -15,44 +15,75 @@ T = TypeVar("T")
 
 class Shared(Generic[T]):
     def __init__(self) -> None:
-        self._running: dict[Hashable, asyncio.Future[T]] = {}
-        self._next: dict[Hashable, asyncio.Future[T]] = {}
+        self._running: dict[Hashable, _Round[T]] = {}
+        self._next: dict[Hashable, _Round[T]] = {}
 
     async def ask(self, key: Hashable, begin: Callable[[], Awaitable[T]]) -> T:
         waiting = self._next.get(key)
         if waiting is not None:
-            return await asyncio.shield(waiting)  # who leaves does not end it for the others
-        mine: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+            return await waiting.wait()
+        mine: _Round[T] = _Round()
         running = self._running.get(key)
         if running is not None:
             self._next[key] = mine
             try:
-                await asyncio.wait([running])
+                await running.end()
             except asyncio.CancelledError:
-                del self._next[key]
-                _fail(mine, UnavailableError("the one who asked first has left; ask again"))
+                mine.fail(_left())
                 raise
-            del self._next[key]
+            finally:
+                del self._next[key]
         return await self._lead(key, mine, begin)
 
-    async def _lead(
-        self, key: Hashable, mine: asyncio.Future[T], begin: Callable[[], Awaitable[T]]
-    ) -> T:
+    async def _lead(self, key: Hashable, mine: "_Round[T]", begin: Callable[[], Awaitable[T]]) -> T:
         self._running[key] = mine
         try:
             found = await begin()
         except asyncio.CancelledError:
-            _fail(mine, UnavailableError("the one who asked first has left; ask again"))
+            mine.fail(_left())
             raise
         except BaseException as err:
-            _fail(mine, err)
+            mine.fail(err)
             raise
         finally:
             del self._running[key]
-        mine.set_result(found)
+        mine.done(found)
         return found
 
 
-def _fail(outcome: asyncio.Future[T], err: BaseException) -> None:
-    outcome.set_exception(err)
-    outcome.exception()  # perhaps nobody else waits for it, and that is no reason to complain
+class _Round(Generic[T]):
+    """One call, and those who wait for it: each in a future of its own, so that who leaves ends only that."""
+
+    def __init__(self) -> None:
+        self._sharing: list[asyncio.Future[T]] = []
+        self._ending: asyncio.Future[None] | None = None
+
+    async def wait(self) -> T:
+        mine: asyncio.Future[T] = asyncio.get_running_loop().create_future()
+        self._sharing.append(mine)
+        return await mine
+
+    async def end(self) -> None:
+        """Whatever comes of it. There is at most one who waits for this: the one who leads the next."""
+        self._ending = asyncio.get_running_loop().create_future()
+        await self._ending
+
+    def done(self, found: T) -> None:
+        for one in self._sharing:
+            if not one.done():
+                one.set_result(found)
+        self._end()
+
+    def fail(self, err: BaseException) -> None:
+        for one in self._sharing:
+            if not one.done():
+                one.set_exception(err)
+        self._end()
+
+    def _end(self) -> None:
+        if self._ending is not None and not self._ending.done():
+            self._ending.set_result(None)
+
+
+def _left() -> UnavailableError:
+    return UnavailableError("the one who asked first has left; ask again")
