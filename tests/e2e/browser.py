@@ -4,9 +4,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, Self
 
-from selenium.common.exceptions import NoSuchElementException, StaleElementReferenceException
+from selenium.common.exceptions import (
+    NoSuchElementException,
+    StaleElementReferenceException,
+    WebDriverException,
+)
 from selenium.webdriver import Chrome, ChromeOptions, ChromeService
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
@@ -31,6 +35,25 @@ _FLAGS = (
     "--force-device-scale-factor=1",
 )
 
+# What somebody who does not see the page could not make out on it.
+_NAMELESS = """
+const named = (one) => (one.getAttribute("aria-label") || one.labels?.[0]?.textContent
+  || one.textContent || "").trim();
+const controls = [...document.querySelectorAll("a, button, input, select, textarea")];
+const tables = [...document.querySelectorAll("table")];
+const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
+return [
+  ...controls.filter((one) => !named(one)).map((one) => one.outerHTML),
+  ...tables.filter((one) => !one.caption?.textContent || !one.querySelector("thead th[scope=col]"))
+    .map((one) => one.outerHTML),
+  ...["header", "nav[aria-label]", "main", "footer", "[aria-live=polite]"]
+    .filter((css) => !document.querySelector(css)),
+  ...[...document.querySelectorAll("svg:not([aria-hidden]):not([aria-label])")].map((one) => one.outerHTML),
+  ...ids.filter((id, index) => ids.indexOf(id) !== index),
+  ...(document.querySelectorAll("h1").length === 1 ? [] : ["not one h1"]),
+];
+"""
+
 
 class Browser:
     """One window on the pages of one gateway."""
@@ -39,10 +62,29 @@ class Browser:
         self.driver = driver
         self.address = ""
 
+    @contextmanager
+    def used(self) -> Iterator[Self]:
+        """By one test: as new before, and afterwards nothing may have displeased the browser."""
+        self.resize(DESKTOP)
+        self.prefer("light")
+        self.complaints()
+        yield self
+        self.script("sessionStorage.clear(); localStorage.clear()")
+        assert self.complaints() == []
+
     def open(self, page: str = "") -> None:
         """As a person who types the address: what the page had in memory is gone."""
-        self.driver.get("about:blank")
-        self.driver.get(f"{self.address}/ui/#/{page}")
+        self.until(lambda: self.goes_to(page), f"an answer of {self.address}")
+        self.until(lambda: bool(self.find_all("h1")), "a heading")
+
+    def goes_to(self, page: str = "") -> bool:
+        """A browser drops what it loads when its machine's networks change, as with every container."""
+        try:
+            self.driver.get("about:blank")
+            self.driver.get(f"{self.address}/ui/#/{page}")
+        except WebDriverException:
+            return False
+        return True
 
     def script(self, text: str, *arguments: Any) -> Any:
         return self.driver.execute_script(text, *arguments)
@@ -70,7 +112,8 @@ class Browser:
                 return False  # the page was drawn anew in between
 
         def shown() -> str:
-            return f"{what}; the page is\n{self.text('body')[:3000]}\n{self.complaints()}"
+            log = self.driver.get_log("browser")  # type: ignore[no-untyped-call]
+            return f"{what}; the page is\n{self.text('body')[:3000]}\n{log}"
 
         eventually(safely, shown, within=within)
 
@@ -131,6 +174,11 @@ class Browser:
             {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False},
         )
 
+    def block(self, *addresses: str) -> None:
+        """Nothing is loaded from these any more, with * for whatever; none: everything is again."""
+        self.driver.execute_cdp_cmd("Network.enable", {})
+        self.driver.execute_cdp_cmd("Network.setBlockedURLs", {"urls": list(addresses)})
+
     def prefer(self, scheme: str) -> None:
         self.driver.execute_cdp_cmd(
             "Emulation.setEmulatedMedia",
@@ -142,8 +190,12 @@ class Browser:
         return [
             entry["message"]
             for entry in self.driver.get_log("browser")  # type: ignore[no-untyped-call]
-            if entry["source"] != "network"
+            if entry["source"] != "network" and entry["level"] == "SEVERE"
         ]
+
+    def nameless(self) -> list[str]:
+        """Controls without a name, tables without heads, landmarks that lack, ids that are there twice."""
+        return list(self.script(_NAMELESS))
 
     def picture(self, path: Path) -> None:
         path.write_bytes(self.driver.get_screenshot_as_png())

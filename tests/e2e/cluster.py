@@ -21,6 +21,24 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 BIN = Path(sys.executable).parent
 # Enough at once to be a crowd, few enough that a kill meets them half-way.
 APPLIES_AT_ONCE = 8
+# To look for the other engines takes seconds at each start of an agent.
+ONLY_CONTAINERS = {"PERSYS_COMPOSE_ENABLED": "false", "PERSYS_VM_ENABLED": "false"}
+
+
+def a_container(
+    image: str,
+    *command: str,
+    cpu: int = 30,
+    metadata: Mapping[str, str] | None = None,
+    placement: pb.PlacementRules | None = None,
+) -> pb.WorkloadSpec:
+    return pb.WorkloadSpec(
+        type="container",
+        resources=pb.ResourceRequirements(cpu_millicores=cpu, memory_mb=16),
+        container=pb.ContainerSpec(image=image, command=command, init=True),
+        metadata=metadata,
+        placement=placement,
+    )
 
 
 class Cluster:

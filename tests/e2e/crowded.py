@@ -1,11 +1,14 @@
 """A scheduler that begins with thousands of stopped workloads and no node: much to show, nothing to do."""
 
 import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 from msgspec import Struct
 
+from e2e.cluster import Cluster
 from persys.infra.clock import SystemClock
 from persys.model.belief import Belief, Status
 from persys.model.ids import Revision, WorkloadId
@@ -21,9 +24,18 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 PER_TRANSACTION = 500
 
 
-def fill(path: Path, names: list[str]) -> None:
-    """Before any scheduler has opened it."""
-    asyncio.run(_fill(path, [_marker(), *map(_workload, names)]))
+@contextmanager
+def a_crowded_cluster(directory: Path, count: int) -> Iterator[Cluster]:
+    """One in a hundred is called db, the others web."""
+    directory.mkdir()
+    names = [f"{'db' if number % 100 == 0 else 'web'}-{number:05}" for number in range(count)]
+    asyncio.run(_fill(directory / "scheduler.db", [_marker(), *map(_workload, names)]))
+    made = Cluster(directory)
+    try:
+        made.scheduler.start()
+        yield made
+    finally:
+        made.close()
 
 
 async def _fill(path: Path, units: list[Unit]) -> None:

@@ -1,10 +1,15 @@
 """A real gateway as a process, before one or more clusters."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
+from certified import Root
 from e2e.cluster import BIN
 from e2e.process import Process, free_port, listens_on
+from persys.client import SchedulerClient
+from persys.client.call import Trust
+from persys.model.identity import Role
 
 
 class Gateway:
@@ -34,6 +39,36 @@ class Gateway:
             log=directory / "gateway.log",
             ready=lambda: listens_on(self.port),
         )
+
+
+@contextmanager
+def a_guarded_gateway(directory: Path) -> Iterator[tuple[Gateway, SchedulerClient]]:
+    """Before a scheduler with certificates and no node; and an administrator's way in."""
+    root = Root(directory / "certs")
+    port = free_port()
+    scheduler = Process(
+        [str(BIN / "persys-scheduler")],
+        {
+            "PERSYS_GRPC_ADDR": "127.0.0.1",
+            "GRPC_PORT": str(port),
+            "METRICS_PORT": str(free_port()),
+            "PERSYS_STORE": f"sqlite:{directory / 'scheduler.db'}",
+            **root.variables(root.write(Role.SCHEDULER, "s1")),
+        },
+        log=directory / "scheduler.log",
+        ready=lambda: listens_on(port),
+    )
+    files = root.write(Role.GATEWAY, "g1", hosts=("127.0.0.1",))
+    gateway = Gateway(directory, {"main": f"127.0.0.1:{port}"}, root.variables(files))
+    try:
+        scheduler.start()
+        gateway.process.start()
+        trust = Trust(root.write(Role.ADMIN, "me"))
+        with SchedulerClient(f"127.0.0.1:{port}", trust=trust) as client:
+            yield gateway, client
+    finally:
+        gateway.process.close()
+        scheduler.close()
 
 
 def _cluster_yaml(clusters: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ import { setServerTime } from "./format.js";
 
 const TOKEN = "persys.token", CLUSTER = "persys.cluster";
 const DEADLINE_MS = 20000, PAGE = 1000;
+const AGAIN_MS = [100, 400];
 const NEXT = "X-Next-Cursor";
 
 export class Problem extends Error {
@@ -62,12 +63,27 @@ async function problemOf(response) {
 
 /** The answer, and the cursor of the next page if there is one. */
 async function answered(url, options = {}) {
-  const response = await send(url, { signal: AbortSignal.timeout(DEADLINE_MS), ...options });
+  const response = await again(() => send(url, { ...options, signal: AbortSignal.timeout(DEADLINE_MS) }));
   try {
     return [await response.json(), response.headers.get(NEXT)];
   } catch {
     throw new Problem(0, "The gateway stopped in the middle of its answer.");
   }
+}
+
+/** A browser drops what is under way when its machine changes networks. Reads, and changes with a key, may be
+ * sent once more; what took too long is not. */
+async function again(work) {
+  for (const pause of AGAIN_MS) {
+    const began = Date.now();
+    try {
+      return await work();
+    } catch (problem) {
+      if (problem.status !== 0 || Date.now() - began >= DEADLINE_MS) throw problem;
+      await new Promise((resolve) => setTimeout(resolve, pause));
+    }
+  }
+  return work();
 }
 
 const json = async (url, options) => (await answered(url, options))[0];

@@ -1,0 +1,152 @@
+"""The dashboard in a real Chromium when something is away, is large, or is not for everybody. Without a node.
+
+The scheduler has ten thousand workloads; the gateway knows of a second cluster, in which nobody answers.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e.browser import Browser, a_browser
+from e2e.cluster import Cluster, a_container
+from e2e.crowded import a_crowded_cluster
+from e2e.gateways import Gateway, a_guarded_gateway
+from e2e.process import free_port
+from persys.client import SchedulerClient
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+CROWD = 10_000
+
+
+@pytest.fixture(scope="module")
+def crowded(module_directory: Path) -> Iterator[Cluster]:
+    with a_crowded_cluster(module_directory / "crowded", CROWD) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def gateway(crowded: Cluster, module_directory: Path) -> Iterator[Gateway]:
+    away = f"127.0.0.1:{free_port()}"
+    made = Gateway(module_directory, {"main": crowded.target, "away": away})
+    try:
+        made.process.start()
+        yield made
+    finally:
+        made.process.close()
+
+
+@pytest.fixture(scope="module")
+def window() -> Iterator[Browser]:
+    with a_browser(arguments=("--ignore-certificate-errors",)) as made:
+        yield made
+
+
+@pytest.fixture
+def browser(window: Browser, gateway: Gateway) -> Iterator[Browser]:
+    window.address = gateway.address
+    with window.used() as made:
+        yield made
+
+
+def test_ten_thousand_workloads_are_listed_and_filtered(browser: Browser) -> None:
+    browser.open("workloads")
+    browser.until_text(f"{CROWD} of {CROWD} workloads", "#found")
+    assert browser.script("return document.querySelectorAll('.rows tr').length") < 150
+    assert browser.find(".rows table").get_attribute("aria-rowcount") == str(CROWD + 1)
+
+    browser.script("const box = document.querySelector('.rows'); box.scrollTop = box.scrollHeight")
+    browser.until_text(f"web-{CROWD - 1:05}", ".rows")
+    browser.fill("input[type=search]", "db-0")
+    browser.until_text(f"{CROWD // 100} of {CROWD} workloads", "#found")
+    browser.until_text("db-00000", ".rows")
+    browser.fill("input[type=search]", "db-00100")
+    browser.until_text("1 of ", "#found")
+
+
+def test_a_scheduler_that_dies_is_told_of_and_its_return_heals_the_page(
+    browser: Browser, crowded: Cluster
+) -> None:
+    browser.open("workloads/web-00001")
+    browser.until_text("Live", "#freshness")
+    browser.until_text("Stopped", ".status")
+
+    crowded.scheduler.kill()
+    browser.until_text("The scheduler cannot be reached", "#banner")
+    browser.until_text("Not live, data", "#freshness")
+    assert "Stopped" in browser.text()
+    crowded.scheduler.start()
+
+    browser.until_text("Live", "#freshness")
+    assert browser.text("#banner") == ""
+    crowded.client.delete("web-00001")
+    browser.until_text("workload deleted", ".timeline")
+
+
+def test_a_gateway_that_dies_is_told_of_and_its_return_heals_the_page(
+    browser: Browser, gateway: Gateway
+) -> None:
+    browser.open()
+    browser.until_text("workloads", ".figure")
+
+    gateway.process.kill()
+    browser.until_text("The gateway does not answer", "#banner")
+    gateway.process.start()
+
+    browser.until_text("Live", "#freshness")
+    browser.until_text("normal")
+
+
+def test_a_page_that_was_loaded_by_half_is_loaded_again(browser: Browser) -> None:
+    browser.block("*format.js")
+    browser.until(browser.goes_to, "the page")
+    browser.until_text("The gateway does not answer")
+
+    browser.block()
+
+    browser.until_text("Overview", "h1")
+
+
+def test_each_cluster_behind_the_gateway_can_be_chosen(browser: Browser) -> None:
+    browser.open()
+    browser.until_text("workloads", ".figure")
+    browser.choose("#cluster", "away")
+    browser.until_text("The scheduler cannot be reached", "#banner")
+    browser.until_no_text("workloads", ".figure")
+    browser.choose("#cluster", "main")
+
+    browser.until_text("workloads", ".figure")
+    assert browser.text("#banner") == ""
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[tuple[Gateway, SchedulerClient]]:
+    with a_guarded_gateway(tmp_path) as made:
+        yield made
+
+
+def test_who_has_no_certificate_signs_in_with_a_token_and_sees_what_it_allows(
+    browser: Browser,
+    guarded: tuple[Gateway, SchedulerClient],
+) -> None:
+    gateway, admin = guarded
+    admin.apply(pb.ApplyWorkloadRequest(workload_id="web", spec=a_container("any")))
+    secret = admin.create_token("ann", "viewer").secret
+    browser.address = gateway.address
+    browser.open()
+    browser.until_text("You are not let in", "#banner")
+    browser.find("#banner a").click()
+
+    browser.fill("#token", secret)
+    browser.press("Sign in")
+
+    browser.until_text("ann")
+    browser.until_text("viewer")
+    browser.until_text("Live", "#freshness")
+    assert secret not in browser.driver.page_source
+    browser.open("workloads/web")
+    browser.until_text("Pending", ".status")
+    assert all(not one.is_enabled() for one in browser.find_all("main .row button"))
+    browser.open("access")
+    browser.press("Forget the token")
+    browser.until_text("You are not let in", "#banner")
