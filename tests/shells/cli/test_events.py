@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
 import pytest
 
 from persys.wire.gen.control.v1.control_pb2 import EventView
+from shells.cli.front import gateway
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from shells.cli.conftest import Cluster, Run
 
 BREAK, END = grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.OUT_OF_RANGE
@@ -20,6 +24,16 @@ def an_event(sequence: int, kind: str = "WorkloadRunning", *, workload: str = "w
     event = EventView(sequence=sequence, kind=kind, workload_id=workload, node_id="n1", epoch=3)
     event.at.FromSeconds(1_700_000_000)
     return event
+
+
+@pytest.fixture(params=["straight", "through a gateway"])
+def ctl(request: pytest.FixtureRequest, run: Run, cluster: Cluster) -> Iterator[Run]:
+    """persysctl that talks to the stub cluster, one way and the other."""
+    if request.param == "straight":
+        yield partial(run, PERSYS_GRPC_ENDPOINT=cluster.address)
+        return
+    with gateway(scheduler_addr=(cluster.address,)) as url:
+        yield partial(run, PERSYS_API_ENDPOINT=url)
 
 
 @pytest.fixture
@@ -69,7 +83,8 @@ def test_every_filter_reaches_the_scheduler(told: Cluster, ctl: Run) -> None:
     assert ended.code == 0
     assert (asked.workload_id, asked.node_id) == ("web", "n1")
     assert list(asked.kinds) == ["WorkloadFailed", "NodeReady"]
-    assert (asked.limit, asked.after_sequence) == (5, 1)
+    assert asked.after_sequence == 1
+    assert asked.limit in (5, 0)  # a gateway counts by itself
     assert asked.since.seconds > 1_700_000_000
 
 
