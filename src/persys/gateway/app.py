@@ -14,6 +14,7 @@ from persys.gateway.cluster import Cluster
 from persys.gateway.clusters import ClusterFile, one_cluster, read_clusters
 from persys.gateway.dashboard.serving import dashboard_routes
 from persys.gateway.door import Door
+from persys.gateway.elsewhere import elsewhere_routes
 from persys.gateway.exec_socket import socket_routes
 from persys.gateway.gitops import Gitops, gitops_routes
 from persys.gateway.identity import Identities
@@ -134,6 +135,7 @@ class Gateway:
                 *stream_routes(door, stopping),
                 *upload_routes(door, stopping),
                 *socket_routes(door, stopping),
+                *elsewhere_routes(door),
             ]
         )
         return app

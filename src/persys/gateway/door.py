@@ -1,10 +1,10 @@
 """The door of every route: who asks and how often, under which id, in which cluster; and what came of it.
 
-Nothing that goes wrong behind it reaches a client as anything but a problem with the id under which the log
-has it.
+Whatever is refused behind it reaches a client as a problem, with the id under which the log has it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from itertools import count
 from secrets import token_hex
 
@@ -17,7 +17,13 @@ from persys.errors import PersysError
 from persys.gateway.audit import Audit, Deed
 from persys.gateway.cluster import Cluster, Metadata
 from persys.gateway.identity import ANYONE, Identities, Who
-from persys.gateway.limits import Rates
+from persys.gateway.limits import (
+    STRANGERS_BURST,
+    STRANGERS_PER_SECOND,
+    STREAMS_MAX,
+    Places,
+    Rates,
+)
 from persys.gateway.problems import ProblemError, problem_from, problem_from_rpc
 from persys.gateway.routing import Strategy
 from persys.infra.clock import Clock
@@ -31,7 +37,8 @@ _ID_LENGTH_MAX = 128
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_ORIGIN = frozenset({"", "same-origin", "none"})
 _SERVER_ERROR = 500
-_NOT_LET_IN = frozenset({401, 429})
+_UNKNOWN = 401
+_NOT_LET_IN = frozenset({_UNKNOWN, 429})
 # Ids that nobody else gives: of this process, and counted.
 _OWN_IDS = token_hex(8)
 _counted = count(1)
@@ -103,6 +110,8 @@ class Door:
         self._default_cluster = default_cluster
         self._identities = identities
         self._rates = rates
+        self._strangers = Rates(clock, per_second=STRANGERS_PER_SECOND, burst=STRANGERS_BURST)
+        self.streams = Places(STREAMS_MAX)
         self._audit = audit
         self._clock = clock
 
@@ -128,6 +137,8 @@ class Door:
                     _refuse_other_sites(request)
                     who = self._identities.of(request)
                     self._rates.take(who.key)
+                    if who.passed and who.deeds is None:  # a token, of which nothing is known yet
+                        self._strangers.check(request.remote or "")
                 ask = Ask(request, who, request_id, self._clusters, self._default_cluster)
                 response = await handler(ask)
             except PersysError as err:
@@ -138,6 +149,8 @@ class Door:
                 response = ProblemError(413, err.text or "").response(request_id, contract=contract)
             if not response.prepared:
                 response.headers[REQUEST_ID] = request_id
+            if response.status == _UNKNOWN and not open_to_all:
+                self._count_stranger(request)
             if changes and response.status not in _NOT_LET_IN:
                 ask = Ask(request, who, request_id, self._clusters, self._default_cluster)
                 await self.note(ask, changes, response.status)
@@ -146,6 +159,10 @@ class Door:
             return response
 
         return serve
+
+    def _count_stranger(self, request: web.Request) -> None:
+        with suppress(ProblemError):  # the next one is told
+            self._strangers.take(request.remote or "")
 
     async def note(self, ask: Ask, deed: str, status: int) -> None:
         """In the audit."""

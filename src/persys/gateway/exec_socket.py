@@ -18,6 +18,7 @@ from persys.gateway.door import Ask, Door, Handler
 from persys.gateway.identity import SOCKET_PROTOCOL
 from persys.gateway.problems import ProblemError, problem_from, problem_from_rpc
 from persys.gateway.routes import IN_CLUSTER
+from persys.gateway.streams import in_place
 from persys.gateway.transcoding import Transcoder
 from persys.gateway.upstream import Upstream
 from persys.infra.together import together
@@ -35,7 +36,8 @@ _CLOSE_BASE = 4000
 def socket_routes(door: Door, stopping: asyncio.Event) -> Iterator[web.RouteDef]:
     for route in ROUTES:
         if route.form is Form.SOCKET:
-            served = door.behind(socket_handler(door, route, stopping), changes=route.rpc)
+            handler = in_place(door, socket_handler(door, route, stopping))
+            served = door.behind(handler, changes=route.rpc)
             for prefix in (API, API + IN_CLUSTER):
                 yield web.get(prefix + route.path, served, allow_head=False)
 

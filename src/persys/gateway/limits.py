@@ -1,8 +1,12 @@
-"""How much one may ask for: requests per second for each who asks, and bytes per body.
+"""How much one may ask for: requests per second and open streams for each who asks, and bytes per body.
 
 A bucket fills at its rate up to its depth; each request takes one. Those that are full are forgotten, and
 there is never more than a bounded number of them.
 """
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct
 
@@ -10,12 +14,37 @@ from persys.gateway.problems import ProblemError
 from persys.infra.clock import Clock
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
+STREAMS_MAX = 100
+# Of those who were not let in, from one address: who guesses tokens shall not keep schedulers busy.
+STRANGERS_PER_SECOND = 2.0
+STRANGERS_BURST = 20
 _BUCKETS_MAX = 10_000
 
 
 class _Bucket(Struct):
     left: float
     at: float
+
+
+class Places:
+    """How many streams each may have open at once."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._taken: Counter[str] = Counter()
+
+    @contextmanager
+    def one(self, key: str) -> Iterator[None]:
+        """Raises ProblemError (429)."""
+        if self._taken[key] >= self._most:
+            raise ProblemError(429, f"{self._most} streams are open already")
+        self._taken[key] += 1
+        try:
+            yield
+        finally:
+            self._taken[key] -= 1
+            if not self._taken[key]:
+                del self._taken[key]
 
 
 class Rates:
@@ -44,6 +73,16 @@ class Rates:
                 429, f"more than {self._rate:g} requests per second", headers=headers
             )
         bucket.left -= 1
+
+    def check(self, key: str) -> None:
+        """Takes nothing. Raises ProblemError (429) when nothing is left."""
+        bucket = self._buckets.get(key)
+        if bucket is None or not self._rate:
+            return
+        left = bucket.left + (self._clock.monotonic() - bucket.at) * self._rate
+        if left < 1:
+            headers = {"Retry-After": str(max(1, round((1 - left) / self._rate)))}
+            raise ProblemError(429, "too many were not let in from there", headers=headers)
 
     def _make_room(self, now: float) -> None:
         if len(self._buckets) < _BUCKETS_MAX:

@@ -35,9 +35,19 @@ def stream_routes(door: Door, stopping: asyncio.Event) -> Iterator[web.RouteDef]
     make = {Form.EVENTS: watch_handler, Form.TEXT: text_handler}
     for route in ROUTES:
         if route.form in make:
-            served = door.behind(make[route.form](route, stopping))
+            served = door.behind(in_place(door, make[route.form](route, stopping)))
             for prefix in (API, API + IN_CLUSTER):
                 yield web.get(prefix + route.path, served, allow_head=False)
+
+
+def in_place(door: Door, handler: Handler) -> Handler:
+    """One of the few streams that each may have open."""
+
+    async def handle(ask: Ask) -> web.StreamResponse:
+        with door.streams.one(ask.who.key):
+            return await handler(ask)
+
+    return handle
 
 
 def watch_handler(route: Route, stopping: asyncio.Event) -> Handler:

@@ -73,6 +73,13 @@ async def test_a_request_keeps_its_id(house: House) -> None:
         assert len(response.headers["X-Request-ID"]) == 32
 
 
+async def test_what_is_nowhere_and_what_cannot_be_done_are_problems_too(house: House) -> None:
+    assert (await house.get("/api/v1/wrokloads"))[1]["status"] == 404
+    async with house.session.post("/api/v1/workloads") as response:
+        assert (response.status, (await response.json(content_type=None))["status"]) == (405, 405)
+        assert "GET" in response.headers["Allow"].split(", ")
+
+
 async def test_a_page_of_another_site_changes_nothing(house: House) -> None:
     status, _ = await house.ask(
         "DELETE", "/api/v1/workloads/web", headers={"Origin": "https://elsewhere.example"}

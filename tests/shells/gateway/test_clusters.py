@@ -1,5 +1,6 @@
 """Several clusters behind one gateway: each is asked for its own, and none suffers from another."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -8,8 +9,10 @@ import pytest
 import yaml
 
 from persys.errors import SettingsError
-from persys.gateway.clusters import read_clusters
+from persys.gateway.cluster import Cluster as Behind
+from persys.gateway.clusters import ClusterEntry, read_clusters
 from persys.infra.clock import SystemClock
+from persys.infra.rpc import new_channel
 from persys.store.memory import MemoryStore
 from shells.gateway.town import House, a_container, a_gateway, quiet
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually, free_ports
@@ -130,6 +133,21 @@ async def test_the_overview_has_all_clusters(towns: House, other: Cluster) -> No
     assert two["capacity"]["cpu_millicores"]["total"] == 4000
     assert two["capacity"]["memory_mb"]["reserved"] == 1024
     assert lost["problem"]["status"] == 503
+
+
+async def test_schedulers_that_dns_names_are_found_and_left_with_it(cluster: Cluster) -> None:
+    told = [f"127.0.0.1:{cluster.settings.grpc_port}"]
+    entry = ClusterEntry("found", discovery="_persys._tcp.test")
+    found = Behind(entry, new_channel, SystemClock(), lambda name: told)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(found.run())
+
+        async def known() -> bool:
+            return [one.address for one in found.upstreams if one.is_leader] == told
+
+        await eventually(known, lambda: "the scheduler to be found")
+        running.cancel()
+    await found.close()
 
 
 @pytest.mark.parametrize(

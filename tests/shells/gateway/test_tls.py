@@ -124,6 +124,18 @@ async def test_a_token_lets_somebody_in_without_a_certificate(
     assert unknown[0] == 401
 
 
+async def test_who_guesses_tokens_is_soon_told_to_wait(guarded: House, root: Root) -> None:
+    statuses = []
+    for number in range(25):
+        bearer = {"Authorization": f"Bearer psk_{number:016x}_{number:064x}"}
+        asked = await guarded.get("/api/v1/mode", ssl=shows(root), headers=bearer)
+        statuses.append(asked[0])
+
+    assert statuses[0] == 401
+    assert statuses[-1] == 429
+    assert (await ask_as(guarded, root, Role.VIEWER, "GET", "/api/v1/mode"))[0] == 200
+
+
 async def test_a_token_opens_a_socket_as_the_name_of_a_protocol(
     guarded: House, root: Root, secure: Cluster
 ) -> None:
