@@ -4,10 +4,13 @@ import json
 import os
 import re
 import subprocess
+import urllib.request
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
 from e2e.process import Process, free_port, listens_on
+from e2e.waiting import eventually
 
 PROJECT = Path(__file__).parents[2]
 BINARY = PROJECT / ".cache" / "engines" / "vault"
@@ -15,7 +18,12 @@ DOCUMENT = PROJECT / "docs" / "operate" / "vault.md"
 _BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _CONFIG = """
 disable_mlock = true
-storage "file" {{ path = "{data}" }}
+api_addr      = "http://127.0.0.1:{port}"
+cluster_addr  = "https://127.0.0.1:{cluster_port}"
+storage "raft" {{
+  path    = "{data}"
+  node_id = "one"
+}}
 listener "tcp" {{
   address     = "127.0.0.1:{port}"
   tls_disable = true
@@ -29,7 +37,9 @@ class VaultServer:
         self._port = free_port()
         self.address = f"http://127.0.0.1:{self._port}"
         config = directory / "vault.hcl"
-        config.write_text(_CONFIG.format(data=directory / "data", port=self._port))
+        data = directory / "data"
+        data.mkdir()
+        config.write_text(_CONFIG.format(data=data, port=self._port, cluster_port=free_port()))
         self._home = directory
         self._unseal_key = ""
         self.root_token = ""
@@ -53,6 +63,7 @@ class VaultServer:
 
     def unseal(self) -> None:
         self.run(f"vault operator unseal {self._unseal_key}")
+        eventually(self._is_active, lambda: f"Vault to be active\n{self._process.log[-2000:]}")
 
     def come_back(self) -> None:
         self.start()
@@ -106,5 +117,12 @@ class VaultServer:
 
     def read(self, command: str) -> dict[str, Any]:
         """What a command answers, as JSON."""
-        answer: dict[str, Any] = json.loads(self.run(f"{command} -format=json"))
+        answer: dict[str, Any] = json.loads(self.run(f"VAULT_FORMAT=json {command}"))
         return answer
+
+    def _is_active(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.address}/v1/sys/health", timeout=10) as answer:
+                return bool(answer.status == HTTPStatus.OK)
+        except OSError:  # 429 while it stands by
+            return False
