@@ -78,7 +78,7 @@ function body(node, held, past) {
   const taints = (node.taints ?? []).map((taint) => h("li", { class: "tag" }, taint));
   return h("div", { class: "grid" },
     card("Room", bars([node])),
-    card("About", facts([
+    h("section", { class: "card two" }, h("h2", {}, "About"), facts([
       ["Reason", node.status_reason],
       ["Heartbeat", when(node.last_heartbeat)],
       ["Types", (node.supported_workload_types ?? []).join(", ")],

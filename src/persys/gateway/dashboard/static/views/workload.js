@@ -107,7 +107,8 @@ function usage(series) {
     chart("Disk", series.rates("disk_read_bytes", "disk_write_bytes"), perSecond)));
 }
 
-const explained = (answer) => card("Why here, or why it waits", answer ? explanation(answer) : h("p", { class: "quiet" }, "Loading …"));
+const explained = (answer) => h("section", { class: "card two" }, h("h2", {}, "Why here, or why it waits"),
+  answer ? explanation(answer) : h("p", { class: "quiet" }, "Loading …"));
 
 const events = (past, id) => h("section", { class: "card wide" }, h("h2", {}, "Time line"),
   past ? timeline(past, { about: id }) : h("p", { class: "quiet" }, "Loading …"));
