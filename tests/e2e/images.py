@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from e2e.containers import docker
+
 ROOT = Path(__file__).resolve().parents[2]
 BASE = "persys-base:latest"
 PERSYS = "persys-test-plane:latest"
@@ -25,7 +27,11 @@ def build_persys(place: Path) -> str:
     for name in ("pyproject.toml", "README.md"):
         shutil.copy(ROOT / name, place)
     _fetch_wheels(place / "deploy" / "docker" / "wheels")
-    _build(PERSYS, place / "deploy" / "docker" / "Dockerfile", place, "PIP_NO_INDEX=1")
+    file = place / "deploy" / "docker" / "Dockerfile"
+    # Both stages have a name, so that the next build finds them; what they replace has none any more.
+    _build(f"{PERSYS}-build", file, place, "PIP_NO_INDEX=1", target="build")
+    _build(PERSYS, file, place, "PIP_NO_INDEX=1")
+    docker("image", "prune", "--force", "--filter", "label=org.opencontainers.image.title=persys")
     return PERSYS
 
 
@@ -58,8 +64,9 @@ def _fetch_wheels(folder: Path) -> None:
         subprocess.run([*pip, *words], timeout=_BUILD_SECONDS, check=True)
 
 
-def _build(image: str, file: Path, context: Path, *arguments: str) -> None:
+def _build(image: str, file: Path, context: Path, *arguments: str, target: str = "") -> None:
     words = ["docker", "build", "--quiet", "--network", "host", "--tag", image, "--file", str(file)]
+    words += ["--target", target] if target else []
     for argument in (f"BASE={BASE}", *arguments):
         words += ["--build-arg", argument]
     done = subprocess.run(
