@@ -34,6 +34,8 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     after_change: Callable[[control_pb2.WorkloadView], None] = lambda workload: None
     looks_before_gone: int = 0
     generated_at: Callable[[], datetime] | None = None  # its clock
+    ruling: control_pb2.SubmitAutomationSuggestionResponse | None = None
+    suggestions: list[control_pb2.AutomationSuggestion] = field(default_factory=list)
     heard: Callable[[dict[str, object]], None] = lambda beside: None  # what comes beside a call
     drain_deadline: int = 0
     health: agent_pb2.HealthCheckResponse = field(
@@ -290,6 +292,10 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
 
     def GetCapacity(self, request, context):  # type: ignore[no-untyped-def]
         return self.capacity
+
+    def SubmitAutomationSuggestion(self, request, context):  # type: ignore[no-untyped-def]
+        self.suggestions.append(request.suggestion)
+        return self.ruling
 
     def ListDrifts(self, request, context):  # type: ignore[no-untyped-def]
         self._maybe_abort(context)

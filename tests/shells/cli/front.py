@@ -49,7 +49,14 @@ def _in_a_thread() -> Iterator[asyncio.AbstractEventLoop]:
 async def _start(
     tls: Tls | None, settings: dict[str, object]
 ) -> tuple[Gateway, asyncio.Task[None]]:
-    chosen = {"addr": "127.0.0.1", "port": 0, "public_port": 0, "insecure": tls is None, **settings}
+    chosen = {
+        "addr": "127.0.0.1",
+        "port": 0,
+        "public_port": 0,
+        "audit_db": "memory",
+        "insecure": tls is None,
+        **settings,
+    }
     front = Gateway(GatewaySettings(**chosen), SystemClock(), tls)  # type: ignore[arg-type]
     await front.start()
     return front, asyncio.get_running_loop().create_task(front.run())
