@@ -116,3 +116,10 @@ def test_the_same_seed_is_the_same_run_in_every_process(tmp_path: Path) -> None:
 def without_last_line(text: str) -> list[str]:
     """The last line says how fast it went."""
     return text.splitlines()[:-1]
+
+
+def test_a_good_run_leaves_no_file_behind(tmp_path: Path) -> None:
+    run = sim("--seed", "1", "--minutes", "1", cwd=tmp_path)
+
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert list(tmp_path.iterdir()) == []

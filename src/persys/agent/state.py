@@ -26,6 +26,7 @@ from persys.wire.records import decode, encode
 ACTIONS_MAX = 2_000
 BURIALS_MAX = 5_000
 _PRIVATE = 0o600
+_MEMORY = Path(":memory:")  # no file, but what SQLite calls its memory; of simulations
 
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS identity (cluster_id TEXT NOT NULL, node_id TEXT NOT NULL);
@@ -249,7 +250,8 @@ def _put(cursor: sqlite3.Cursor, change: Change) -> None:
 
 def _open(path: Path, cluster_id: str, node_id: NodeId) -> sqlite3.Connection:
     try:
-        _make_private(path)
+        if path != _MEMORY:
+            _make_private(path)
         connection = sqlite3.connect(path, isolation_level=None, timeout=1.0)
         # Two agents on one journal would undo each other's work: the second one does not start.
         connection.execute("PRAGMA locking_mode = EXCLUSIVE")
