@@ -93,6 +93,15 @@ def test_every_example_is_one_that_apply_takes() -> None:
         assert read_spec_file(path.read_text("utf-8")), path.name
 
 
+def test_every_document_is_in_the_table_of_contents() -> None:
+    contents = (ROOT / "docs" / "README.md").read_text("utf-8")
+    named = [name.removeprefix("docs/") for name in documents() if name.startswith("docs/")]
+
+    # Decisions have a table of their own.
+    missing = [name for name in named if f"({name})" not in contents and "decisions/" not in name]
+    assert missing == ["README.md"]
+
+
 def parses(line: str) -> bool:
     words = shlex.split(line.partition(" < ")[0].partition(" | ")[0], comments=True)
     try:
