@@ -30,6 +30,7 @@ def own_paths() -> dict[str, dict[str, Any]]:
             "get": _get("GetCluster", _object(default_cluster_id=_TEXT, cluster=_CLUSTER), cluster)
         },
         f"{API}/overview": {"get": _get("GetOverview", _object(clusters=_list(_ANYTHING)))},
+        f"{API}/specs/parse": {"post": _PARSE},
         f"{API}/gitops": {
             "get": _get(
                 "ListGitops", _object(workloads=_list(_ANYTHING), problems=_list(_ANYTHING))
@@ -75,6 +76,20 @@ def _object(**properties: Schema) -> Schema:
 def _list(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
+
+_PARSE: dict[str, Any] = {
+    "operationId": "ParseSpecs",
+    "requestBody": {"required": True, "content": {"text/plain": {"schema": _TEXT}}},
+    "responses": {
+        "200": {
+            "description": "what the file asks for, and where each begins in it",
+            "content": {
+                JSON: {"schema": _object(workloads=_list(_ANYTHING), lines=_list(_NUMBER))}
+            },
+        },
+        "default": {"$ref": "#/components/responses/Problem"},
+    },
+}
 
 _SCHEDULER = _object(
     id=_TEXT,
