@@ -149,7 +149,7 @@ class Door:
                 response = ProblemError(413, err.text or "").response(request_id, contract=contract)
             if not response.prepared:
                 response.headers[REQUEST_ID] = request_id
-            if response.status == _UNKNOWN and not open_to_all:
+            if response.status == _UNKNOWN and who.passed:
                 self._count_stranger(request)
             if changes and response.status not in _NOT_LET_IN:
                 ask = Ask(request, who, request_id, self._clusters, self._default_cluster)

@@ -1,6 +1,7 @@
 """Who gets in at the gateway's port, and as whom the scheduler is asked then."""
 
 import asyncio
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator
@@ -13,12 +14,14 @@ import aiohttp
 import pytest
 
 from certified import Root
+from persys.core.permission import CONTROL, deeds_of
 from persys.gateway.listener import Patience
 from persys.infra.clock import SystemClock
 from persys.infra.files import CertificateFiles
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.rest import API, CONTRACT_ROUTES, ROUTES
 from shells.gateway.town import House, a_container, a_gateway, quiet
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
 from shells.scheduler.stores import TroubledStore
@@ -90,6 +93,53 @@ async def test_a_viewer_reads_and_changes_nothing(guarded: House, root: Root) ->
         status, problem = await ask_as(guarded, root, Role.VIEWER, method, path)
         assert status == 403, path
         assert "viewer/somebody" in problem["detail"]
+
+
+def tried(path: str) -> str:
+    """A path of the table with something in its braces."""
+    return re.sub(r"{\w+}", "x", path)
+
+
+@pytest.mark.parametrize("role", [Role.VIEWER, Role.OPERATOR])
+async def test_every_route_asks_for_what_its_call_needs(
+    guarded: House, root: Root, role: Role
+) -> None:
+    """Whatever the role does not allow is refused here already, before anything is read or sent."""
+    context = shows(root, root.write(role, "somebody"))
+    every = [(API, route) for route in ROUTES] + [("", route) for route in CONTRACT_ROUTES]
+    refused = [
+        (prefix, route) for prefix, route in every if CONTROL[route.rpc] not in deeds_of(role)
+    ]
+
+    for prefix, route in refused:
+        for within in ("", "/clusters/default"):
+            asked = await guarded.ask(
+                route.method, prefix + within + tried(route.path), ssl=context
+            )
+            assert asked[0] == 403, route
+    assert refused
+
+
+async def test_no_route_answers_who_shows_nothing(guarded: House, root: Root) -> None:
+    context = shows(root)
+    own = ("/clusters", f"{API}/clusters", f"{API}/overview", f"{API}/audit", f"{API}/gitops")
+    every = [("GET", path) for path in own]
+    every += [(route.method, API + tried(route.path)) for route in ROUTES]
+    every += [(route.method, tried(route.path)) for route in CONTRACT_ROUTES]
+
+    for method, path in every:
+        assert (await guarded.ask(method, path, ssl=context))[0] == 401, path
+
+
+async def test_the_audit_is_for_admins_and_a_token_must_be_good(
+    guarded: House, root: Root, secure: Cluster
+) -> None:
+    assert (await ask_as(guarded, root, Role.ADMIN, "GET", "/api/v1/audit"))[0] == 200
+    assert (await ask_as(guarded, root, Role.OPERATOR, "GET", "/api/v1/audit"))[0] == 403
+    made_up = {"Authorization": f"Bearer psk_{1:016x}_{1:064x}"}
+    for path in ("/clusters", "/api/v1/overview", "/api/v1/audit"):
+        status, _ = await ask_as(guarded, root, None, "GET", path, headers=made_up)
+        assert status == 401, path
 
 
 @pytest.mark.parametrize("role", [Role.AGENT, Role.SCHEDULER, Role.GATEWAY])
