@@ -93,9 +93,6 @@ class RestStub:
         """Where, with what the request says. Raises InvalidError for a name that the path needs."""
         return API + self._cluster + _path(route, request)
 
-    def connect(self, seconds: float) -> Any:
-        return self._door.connect(seconds)
-
     @property
     def headers(self) -> dict[str, str]:
         return self._headers

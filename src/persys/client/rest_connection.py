@@ -72,8 +72,10 @@ class Door:
         if connection is not None:
             try:
                 return self._ask(connection, method, path, body, headers, seconds)
-            except UnavailableError:
-                pass  # the gateway has ended it meanwhile
+            except UnavailableError as err:
+                if not isinstance(err.__cause__, ConnectionError):
+                    raise
+                # else the gateway has ended it meanwhile
         return self._ask(self.connect(seconds), method, path, body, headers, seconds)
 
     def connect(self, seconds: float | None) -> http.client.HTTPConnection:

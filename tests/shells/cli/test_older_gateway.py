@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from persys.client import Gateway, SchedulerClient
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
@@ -27,6 +29,7 @@ ANSWERS: dict[tuple[str, str], tuple[int, object]] = {
 
 class Older(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    leaves = False
     bodies: list[bytes] = []  # noqa: RUF012 - one server at a time
 
     def answer(self) -> None:
@@ -39,6 +42,7 @@ class Older(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(content)))
         self.end_headers()
         self.wfile.write(content)
+        self.close_connection = self.leaves  # without a word, as one that was idle for long
 
     do_GET = do_POST = do_PUT = do_DELETE = answer  # noqa: N815 - the library names them
 
@@ -81,6 +85,17 @@ def test_what_is_not_there_and_what_is_refused_is_said(run: Run, older: str) -> 
     assert (missing.code, missing.err) == (1, "error: workload not found: nobody\n")
     assert refused.code == 1
     assert "it has not failed" in refused.err
+
+
+def test_a_connection_that_was_ended_meanwhile_is_made_anew(
+    older: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Older, "leaves", True)
+
+    with SchedulerClient(Gateway(older)) as client:
+        found = [client.list_nodes()[0].node_id for _ in range(3)]
+
+    assert found == ["n1", "n1", "n1"]
 
 
 def test_what_it_does_not_know_is_said_plainly(run: Run, older: str) -> None:
