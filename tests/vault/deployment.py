@@ -57,6 +57,19 @@ class Deployment:
             ready=lambda: listens_on(agent_port),
         )
         self._scheduler_port = scheduler_port
+        self.gateway_port = free_port()
+        self.gateway = Process(
+            [str(BIN / "persys-gateway")],
+            {
+                "PERSYS_GATEWAY_ADDR": "127.0.0.1",
+                "PERSYS_GATEWAY_PORT": str(self.gateway_port),
+                "PERSYS_GATEWAY_AUDIT_DB": "memory",
+                "PERSYS_SCHEDULER_ADDR": self.target,
+                **self._variables(self._files("gateway")),
+            },
+            log=directory / "gateway.log",
+            ready=lambda: listens_on(self.gateway_port),
+        )
 
     def tell(self, process: Process, variables: dict[str, str]) -> None:
         for name, value in variables.items():
@@ -70,7 +83,11 @@ class Deployment:
         return read_claims(self.scheduler_files.certificate.read_bytes())
 
     def person(self) -> SchedulerClient:
-        """An admin, with a certificate that this Vault has made."""
+        trust = Trust(self.person_files())
+        return SchedulerClient(self.target, timeout=timedelta(seconds=30), trust=trust)
+
+    def person_files(self) -> CertificateFiles:
+        """Of an admin, with a certificate that this Vault has made."""
         made = self._server.read(
             "vault write pki/issue/persys-admin common_name=ada "
             "uri_sans=spiffe://persys.local/admin/ada ttl=8h"
@@ -83,7 +100,7 @@ class Deployment:
                 (files.roots, made["issuing_ca"].encode(), PUBLIC),
             ]
         )
-        return SchedulerClient(self.target, timeout=timedelta(seconds=30), trust=Trust(files))
+        return files
 
     def wait_until_ready(self, client: SchedulerClient) -> None:
         eventually(
@@ -105,6 +122,7 @@ class Deployment:
         return found[0]
 
     def close(self) -> None:
+        self.gateway.close()
         self.agent.close()
         self.scheduler.close()
 

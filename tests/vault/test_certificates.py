@@ -1,9 +1,13 @@
 """Certificates from a real Vault: the first one, the next ones, and Vault going away and coming back."""
 
+import ssl
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from http import HTTPStatus
 from pathlib import Path
 
 import pytest
@@ -54,6 +58,28 @@ def test_a_scheduler_and_an_agent_find_each_other_by_certificates_of_vault(
     assert claims_of(made).trust_domain == "persys.local"
     assert hosts_of(made) == (f"persys-agent-{deployment.node_id}", "127.0.0.1")
     assert deployment.agent_files.key.stat().st_mode & 0o077 == 0
+
+
+def test_a_gateway_with_a_certificate_of_vault_passes_on_what_people_ask(
+    server: VaultServer, deployment: Deployment
+) -> None:
+    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
+    deployment.tell(deployment.gateway, server.approle("persys-gateway"))
+    deployment.scheduler.start()
+    deployment.gateway.start()
+    files = deployment.person_files()
+    context = ssl.create_default_context(cafile=files.roots)
+    context.load_cert_chain(files.certificate, files.key)
+
+    def answers() -> bool:
+        url = f"https://127.0.0.1:{deployment.gateway_port}/api/v1/nodes"
+        try:
+            with urllib.request.urlopen(url, timeout=10, context=context) as answer:
+                return bool(answer.status == HTTPStatus.OK)
+        except urllib.error.HTTPError:  # it has not found the scheduler yet
+            return False
+
+    eventually(answers, lambda: deployment.gateway.log[-4000:])
 
 
 def test_certificates_change_while_calls_go_on(server: VaultServer, deployment: Deployment) -> None:
