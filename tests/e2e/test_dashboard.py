@@ -110,7 +110,7 @@ def test_nodes_are_listed_and_described(
 ) -> None:
     browser.open("nodes")
     browser.until_text(other_node)
-    assert browser.script("return document.querySelectorAll('tbody tr').length") == 2
+    assert browser.script("return document.querySelectorAll('.rows tbody th').length") == 2
 
     cluster.client.taint(other_node, ["dedicated=gpu"])
     browser.open(f"nodes/{other_node}")

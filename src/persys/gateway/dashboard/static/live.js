@@ -11,6 +11,7 @@ const EVENTS_AT_FIRST = 200;
 const ONE_BY_ONE_MAX = 16; // more than so many that changed are not asked for one by one
 // Whether a node could be lost does not depend on what is asked about, but something has to be.
 const ANY = { spec: { type: "container", container: { image: "any" } } };
+const NODE_MS = 2; // thousands of nodes are read less often
 const LIST_EVERY_MS = 60000, LIST_AT_MOST_EVERY_MS = 3000, CAPACITY_EVERY_MS = 20000;
 
 let session = new AbortController();
@@ -41,7 +42,10 @@ export function restart() {
 }
 
 /** Now, and not in a few seconds: something was just done. */
-export const refresh = () => poll(session);
+export function refresh() {
+  read.nodes = 0;
+  return poll(session);
+}
 
 const pause = (ms, signal) =>
   new Promise((resolve) => {
@@ -77,7 +81,7 @@ async function poll(mine) {
   const job = (name, work) => { read[name] = Date.now(); jobs.push(work()); };
   job("mode", async () => keep(mine, { mode: await api.get("/mode") }));
   if (wanted.summary) job("summary", async () => keep(mine, { summary: await api.get("/summary") }));
-  if (wanted.nodes) job("nodes", () => readNodes(mine));
+  if (wanted.nodes && age("nodes") >= state.nodes.size * NODE_MS) job("nodes", () => readNodes(mine));
   if (wanted.capacity && age("capacity") > CAPACITY_EVERY_MS) {
     job("capacity", async () => keep(mine, { capacity: await api.query("/capacity", ANY) }));
   }

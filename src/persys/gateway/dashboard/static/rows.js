@@ -5,11 +5,15 @@
 import { h } from "./dom.js";
 
 const BEYOND = 12; // rows made above and below what is seen
+const NARROW = matchMedia("(max-width: 700px)");
+const ROW_PX = 34, LINE_PX = 26, EDGE_PX = 6; // as parts.css has them
 
 export class Rows {
-  /** `cells(item)` gives the contents of a row; `same(a, b)` whether a row need not be made again. */
-  constructor({ label, heads, key, cells, rowHeight }) {
-    Object.assign(this, { heads, key, cells, rowHeight });
+  /** `cells(item)` gives the contents of a row; one whose item is the same object is not made again. */
+  constructor({ label, heads, key, cells }) {
+    Object.assign(this, { heads, key, cells });
+    // On a phone each row is a card with two cells beside each other.
+    this.cardPx = Math.ceil(heads.length / 2) * LINE_PX + EDGE_PX;
     this.items = [];
     this.made = new Map(); // by key: {row, item}
     this.above = h("tr", { "aria-hidden": "true", class: "spacer" }, h("td", { colspan: heads.length }));
@@ -20,6 +24,7 @@ export class Rows {
       h("thead", {}, h("tr", { "aria-rowindex": 1 }, heads.map((head) => h("th", { scope: "col" }, head)))),
       this.body);
     this.element = h("div", { class: "rows", "data-own": label, tabindex: "0", role: "region", "aria-label": label }, this.table);
+    this.element.style.setProperty("--row", `${this.cardPx}px`);
     this.element.addEventListener("scroll", () => this.later(), { passive: true });
     this.resized = new ResizeObserver(() => this.later());
     this.resized.observe(this.element);
@@ -36,7 +41,7 @@ export class Rows {
   }
 
   draw() {
-    const height = this.rowHeight();
+    const height = NARROW.matches ? this.cardPx : ROW_PX;
     const first = Math.max(0, Math.floor(this.element.scrollTop / height) - BEYOND);
     const seen = Math.ceil((this.element.clientHeight || 600) / height);
     const last = Math.min(this.items.length, first + seen + 2 * BEYOND);

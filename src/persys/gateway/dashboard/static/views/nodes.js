@@ -2,7 +2,8 @@
 
 import { h } from "../dom.js";
 import { cores, megabytes, percent } from "../format.js";
-import { nodeLink, status, table, when } from "../parts.js";
+import { nodeLink, status, when } from "../parts.js";
+import { Rows } from "../rows.js";
 
 export const title = () => "Nodes";
 export const needs = () => ({ nodes: true });
@@ -10,12 +11,18 @@ export const needs = () => ({ nodes: true });
 const HEADS = ["Node", "Status", "Cpu free", "Memory free", "Disk free", "Workloads", "Heartbeat", "Taints"];
 
 export function open() {
+  const rows = new Rows({ label: "Nodes", heads: HEADS, key: (node) => node.node_id, cells });
+  let known = null;
   return {
-    draw: (state) => [
-      h("h1", { tabindex: "-1" }, "Nodes"),
-      table("Nodes of the cluster", HEADS, [...state.nodes.values()].map(row),
-        state.mode ? "No node has joined yet." : "Loading …"),
-    ],
+    draw(state) {
+      if (known !== state.nodes) {
+        known = state.nodes;
+        rows.show([...known.values()]);
+      }
+      const empty = h("p", { class: "quiet" }, state.link.state === "live" ? "No node has joined yet." : "Loading …");
+      return [h("h1", { tabindex: "-1" }, "Nodes"), known.size ? rows.element : empty];
+    },
+    close: () => rows.close(),
   };
 }
 
@@ -24,7 +31,7 @@ export const shownStatus = (node) =>
 
 const free = (left, total, text) => `${text} (${percent(Number(left ?? 0), Number(total ?? 0))} %)`;
 
-const row = (node) => [
+const cells = (node) => [
   nodeLink(node.node_id),
   status(node.status, shownStatus(node)),
   free(node.available_cpu_cores, node.total_cpu_cores, cores(node.available_cpu_cores)),

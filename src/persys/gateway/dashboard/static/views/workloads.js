@@ -8,8 +8,6 @@ import { Rows } from "../rows.js";
 const HEADS = ["Workload", "Status", "Type", "Node", "Updated", "Why"];
 const STATUSES = ["Running", "Pending", "Failed", "Stopped", "Unknown", "Deleting"];
 const TYPES = ["container", "compose", "vm"];
-const NARROW = matchMedia("(max-width: 700px)");
-const ROW_PX = 34, CARD_PX = 84; // as parts.css has them
 const SPEAK_AFTER_MS = 800;
 
 export const title = () => "Workloads";
@@ -17,13 +15,7 @@ export const needs = () => ({ workloads: true, nodes: true });
 
 export function open(route, { redraw, setQuery }) {
   const chosen = { status: "", type: "", node: "", q: "", ...route.query };
-  const rows = new Rows({
-    label: "Workloads",
-    heads: HEADS,
-    key: (view) => view.workload_id,
-    cells,
-    rowHeight: () => (NARROW.matches ? CARD_PX : ROW_PX),
-  });
+  const rows = new Rows({ label: "Workloads", heads: HEADS, key: (view) => view.workload_id, cells });
   let known = null, found = [], timer = 0;
 
   function choose(name, value) {
