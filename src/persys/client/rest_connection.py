@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from threading import Lock, Thread
-from typing import NamedTuple
+from typing import NamedTuple, cast
 from urllib.parse import urlsplit
 
 from persys.client.call import Trust
+from persys.client.duplex import Duplex
 from persys.errors import DeniedError, PersysError, SettingsError, UnavailableError
 from persys.model.role import NAMES, Role
 
@@ -205,7 +206,8 @@ class _Connection(http.client.HTTPConnection):
     def connect(self) -> None:
         super().connect()
         if self._tls is not None:
-            self.sock = self._tls.wrap_socket(self.sock, server_hostname=self._expected)
+            secure = self._tls.wrap_socket(self.sock, server_hostname=self._expected)
+            self.sock = cast("socket.socket", Duplex(secure, self.timeout))
 
 
 def _begin(

@@ -293,6 +293,13 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     def GetCapacity(self, request, context):  # type: ignore[no-untyped-def]
         return self.capacity
 
+    def Exec(self, request_iterator, context):  # type: ignore[no-untyped-def]
+        start = next(request_iterator).start
+        yield control_pb2.ExecOutput()
+        next(request_iterator)
+        yield control_pb2.ExecOutput(stdout=f"[{' '.join(start.command)}]".encode())
+        yield control_pb2.ExecOutput(exit=control_pb2.ExecExit(code=7))
+
     def SubmitAutomationSuggestion(self, request, context):  # type: ignore[no-untyped-def]
         self.suggestions.append(request.suggestion)
         return self.ruling

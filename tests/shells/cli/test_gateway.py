@@ -278,6 +278,21 @@ def test_a_certificate_opens_the_gateway(secure: tuple[Cluster, str], run: Run, 
     assert ended.code == 0, ended.err
 
 
+def test_what_goes_both_ways_goes_over_tls_too(
+    secure: tuple[Cluster, str], run: Run, root: Root, tmp_path: Path
+) -> None:
+    cluster, url = secure
+    mine = root.variables(root.write(Role.ADMIN, "me"))
+    file = tmp_path / "image"
+    file.write_bytes(b"x" * 3_000_000)
+
+    sent = run("image", "add", "debian-12", str(file), "--api", url, PERSYS_INSECURE="", **mine)
+    ran = run("exec", "web", "--api", url, "--", "cat", PERSYS_INSECURE="", **mine)
+
+    assert (sent.code, cluster.image_bytes) == (0, 3_000_000), sent.err
+    assert (ran.code, ran.out) == (7, "[cat]"), ran.err
+
+
 def test_a_token_alone_opens_it_too_if_the_scheduler_says_so(
     secure: tuple[Cluster, str], run: Run, root: Root, tmp_path: Path
 ) -> None:
