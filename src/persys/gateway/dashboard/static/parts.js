@@ -70,13 +70,19 @@ function room(nodes) {
 /** A table with heads. Cells are texts or elements. */
 export function table(caption, heads, rows, nothing) {
   if (!rows.length) return h("p", { class: "quiet" }, nothing);
-  const cell = (content, index) =>
-    h(index ? "td" : "th", index ? { "data-head": heads[index] } : { scope: "row" }, content);
-  return h("table", { class: "cards" },
+  return h("table", { class: "cards", role: "table" },
     h("caption", { class: "unseen" }, caption),
-    h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))),
-    h("tbody", {}, rows.map((row) => h("tr", {}, row.map(cell)))));
+    headRow(heads),
+    h("tbody", { role: "rowgroup" }, rows.map((row) => h("tr", { role: "row" }, cellsOf(row, heads)))));
 }
+
+// Roles are said because on a phone rows are shown as cards, and a table that is not laid out as one would not
+// be told as one.
+export const headRow = (heads, more = {}) =>
+  h("thead", { role: "rowgroup" }, h("tr", { role: "row", ...more }, heads.map((head) => h("th", { scope: "col", role: "columnheader" }, head))));
+
+export const cellsOf = (contents, heads) => contents.map((content, index) =>
+  (index ? h("td", { role: "cell", "data-head": heads[index] }, content) : h("th", { role: "rowheader", scope: "row" }, content)));
 
 export const facts = (pairs) =>
   h("dl", { class: "facts" }, pairs.filter(([, value]) => value !== undefined && value !== "" && value !== null)

@@ -3,6 +3,7 @@
 // Rows stay the same elements while they are seen, so that focus and selection survive scrolling and news.
 
 import { h } from "./dom.js";
+import { cellsOf, headRow } from "./parts.js";
 
 const BEYOND = 12; // rows made above and below what is seen
 const NARROW = matchMedia("(max-width: 700px)");
@@ -18,11 +19,9 @@ export class Rows {
     this.made = new Map(); // by key: {row, item}
     this.above = h("tr", { "aria-hidden": "true", class: "spacer" }, h("td", { colspan: heads.length }));
     this.below = h("tr", { "aria-hidden": "true", class: "spacer" }, h("td", { colspan: heads.length }));
-    this.body = h("tbody", {}, this.above, this.below);
-    this.table = h("table", {},
-      h("caption", { class: "unseen" }, label),
-      h("thead", {}, h("tr", { "aria-rowindex": 1 }, heads.map((head) => h("th", { scope: "col" }, head)))),
-      this.body);
+    this.body = h("tbody", { role: "rowgroup" }, this.above, this.below);
+    this.table = h("table", { role: "table" },
+      h("caption", { class: "unseen" }, label), headRow(heads, { "aria-rowindex": 1 }), this.body);
     this.element = h("div", { class: "rows", "data-own": label, tabindex: "0", role: "region", "aria-label": label }, this.table);
     this.element.style.setProperty("--row", `${this.cardPx}px`);
     this.element.addEventListener("scroll", () => this.later(), { passive: true });
@@ -69,9 +68,8 @@ export class Rows {
     const key = this.key(item);
     const made = this.made.get(key);
     if (made?.item === item) return made.row;
-    const cells = this.cells(item).map((content, index) =>
-      h(index ? "td" : "th", index ? { "data-head": this.heads[index] } : { scope: "row" }, content));
-    const row = made?.row ?? h("tr", {});
+    const cells = cellsOf(this.cells(item), this.heads);
+    const row = made?.row ?? h("tr", { role: "row" });
     // The first cell holds the link: it is kept while it says the same, for whoever stands on it.
     if (made && made.row.firstChild.textContent === cells[0].textContent) {
       row.replaceChildren(row.firstChild, ...cells.slice(1));
