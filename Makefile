@@ -10,10 +10,10 @@ help: ## Show this list
 install: ## Make .venv with every dependency (pinned by hash) and all console scripts
 	@scripts/install
 
-up: install ## Start Docker, an authority, a scheduler, an agent and a first workload on this machine
+up: install ## Start Docker, an authority, a scheduler, an agent, a gateway and a first workload
 	@$(BIN)/persys up
 
-down: install ## Stop the scheduler, the agent and the authority; workloads go on
+down: install ## Stop what `make up` started; workloads go on
 	@$(BIN)/persys down
 
 clean-demo: install ## Remove what `make up` deployed

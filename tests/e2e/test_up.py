@@ -23,6 +23,7 @@ class Machine:
     state_dir: Path
     scheduler_port: int
     agent_port: int
+    gateway_port: int
     demo_port: int
     options: tuple[str, ...]
     env: dict[str, str]
@@ -88,15 +89,17 @@ class Machine:
 
 @pytest.fixture
 def machine(tmp_path: Path) -> Iterator[Machine]:
-    ca_port, scheduler_port, scheduler_metrics, agent_port, agent_metrics, demo_port = _free_ports(
-        6
-    )
+    ports = _free_ports(8)
+    ca_port, scheduler_port, scheduler_metrics, agent_port, agent_metrics = ports[:5]
+    gateway_port, public_port, demo_port = ports[5:]
     options = (
         f"--ca-port={ca_port}",
         f"--scheduler-port={scheduler_port}",
         f"--scheduler-metrics-port={scheduler_metrics}",
         f"--agent-port={agent_port}",
         f"--agent-metrics-port={agent_metrics}",
+        f"--gateway-port={gateway_port}",
+        f"--gateway-public-port={public_port}",
         f"--demo-port={demo_port}",
     )
     env = {
@@ -104,7 +107,9 @@ def machine(tmp_path: Path) -> Iterator[Machine]:
         "PERSYS_NODE_ID": f"up-{uuid.uuid4().hex[:8]}",
         "HOME": str(tmp_path / "home"),
     }
-    made = Machine(tmp_path / "up", scheduler_port, agent_port, demo_port, options, env)
+    made = Machine(
+        tmp_path / "up", scheduler_port, agent_port, gateway_port, demo_port, options, env
+    )
     yield made
     made.clean()
     made.down()
@@ -124,6 +129,10 @@ def test_up_runs_a_real_workload_and_works_again_when_run_twice(machine: Machine
     assert machine.container() == before
     assert "certificate for" in first.stdout
     assert "certificate for" not in again.stdout
+    through = machine.persysctl(
+        "--api", f"https://127.0.0.1:{machine.gateway_port}", "workload", "list"
+    )
+    assert "hello" in through.stdout, through.stderr
     plain = machine.persysctl("node", "list", "--insecure")
     assert plain.returncode == 4
     assert "speaks TLS" in plain.stderr

@@ -1,7 +1,7 @@
-"""The certificates of one machine: of its scheduler, its agent and its user, from an authority of its own.
+"""The certificates of one machine: of all its parts and of its user, from an authority of its own.
 
 The authority's keys are on this machine, so it is asked without its port and nobody need be known before.
-What is good is left alone: scheduler and agent renew theirs themselves.
+What is good is left alone: all but the user renew theirs themselves.
 """
 
 import os
@@ -57,13 +57,14 @@ class Bootstrap:
         return Trust(self.files(Role.ADMIN))
 
     def ensure(self) -> list[str]:
-        """All three; returns who was given a new one. Raises SettingsError when the authority cannot."""
+        """All of them; returns who was given a new one. Raises SettingsError when the authority cannot."""
         configure_logs(level="warn", form="")
         host = socket.gethostname()
         node = own_node_id(os.environ.get("PERSYS_NODE_ID", ""))
         wanted = (
             (Identity(Role.SCHEDULER, host), _LOCAL, None),
             (Identity(Role.AGENT, node), _LOCAL, None),
+            (Identity(Role.GATEWAY, host), (*_LOCAL, host), None),
             (Identity(Role.ADMIN, "up"), (), USER_LIFE),
         )
         return [

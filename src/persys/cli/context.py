@@ -8,13 +8,15 @@ from persys.errors import SettingsError
 _OURS = "# Written by `persys up`, which writes it anew as long as this line is here.\n"
 
 
-def write_context(target: str, authority: str, trust: Trust) -> bool:
+def write_context(*, scheduler: str, authority: str, gateway: str, trust: Trust) -> bool:
     """False: there is a file that somebody else has written, which is left as it is.
 
     Contexts that were added to ours stay.
     """
     ours = {
-        "grpc_endpoint": target,
+        "transport": "grpc",
+        "grpc_endpoint": scheduler,
+        "api_endpoint": gateway,
         "ca_endpoint": authority,
         "ca_cert_path": str(trust.files.roots),
         "cert_path": str(trust.files.certificate),

@@ -17,16 +17,18 @@ _PORTS = {
     "scheduler-metrics-port": (8084, "port of the scheduler's /health and /metrics"),
     "agent-port": (50051, "port of the agent"),
     "agent-metrics-port": (8089, "port of the agent's /health and /metrics"),
+    "gateway-port": (8551, "port of the gateway, which serves REST and the dashboard"),
+    "gateway-public-port": (8585, "port of the gateway that takes webhooks"),
 }
 _COMMANDS = (
     (
         "up",
-        "start Docker if none runs, an authority, a scheduler, an agent and a first workload",
+        "start Docker if none runs, an authority, a scheduler, an agent, a gateway and a first workload",
         ("state-dir", *_PORTS, "demo-port"),
     ),
     (
         "down",
-        "stop the scheduler, the agent and the authority; Docker and workloads go on",
+        "stop all that it started but Docker and workloads, which go on",
         ("state-dir",),
     ),
     (

@@ -1,5 +1,5 @@
-"""A control plane on one machine: an authority, a scheduler and an agent in the background, watched until
-they work, each with a certificate of its own.
+"""A control plane on one machine: an authority, a scheduler, an agent and a gateway in the background,
+watched until they work, each with a certificate of its own.
 """
 
 import fcntl
@@ -40,6 +40,8 @@ class Ports(NamedTuple):
     scheduler_metrics: int
     agent: int
     agent_metrics: int
+    gateway: int
+    gateway_public: int
 
 
 class Plane:
@@ -77,6 +79,20 @@ class Plane:
             },
             state_dir,
         )
+        self.gateway = Background(
+            "gateway",
+            (sys.executable, "-m", "persys.gateway"),
+            {
+                "PERSYS_GATEWAY_PORT": str(ports.gateway),
+                # Nobody signs webhooks for a trial: they are for this machine alone.
+                "PERSYS_GATEWAY_PUBLIC_ADDR": "127.0.0.1",
+                "PERSYS_GATEWAY_PUBLIC_PORT": str(ports.gateway_public),
+                "PERSYS_GATEWAY_AUDIT_DB": str(state_dir / "audit.db"),
+                "PERSYS_SCHEDULER_ADDR": self.target,
+                **self.bootstrap.environ(Role.GATEWAY),
+            },
+            state_dir,
+        )
 
     def start(self, progress: Progress) -> None:
         """Reuses what runs as it should, restarts what runs otherwise, starts what does not run."""
@@ -85,6 +101,7 @@ class Plane:
             (self.ca, ports.ca),
             (self.scheduler, ports.scheduler),
             (self.agent, ports.agent),
+            (self.gateway, ports.gateway),
         ):
             if process.running() is None:
                 _check_free(process, port)  # before anything runs that would be left behind
@@ -100,9 +117,12 @@ class Plane:
         progress.doing("waiting for the node to be ready")
         node = self._wait(self.agent, self._ready_node, "become ready")
         progress.done(f"node {node.node_id} is ready (log {self.agent.log_path})")
+        _ensure(self.gateway, self.ports.gateway, progress)
+        self._wait(self.gateway, self._gateway_answers, "answer")
+        progress.done(f"gateway answers at {self.dashboard} (log {self.gateway.log_path})")
 
     def stop(self, progress: Progress) -> None:
-        for process in (self.agent, self.scheduler, self.ca):
+        for process in (self.gateway, self.agent, self.scheduler, self.ca):
             progress.doing(f"stopping {process.name}")
             if process.stop(grace=_STOP_GRACE):
                 progress.done(f"{process.name} stopped")
@@ -112,6 +132,17 @@ class Plane:
     @property
     def authority(self) -> str:
         return f"127.0.0.1:{self.ports.ca}"
+
+    @property
+    def dashboard(self) -> str:
+        return f"https://127.0.0.1:{self.ports.gateway}/"
+
+    def _gateway_answers(self) -> bool | None:
+        try:
+            fetch_unverified(f"127.0.0.1:{self.ports.gateway}", "/health", _CALL_TIMEOUT)
+        except UnavailableError:
+            return None
+        return True
 
     def _authority_answers(self) -> bool | None:
         try:

@@ -23,6 +23,7 @@ Persys runs on this machine. Try next:
   {ctl} workload list
   {ctl} workload get hello
   {ctl} workload stop hello --wait
+  {ctl} token create --role admin --name me   # to sign in at {plane.dashboard}
   {program("persys")} down{where}"""
 
 

@@ -37,7 +37,12 @@ def up(options: Namespace) -> Exit:
         ensure_docker(options.state_dir, progress)
         ensure_image(progress)
         plane.start(progress)
-        has_context = write_context(plane.target, plane.authority, plane.trust)
+        has_context = write_context(
+            scheduler=plane.target,
+            authority=plane.authority,
+            gateway=plane.dashboard.rstrip("/"),
+            trust=plane.trust,
+        )
         url = _deploy(plane, options.demo_port, progress)
     print(next_steps(plane, url, has_context=has_context))
     return Exit.OK
@@ -80,6 +85,8 @@ def _plane(options: Namespace) -> Plane:
             scheduler_metrics=options.scheduler_metrics_port,
             agent=options.agent_port,
             agent_metrics=options.agent_metrics_port,
+            gateway=options.gateway_port,
+            gateway_public=options.gateway_public_port,
         ),
     )
 

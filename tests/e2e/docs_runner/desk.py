@@ -43,6 +43,7 @@ class Desk:
             **dict.fromkeys(NODE_WORDS, self.node_id),
             "second": self.second_id,
             "/somewhere/safe": str(place / "safe"),
+            "/var/lib/persys/up": str(self.state),
             "node-7:50051": f"127.0.0.1:{self._ports['50051']}",
             **self._ports,
         }
@@ -157,6 +158,8 @@ esac""",
             "scheduler-metrics-port": "8084",
             "agent-port": "50051",
             "agent-metrics-port": "8089",
+            "gateway-port": "8551",
+            "gateway-public-port": "8585",
             "demo-port": "18080",
         }
 

@@ -18,13 +18,24 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / ".persys" / "config.yaml"
 
 
+def written(port: int) -> bool:
+    return write_context(
+        scheduler=f"127.0.0.1:{port}",
+        authority=f"127.0.0.1:{port + 1}",
+        gateway=f"https://127.0.0.1:{port + 2}",
+        trust=TRUST,
+    )
+
+
 def test_it_is_written_for_its_user_alone_and_written_anew(config: Path) -> None:
-    assert write_context("127.0.0.1:1", "127.0.0.1:2", TRUST)
-    assert write_context("127.0.0.1:3", "127.0.0.1:4", TRUST)
+    assert written(1)
+    assert written(3)
 
     assert config.stat().st_mode & 0o077 == 0
     assert yaml.safe_load(config.read_text()) == {
+        "transport": "grpc",
         "grpc_endpoint": "127.0.0.1:3",
+        "api_endpoint": "https://127.0.0.1:5",
         "ca_endpoint": "127.0.0.1:4",
         "ca_cert_path": "/c/ca.crt",
         "cert_path": "/c/a.crt",
@@ -36,16 +47,16 @@ def test_a_file_of_somebody_else_is_left_as_it_is(config: Path) -> None:
     config.parent.mkdir()
     config.write_text("api_endpoint: https://elsewhere\n")
 
-    assert not write_context("127.0.0.1:1", "127.0.0.1:2", TRUST)
+    assert not written(1)
 
     assert config.read_text() == "api_endpoint: https://elsewhere\n"
 
 
 def test_contexts_that_were_added_to_it_stay(config: Path) -> None:
-    write_context("127.0.0.1:1", "127.0.0.1:2", TRUST)
+    written(1)
     config.write_text(config.read_text() + "contexts: {far: {api_endpoint: https://far}}\n")
 
-    assert write_context("127.0.0.1:3", "127.0.0.1:4", TRUST)
+    assert written(3)
 
     content = yaml.safe_load(config.read_text())
     assert content["grpc_endpoint"] == "127.0.0.1:3"
