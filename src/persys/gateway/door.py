@@ -3,6 +3,7 @@
 Whatever is refused behind it reaches a client as a problem, with the id under which the log has it.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from itertools import count
@@ -34,6 +35,8 @@ REQUEST_ID = "X-Request-ID"
 CLUSTER = "X-Persys-Cluster-ID"
 _REQUEST_ID_METADATA = "x-request-id"
 _ID_LENGTH_MAX = 128
+_TRACE = "traceparent"
+_TRACE_FORM = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_ORIGIN = frozenset({"", "same-origin", "none"})
 _SERVER_ERROR = 500
@@ -57,12 +60,10 @@ class Ask(Struct, frozen=True, eq=False):
     def cluster_id(self) -> str:
         """Path, else header, else query, else the default. There may be no such cluster."""
         request = self.request
-        return (
-            request.match_info.get("cluster")
-            or request.headers.get(CLUSTER)
-            or (request.query.get("cluster_id") if request.query_string else None)
-            or self.default_cluster
-        )
+        named = request.match_info.get("cluster") or request.headers.get(CLUSTER)
+        if not named and request.query_string:
+            named = request.query.get("cluster_id")
+        return named.encode(errors="replace").decode() if named else self.default_cluster
 
     @property
     def cluster(self) -> Cluster:
@@ -74,7 +75,12 @@ class Ask(Struct, frozen=True, eq=False):
 
     @property
     def metadata(self) -> Metadata:
-        return (*self.who.passed, (_REQUEST_ID_METADATA, self.id))
+        """With the trace that it is part of, if there is one."""
+        beside = (*self.who.passed, (_REQUEST_ID_METADATA, self.id))
+        trace = self.request.headers.get(_TRACE)
+        if trace is not None and _TRACE_FORM.fullmatch(trace):
+            return (*beside, (_TRACE, trace))
+        return beside
 
     def routing_key(self, cluster: Cluster, workload_id: str = "") -> str:
         """What decides, by the cluster's strategy, which scheduler is asked."""

@@ -6,10 +6,12 @@ settled anew with every connection.
 """
 
 import asyncio
+import logging
 import os
 import ssl
 
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
 from msgspec import Struct
 
 from persys.errors import SettingsError
@@ -18,6 +20,8 @@ from persys.infra.rpc import PORT_MAX
 from persys.infra.tls import Tls
 
 _BACKLOG = 1024
+# aiohttp tells it what failed unexpectedly, and would also tell it whatever strangers send.
+_log = logging.getLogger(__name__)
 
 
 class Patience(Struct, frozen=True):
@@ -36,6 +40,7 @@ class Listener:
         self._runner = web.AppRunner(
             app,
             access_log=None,
+            logger=_log,
             keepalive_timeout=self._patience.idle_seconds,
             shutdown_timeout=self._patience.closing_seconds,
         )
@@ -70,6 +75,15 @@ class Listener:
         if self._server is not None:
             self._server.close()
         await self._runner.cleanup()
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """What cannot be read as HTTP is its sender's failure."""
+    kind = record.exc_info[0] if record.exc_info else None
+    return kind is None or not issubclass(kind, HttpProcessingError)
+
+
+_log.addFilter(_is_ours)
 
 
 def _live_context(tls: Tls) -> ssl.SSLContext:

@@ -65,7 +65,7 @@ class ProblemError(PersysError):
     ) -> None:
         super().__init__(detail)
         self.status = status
-        self.detail = detail
+        self.detail = detail.encode(errors="replace").decode()  # a header may hold any bytes
         self.headers = headers or {}
         self.more = more
 

@@ -40,4 +40,4 @@ def in_order(candidates: Sequence[C], strategy: Strategy, key: str) -> Sequence[
 
 def _weight(key: str, address: str) -> bytes:
     """Of all pairs of key and address at random, so that who leaves takes along only its own keys."""
-    return blake2b(f"{key}\0{address}".encode(), digest_size=8).digest()
+    return blake2b(f"{key}\0{address}".encode(errors="replace"), digest_size=8).digest()

@@ -1,5 +1,9 @@
 """Our own routes: what comes back with 200 was done, everything else is a problem."""
 
+import asyncio
+
+import pytest
+
 from persys.core.permission import CONTROL
 from persys.wire.rest import NOT_SERVED, ROUTES
 from shells.gateway.town import House, a_container
@@ -71,6 +75,33 @@ async def test_a_request_keeps_its_id(house: House) -> None:
         assert response.headers["X-Request-ID"] == "abc"
     async with house.session.get("/api/v1/mode") as response:
         assert len(response.headers["X-Request-ID"]) == 32
+
+
+@pytest.mark.parametrize(
+    ("path", "header"),
+    [
+        ("workloads/%FF", b""),
+        ("workloads/%00", b""),
+        ("workloads/x?cluster_id=%FF", b""),
+        ("workloads/x", b"X-Persys-Cluster-ID: \xff"),
+        ("workloads/x", b"X-Persys-Session: \xff"),
+        ("workloads/x", b"X-Request-ID: \xff"),
+        ("workloads/x", b"traceparent: \xff"),
+        ("workloads/x", b"If-Match: \xff"),
+        ("workloads/x", b"Idempotency-Key: \xff"),
+    ],
+)
+async def test_bytes_that_are_no_text_are_answered_like_any_others(
+    house: House, path: str, header: bytes
+) -> None:
+    for method in (b"GET", b"DELETE"):
+        reader, writer = await asyncio.open_connection("127.0.0.1", house.gateway.port)
+        head = b"%s /api/v1/%s HTTP/1.1\r\nHost: x\r\n" % (method, path.encode())
+        writer.write(head + (header + b"\r\n" if header else b"") + b"\r\n")
+        async with asyncio.timeout(10):
+            answer = await reader.readline()
+        writer.close()
+        assert answer.split()[1] in (b"400", b"404", b"409", b"412"), answer
 
 
 async def test_what_is_nowhere_and_what_cannot_be_done_are_problems_too(house: House) -> None:
