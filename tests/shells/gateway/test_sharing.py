@@ -1,0 +1,94 @@
+"""Calls that are shared: only by those who asked before they began."""
+
+import asyncio
+
+import pytest
+
+from persys.errors import UnavailableError
+from persys.gateway.sharing import Shared
+
+
+class Source:
+    """Counts how often it is asked, and answers when a test lets it."""
+
+    def __init__(self) -> None:
+        self.begun = 0
+        self.may_end = asyncio.Event()
+
+    async def ask(self) -> int:
+        self.begun += 1
+        mine = self.begun
+        await self.may_end.wait()
+        return mine
+
+
+async def turns(count: int = 5) -> None:
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_who_comes_while_a_call_is_under_way_gets_the_next_one() -> None:
+    shared: Shared[int] = Shared()
+    source = Source()
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(shared.ask("a", source.ask))
+        await turns()
+        later = [group.create_task(shared.ask("a", source.ask)) for _ in range(10)]
+        await turns()
+        assert source.begun == 1
+        source.may_end.set()
+
+    assert first.result() == 1
+    assert {one.result() for one in later} == {2}
+
+
+async def test_other_keys_do_not_wait() -> None:
+    shared: Shared[int] = Shared()
+    source = Source()
+    source.may_end.set()
+
+    assert [await shared.ask(key, source.ask) for key in "abc"] == [1, 2, 3]
+
+
+async def test_a_failure_is_everybodys_and_the_next_is_asked_anew() -> None:
+    shared: Shared[int] = Shared()
+    source = Source()
+    gate = asyncio.Event()
+
+    async def fail() -> int:
+        await gate.wait()
+        raise UnavailableError("away")
+
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(told(shared, fail))
+        await turns()
+        later = [group.create_task(told(shared, fail)) for _ in range(3)]
+        await turns()
+        gate.set()
+    source.may_end.set()
+
+    assert {one.result() for one in (first, *later)} == {"away"}
+    assert await shared.ask("a", source.ask) == 1
+
+
+async def told(shared: Shared[int], ask: object) -> str:
+    with pytest.raises(UnavailableError) as raised:
+        await shared.ask("a", ask)  # type: ignore[arg-type]
+    return str(raised.value)
+
+
+async def test_who_leaves_ends_it_for_nobody_else() -> None:
+    shared: Shared[int] = Shared()
+    source = Source()
+    async with asyncio.TaskGroup() as group:
+        first = group.create_task(shared.ask("a", source.ask))
+        await turns()
+        leader = group.create_task(shared.ask("a", source.ask))
+        await turns()
+        stays, leaves = (group.create_task(shared.ask("a", source.ask)) for _ in range(2))
+        await turns()
+        leaves.cancel()
+        await turns()
+        source.may_end.set()
+
+    assert (first.result(), leader.result(), stays.result()) == (1, 2, 2)
