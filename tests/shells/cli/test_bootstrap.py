@@ -15,7 +15,8 @@ from persys.wire.authority import RevokeRequest
 def test_what_is_good_is_left_alone_and_what_was_revoked_is_made_again(tmp_path: Path) -> None:
     bootstrap = Bootstrap(tmp_path, 8888)
     host, node = socket.gethostname(), own_node_id("")
-    assert bootstrap.ensure() == [f"scheduler/{host}", f"agent/{node}", "admin/up"]
+    everybody = [f"scheduler/{host}", f"agent/{node}", f"gateway/{host}", "admin/up"]
+    assert bootstrap.ensure() == everybody
     assert bootstrap.ensure() == []
 
     authority = open_authority(CaSettings(dir=bootstrap.ca_dir), SystemClock(), tuple)
