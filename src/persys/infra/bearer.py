@@ -1,4 +1,4 @@
-"""Tokens of people, as they come beside a call: `authorization: Bearer psk_…`. Their text is never told on."""
+"""Tokens of people, as they come beside a call: `authorization: Bearer psk_…`. Their text is told nowhere."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

@@ -46,8 +46,8 @@ class EventKind(StrEnum):
     NODE_CERTIFICATE_EXPIRES = "NodeCertificateExpires"
     NODE_CONFIRMED_DEAD = "NodeConfirmedDead"
     NODE_REMOVED = "NodeRemoved"
-    TOKEN_CREATED = "TokenCreated"
-    TOKEN_REVOKED = "TokenRevoked"
+    TOKEN_CREATED = "TokenCreated"  # noqa: S105 - no secret
+    TOKEN_REVOKED = "TokenRevoked"  # noqa: S105 - no secret
     ACCESS_DENIED = "AccessDenied"
     MODE_CHANGED = "ModeChanged"
     SECRET_STORED = "SecretStored"  # noqa: S105 - no secret

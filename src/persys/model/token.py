@@ -1,4 +1,4 @@
-"""A token of a person: shown beside a certificate, it says who asks and for how much. Kept without its secret."""
+"""A token of a person: beside a certificate it says who asks and for how much. Kept without its secret."""
 
 from datetime import datetime
 

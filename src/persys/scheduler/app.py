@@ -54,9 +54,9 @@ from persys.scheduler.performer import Performer
 from persys.scheduler.queries import Queries
 from persys.scheduler.reconciler import Reconciler
 from persys.scheduler.recovery import Recovery
+from persys.scheduler.removed import Removed, Revoke
 from persys.scheduler.resolving import Resolver, SecretSource
 from persys.scheduler.secrets import Secrets
-from persys.scheduler.removed import Removed, Revoke
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.snapshots import Snapshots
 from persys.scheduler.standby import Standby
