@@ -20,6 +20,7 @@ from persys.gateway.gitops import Gitops, gitops_routes
 from persys.gateway.identity import Identities
 from persys.gateway.limits import BODY_BYTES_MAX, Rates
 from persys.gateway.listener import Listener, Patience
+from persys.gateway.metrics import Metrics, metrics_routes
 from persys.gateway.openapi import openapi_routes
 from persys.gateway.overview import overview_routes
 from persys.gateway.routes import UnaryRoutes
@@ -73,6 +74,7 @@ class Gateway:
         self.clusters = {entry.id: Cluster(entry, dial, clock, find) for entry in found.clusters}
         self._audit = Audit(settings.audit_db, keep=settings.audit_keep)
         self._clock = clock
+        self._metrics = Metrics(self.clusters, tls)
         self._door = Door(
             self.clusters,
             found.default,
@@ -82,6 +84,7 @@ class Gateway:
             ),
             audit=self._audit,
             clock=clock,
+            served=self._metrics.served,
         )
         self._gitops = Gitops(self.clusters, clock, self._audit)
         self._hooks = read_hooks(settings.webhooks)
@@ -127,6 +130,7 @@ class Gateway:
         app.router.add_routes(
             [
                 *overview_routes(door),
+                *metrics_routes(door, self._metrics),
                 *openapi_routes(door),
                 *dashboard_routes(door),
                 *audit_routes(door, self._audit),

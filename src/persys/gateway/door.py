@@ -99,6 +99,7 @@ class Ask(Struct, frozen=True, eq=False):
 
 Handler = Callable[[Ask], Awaitable[web.StreamResponse]]
 Served = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Count = Callable[[str, int, float], None]
 
 
 class Door:
@@ -111,7 +112,9 @@ class Door:
         rates: Rates,
         audit: Audit,
         clock: Clock,
+        served: Count,
     ) -> None:
+        """`served` is told the method, the status and the seconds of each request."""
         self._clusters = clusters
         self._default_cluster = default_cluster
         self._identities = identities
@@ -120,6 +123,7 @@ class Door:
         self.streams = Places(STREAMS_MAX)
         self._audit = audit
         self._clock = clock
+        self._served = served
 
     def behind(
         self,
@@ -160,8 +164,10 @@ class Door:
             if changes and response.status not in _NOT_LET_IN:
                 ask = Ask(request, who, request_id, self._clusters, self._default_cluster)
                 await self.note(ask, changes, response.status)
+            seconds = self._clock.monotonic() - began
+            self._served(request.method, response.status, seconds)
             if request.method not in _SAFE or response.status >= _SERVER_ERROR:
-                self._tell(request, response, who, request_id, began)
+                _tell(request, response, who, request_id, seconds)
             return response
 
         return serve
@@ -180,25 +186,21 @@ class Door:
         )
         await self._audit.note(noted)
 
-    def _tell(
-        self,
-        request: web.Request,
-        response: web.StreamResponse,
-        who: Who,
-        request_id: str,
-        began: float,
-    ) -> None:
-        """Of reads only what went wrong here: there are many of them."""
-        say = log.warning if response.status >= _SERVER_ERROR else log.info
-        say(
-            "request.served",
-            method=request.method,
-            path=request.path,
-            status=response.status,
-            who=who.name,
-            request_id=request_id,
-            seconds=round(self._clock.monotonic() - began, 4),
-        )
+
+def _tell(
+    request: web.Request, response: web.StreamResponse, who: Who, request_id: str, seconds: float
+) -> None:
+    """Of reads only what went wrong here: there are many of them."""
+    say = log.warning if response.status >= _SERVER_ERROR else log.info
+    say(
+        "request.served",
+        method=request.method,
+        path=request.path,
+        status=response.status,
+        who=who.name,
+        request_id=request_id,
+        seconds=round(seconds, 4),
+    )
 
 
 def _request_id(request: web.Request) -> str:

@@ -23,6 +23,7 @@ def own_paths() -> dict[str, dict[str, Any]]:
         "/health": {
             "get": _get("GetHealth", _object(status=_TEXT, service=_TEXT), open_to_all=True)
         },
+        "/metrics": {"get": _METRICS},
         f"{API}/clusters": {
             "get": _get("ListClusters", _object(default_cluster_id=_TEXT, clusters=_list(_CLUSTER)))
         },
@@ -76,6 +77,17 @@ def _object(**properties: Schema) -> Schema:
 def _list(items: Schema) -> Schema:
     return {"type": "array", "items": items}
 
+
+_METRICS: dict[str, Any] = {
+    "operationId": "GetMetrics",
+    "responses": {
+        "200": {
+            "description": "as Prometheus reads it",
+            "content": {"text/plain": {"schema": _TEXT}},
+        },
+        "default": {"$ref": "#/components/responses/Problem"},
+    },
+}
 
 _PARSE: dict[str, Any] = {
     "operationId": "ParseSpecs",

@@ -13,6 +13,7 @@ import yaml
 from prometheus_client import generate_latest
 
 from persys.agent.metrics import Metrics as AgentMetrics
+from persys.gateway.metrics import Metrics as GatewayMetrics
 from persys.infra.gauges import watch_certificate
 from persys.scheduler.metrics import Metrics
 from shells.scheduler.harness import Cluster, eventually
@@ -164,7 +165,11 @@ async def test_the_dashboard_and_the_alerts_ask_for_nothing_that_is_not_there(
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
     told = names_in(await page(cluster))
-    for process, one in (("scheduler", Metrics()), ("agent", AgentMetrics(dict))):
+    for process, one in (
+        ("scheduler", Metrics()),
+        ("agent", AgentMetrics(dict)),
+        ("gateway", GatewayMetrics({}, None)),
+    ):
         watch_certificate(one.registry, process, Ended())  # which only those with TLS have
         told |= names_in(generate_latest(one.registry).decode())
 

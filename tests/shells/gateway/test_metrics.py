@@ -1,0 +1,38 @@
+"""GET /metrics of the gateway, as Prometheus sees it."""
+
+import re
+from pathlib import Path
+
+from shells.gateway.town import House
+
+ROOT = Path(__file__).parents[3]
+
+
+async def page(house: House) -> str:
+    async with house.session.get("/metrics") as response:
+        assert response.status == 200
+        return await response.text()
+
+
+async def test_requests_are_counted_by_method_and_status(house: House) -> None:
+    await house.get("/api/v1/nodes")
+    await house.get("/api/v1/workloads/nobody")
+
+    told = await page(house)
+
+    assert 'persys_gateway_requests_total{method="GET",status="200"} 1.0' in told
+    assert 'persys_gateway_requests_total{method="GET",status="404"} 1.0' in told
+    assert "persys_gateway_request_seconds_count 2.0" in told
+
+
+async def test_it_tells_how_many_schedulers_can_be_reached(house: House) -> None:
+    await house.get("/api/v1/nodes")
+
+    assert 'persys_gateway_schedulers_reachable{cluster="default"} 1.0' in await page(house)
+
+
+async def test_every_metric_is_in_the_table(house: House) -> None:
+    families = set(re.findall(r"^# TYPE (\S+)", await page(house), re.MULTILINE))
+    documented = (ROOT / "docs" / "operations.md").read_text("utf-8")
+
+    assert {name for name in families if f"`{name}`" not in documented} == set()
