@@ -12,6 +12,7 @@ from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 IDLE_SECONDS = 15
+SETTLED_SECONDS = 2
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_promise_9_an_idle_cluster_writes_nothing(
 ) -> None:
     cluster.run_all(names(20), sleeper)
     eventually(lambda: _actions_under_way(cluster) == 0, "the agent is done")
-    before = _written(cluster)
+    before = _settled(cluster)
 
     time.sleep(IDLE_SECONDS)  # the span in which nothing may happen
 
@@ -94,6 +95,20 @@ def _seconds_of_a_bare_container(image: str) -> float:
 def _actions_under_way(cluster: Cluster) -> int:
     with cluster.agent_client() as agent:
         return len(agent.list_actions(status="pending") + agent.list_actions(status="running"))
+
+
+def _settled(cluster: Cluster) -> tuple[float, dict[str, str], dict[str, int]]:
+    """What was written, once the last of the work has been told and stored: a busy machine takes its time."""
+    written = _written(cluster)
+
+    def holds_still() -> bool:
+        nonlocal written
+        time.sleep(SETTLED_SECONDS)
+        before, written = written, _written(cluster)
+        return before == written
+
+    eventually(holds_still, "the cluster to be idle")
+    return written
 
 
 def _written(cluster: Cluster) -> tuple[float, dict[str, str], dict[str, int]]:

@@ -139,11 +139,12 @@ class Plane:
             await self._store.close()
 
     def _check(self, claims: Claims) -> None:
-        """Raises DeniedError for a certificate that was taken back, by its serial or with its node."""
-        if self._tls is not None:
-            self._tls.check(claims)
+        """Raises DeniedError for a certificate that was taken back, with its node or by its serial."""
+        # A removed node's is revoked as well, moments later; that it was removed says more.
         if self._seat is not None:
             self._seat.removed.check(claims)
+        if self._tls is not None:
+            self._tls.check(claims)
 
     def _note_denial(self, denial: Denial) -> None:
         self._metrics.denied(denial.role, denial.method)
