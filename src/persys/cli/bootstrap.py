@@ -19,7 +19,6 @@ from persys.errors import SettingsError
 from persys.infra.certificates import read_key_pair
 from persys.infra.clock import SystemClock
 from persys.infra.files import CertificateFiles
-from persys.infra.logs import configure_logs
 from persys.infra.node_name import own_node_id
 from persys.model.identity import Identity, Role
 
@@ -58,7 +57,6 @@ class Bootstrap:
 
     def ensure(self) -> list[str]:
         """All of them; returns who was given a new one. Raises SettingsError when the authority cannot."""
-        configure_logs(level="warn", form="")
         host = socket.gethostname()
         node = own_node_id(os.environ.get("PERSYS_NODE_ID", ""))
         wanted = (

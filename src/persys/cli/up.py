@@ -26,12 +26,14 @@ from persys.cli.waiting import wait_for
 from persys.client.call import Trust
 from persys.client.scheduler import SchedulerClient
 from persys.errors import NotFoundError, UnavailableError
+from persys.infra.logs import configure_logs
 
 _DEMO_DEADLINE = timedelta(minutes=2)
 _ANSWER_DEADLINE = timedelta(seconds=30)
 
 
 def up(options: Namespace) -> Exit:
+    configure_logs(level="warn", form="")  # the authority is asked in this process
     plane = _plane(options)
     with alone(options.state_dir), showing() as progress:
         ensure_docker(options.state_dir, progress)
