@@ -47,7 +47,7 @@ async def test_a_fuzzer_that_reads_the_document_finds_nothing(
             "--seed",
             "1",
             "--max-time",
-            "45",
+            "25",
             "--request-timeout",
             "20",
             "--warnings",
