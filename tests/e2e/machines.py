@@ -2,12 +2,12 @@
 
 import shutil
 import subprocess
-import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
 
 from e2e.cluster import BIN, Cluster
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -49,8 +49,9 @@ def ground(uri: str = URI) -> Iterator[tuple[Path, dict[str, str]]]:
 
     Not in pytest's own directories: QEMU runs as another user, who may not look into those.
     """
-    directory = Path(tempfile.mkdtemp(prefix="machines-", dir="/var/tmp"))
-    directory.chmod(0o755)
+    # Its name is the beginning of host names, which have no underscores.
+    directory = Path("/var/tmp") / f"machines-{uuid4().hex[:8]}"
+    directory.mkdir(mode=0o755)
     settings = {
         "PERSYS_VM_ENABLED": "true",
         "PERSYS_LIBVIRT_URI": uri,

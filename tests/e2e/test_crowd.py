@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from e2e.cluster import Cluster
+from e2e.cluster import ONLY_CONTAINERS, Cluster
 from e2e.containers import docker
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -24,7 +24,8 @@ def cluster_settings() -> dict[str, dict[str, str]]:
             "SCHEDULER_RECONCILE_INTERVAL": "2s",
             "SCHEDULER_DRIFT_DETECT_INTERVAL": "5s",
         },
-        "agent": {"PERSYS_RECONCILE_INTERVAL": "5s"},
+        # Pools of libvirt that other tests make would be news of this node.
+        "agent": {"PERSYS_RECONCILE_INTERVAL": "5s", **ONLY_CONTAINERS},
     }
 
 
