@@ -4,10 +4,13 @@ It is in a network namespace, so that it leaves the machine's own Docker alone; 
 from outside.
 """
 
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import uuid
+from contextlib import suppress
 from pathlib import Path
 
 from e2e.process import Process
@@ -73,8 +76,12 @@ class OwnDocker:
             self.start()
         docker = ("docker", "--host", self.host)
         for container in _run(*docker, "ps", "-a", "-q").split():
-            _run(*docker, "rm", "-f", container)
-        self.stop()
+            # One that was killed may hang in a removal of its own, for good; what is left goes below.
+            _call(*docker, "rm", "-f", container)
+        self._process.kill()
+        for pid in _processes_naming(self._directory):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         for mounted in sorted(_mounts_below(self._directory), reverse=True):
             _run("umount", "--lazy", mounted)
         _run("ip", "netns", "delete", self._namespace)
@@ -87,7 +94,21 @@ def _mounts_below(directory: Path) -> list[str]:
     return [point for point in points if Path(point).is_relative_to(directory)]
 
 
+def _processes_naming(directory: Path) -> list[int]:
+    """Its containerd, and the shims of its containers, with which they end."""
+    found = []
+    for file in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            if str(directory).encode() in file.read_bytes():
+                found.append(int(file.parent.name))
+    return found
+
+
 def _run(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = _call(*command)
     assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}"
     return done.stdout
+
+
+def _call(*command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

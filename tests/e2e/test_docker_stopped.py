@@ -68,7 +68,7 @@ def cluster_settings(own_docker: OwnDocker) -> dict[str, dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def running(cluster: Cluster, demo_image: str) -> Iterator[list[str]]:
+def running(cluster: Cluster, demo_image: str) -> list[str]:
     """Two containers and two stacks."""
     container = pb.WorkloadSpec(
         resources=pb.ResourceRequirements(cpu_millicores=100, memory_mb=16),
@@ -81,10 +81,7 @@ def running(cluster: Cluster, demo_image: str) -> Iterator[list[str]]:
     for name, spec in specs.items():
         cluster.apply(name, spec)
     cluster.wait_for_all(specs, "Running")
-    yield list(specs)
-    for name in specs:
-        cluster.client.delete(name)
-    cluster.wait_until_gone(specs)
+    return list(specs)  # they end with their Docker
 
 
 def test_promise_11_docker_is_stopped_and_started_and_nothing_is_deleted_or_doubled(

@@ -17,7 +17,7 @@ from persys.infra.together import together
 
 AHEAD_MAX = 16
 # So long a stream may keep silent before it counts as begun: a refusal comes sooner.
-FIRST_SECONDS = 0.5
+FIRST_SECONDS = 1.5
 SILENCE: Final = object()
 _END: Final = object()
 
@@ -33,10 +33,10 @@ class Pump:
         self._queue: asyncio.Queue[Any] = asyncio.Queue(AHEAD_MAX)
         self._first: list[Any] = []
 
-    async def begin(self) -> None:
+    async def begin(self, within: float) -> None:
         """Raises ProblemError for a stream that is refused: there is still time to say so with a status."""
         try:
-            async with asyncio.timeout(FIRST_SECONDS):
+            async with asyncio.timeout(within):
                 self._first.append(await self._queue.get())
         except TimeoutError:
             return

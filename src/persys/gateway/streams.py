@@ -14,7 +14,7 @@ from aiohttp import web
 from persys.errors import InvalidError
 from persys.gateway.door import REQUEST_ID, Ask, Door, Handler
 from persys.gateway.problems import ProblemError
-from persys.gateway.pumping import SILENCE, Pump, StreamEndedError, pumping
+from persys.gateway.pumping import FIRST_SECONDS, SILENCE, Pump, StreamEndedError, pumping
 from persys.gateway.routes import IN_CLUSTER
 from persys.gateway.transcoding import Transcoder
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -127,13 +127,20 @@ async def stream(
 
 
 async def pass_on(
-    ask: Ask, call: Any, stopping: asyncio.Event, *, kind: str, write: Write
+    ask: Ask,
+    call: Any,
+    stopping: asyncio.Event,
+    *,
+    kind: str,
+    write: Write,
+    first_seconds: float = FIRST_SECONDS,
 ) -> web.StreamResponse:
+    """`first_seconds`: so long a refusal may take and still be told by the status."""
     headers = {**_UNBUFFERED, REQUEST_ID: ask.id, "Content-Type": kind}
     response = web.StreamResponse(headers=headers)
     try:
         async with pumping(call, stopping) as pump:
-            await pump.begin()
+            await pump.begin(first_seconds)
             await response.prepare(ask.request)
             await write(ask, pump, response)
     except ConnectionError:

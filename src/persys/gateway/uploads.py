@@ -24,6 +24,7 @@ from persys.wire.rest_json import to_json
 PART_BYTES = 256 * 1024
 PART_SECONDS = 30.0
 RESTORE_SECONDS = 300.0
+FIRST_SECONDS = 30.0  # nobody waits for the beginning of the answer while the file goes in
 
 
 def upload_routes(door: Door, stopping: asyncio.Event) -> Iterator[web.RouteDef]:
@@ -60,7 +61,14 @@ def image_handler(route: Route, stopping: asyncio.Event) -> Handler:
         if not start.url and not start.size_bytes:
             start.size_bytes = ask.request.content_length or 0
         upload = _Upload(upstream.stub, ask, start)
-        return await pass_on(ask, upload, stopping, kind=NDJSON, write=_write_progress)
+        return await pass_on(
+            ask,
+            upload,
+            stopping,
+            kind=NDJSON,
+            write=_write_progress,
+            first_seconds=FIRST_SECONDS,
+        )
 
     return handle
 
