@@ -176,9 +176,9 @@ def test_losing_the_scheduler_stops_nothing_and_the_node_joins_again(
     until(lambda: agent.logged("scheduler.lost"))
     scheduler.beats.clear()
     scheduler.start()
+    until(lambda: len(scheduler.joined) == 2)
     until(lambda: scheduler.heard(unique_id, "Running"))
 
-    assert len(scheduler.joined) == 2
     assert len(agent.containers(unique_id, running=True)) == 1
     assert len(agent.logged("scheduler.lost")) == 1
     until(lambda: len(agent.logged("scheduler.connected")) == 2)
