@@ -45,7 +45,7 @@ async def test_a_failing_workload_is_tried_again_later_each_time_then_given_up(
     assert (view.status, view.retry_attempts, view.reason.retryable) == ("Failed", 5, False)
     assert len(node.agent.applies) == 6
 
-    await node.fall_silent()  # a heartbeat that crosses the order would tell of the failure once more
+    await node.fall_silent()  # or a heartbeat that crosses the order tells of the failure again
     del node.agent.manner.failures["web"]
     assert (await cluster.control.retry("web")).accepted
     view = await cluster.control.until("web", "Running")
