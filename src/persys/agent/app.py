@@ -60,7 +60,7 @@ from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.steps import Steps
 from persys.agent.stream import over_stream
-from persys.agent.trust import by_vault, files_of, node_of, open_tls
+from persys.agent.trust import by_vault, node_of, open_tls
 from persys.agent.uplink import Membership, Uplink
 from persys.agent.volumes.book import Book
 from persys.agent.volumes.managed import ManagedVolumes
@@ -120,7 +120,7 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     clock = SystemClock(monotonic=since_boot)  # leases run on while the machine sleeps
     source = by_vault(settings, clock)
     if source is not None and not await ensure_certificate(
-        files_of(settings), source.identity, source, clock, stop
+        settings.files, source.identity, source, clock, stop
     ):
         return
     tls = open_tls(settings, clock, source)

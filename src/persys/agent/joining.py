@@ -47,7 +47,7 @@ def join_cluster(argv: Sequence[str], environ: Mapping[str, str], given: str = "
     settings = load(AgentSettings, rest, environ, program="persys-agent join").settings
     scheduler = _schedulers(options.scheduler)
     token = _token(given if options.token == _STDIN else options.token, settings)
-    files = CertificateFiles(settings.tls_cert, settings.tls_key, settings.tls_ca)
+    files = settings.files
     place = _Place(files, config, _said(config))
     _check_writable([files.certificate, files.key, files.roots, config])
     identity = Identity(Role.AGENT, token.name)

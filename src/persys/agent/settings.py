@@ -9,15 +9,15 @@ from persys.agent.kvm import Accel
 from persys.errors import SettingsError
 from persys.infra.address import split_server
 from persys.infra.settings import setting
-from persys.infra.tls import Verify
-from persys.infra.vault_settings import VaultSettings
+from persys.infra.tls_settings import TlsSettings
+from persys.infra.trace_settings import TraceSettings
 
 PERCENT_MAX = 100
 USUAL_FILE = Path("/etc/persys/agent.yaml")  # `persys-agent join` writes it
 
 
 @dataclass(frozen=True, slots=True)
-class AgentSettings(VaultSettings):
+class AgentSettings(TlsSettings, TraceSettings):
     grpc_addr: str = setting("0.0.0.0", "PERSYS_GRPC_ADDR", help="address to serve on")
     grpc_port: int = setting(50051, "PERSYS_GRPC_PORT", help="port to serve on")
     metrics_port: int = setting(8089, "PERSYS_METRICS_PORT", help="port of /health and /metrics")
@@ -40,26 +40,6 @@ class AgentSettings(VaultSettings):
         "PERSYS_TLS_KEY",
         "PERSYS_TLS_KEY_PATH",
         help="its key",
-    )
-    tls_verify: Verify = setting(
-        Verify.IDENTITY,
-        "PERSYS_TLS_VERIFY",
-        help="by what schedulers are known: identity, or host for certificates of other makes",
-    )
-    ca_addr: tuple[str, ...] = setting(
-        (),
-        "PERSYS_CA_ADDR",
-        help="host:port of persys-ca, which renews the certificate; none: somebody else does",
-    )
-    tls_crl: str = setting(
-        "",
-        "PERSYS_TLS_CRL",
-        help="file with a list of revoked certificates, PEM or DER, beside that of persys-ca",
-    )
-    tls_crl_interval: timedelta = setting(
-        timedelta(minutes=1),
-        "PERSYS_TLS_CRL_INTERVAL",
-        help="how often persys-ca is asked for what it has revoked",
     )
     standalone: bool = setting(False, help="take orders without joining a scheduler")
     state_path: Path = setting(
@@ -110,25 +90,6 @@ class AgentSettings(VaultSettings):
     )
     reconcile_interval: timedelta = setting(
         timedelta(seconds=30), "PERSYS_RECONCILE_INTERVAL", help="how often"
-    )
-    otlp_endpoint: str = setting(
-        "",
-        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-        "OTEL_EXPORTER_OTLP_ENDPOINT",
-        "JAEGER_ENDPOINT",
-        help="host:port of an OTLP receiver (gRPC) for traces; none: no traces",
-    )
-    otlp_insecure: bool = setting(
-        False,
-        "OTEL_EXPORTER_OTLP_TRACES_INSECURE",
-        "OTEL_EXPORTER_OTLP_INSECURE",
-        help="send traces without TLS",
-    )
-    otlp_timeout_ms: int = setting(
-        3_000,
-        "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
-        "OTEL_EXPORTER_OTLP_TIMEOUT",
-        help="milliseconds that the receiver has to take a batch of traces",
     )
     log_level: str = setting("info", "PERSYS_LOG_LEVEL", help="debug, info, warn or error")
     log_format: str = setting("", "LOG_FORMAT", help="json or console; console on a terminal")
@@ -280,7 +241,7 @@ class AgentSettings(VaultSettings):
 
     def check(self) -> None:
         """Raises SettingsError for what each value alone does not show."""
-        self.check_vault(self.ca_addr)
+        self.check_tls()
         if self.reconcile_interval <= timedelta(0):
             raise SettingsError("PERSYS_RECONCILE_INTERVAL: expected more than 0s")
         if self.gc_interval <= timedelta(0):

@@ -4,7 +4,6 @@ from persys.agent.settings import AgentSettings
 from persys.client.trust import open_renewed, vault_source
 from persys.errors import SettingsError
 from persys.infra.address import address_outward
-from persys.infra.certificates import CertificateFiles
 from persys.infra.clock import Clock
 from persys.infra.identity import Claims
 from persys.infra.node_name import own_node_id
@@ -16,10 +15,6 @@ from persys.model.ids import NodeId
 
 _LOOPBACK = "127.0.0.1"
 _ANY = ("", "0.0.0.0", "::")
-
-
-def files_of(settings: AgentSettings) -> CertificateFiles:
-    return CertificateFiles(settings.tls_cert, settings.tls_key, settings.tls_ca)
 
 
 def by_vault(settings: AgentSettings, clock: Clock) -> VaultSource | None:
@@ -37,15 +32,7 @@ def open_tls(settings: AgentSettings, clock: Clock, vault: VaultSource | None = 
     """None when nothing here speaks TLS. Raises SettingsError for certificates that cannot be used."""
     if not _speaks_tls(settings):
         return None
-    return open_renewed(
-        files_of(settings),
-        clock,
-        verify=settings.tls_verify,
-        ca_addr=settings.ca_addr,
-        crl=settings.tls_crl,
-        crl_every=settings.tls_crl_interval,
-        vault=vault,
-    )
+    return open_renewed(settings, clock, vault)
 
 
 def node_of(settings: AgentSettings, tls: Tls | None) -> NodeId:

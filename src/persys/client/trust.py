@@ -1,42 +1,33 @@
 """The certificate of a process that serves, renewed by persys-ca or by Vault if it knows one of them."""
 
 from collections.abc import Sequence
-from datetime import timedelta
 from pathlib import Path
 
 from persys.client.authority import AuthoritySource
 from persys.infra.clock import Clock
-from persys.infra.files import CertificateFiles
-from persys.infra.revocation import EVERY, LOOK, CrlFile, Revocations
-from persys.infra.tls import Tls, Verify
+from persys.infra.revocation import LOOK, CrlFile, Revocations
+from persys.infra.tls import Tls
+from persys.infra.tls_settings import TlsSettings
 from persys.infra.vault import Vault
 from persys.infra.vault_pki import VaultSource, names_of
 from persys.infra.vault_settings import VaultSettings
 from persys.model.identity import Identity
 
 
-def open_renewed(
-    files: CertificateFiles,
-    clock: Clock,
-    *,
-    verify: Verify,
-    ca_addr: tuple[str, ...],
-    crl: str = "",
-    crl_every: timedelta = EVERY,
-    vault: VaultSource | None = None,
-) -> Tls:
-    """Without addresses and Vault somebody else renews, and only the file `crl` says what is revoked.
+def open_renewed(settings: TlsSettings, clock: Clock, vault: VaultSource | None) -> Tls:
+    """Without an authority and Vault somebody else renews, and only a file may say what is revoked.
 
     Raises SettingsError for certificates that cannot be used.
     """
+    files = settings.files
     source: AuthoritySource | VaultSource | None = vault
-    lists = _lists(crl, clock)
-    if ca_addr:
-        source = AuthoritySource(lambda: ca_addr, files)
+    lists = _lists(settings.tls_crl, clock)
+    if settings.ca_addr:
+        source = AuthoritySource(lambda: settings.ca_addr, files)
     if source is not None:
         kept = files.certificate.with_suffix(".revoked")
-        lists.append(Revocations(source, clock, every=crl_every, kept=kept))
-    return Tls(files, clock, verify=verify, source=source, lists=lists)
+        lists.append(Revocations(source, clock, every=settings.tls_crl_interval, kept=kept))
+    return Tls(files, clock, verify=settings.tls_verify, source=source, lists=lists)
 
 
 def vault_source(

@@ -1,18 +1,16 @@
 """What a gateway can be told at its start, by flag, variable or file."""
 
 from dataclasses import dataclass
-from datetime import timedelta
 from pathlib import Path
 
 from persys.errors import SettingsError
 from persys.infra.address import split_server
 from persys.infra.settings import setting
-from persys.infra.tls import Verify
-from persys.infra.vault_settings import VaultSettings
+from persys.infra.tls_settings import TlsSettings
 
 
 @dataclass(frozen=True, slots=True)
-class GatewaySettings(VaultSettings):
+class GatewaySettings(TlsSettings):
     addr: str = setting("0.0.0.0", "PERSYS_GATEWAY_ADDR", help="address to listen on")
     port: int = setting(8551, "PERSYS_GATEWAY_PORT", help="port of the API and the dashboard")
     public_addr: str = setting(
@@ -36,26 +34,6 @@ class GatewaySettings(VaultSettings):
         Path("/etc/persys/certs/persys-gateway/persys_gateway-key.key"),
         "PERSYS_TLS_KEY",
         help="its key",
-    )
-    tls_verify: Verify = setting(
-        Verify.IDENTITY,
-        "PERSYS_TLS_VERIFY",
-        help="by what schedulers are known: identity, or host for certificates of other makes",
-    )
-    ca_addr: tuple[str, ...] = setting(
-        (),
-        "PERSYS_CA_ADDR",
-        help="host:port of persys-ca, which renews the certificate; none: somebody else does",
-    )
-    tls_crl: str = setting(
-        "",
-        "PERSYS_TLS_CRL",
-        help="file with a list of revoked certificates, PEM or DER, beside that of persys-ca",
-    )
-    tls_crl_interval: timedelta = setting(
-        timedelta(minutes=1),
-        "PERSYS_TLS_CRL_INTERVAL",
-        help="how often persys-ca is asked for what it has revoked",
     )
     cluster_config: str = setting(
         "",
@@ -100,7 +78,7 @@ class GatewaySettings(VaultSettings):
     )
 
     def __post_init__(self) -> None:
-        self.check_vault(self.ca_addr)
+        self.check_tls()
         if self.requests_per_second < 0:
             raise SettingsError("PERSYS_GATEWAY_REQUESTS_PER_SECOND: expected 0 or more")
         if self.requests_burst < 1:

@@ -6,7 +6,6 @@ from persys.client.trust import open_renewed, vault_source
 from persys.gateway.settings import GatewaySettings
 from persys.infra.clock import Clock
 from persys.infra.enrolling import ensure_certificate
-from persys.infra.files import CertificateFiles
 from persys.infra.tls import Tls
 from persys.infra.vault import open_vault
 from persys.infra.vault_pki import VaultSource
@@ -20,21 +19,12 @@ async def obtain_tls(settings: GatewaySettings, clock: Clock, stop: asyncio.Even
     """
     if settings.insecure:
         return None
-    files = CertificateFiles(settings.tls_cert, settings.tls_key, settings.tls_ca)
     source = _by_vault(settings, clock)
     if source is not None and not await ensure_certificate(
-        files, source.identity, source, clock, stop
+        settings.files, source.identity, source, clock, stop
     ):
         return None
-    return open_renewed(
-        files,
-        clock,
-        verify=settings.tls_verify,
-        ca_addr=settings.ca_addr,
-        crl=settings.tls_crl,
-        crl_every=settings.tls_crl_interval,
-        vault=source,
-    )
+    return open_renewed(settings, clock, source)
 
 
 def _by_vault(settings: GatewaySettings, clock: Clock) -> VaultSource | None:

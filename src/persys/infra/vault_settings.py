@@ -8,7 +8,7 @@ from persys.infra.settings import setting
 from persys.infra.vault_login import AuthMethod
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class VaultSettings:
     vault_enabled: bool = setting(
         False, "PERSYS_VAULT_ENABLED", help="get the certificate, and secrets, from Vault"
@@ -59,15 +59,8 @@ class VaultSettings:
         "persys.local", "PERSYS_TRUST_DOMAIN", help="of the identity in Vault's certificates"
     )
 
-    def check_vault(self, ca_addr: tuple[str, ...]) -> None:
-        """Raises SettingsError for what each value alone does not show."""
-        if not self.vault_enabled:
-            return
-        if ca_addr:
-            raise SettingsError(
-                "PERSYS_VAULT_ENABLED and PERSYS_CA_ADDR are both set; "
-                "a certificate is renewed by Vault or by persys-ca, not by both"
-            )
+    def check_vault(self) -> None:
+        """Raises SettingsError for what cannot be meant."""
         if self.vault_cert_ttl < timedelta(seconds=1):
             raise SettingsError("PERSYS_VAULT_CERT_TTL: expected 1s or more")
         if self.vault_retry_interval <= timedelta():

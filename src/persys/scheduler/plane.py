@@ -46,7 +46,7 @@ from persys.scheduler.front import Front
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.standby import Standby
-from persys.scheduler.trust import by_vault, files_of, open_tls, to_agents, to_authority, to_leader
+from persys.scheduler.trust import by_vault, open_tls, to_agents, to_authority, to_leader
 from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.open import open_store
 from persys.store.port import Store
@@ -254,7 +254,7 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
     vault = open_vault(settings, clock)
     source = by_vault(settings, vault)
     if source is not None and not await ensure_certificate(
-        files_of(settings), source.identity, source, clock, stop
+        settings.files, source.identity, source, clock, stop
     ):
         return
     tls = open_tls(settings, clock, source)

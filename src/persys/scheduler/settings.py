@@ -6,13 +6,13 @@ from pathlib import Path
 
 from persys.errors import SettingsError
 from persys.infra.settings import setting
-from persys.infra.tls import Verify
-from persys.infra.vault_settings import VaultSettings
+from persys.infra.tls_settings import TlsSettings
+from persys.infra.trace_settings import TraceSettings
 from persys.model.rules import Strategy
 
 
 @dataclass(frozen=True, slots=True)
-class SchedulerSettings(VaultSettings):
+class SchedulerSettings(TlsSettings, TraceSettings):
     grpc_addr: str = setting("0.0.0.0", "PERSYS_GRPC_ADDR", help="address to listen on")
     grpc_port: int = setting(8085, "GRPC_PORT", help="port of the gRPC API")
     metrics_port: int = setting(8084, "METRICS_PORT", help="port of /health and /metrics")
@@ -31,26 +31,6 @@ class SchedulerSettings(VaultSettings):
         Path("/etc/persys/certs/persys-scheduler/persys_scheduler-key.key"),
         "PERSYS_TLS_KEY",
         help="its key",
-    )
-    tls_verify: Verify = setting(
-        Verify.IDENTITY,
-        "PERSYS_TLS_VERIFY",
-        help="by what servers are known: identity, or host for certificates of other makes",
-    )
-    ca_addr: tuple[str, ...] = setting(
-        (),
-        "PERSYS_CA_ADDR",
-        help="host:port of persys-ca, which renews the certificate; none: somebody else does",
-    )
-    tls_crl: str = setting(
-        "",
-        "PERSYS_TLS_CRL",
-        help="file with a list of revoked certificates, PEM or DER, beside that of persys-ca",
-    )
-    tls_crl_interval: timedelta = setting(
-        timedelta(minutes=1),
-        "PERSYS_TLS_CRL_INTERVAL",
-        help="how often persys-ca is asked for what it has revoked",
     )
     store: str = setting(
         "sqlite:/var/lib/persys/scheduler.db",
@@ -153,25 +133,6 @@ class SchedulerSettings(VaultSettings):
     events_max_age: timedelta = setting(
         timedelta(days=7), "SCHEDULER_EVENTS_MAX_AGE", help="how long events are kept"
     )
-    otlp_endpoint: str = setting(
-        "",
-        "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT",
-        "OTEL_EXPORTER_OTLP_ENDPOINT",
-        "JAEGER_ENDPOINT",
-        help="host:port of an OTLP receiver (gRPC) for traces; none: no traces",
-    )
-    otlp_insecure: bool = setting(
-        False,
-        "OTEL_EXPORTER_OTLP_TRACES_INSECURE",
-        "OTEL_EXPORTER_OTLP_INSECURE",
-        help="send traces without TLS",
-    )
-    otlp_timeout_ms: int = setting(
-        3_000,
-        "OTEL_EXPORTER_OTLP_TRACES_TIMEOUT",
-        "OTEL_EXPORTER_OTLP_TIMEOUT",
-        help="milliseconds that the receiver has to take a batch of traces",
-    )
     log_level: str = setting("info", "LOG_LEVEL", help="debug, info, warning or error")
     log_format: str = setting("", "LOG_FORMAT", help="json or console")
     vault_pki_role: str = setting(
@@ -182,7 +143,7 @@ class SchedulerSettings(VaultSettings):
     )
 
     def __post_init__(self) -> None:
-        self.check_vault(self.ca_addr)
+        self.check_tls()
         if self.events_max < 1:
             raise SettingsError(f"SCHEDULER_EVENTS_MAX={self.events_max}: expected 1 or more")
         if self.events_max_age <= timedelta():

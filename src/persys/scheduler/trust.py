@@ -5,7 +5,6 @@ from datetime import datetime
 
 from persys.client.authority import AuthoritySource
 from persys.client.trust import open_renewed, vault_source
-from persys.infra.certificates import CertificateFiles
 from persys.infra.clock import Clock
 from persys.infra.tls import Tls
 from persys.infra.vault import Vault
@@ -19,10 +18,6 @@ from persys.scheduler.upstream import Upstream
 from persys.scheduler.whereabouts import address_of
 
 _LOOPBACK = "127.0.0.1"
-
-
-def files_of(settings: SchedulerSettings) -> CertificateFiles:
-    return CertificateFiles(settings.tls_cert, settings.tls_key, settings.tls_ca)
 
 
 def by_vault(settings: SchedulerSettings, vault: Vault | None) -> VaultSource | None:
@@ -40,22 +35,14 @@ def open_tls(
     """None on -insecure. Raises SettingsError for certificates that cannot be used."""
     if settings.insecure:
         return None
-    return open_renewed(
-        files_of(settings),
-        clock,
-        verify=settings.tls_verify,
-        ca_addr=settings.ca_addr,
-        crl=settings.tls_crl,
-        crl_every=settings.tls_crl_interval,
-        vault=vault,
-    )
+    return open_renewed(settings, clock, vault)
 
 
 def to_authority(settings: SchedulerSettings) -> Revoke | None:
     """None where no authority is known that could take certificates back."""
     if settings.insecure or not settings.ca_addr:
         return None
-    source = AuthoritySource(lambda: settings.ca_addr, files_of(settings))
+    source = AuthoritySource(lambda: settings.ca_addr, settings.files)
 
     async def revoke(node_id: NodeId, until: datetime) -> None:
         identity = Identity(Role.AGENT, node_id)

@@ -1,0 +1,59 @@
+"""What a process can be told about its certificate: the same variables for all, with paths of its own."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+from persys.errors import SettingsError
+from persys.infra.files import CertificateFiles
+from persys.infra.settings import setting
+from persys.infra.tls import Verify
+from persys.infra.vault_settings import VaultSettings
+
+
+@dataclass(frozen=True)
+class TlsSettings(VaultSettings):
+    tls_ca: Path = setting(
+        Path("/etc/persys/certs/ca.pem"), "PERSYS_TLS_CA", help="roots of those who are believed"
+    )
+    tls_cert: Path = setting(
+        Path("/etc/persys/certs/persys.crt"), "PERSYS_TLS_CERT", help="its certificate"
+    )
+    tls_key: Path = setting(
+        Path("/etc/persys/certs/persys.key"), "PERSYS_TLS_KEY", help="the key of the certificate"
+    )
+    tls_verify: Verify = setting(
+        Verify.IDENTITY,
+        "PERSYS_TLS_VERIFY",
+        help="by what servers are known: identity, or host for certificates of other makes",
+    )
+    ca_addr: tuple[str, ...] = setting(
+        (),
+        "PERSYS_CA_ADDR",
+        help="host:port of persys-ca, which renews the certificate; none: somebody else does",
+    )
+    tls_crl: str = setting(
+        "",
+        "PERSYS_TLS_CRL",
+        help="file with a list of revoked certificates, PEM or DER, beside that of persys-ca",
+    )
+    tls_crl_interval: timedelta = setting(
+        timedelta(minutes=1),
+        "PERSYS_TLS_CRL_INTERVAL",
+        help="how often persys-ca is asked for what it has revoked",
+    )
+
+    @property
+    def files(self) -> CertificateFiles:
+        return CertificateFiles(self.tls_cert, self.tls_key, self.tls_ca)
+
+    def check_tls(self) -> None:
+        """Raises SettingsError for what each value alone does not show."""
+        if not self.vault_enabled:
+            return
+        if self.ca_addr:
+            raise SettingsError(
+                "PERSYS_VAULT_ENABLED and PERSYS_CA_ADDR are both set; "
+                "a certificate is renewed by Vault or by persys-ca, not by both"
+            )
+        self.check_vault()
