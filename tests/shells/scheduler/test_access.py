@@ -45,8 +45,8 @@ class Talker(Agent):
         start = await anext(requests)
         if start.start.command[0] == "refuse":
             await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "not here")
-        await context.write(agent_pb2.ExecOutput())
-        try:
+        try:  # its user may leave while the first answer is still being written
+            await context.write(agent_pb2.ExecOutput())
             async for one in requests:
                 if one.stdin_closed:
                     break
