@@ -13,6 +13,7 @@ from persys.gateway.audit_route import audit_routes
 from persys.gateway.cluster import Cluster
 from persys.gateway.clusters import ClusterFile, one_cluster, read_clusters
 from persys.gateway.dashboard.serving import dashboard_routes
+from persys.gateway.database import Database
 from persys.gateway.door import Door
 from persys.gateway.elsewhere import elsewhere_routes
 from persys.gateway.exec_socket import socket_routes
@@ -23,6 +24,7 @@ from persys.gateway.listener import Listener, Patience
 from persys.gateway.metrics import Metrics, metrics_routes
 from persys.gateway.openapi import openapi_routes
 from persys.gateway.overview import overview_routes
+from persys.gateway.pushes import Pushes
 from persys.gateway.routes import UnaryRoutes
 from persys.gateway.settings import GatewaySettings
 from persys.gateway.streams import stream_routes
@@ -72,7 +74,9 @@ class Gateway:
         dial = new_channel if tls is None else tls.dial(Role.SCHEDULER)
         find = partial(_find_service, settings.dns_server)
         self.clusters = {entry.id: Cluster(entry, dial, clock, find) for entry in found.clusters}
-        self._audit = Audit(settings.audit_db, keep=settings.audit_keep)
+        self._database = Database(settings.audit_db)
+        self._audit = Audit(self._database, keep=settings.audit_keep)
+        self._pushes = Pushes(self._database, clock, self.clusters)
         self._clock = clock
         self._metrics = Metrics(self.clusters, tls)
         self._door = Door(
@@ -86,7 +90,7 @@ class Gateway:
             clock=clock,
             served=self._metrics.served,
         )
-        self._gitops = Gitops(self.clusters, clock, self._audit)
+        self._gitops = Gitops(self.clusters, clock, self._audit, self._pushes)
         self._hooks = read_hooks(settings.webhooks)
         self._listener = Listener(self._app(), tls=tls, patience=patience)
         self._public = Listener(self._public_app(), tls=None, patience=patience)
@@ -122,7 +126,7 @@ class Gateway:
         await self._listener.stop()
         for cluster in self.clusters.values():
             await cluster.close()
-        await self._audit.close()
+        await self._database.close()
 
     def _app(self) -> web.Application:
         app = web.Application(client_max_size=BODY_BYTES_MAX)
@@ -134,7 +138,7 @@ class Gateway:
                 *openapi_routes(door),
                 *dashboard_routes(door),
                 *audit_routes(door, self._audit),
-                *gitops_routes(door, self._gitops),
+                *gitops_routes(door, self._pushes),
                 *UnaryRoutes(door, self._clock).all(),
                 *stream_routes(door, stopping),
                 *upload_routes(door, stopping),
@@ -146,7 +150,7 @@ class Gateway:
 
     def _public_app(self) -> web.Application:
         app = web.Application(client_max_size=WEBHOOK_BYTES_MAX)
-        webhooks = Webhooks(self._door, self._hooks, self._clock, take=self._gitops.take)
+        webhooks = Webhooks(self._door, self._hooks, self._clock, self._pushes)
         app.router.add_routes(webhooks.routes())
         return app
 

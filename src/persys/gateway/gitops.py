@@ -1,18 +1,16 @@
 """Workloads that follow a branch: a push makes them anew, in every cluster, as operator/webhook.
 
-Each cluster has a queue of its own, so one that cannot be reached keeps its pushes and holds up no other.
+Each cluster follows by itself, so one that cannot be reached keeps its pushes and holds up no other.
 What would surprise: a workload that is stopped stays so; a push is no reason to start it.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
-from datetime import datetime
 from typing import Any
 
 import grpc
 import structlog
 from aiohttp import web
-from msgspec import Struct
 
 from persys.core.gitops import Push, follows, repository_name
 from persys.errors import UnavailableError
@@ -20,7 +18,8 @@ from persys.gateway.audit import Audit, Deed
 from persys.gateway.cluster import Cluster, Metadata
 from persys.gateway.door import Ask, Door, Handler
 from persys.gateway.overview import told
-from persys.gateway.problems import ProblemError, problem_from, problem_from_rpc, refusal_in
+from persys.gateway.problems import problem_from, problem_from_rpc, refusal_in
+from persys.gateway.pushes import Outcome, Pushes
 from persys.infra.clock import Clock
 from persys.infra.door import PASSED_IDENTITY
 from persys.infra.together import together
@@ -30,82 +29,59 @@ from persys.wire.rest import API
 
 log = structlog.get_logger()
 
-QUEUED_MAX = 100
-TRIES_MAX = 30
 RETRY_SECONDS = 2.0
+RETRY_SECONDS_MAX = 30.0
 AT_ONCE_MAX = 8
-REMEMBERED_MAX = 10_000
 WEBHOOK = Identity(Role.OPERATOR, "webhook")
 _COMPOSE = "compose"
 _STOPPED = "Stopped"
 _OK = 200
 
 
-class Outcome(Struct, frozen=True):
-    """What came of the last push that a workload follows."""
-
-    delivery: str
-    commit: str
-    at: datetime
-    status: int  # as HTTP would say it
-    detail: str = ""
-
-
 class Gitops:
-    def __init__(self, clusters: Mapping[str, Cluster], clock: Clock, audit: Audit) -> None:
+    def __init__(
+        self, clusters: Mapping[str, Cluster], clock: Clock, audit: Audit, pushes: Pushes
+    ) -> None:
         self._clusters = clusters
         self._clock = clock
         self._audit = audit
-        self._queues: dict[str, asyncio.Queue[Push]] = {
-            name: asyncio.Queue(QUEUED_MAX) for name in clusters
-        }
-        self.outcomes: dict[tuple[str, str], Outcome] = {}
-
-    def take(self, push: Push) -> None:
-        """Raises ProblemError (503) when every cluster has too many to do already."""
-        if all(queue.full() for queue in self._queues.values()):
-            raise ProblemError(503, "too many pushes are waiting")
-        for name, queue in self._queues.items():
-            if queue.full():
-                log.error("push.lost", cluster=name, delivery=push.delivery)
-            else:
-                queue.put_nowait(push)
+        self._pushes = pushes
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            for name, queue in self._queues.items():
-                group.create_task(self._work(self._clusters[name], queue))
+            for cluster in self._clusters.values():
+                group.create_task(self._follow(cluster))
 
-    async def _work(self, cluster: Cluster, queue: asyncio.Queue[Push]) -> None:
+    async def _follow(self, cluster: Cluster) -> None:
+        told, pause = "", RETRY_SECONDS
         while True:
-            push = await queue.get()
-            for attempt in range(TRIES_MAX):
-                if attempt:
-                    await asyncio.sleep(RETRY_SECONDS)
-                try:
-                    await self._redeploy_all(cluster, push)
-                    break
-                except (grpc.aio.AioRpcError, UnavailableError) as err:
-                    log.warning("push.waits", cluster=cluster.id, reason=str(err))
+            try:
+                waiting = await self._pushes.next(cluster.id)
+                await self._redeploy_all(cluster, waiting.push)
+                await self._pushes.followed(waiting)
+            except (grpc.aio.AioRpcError, UnavailableError) as err:
+                reason = _reason(err)
+                if reason != told:
+                    log.warning("push.waits", cluster=cluster.id, reason=reason)
+                    told = reason
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, RETRY_SECONDS_MAX)
             else:
-                log.error("push.lost", cluster=cluster.id, delivery=push.delivery)
+                told, pause = "", RETRY_SECONDS
 
     async def _redeploy_all(self, cluster: Cluster, push: Push) -> None:
         passed = _as_webhook(push.delivery)
+        outcomes = await self._pushes.outcomes(cluster.id)
         async for view in followers(cluster, passed):
             compose = view.spec.compose
             follow = follows(push, git_repo=compose.git_repo, git_ref=compose.git_ref)
-            if not follow or self._is_done(cluster, view.workload_id, push):
-                continue
+            last = outcomes.get(view.workload_id)
+            if not follow or (last is not None and last.delivery == push.delivery):
+                continue  # the latter: it was done at an earlier attempt
             if view.desired_state == _STOPPED:
                 log.info("push.skipped", workload_id=view.workload_id, reason="it is stopped")
                 continue
             await self._redeploy(cluster, view.workload_id, push, passed)
-
-    def _is_done(self, cluster: Cluster, workload_id: str, push: Push) -> bool:
-        """At an earlier attempt."""
-        outcome = self.outcomes.get((cluster.id, workload_id))
-        return outcome is not None and outcome.delivery == push.delivery
 
     async def _redeploy(
         self, cluster: Cluster, workload_id: str, push: Push, passed: Metadata
@@ -124,10 +100,8 @@ class Gitops:
         if refusal is not None:
             status, detail = refusal.status, refusal.detail
         now = self._clock.now()
-        if len(self.outcomes) >= REMEMBERED_MAX:
-            self.outcomes.pop(next(iter(self.outcomes)))
         outcome = Outcome(push.delivery, push.commit, now, status, detail)
-        self.outcomes[cluster.id, workload_id] = outcome
+        await self._pushes.note(cluster.id, workload_id, outcome)
         await self._audit.note(
             Deed(
                 *(now, str(WEBHOOK), "", "RedeployWorkload", cluster.id),
@@ -174,21 +148,27 @@ def _as_webhook(delivery: str) -> Metadata:
     return ((PASSED_IDENTITY, str(WEBHOOK)), ("x-request-id", delivery))
 
 
-def gitops_routes(door: Door, gitops: Gitops) -> Iterator[web.RouteDef]:
-    yield web.get(f"{API}/gitops", door.behind(_listing(gitops)))
+def _reason(err: Exception) -> str:
+    if isinstance(err, grpc.aio.AioRpcError):
+        return err.details() or err.code().name
+    return str(err)
 
 
-def _listing(gitops: Gitops) -> Handler:
+def gitops_routes(door: Door, pushes: Pushes) -> Iterator[web.RouteDef]:
+    yield web.get(f"{API}/gitops", door.behind(_listing(pushes)))
+
+
+def _listing(pushes: Pushes) -> Handler:
     async def handle(ask: Ask) -> web.StreamResponse:
         ask.who.need("ListWorkloads")
         wanted = [ask.cluster] if _is_named(ask) else list(ask.clusters.values())
         found: list[dict[str, Any]] = []
         problems: list[dict[str, Any]] = []
         for cluster in wanted:
+            outcomes = await pushes.outcomes(cluster.id)
             try:
                 async for view in followers(cluster, ask.metadata):
-                    outcome = gitops.outcomes.get((cluster.id, view.workload_id))
-                    found.append(_shown(cluster, view, outcome))
+                    found.append(_shown(cluster, view, outcomes.get(view.workload_id)))
             except UnavailableError as err:
                 problem = problem_from(err)
             except grpc.aio.AioRpcError as err:

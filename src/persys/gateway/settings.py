@@ -62,7 +62,7 @@ class GatewaySettings(TlsSettings):
     audit_db: str = setting(
         "/var/lib/persys/gateway/audit.db",
         "PERSYS_GATEWAY_AUDIT_DB",
-        help="file that remembers who changed what; memory: only as long as the process runs",
+        help="file that remembers who changed what, and pushes; memory: only as long as the process runs",
     )
     audit_keep: int = setting(
         100_000, "PERSYS_GATEWAY_AUDIT_KEEP", help="how many changes it remembers, the newest"

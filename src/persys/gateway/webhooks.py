@@ -6,7 +6,7 @@ that is wrong are answered alike, so nobody learns which repositories there are.
 """
 
 import hmac
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
@@ -15,13 +15,14 @@ import structlog
 from aiohttp import web
 from msgspec import Struct
 
-from persys.core.gitops import Push, repository_name
+from persys.core.gitops import repository_name
 from persys.errors import InvalidError, SettingsError
 from persys.gateway.answering import JSON
 from persys.gateway.door import Ask, Door
 from persys.gateway.limits import Rates
 from persys.gateway.overview import health
 from persys.gateway.problems import ProblemError
+from persys.gateway.pushes import Pushes
 from persys.gateway.routes import read_body
 from persys.infra.clock import Clock
 from persys.wire.github import RepositoryPayload, read_delivery, read_push
@@ -31,7 +32,6 @@ log = structlog.get_logger()
 PATH = "/webhooks/github"
 WEBHOOK_BYTES_MAX = 5 * 1024 * 1024
 YOUNG_SECONDS = 3600.0
-REMEMBERED_MAX = 10_000
 PER_SECOND = 10.0
 BURST = 50
 _SIGNATURE = "X-Hub-Signature-256"
@@ -66,16 +66,13 @@ class Webhooks:
         door: Door,
         hooks: Mapping[str, Hook],
         clock: Clock,
-        *,
-        take: Callable[[Push], None],
+        pushes: Pushes,
     ) -> None:
-        """`take` raises ProblemError when there is too much to do already."""
         self._door = door
         self._hooks = hooks
         self._clock = clock
-        self._take = take
+        self._pushes = pushes
         self._rates = Rates(clock, per_second=PER_SECOND, burst=BURST)
-        self._seen: dict[str, float] = {}  # until when, the oldest first
 
     def routes(self) -> Iterator[web.RouteDef]:
         """All that can be reached there."""
@@ -94,10 +91,8 @@ class Webhooks:
         self._refuse_old(request, repository)
         event = request.headers.get(_EVENT, "")[:_TEXT_MAX]
         push = read_push(body, delivery) if event == "push" else None
-        self._refuse_again(delivery, signature)
-        if push is not None:
-            self._take(push)
-        self._remember(delivery, signature)
+        # For twice as long as it is young: either side's clock may be off.
+        await self._pushes.take(push, (delivery, signature), 2 * YOUNG_SECONDS)
         log.info(
             "webhook.taken", repository=repository.full_name, event_kind=event, delivery=delivery
         )
@@ -127,20 +122,6 @@ class Webhooks:
                 raise InvalidError("Date", "is none") from err
         if any(at and abs(now - at) > YOUNG_SECONDS for at in times):
             raise ProblemError(409, "the delivery is too old")
-
-    def _refuse_again(self, *marks: str) -> None:
-        now = self._clock.monotonic()
-        while self._seen:
-            oldest = next(iter(self._seen))
-            if self._seen[oldest] > now and len(self._seen) < REMEMBERED_MAX:
-                break
-            del self._seen[oldest]
-        if any(mark in self._seen for mark in marks):
-            raise ProblemError(409, "the delivery was taken before")
-
-    def _remember(self, *marks: str) -> None:
-        until = self._clock.monotonic() + 2 * YOUNG_SECONDS  # either side's clock may be off
-        self._seen.update(dict.fromkeys(marks, until))
 
 
 def _secret(one: Mapping[str, str]) -> bytes:

@@ -11,6 +11,7 @@ from uuid import uuid4
 import pytest
 
 from persys.errors import SettingsError
+from persys.gateway.settings import GatewaySettings
 from persys.gateway.webhooks import read_hooks
 from persys.infra.clock import SystemClock
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -23,12 +24,16 @@ REPOSITORY = "https://github.com/acme/shop.git"
 
 @pytest.fixture
 async def hooked(cluster: Cluster) -> AsyncIterator[House]:
-    settings = quiet(
+    async with a_gateway(hooked_settings(cluster)) as house:
+        yield house
+
+
+def hooked_settings(cluster: Cluster, **more: Any) -> GatewaySettings:
+    return quiet(
         scheduler_addr=(f"127.0.0.1:{cluster.settings.grpc_port}",),
         webhooks=({"repository": "acme/shop", "secret": SECRET},),
+        **more,
     )
-    async with a_gateway(settings) as house:
-        yield house
 
 
 def a_push(**changes: Any) -> dict[str, Any]:
@@ -118,6 +123,60 @@ async def test_a_push_waits_for_a_cluster_that_is_away(hooked: House, cluster: C
     await cluster.start()
 
     await until_anew(cluster, "shop", revision)
+
+
+async def test_a_push_is_followed_after_a_restart_of_the_gateway(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    settings = hooked_settings(cluster, audit_db=str(tmp_path / "audit.db"))
+    revision = await a_stack(cluster, "shop")
+    await cluster.stop()
+    push = a_push()
+    async with a_gateway(settings) as house:
+        assert (await deliver(house, push, delivery="d1"))[0] == 202
+
+    await cluster.start()
+    async with a_gateway(settings) as house:
+        await until_anew(cluster, "shop", revision)
+        assert (await deliver(house, push, delivery="d2"))[0] == 409
+
+        async def noted() -> bool:
+            return await last_commit(house) == "c0ffee"
+
+        await eventually(noted, lambda: "the gateway to have noted it")
+
+    async with a_gateway(settings) as house:
+        assert await last_commit(house) == "c0ffee"
+
+
+async def test_of_pushes_to_a_branch_that_wait_the_newest_is_followed(
+    hooked: House, cluster: Cluster
+) -> None:
+    revision = await a_stack(cluster, "shop")
+    await cluster.stop()
+
+    for commit in ("aaa", "bbb", "ccc"):
+        assert (await deliver(hooked, a_push(after=commit)))[0] == 202
+    await cluster.start()
+
+    async def followed() -> bool:
+        return await last_commit(hooked) == "ccc"
+
+    await eventually(followed, lambda: "the newest to be followed")
+    # At most one was under way when the next came.
+    assert (await cluster.control.workload("shop")).revision_id in (
+        f"{revision}+2",
+        f"{revision}+3",
+    )
+
+
+async def last_commit(house: House) -> str:
+    """None is known while the cluster is away."""
+    status, told = await house.get("/api/v1/gitops")
+    if status != 200:
+        return ""
+    (shop,) = told["workloads"]
+    return str(shop.get("last_delivery", {}).get("commit", ""))
 
 
 @pytest.mark.parametrize(

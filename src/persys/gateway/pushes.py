@@ -1,0 +1,151 @@
+"""Pushes that were taken and are to be followed, and what came of the last one for each workload.
+
+A push is written down for every cluster before it is answered, with the marks by which it is known if it
+comes again. It stays until it was followed, over any absence of a cluster and any restart. What would
+surprise: a newer push to the same branch takes the place of one that waits, for both mean the branch's head.
+"""
+
+import asyncio
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from functools import partial
+
+import msgspec
+from msgspec import Struct
+
+from persys.core.gitops import Push
+from persys.gateway.database import Connection, Database
+from persys.gateway.problems import ProblemError
+from persys.infra.clock import Clock
+
+WAITING_MAX = 1_000  # in all clusters together
+MARKS_MAX = 20_000
+OUTCOMES_MAX = 10_000
+_TABLES = """
+CREATE TABLE IF NOT EXISTS taken (
+    mark TEXT PRIMARY KEY, until REAL NOT NULL);
+CREATE TABLE IF NOT EXISTS pushes (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, cluster TEXT NOT NULL, repository TEXT NOT NULL,
+    branch TEXT NOT NULL, push BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS outcomes (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, cluster TEXT NOT NULL, workload_id TEXT NOT NULL,
+    outcome BLOB NOT NULL, UNIQUE (cluster, workload_id));
+"""
+
+
+class Outcome(Struct, frozen=True):
+    """What came of the last push that a workload follows."""
+
+    delivery: str
+    commit: str
+    at: datetime
+    status: int  # as HTTP would say it
+    detail: str = ""
+
+
+class Waiting(Struct, frozen=True):
+    number: int
+    push: Push
+
+
+class Pushes:
+    def __init__(self, database: Database, clock: Clock, clusters: Iterable[str]) -> None:
+        self._database = database
+        self._clock = clock
+        self._come = {name: asyncio.Event() for name in clusters}
+        database.prepare(_TABLES)
+
+    async def take(self, push: Push | None, marks: tuple[str, ...], keep_seconds: float) -> None:
+        """None: only the marks are kept. Raises ProblemError (409) for one that was taken before, and (503)
+        when too many wait, and StoreUnavailableError."""
+        now = self._clock.now().timestamp()
+        await self._database.run(partial(self._write, push, marks, now, now + keep_seconds))
+        for come in self._come.values():
+            come.set()
+
+    async def next(self, cluster: str) -> Waiting:
+        """The oldest that waits, or the next that comes. Raises StoreUnavailableError."""
+        while True:
+            self._come[cluster].clear()
+            found = await self._database.run(partial(_oldest, cluster))
+            if found is not None:
+                return found
+            await self._come[cluster].wait()
+
+    async def followed(self, waiting: Waiting) -> None:
+        await self._database.run(partial(_remove, waiting.number))
+
+    async def note(self, cluster: str, workload_id: str, outcome: Outcome) -> None:
+        await self._database.run(partial(_note, cluster, workload_id, outcome))
+
+    async def outcomes(self, cluster: str) -> Mapping[str, Outcome]:
+        """By workload. Raises StoreUnavailableError."""
+        return await self._database.run(partial(_outcomes, cluster))
+
+    def _write(
+        self,
+        push: Push | None,
+        marks: tuple[str, ...],
+        now: float,
+        until: float,
+        database: Connection,
+    ) -> None:
+        database.execute("DELETE FROM taken WHERE until <= ?", (now,))
+        for mark in marks:
+            if database.execute("SELECT 1 FROM taken WHERE mark = ?", (mark,)).fetchone():
+                raise ProblemError(409, "the delivery was taken before")
+        if push is not None:
+            self._line_up(push, database)
+        database.executemany("INSERT INTO taken VALUES (?, ?)", [(mark, until) for mark in marks])
+        database.execute(
+            "DELETE FROM taken WHERE mark IN (SELECT mark FROM taken ORDER BY until DESC LIMIT -1 OFFSET ?)",
+            (MARKS_MAX,),
+        )
+
+    def _line_up(self, push: Push, database: Connection) -> None:
+        here = json.dumps(
+            list(self._come)
+        )  # a cluster that was taken from the list waits for nothing
+        database.execute(
+            "DELETE FROM pushes WHERE (repository = ? AND branch = ?)"
+            " OR cluster NOT IN (SELECT value FROM json_each(?))",
+            (push.repository, push.branch, here),
+        )
+        (count,) = database.execute("SELECT count(*) FROM pushes").fetchone()
+        if count + len(self._come) > WAITING_MAX:
+            raise ProblemError(503, "too many pushes are waiting")
+        packed = msgspec.json.encode(push)
+        database.executemany(
+            "INSERT INTO pushes (cluster, repository, branch, push) VALUES (?, ?, ?, ?)",
+            [(name, push.repository, push.branch, packed) for name in self._come],
+        )
+
+
+def _oldest(cluster: str, database: Connection) -> Waiting | None:
+    row = database.execute(
+        "SELECT number, push FROM pushes WHERE cluster = ? ORDER BY number LIMIT 1", (cluster,)
+    ).fetchone()
+    return None if row is None else Waiting(row[0], msgspec.json.decode(row[1], type=Push))
+
+
+def _remove(number: int, database: Connection) -> None:
+    database.execute("DELETE FROM pushes WHERE number = ?", (number,))
+
+
+def _note(cluster: str, workload_id: str, outcome: Outcome, database: Connection) -> None:
+    database.execute(
+        "INSERT OR REPLACE INTO outcomes (cluster, workload_id, outcome) VALUES (?, ?, ?)",
+        (cluster, workload_id, msgspec.json.encode(outcome)),
+    )
+    database.execute(
+        "DELETE FROM outcomes WHERE number <= (SELECT max(number) FROM outcomes) - ?",
+        (OUTCOMES_MAX,),
+    )
+
+
+def _outcomes(cluster: str, database: Connection) -> Mapping[str, Outcome]:
+    rows = database.execute(
+        "SELECT workload_id, outcome FROM outcomes WHERE cluster = ?", (cluster,)
+    )
+    return {name: msgspec.json.decode(packed, type=Outcome) for name, packed in rows}
