@@ -3,6 +3,7 @@
 import io
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import tarfile
@@ -13,6 +14,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 DEMO_IMAGE = "persys-test:latest"
+
+# A shell starts what it runs in the background with SIGINT ignored, and so would be all that tests start.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The machine that runs the tests is busy with them; tests of admission set these anew.
 for _resource in ("CPU", "MEMORY", "DISK"):

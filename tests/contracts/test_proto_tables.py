@@ -291,6 +291,8 @@ OURS = {
     "PlanWorkloadsResponse",
     "WorkloadPlan",
     "FieldChange",
+    "GetWorkloadsRequest",
+    "GetWorkloadsResponse",
     "GetCapacityRequest",
     "GetCapacityResponse",
     "NodeRoom",

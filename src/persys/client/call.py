@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from persys.errors import PersysError, RefusedError, SettingsError
 from persys.infra.files import CertificateFiles
+from persys.infra.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
 from persys.model.role import NAMES, Role
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
-MESSAGE_BYTES_MAX = 8 * 1024 * 1024
 DEFAULT_TIMEOUT = timedelta(seconds=10)
 
 
@@ -47,7 +47,7 @@ def open_channel(target: str, role: Role, trust: Trust | None = None) -> "grpc.C
     import grpc
 
     options: list[tuple[str, int | str]] = [
-        ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+        ("grpc.max_receive_message_length", LIST_BYTES_MAX),
         ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
         # A client that waits for a scheduler to come back should see it within a second.
         ("grpc.initial_reconnect_backoff_ms", 200),

@@ -46,6 +46,7 @@ CONTROL: Mapping[str, Deed] = {
     "GetNode": Deed.READ,
     "ListWorkloads": Deed.READ,
     "GetWorkload": Deed.READ,
+    "GetWorkloads": Deed.READ,
     "GetClusterSummary": Deed.READ,
     "ExplainWorkload": Deed.READ,
     "PlanWorkloads": Deed.READ,

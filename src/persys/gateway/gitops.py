@@ -17,12 +17,12 @@ from persys.errors import UnavailableError
 from persys.gateway.audit import Audit, Deed
 from persys.gateway.cluster import Cluster, Metadata
 from persys.gateway.door import Ask, Door, Handler
+from persys.gateway.gathering import read_many
 from persys.gateway.overview import told
 from persys.gateway.problems import problem_from, problem_from_rpc, refusal_in
 from persys.gateway.pushes import Outcome, Pushes
 from persys.infra.clock import Clock
 from persys.infra.door import PASSED_IDENTITY
-from persys.infra.together import together
 from persys.model.identity import Identity, Role
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest import API
@@ -31,7 +31,6 @@ log = structlog.get_logger()
 
 RETRY_SECONDS = 2.0
 RETRY_SECONDS_MAX = 30.0
-AT_ONCE_MAX = 8
 WEBHOOK = Identity(Role.OPERATOR, "webhook")
 _COMPOSE = "compose"
 _STOPPED = "Stopped"
@@ -114,16 +113,12 @@ async def followers(cluster: Cluster, passed: Metadata) -> AsyncIterator[pb.Work
     """Stacks that come from a repository, with their specs."""
     listed = await _read(cluster, "ListWorkloads", pb.ListWorkloadsRequest(), passed)
     ids = [view.workload_id for view in listed.workloads if view.type == _COMPOSE]
-    for start in range(0, len(ids), AT_ONCE_MAX):
-        async with together() as group:
-            tasks = [
-                group.create_task(_view(cluster, name, passed))
-                for name in ids[start : start + AT_ONCE_MAX]
-            ]
-        for task in tasks:
-            view = task.result()
-            if view is not None and view.spec.compose.git_repo:
-                yield view
+    many = await read_many(cluster, ids, key="", metadata=passed)
+    views = {one.workload.workload_id: one.workload for found in many for one in found.answers}
+    for name in ids:
+        view = views.get(name) or await _view(cluster, name, passed)
+        if view is not None and view.spec.compose.git_repo:
+            yield view
 
 
 async def _view(cluster: Cluster, workload_id: str, passed: Metadata) -> pb.WorkloadView | None:

@@ -5,7 +5,7 @@ The contract's own routes keep its answers, refusals included, because older cli
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from aiohttp import web
@@ -14,6 +14,7 @@ from persys.gateway.answering import JSON, Encoded, answer, encoded, packed
 from persys.gateway.cluster import Answered
 from persys.gateway.conditions import Conditions
 from persys.gateway.door import Ask, Door, Handler
+from persys.gateway.gathering import Gathered, read_many
 from persys.gateway.paging import asked_page, cut
 from persys.gateway.problems import ProblemError, refusal_in
 from persys.gateway.remembering import Remembered
@@ -42,6 +43,7 @@ class UnaryRoutes:
     def __init__(self, door: Door, clock: Clock) -> None:
         self._door = door
         self._shared: Shared[Encoded] = Shared()
+        self._gathered: Gathered[Encoded] = Gathered()
         self._remembered = Remembered(clock)
         self._conditions = Conditions()
 
@@ -53,10 +55,15 @@ class UnaryRoutes:
                 yield web.route(route.method, prefix + route.path, served)
         for route in ROUTES:
             if route.form is Form.UNARY:
-                handler = self._reading(route) if route.method == "GET" else self._changing(route)
+                handler = self._handler(route)
                 served = self._door.behind(handler, changes=changed_by(route))
                 for prefix in (API, API + IN_CLUSTER):
                     yield web.route(route.method, prefix + route.path, served)
+
+    def _handler(self, route: Route) -> Handler:
+        if route.rpc == "GetWorkload":
+            return self._reading_one(route)
+        return self._reading(route) if route.method == "GET" else self._changing(route)
 
     def _contract(self, route: Route) -> Handler:
         transcoder = Transcoder(route, strict=False)
@@ -91,14 +98,42 @@ class UnaryRoutes:
             async def begin() -> Encoded:
                 answered = await call(ask, route, message)
                 cursor = cut(route.rpc, answered.answer, page) if page is not None else ""
-                return encoded(
-                    to_json(answered.answer),
-                    cursor,
-                    mode=answered.mode,
-                    data_age_ms=answered.data_age_ms,
-                )
+                return _encoded(answered.answer, answered, cursor)
 
             return answer(request, await self._shared.ask(key, begin))
+
+        return handle
+
+    def _reading_one(self, route: Route) -> Handler:
+        """One of many that are asked for at the same time."""
+        transcoder = Transcoder(route, ignored=OURS | PAGING)
+
+        async def handle(ask: Ask) -> web.StreamResponse:
+            ask.who.need(route.rpc)
+            request = ask.request
+            message = transcoder.request(request.match_info, request.query, b"")
+            cluster, name = ask.cluster, message.workload_id
+            way = ask.routing_key(cluster, name)
+
+            async def alone() -> Encoded:
+                answered = await call(ask, route, message)
+                return _encoded(answered.answer, answered)
+
+            async def fetch(names: Sequence[str]) -> Mapping[str, Encoded]:
+                if len(names) == 1:
+                    return {name: await alone()}
+                many = await read_many(cluster, names, key=way, metadata=ask.metadata)
+                return {
+                    one.workload.workload_id: _encoded(one, found.told)
+                    for found in many
+                    for one in found.answers
+                }
+
+            key = (cluster.id, ask.who.key, way)
+            found = await self._gathered.ask(key, name, fetch)
+            if found is None:
+                found = await self._shared.ask((*key, name), alone)
+            return answer(request, found)
 
         return handle
 
@@ -130,6 +165,10 @@ class UnaryRoutes:
             raise refusal
         response = web.Response(body=to_json(answered.answer), content_type=JSON)
         return packed(ask.request, response)
+
+
+def _encoded(message: Any, answered: Answered, cursor: str = "") -> Encoded:
+    return encoded(to_json(message), cursor, mode=answered.mode, data_age_ms=answered.data_age_ms)
 
 
 async def call(ask: Ask, route: Route, message: Any) -> Answered:

@@ -12,6 +12,7 @@ import grpc
 from msgspec import Struct
 
 from persys.infra.certificates import Certificates, KeyPair
+from persys.infra.message_sizes import LIST_BYTES_MAX
 from persys.infra.rpc import new_channel
 
 
@@ -23,11 +24,19 @@ class _Connection(Struct, eq=False):
 
 
 class LiveChannel(grpc.aio.Channel):
-    def __init__(self, target: str, certificates: Certificates, *, expected: str = "") -> None:
+    def __init__(
+        self,
+        target: str,
+        certificates: Certificates,
+        *,
+        expected: str = "",
+        answer_bytes_max: int = LIST_BYTES_MAX,
+    ) -> None:
         """`expected`: the name that the server's certificate must have; empty: that of the host."""
         self._target = target
         self._certificates = certificates
         self._expected = expected
+        self._answer_bytes_max = answer_bytes_max
         self._left: list[_Connection] = []
         self._newest = self._connect()
 
@@ -90,7 +99,12 @@ class LiveChannel(grpc.aio.Channel):
         return self._newest
 
     def _connect(self) -> _Connection:
-        channel = new_channel(self._target, self._certificates, expected=self._expected)
+        channel = new_channel(
+            self._target,
+            self._certificates,
+            expected=self._expected,
+            answer_bytes_max=self._answer_bytes_max,
+        )
         return _Connection(channel, self._certificates.current)
 
     def _ended(self, connection: _Connection) -> None:

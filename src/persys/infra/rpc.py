@@ -11,24 +11,19 @@ from grpc_reflection.v1alpha import reflection
 
 from persys.errors import SettingsError
 from persys.infra.certificates import Certificates
+from persys.infra.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
 from persys.model.identity import NAMES, Role
 
-# Over the largest spec that is taken, so that one too large is refused by name and not by the transport.
-MESSAGE_BYTES_MAX = 8 * 1024 * 1024
 PORT_MAX = 65535
 # Whoever connects and says nothing holds a descriptor for no longer than this.
 HANDSHAKE_MS = 10_000
-
-_OPTIONS = (
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-)
 
 
 def new_server(*interceptors: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
     # Without so_reuseport a second process on the port fails at once instead of sharing its calls.
     options = (
-        *_OPTIONS,
+        ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+        ("grpc.max_send_message_length", LIST_BYTES_MAX),
         ("grpc.so_reuseport", 0),
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
     )
@@ -76,11 +71,16 @@ def _bracketed(host: str) -> str:
 
 
 def new_channel(
-    target: str, certificates: Certificates | None = None, *, expected: str = ""
+    target: str,
+    certificates: Certificates | None = None,
+    *,
+    expected: str = "",
+    answer_bytes_max: int = LIST_BYTES_MAX,
 ) -> grpc.aio.Channel:
     """`expected`: the name that the server's certificate must have; empty: that of the host."""
     options: list[tuple[str, int | str]] = [
-        *_OPTIONS,
+        ("grpc.max_receive_message_length", answer_bytes_max),
+        ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
         ("grpc.keepalive_time_ms", 20_000),
         ("grpc.keepalive_timeout_ms", 10_000),
         # A node that comes back should be reachable again within seconds, not minutes.

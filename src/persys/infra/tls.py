@@ -12,6 +12,7 @@ from persys.infra.certificates import CertificateFiles, Certificates, KeyPair
 from persys.infra.channels import LiveChannel
 from persys.infra.clock import Clock
 from persys.infra.identity import Claims
+from persys.infra.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
 from persys.infra.renewal import CertificateSource, Renewal
 from persys.infra.revocation import Revocations
 from persys.infra.rpc import server_name
@@ -55,7 +56,9 @@ class Tls:
     def channel(self, target: str, role: Role, name: str = "") -> LiveChannel:
         """To a server that must be of this role, and of this name if one is given."""
         expected = server_name(role, name) if self._verify is Verify.IDENTITY else ""
-        return LiveChannel(target, self.certificates, expected=expected)
+        # One node's key must not be good for filling a scheduler's memory.
+        most = MESSAGE_BYTES_MAX if role is Role.AGENT else LIST_BYTES_MAX
+        return LiveChannel(target, self.certificates, expected=expected, answer_bytes_max=most)
 
     def dial(self, role: Role) -> Callable[[str], LiveChannel]:
         return lambda target: self.channel(target, role)

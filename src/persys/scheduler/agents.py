@@ -26,6 +26,7 @@ from persys.errors import (
     UnavailableError,
 )
 from persys.infra.clock import Clock
+from persys.infra.message_sizes import MESSAGE_BYTES_MAX
 from persys.infra.rpc import new_channel
 from persys.model.action import Action
 from persys.model.failure import Failure, FailureReason
@@ -58,7 +59,7 @@ async def as_said(workload: Workload) -> Resolved:
 
 
 def over_grpc(node_id: NodeId, endpoint: str) -> tuple[Stub, Close]:
-    channel = new_channel(endpoint)
+    channel = new_channel(endpoint, answer_bytes_max=MESSAGE_BYTES_MAX)
     return Stub(channel), channel.close
 
 

@@ -37,6 +37,7 @@ READS = frozenset(
         "GetNode",
         "ListWorkloads",
         "GetWorkload",
+        "GetWorkloads",
         "GetClusterSummary",
         "ExplainWorkload",
         "PlanWorkloads",

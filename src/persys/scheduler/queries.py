@@ -1,6 +1,7 @@
 """Answers from memory: what the scheduler knows, as the contract shows it. Reads never touch the store."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import TypeVar
 
@@ -24,6 +25,8 @@ from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.sightings import sighting_message
 
 T = TypeVar("T", bound=str)
+
+VIEWS_BYTES_MAX = 4 * 1024 * 1024  # of whole views in one answer
 
 _NODE_STATUSES = {status.lower(): status for status in NodeStatus}
 _WORKLOAD_STATUSES = {status.lower(): status for status in Status}
@@ -62,6 +65,22 @@ class Queries:
         entry = self._cluster.entries.get(WorkloadId(workload_id))
         if entry is None:
             raise NotFoundError("workload", workload_id)
+        return self._whole_view(entry)
+
+    def get_workloads(self, workload_ids: Iterable[str]) -> Iterator[control_pb2.WorkloadView]:
+        """Those that there are, until an answer is full."""
+        size = 0
+        for workload_id in workload_ids:
+            entry = self._cluster.entries.get(WorkloadId(workload_id))
+            if entry is None:
+                continue
+            view = self._whole_view(entry)
+            size += view.ByteSize()
+            if size > VIEWS_BYTES_MAX:
+                return
+            yield view
+
+    def _whole_view(self, entry: Entry) -> control_pb2.WorkloadView:
         view = self._workload_view(entry)
         workload = entry.workload
         if entry.history is not None:

@@ -90,5 +90,5 @@ CONTRACT_ROUTES: tuple[Route, ...] = (
     Route("GetClusterSummary", "GET", "/cluster/metrics"),
 )
 
-# Agents call these at the scheduler itself, and nobody else does.
-NOT_SERVED = frozenset({"RegisterNode", "Heartbeat", "ControlStream"})
+# Agents call these at the scheduler itself, and nobody else does; the last is for gateways.
+NOT_SERVED = frozenset({"RegisterNode", "Heartbeat", "ControlStream", "GetWorkloads"})

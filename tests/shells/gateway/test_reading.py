@@ -2,10 +2,17 @@
 
 import asyncio
 import io
+from collections.abc import Sequence
 from typing import Any
 
+import grpc
 from yarl import URL
 
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.gen.control.v1.control_pb2_grpc import (
+    AgentControlServicer,
+    add_AgentControlServicer_to_server,
+)
 from shells.gateway.town import House, a_gateway, quiet
 from shells.scheduler.harness import Cluster
 
@@ -100,6 +107,67 @@ async def test_many_who_ask_at_once_share_calls_and_see_what_was_before_them(
 
     assert {one.result() for one in asked} == {"Running"}
     assert await ask() == "Stopped"
+
+
+async def ask_all(house: House, names: Sequence[str]) -> dict[str, tuple[int, Any]]:
+    async with asyncio.TaskGroup() as group:
+        asked = {name: group.create_task(house.get(f"/api/v1/workloads/{name}")) for name in names}
+    return {name: one.result() for name, one in asked.items()}
+
+
+async def test_many_who_ask_for_different_ones_each_get_theirs(
+    house: House, cluster: Cluster
+) -> None:
+    names = [f"w{number}" for number in range(90)]
+    for name in names:
+        await cluster.control.apply(name)
+    alone = {name: await house.get(f"/api/v1/workloads/{name}") for name in (*names, "none")}
+
+    together = await ask_all(house, [*names, "none"])
+
+    assert {name: status for name, (status, _) in together.items()} == {
+        name: status for name, (status, _) in alone.items()
+    }
+    for name in names:
+        assert together[name][1]["workload"]["workload_id"] == name
+        assert together[name][1]["workload"]["spec"] == alone[name][1]["workload"]["spec"]
+    assert together["none"][1]["detail"] == alone["none"][1]["detail"]
+
+
+async def test_what_is_too_much_for_one_answer_comes_all_the_same(
+    house: House, cluster: Cluster
+) -> None:
+    names = [f"w{number}" for number in range(20)]
+    for name in names:
+        container = pb.ContainerSpec(image="nginx", env={"LONG": "x" * 400_000})
+        spec = pb.WorkloadSpec(type="container", container=container)
+        await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
+
+    for name, (status, told) in (await ask_all(house, names)).items():
+        assert (status, told["workload"]["workload_id"]) == (200, name)
+
+
+class Elder(AgentControlServicer):
+    """A scheduler that knows no call but the contract's."""
+
+    async def GetWorkload(  # noqa: N802
+        self, request: pb.GetWorkloadRequest, context: object
+    ) -> pb.GetWorkloadResponse:
+        return pb.GetWorkloadResponse(workload=pb.WorkloadView(workload_id=request.workload_id))
+
+
+async def test_a_scheduler_that_knows_no_call_for_many_is_asked_for_each() -> None:
+    server = grpc.aio.server()
+    add_AgentControlServicer_to_server(Elder(), server)
+    port = server.add_insecure_port("127.0.0.1:0")
+    await server.start()
+    names = [f"w{number}" for number in range(30)]
+
+    async with a_gateway(quiet(scheduler_addr=(f"127.0.0.1:{port}",))) as house:
+        told = await ask_all(house, names)
+    await server.stop(None)
+
+    assert [told[name][1]["workload"]["workload_id"] for name in names] == names
 
 
 async def test_who_asks_too_often_is_told_when_to_come_back(cluster: Cluster) -> None:

@@ -26,6 +26,7 @@ CHANGES_NOTHING = {
     "GetNode",
     "ListWorkloads",
     "GetWorkload",
+    "GetWorkloads",
     "GetClusterSummary",
     "ExplainWorkload",
     "PlanWorkloads",

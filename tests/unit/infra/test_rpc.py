@@ -1,6 +1,7 @@
 import asyncio
 import os
 from collections.abc import AsyncIterator
+from typing import Any
 
 import grpc
 import pytest
@@ -8,7 +9,8 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from persys.errors import SettingsError
-from persys.infra.rpc import MESSAGE_BYTES_MAX, new_channel, new_server, start_server
+from persys.infra.message_sizes import MESSAGE_BYTES_MAX
+from persys.infra.rpc import new_channel, new_server, start_server
 from persys.wire.gen.control.v1 import control_pb2
 
 SERVICE = "persys.control.v1.AgentControl"
@@ -47,9 +49,16 @@ async def port() -> AsyncIterator[int]:
         request_deserializer=control_pb2.GetNodeRequest.FromString,
         response_serializer=control_pb2.GetNodeResponse.SerializeToString,
     )
-    server.add_generic_rpc_handlers(
-        (grpc.method_handlers_generic_handler(SERVICE, {"GetNode": get_node_handler}),)
+    list_nodes_handler = grpc.unary_unary_rpc_method_handler(
+        tell_much,
+        request_deserializer=control_pb2.ListNodesRequest.FromString,
+        response_serializer=control_pb2.ListNodesResponse.SerializeToString,
     )
+    handlers: dict[str, grpc.RpcMethodHandler[Any, Any]] = {
+        "GetNode": get_node_handler,
+        "ListNodes": list_nodes_handler,
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     yield await start_server(server, SERVICE, host="127.0.0.1", port=0)
     await server.stop(None)
 
@@ -133,6 +142,23 @@ async def test_a_message_that_is_no_message_is_refused_and_the_next_one_served(
         await send_bytes(channel, "GetNode", b"\xff\xff\xff")
 
     assert await get_node(channel, "n1") == "n1"
+
+
+async def tell_much(
+    _request: control_pb2.ListNodesRequest, _context: object
+) -> control_pb2.ListNodesResponse:
+    node = control_pb2.NodeView(node_id="n" * MESSAGE_BYTES_MAX)
+    return control_pb2.ListNodesResponse(nodes=[node])
+
+
+async def test_a_list_may_be_larger_than_what_is_asked_but_not_from_anybody(port: int) -> None:
+    async with new_channel(f"127.0.0.1:{port}") as channel:
+        assert len(await send_bytes(channel, "ListNodes", b"")) > MESSAGE_BYTES_MAX
+
+    async with new_channel(f"127.0.0.1:{port}", answer_bytes_max=MESSAGE_BYTES_MAX) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await send_bytes(channel, "ListNodes", b"")
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
 
 
 async def test_a_method_that_is_not_there_is_unimplemented(channel: grpc.aio.Channel) -> None:

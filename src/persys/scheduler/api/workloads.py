@@ -88,6 +88,14 @@ class WorkloadsApi:
             workload=self._queries.get_workload(request.workload_id)
         )
 
+    async def GetWorkloads(
+        self, request: control_pb2.GetWorkloadsRequest, context: Context
+    ) -> control_pb2.GetWorkloadsResponse:
+        views = self._queries.get_workloads(request.workload_ids)
+        return control_pb2.GetWorkloadsResponse(
+            found=[control_pb2.GetWorkloadResponse(workload=view) for view in views]
+        )
+
     async def GetClusterSummary(
         self, request: control_pb2.GetClusterSummaryRequest, context: Context
     ) -> control_pb2.GetClusterSummaryResponse:

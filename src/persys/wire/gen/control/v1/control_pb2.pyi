@@ -737,6 +737,18 @@ class GetWorkloadResponse(_message.Message):
     workload: WorkloadView
     def __init__(self, workload: _Optional[_Union[WorkloadView, _Mapping]] = ...) -> None: ...
 
+class GetWorkloadsRequest(_message.Message):
+    __slots__ = ("workload_ids",)
+    WORKLOAD_IDS_FIELD_NUMBER: _ClassVar[int]
+    workload_ids: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, workload_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class GetWorkloadsResponse(_message.Message):
+    __slots__ = ("found",)
+    FOUND_FIELD_NUMBER: _ClassVar[int]
+    found: _containers.RepeatedCompositeFieldContainer[GetWorkloadResponse]
+    def __init__(self, found: _Optional[_Iterable[_Union[GetWorkloadResponse, _Mapping]]] = ...) -> None: ...
+
 class WorkloadView(_message.Message):
     __slots__ = ("workload_id", "type", "desired_state", "status", "assigned_node_id", "revision_id", "retry_attempts", "retry_max_attempts", "retry_next_at", "failure_reason", "last_updated", "reason", "usage", "epoch", "placement", "metadata", "spec", "history")
     class MetadataEntry(_message.Message):

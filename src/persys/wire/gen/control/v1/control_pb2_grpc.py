@@ -129,6 +129,11 @@ class AgentControlStub:
                 request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.TaintNodeRequest.SerializeToString,
                 response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodeAnswer.FromString,
                 _registered_method=True)
+        self.GetWorkloads = channel.unary_unary(
+                '/persys.control.v1.AgentControl/GetWorkloads',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetWorkloadsRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetWorkloadsResponse.FromString,
+                _registered_method=True)
         self.ExplainWorkload = channel.unary_unary(
                 '/persys.control.v1.AgentControl/ExplainWorkload',
                 request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ExplainWorkloadRequest.SerializeToString,
@@ -382,6 +387,13 @@ class AgentControlServicer:
 
     def TaintNode(self, request, context):
         """Replaces the node's taints: only workloads that tolerate all of them are placed there.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetWorkloads(self, request, context):
+        """Several at once, for gateways: as GetWorkload tells of each.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -656,6 +668,11 @@ def add_AgentControlServicer_to_server(servicer, server):
                     servicer.TaintNode,
                     request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.TaintNodeRequest.FromString,
                     response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodeAnswer.SerializeToString,
+            ),
+            'GetWorkloads': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetWorkloads,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetWorkloadsRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetWorkloadsResponse.SerializeToString,
             ),
             'ExplainWorkload': grpc.unary_unary_rpc_method_handler(
                     servicer.ExplainWorkload,
@@ -1306,6 +1323,33 @@ class AgentControl:
             '/persys.control.v1.AgentControl/TaintNode',
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.TaintNodeRequest.SerializeToString,
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.NodeAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetWorkloads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/GetWorkloads',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetWorkloadsRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetWorkloadsResponse.FromString,
             options,
             channel_credentials,
             insecure,
