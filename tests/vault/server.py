@@ -9,8 +9,10 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from certified import Root
 from e2e.process import Process, free_port, listens_on
 from e2e.waiting import eventually
+from persys.model.identity import Role
 
 PROJECT = Path(__file__).parents[2]
 BINARY = PROJECT / ".cache" / "engines" / "vault"
@@ -28,6 +30,11 @@ listener "tcp" {{
   address     = "127.0.0.1:{port}"
   tls_disable = true
 }}
+listener "tcp" {{
+  address       = "127.0.0.1:{tls_port}"
+  tls_cert_file = "{certificate}"
+  tls_key_file  = "{key}"
+}}
 """
 
 
@@ -39,7 +46,20 @@ class VaultServer:
         config = directory / "vault.hcl"
         data = directory / "data"
         data.mkdir()
-        config.write_text(_CONFIG.format(data=data, port=self._port, cluster_port=free_port()))
+        tls_port = free_port()
+        self.tls_address = f"https://127.0.0.1:{tls_port}"
+        files = Root(directory).write(Role.CA, "vault", hosts=("127.0.0.1",))
+        self.roots = files.roots
+        config.write_text(
+            _CONFIG.format(
+                data=data,
+                port=self._port,
+                tls_port=tls_port,
+                cluster_port=free_port(),
+                certificate=files.certificate,
+                key=files.key,
+            )
+        )
         self._home = directory
         self._unseal_key = ""
         self.root_token = ""

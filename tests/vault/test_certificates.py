@@ -60,6 +60,23 @@ def test_a_scheduler_and_an_agent_find_each_other_by_certificates_of_vault(
     assert deployment.agent_files.key.stat().st_mode & 0o077 == 0
 
 
+def test_a_vault_behind_https_is_believed_by_its_roots(
+    server: VaultServer, deployment: Deployment
+) -> None:
+    deployment.tell(deployment.scheduler, server.approle("persys-scheduler"))
+    deployment.scheduler.set("PERSYS_VAULT_ADDR", server.tls_address)
+    deployment.scheduler.launch()
+    deployment.wait_for_log(deployment.scheduler, "certificate.awaited", "PERSYS_VAULT_CA_PATH")
+    assert not deployment.serves
+    deployment.scheduler.kill()
+
+    deployment.scheduler.set("PERSYS_VAULT_CA_PATH", str(server.roots))
+    deployment.scheduler.start()
+
+    with deployment.person() as client:
+        assert client.list_nodes() == []
+
+
 def test_a_gateway_with_a_certificate_of_vault_passes_on_what_people_ask(
     server: VaultServer, deployment: Deployment
 ) -> None:

@@ -102,6 +102,11 @@ class VaultHttp:
                 status = answer.status
         except TimeoutError as err:
             raise UnavailableError(f"Vault at {self.address} does not answer in time") from err
+        except aiohttp.ClientConnectorCertificateError as err:
+            raise UnavailableError(
+                f"the certificate of Vault at {self.address} is not believed: {err.certificate_error};"
+                " PERSYS_VAULT_CA_PATH names a file with its roots"
+            ) from err
         except (aiohttp.ClientError, OSError) as err:
             raise UnavailableError(f"Vault at {self.address} gives no answer: {err}") from err
         if len(content) > ANSWER_BYTES_MAX:

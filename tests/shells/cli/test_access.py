@@ -223,9 +223,16 @@ class Terminal:
 
     def __init__(self, words: tuple[str, ...], variables: dict[str, str]) -> None:
         self.seen = b""
-        self.pid, self._fd = pty.fork()
-        if self.pid == 0:
-            os.execve(COMMAND[0], [*COMMAND, *words], variables)
+        self._fd, inner = pty.openpty()
+        # Not a plain fork: this process has threads, and what they hold then is held for ever.
+        self._process = subprocess.Popen(
+            ["setsid", "--ctty", *COMMAND, *words],
+            env=variables,
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+        )
+        os.close(inner)
 
     def resize(self, rows: int, columns: int) -> None:
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
@@ -243,7 +250,7 @@ class Terminal:
         return not termios.tcgetattr(self._fd)[3] & termios.ICANON
 
     def end(self) -> int:
-        return os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+        return self._process.wait(timeout=20)
 
 
 def test_a_session_in_a_terminal_is_raw_follows_its_size_and_puts_it_back(

@@ -30,9 +30,9 @@ class Talker(Agent):
         self, request: agent_pb2.LogsRequest, context: Context
     ) -> AsyncIterator[agent_pb2.LogChunk]:
         self.logs_asked.append(request)
-        yield agent_pb2.LogChunk(data=b"out\n", stream="stdout")
-        yield agent_pb2.LogChunk(data=b"err\n", stream="stderr", service="db")
-        try:
+        try:  # its reader may leave after any of them
+            yield agent_pb2.LogChunk(data=b"out\n", stream="stdout")
+            yield agent_pb2.LogChunk(data=b"err\n", stream="stderr", service="db")
             while request.workload_id == ENDLESS:
                 self.chunks_sent += 1
                 yield agent_pb2.LogChunk(data=CHUNK, stream="stdout")
