@@ -20,6 +20,7 @@ from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavaila
 from persys.agent.runtimes.docker_events import container_changes
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
 from persys.agent.runtimes.docker_pull import Puller
+from persys.agent.runtimes.docker_start import end_lost
 from persys.agent.runtimes.host_ports import port_taken
 from persys.core.convergence import Artefact, Condition
 from persys.core.fencing import stop_grace_seconds
@@ -113,6 +114,8 @@ class ComposeRuntime:
                 return await self._why(record, order.workload_id, err.message)
             return None
         failure = await self._commands.bring_up(name, place, record)
+        if failure is not None and await end_lost(failure.message):
+            raise ConflictError("Docker had lost the start of a container")
         if failure is None:
             return None
         after = {one["Id"] for one in await self._stack.containers(order.workload_id)}

@@ -11,6 +11,7 @@ from typing import Any
 
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
 from persys.agent.runtimes.docker_form import SERVICE_LABEL, WORKLOAD_LABEL, Owner, artefact
+from persys.agent.runtimes.docker_start import start_container
 from persys.core.stack import Member
 from persys.errors import RuntimeUnavailableError
 from persys.model.ids import WorkloadId
@@ -55,7 +56,7 @@ class StackEngine:
     async def start(self, ids: Iterable[str]) -> None:
         """Raises EngineError."""
         for container_id in ids:
-            await self._engine.call("POST", f"containers/{container_id}/start", deadline=60.0)
+            await start_container(self._engine, container_id)
 
     async def unpause(self, ids: Iterable[str]) -> None:
         for container_id in ids:

@@ -19,6 +19,7 @@ from persys.agent.runtimes.docker_form import (
     create_body,
 )
 from persys.agent.runtimes.docker_pull import Puller, image_not_found
+from persys.agent.runtimes.docker_start import START_DEADLINE_SECONDS, start_container
 from persys.agent.runtimes.host_ports import port_taken
 from persys.core.convergence import Artefact, Condition
 from persys.core.fencing import stop_grace_seconds
@@ -28,7 +29,6 @@ from persys.model.ids import WorkloadId
 from persys.model.order import Order
 from persys.model.workload import Desired
 
-START_DEADLINE_SECONDS = 60.0
 REMOVE_DEADLINE_SECONDS = 60.0
 STOP_MARGIN_SECONDS = 20.0
 
@@ -95,9 +95,7 @@ class DockerRuntime:
             return _no_files(err)
         deed = "unpause" if artefact.condition is Condition.PAUSED else "start"
         try:
-            await self._engine.call(
-                "POST", f"containers/{artefact.id}/{deed}", deadline=START_DEADLINE_SECONDS
-            )
+            await start_container(self._engine, artefact.id, deed)
         except EngineError as err:
             if err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 raise ConflictError(err.message) from err

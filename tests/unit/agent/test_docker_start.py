@@ -1,0 +1,99 @@
+"""A container whose start Docker has lost. Docker is played: that it loses one cannot be brought about."""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from persys.agent.runtimes import docker_start
+from persys.agent.runtimes.docker_engine import Engine, EngineError
+from persys.agent.runtimes.docker_start import start_container
+
+LOST, OTHER = "b6" * 32, "c7" * 32
+
+
+@pytest.fixture
+def shims() -> Iterator[dict[str, subprocess.Popen[bytes]]]:
+    """Processes that are called like the shims of two containers."""
+    made = {
+        container: subprocess.Popen(
+            [*("containerd-shim-runc-v2", "-c", "read _", "-namespace", "moby"), "-id", container],
+            executable="/bin/bash",
+            stdin=subprocess.PIPE,
+        )
+        for container in (LOST, OTHER)
+    }
+    yield made
+    for shim in made.values():
+        shim.kill()
+        shim.communicate()
+
+
+@pytest.fixture
+async def docker(tmp_path: Path) -> AsyncIterator[Callable[[Callable[[], web.Response]], Engine]]:
+    """An engine whose Docker answers every start with what the given function says."""
+    answers: list[Callable[[], web.Response]] = []
+
+    async def ping(_request: web.Request) -> web.Response:
+        return web.json_response({"ApiVersion": "1.41"})
+
+    async def start(_request: web.Request) -> web.Response:
+        return answers[-1]()
+
+    app = web.Application()
+    app.router.add_get("/{rest:(_ping|version|v1.41/version)}", ping)
+    app.router.add_post("/{rest:.*}", start)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.UnixSite(runner, str(tmp_path / "docker.sock")).start()
+    engine = Engine(f"unix://{tmp_path / 'docker.sock'}")
+
+    def answering(answer: Callable[[], web.Response]) -> Engine:
+        answers.append(answer)
+        return engine
+
+    yield answering
+    await engine.close()
+    await runner.cleanup()
+
+
+def lost() -> web.Response:
+    return web.json_response({"message": f"task {LOST}: already exists"}, status=500)
+
+
+async def test_what_stands_in_its_way_is_ended_and_it_starts(
+    docker: Callable[[Callable[[], web.Response]], Engine],
+    shims: dict[str, subprocess.Popen[bytes]],
+) -> None:
+    def until_the_shim_has_ended() -> web.Response:
+        return lost() if shims[LOST].poll() is None else web.Response(status=204)
+
+    async with asyncio.timeout(20):
+        await start_container(docker(until_the_shim_has_ended), LOST)
+
+    assert shims[OTHER].poll() is None
+
+
+async def test_where_nothing_is_found_docker_is_believed_in_the_end(
+    docker: Callable[[Callable[[], web.Response]], Engine], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(docker_start, "AGAIN_MAX", 3)
+
+    with pytest.raises(EngineError, match="already exists"):
+        await start_container(docker(lost), LOST)
+
+
+async def test_another_refusal_ends_nothing(
+    docker: Callable[[Callable[[], web.Response]], Engine],
+    shims: dict[str, subprocess.Popen[bytes]],
+) -> None:
+    def refused() -> web.Response:
+        return web.json_response({"message": f"{LOST}: already paused"}, status=500)
+
+    with pytest.raises(EngineError, match="already paused"):
+        await start_container(docker(refused), LOST)
+
+    assert shims[LOST].poll() is None
