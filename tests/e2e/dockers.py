@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from e2e.process import Process
+from e2e.waiting import eventually
 from persys.cli.packages import find_command
 
 
@@ -82,10 +83,15 @@ class OwnDocker:
         for pid in _processes_naming(self._directory):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-        for mounted in sorted(_mounts_below(self._directory), reverse=True):
-            _run("umount", "--lazy", mounted)
+        eventually(self._has_no_mounts, lambda: str(_mounts_below(self._directory)))
         _run("ip", "netns", "delete", self._namespace)
         shutil.rmtree(self._directory)
+
+    def _has_no_mounts(self) -> bool:
+        """Some are there twice, and some go by themselves."""
+        for mounted in sorted(_mounts_below(self._directory), reverse=True):
+            _call("umount", "--lazy", mounted)
+        return not _mounts_below(self._directory)
 
 
 def _mounts_below(directory: Path) -> list[str]:

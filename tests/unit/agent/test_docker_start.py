@@ -60,16 +60,25 @@ async def docker(tmp_path: Path) -> AsyncIterator[Callable[[Callable[[], web.Res
     await runner.cleanup()
 
 
+def refused(message: str) -> web.Response:
+    return web.json_response({"message": message}, status=500)
+
+
 def lost() -> web.Response:
-    return web.json_response({"message": f"task {LOST}: already exists"}, status=500)
+    return refused(f"task {LOST}: already exists")
 
 
 async def test_what_stands_in_its_way_is_ended_and_it_starts(
     docker: Callable[[Callable[[], web.Response]], Engine],
     shims: dict[str, subprocess.Popen[bytes]],
 ) -> None:
+    tidying = iter([f"failed to start shim: mkdir /run/moby/{LOST}: file exists: unknown"] * 3)
+
     def until_the_shim_has_ended() -> web.Response:
-        return lost() if shims[LOST].poll() is None else web.Response(status=204)
+        if shims[LOST].poll() is None:
+            return lost()
+        message = next(tidying, "")
+        return refused(message) if message else web.Response(status=204)
 
     async with asyncio.timeout(20):
         await start_container(docker(until_the_shim_has_ended), LOST)
@@ -90,10 +99,7 @@ async def test_another_refusal_ends_nothing(
     docker: Callable[[Callable[[], web.Response]], Engine],
     shims: dict[str, subprocess.Popen[bytes]],
 ) -> None:
-    def refused() -> web.Response:
-        return web.json_response({"message": f"{LOST}: already paused"}, status=500)
-
     with pytest.raises(EngineError, match="already paused"):
-        await start_container(docker(refused), LOST)
+        await start_container(docker(lambda: refused(f"{LOST}: already paused")), LOST)
 
     assert shims[LOST].poll() is None

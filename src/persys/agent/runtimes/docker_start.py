@@ -20,8 +20,9 @@ log = structlog.get_logger()
 
 START_DEADLINE_SECONDS = 60.0
 AGAIN_SECONDS = 0.1
-AGAIN_MAX = 50  # while containerd tidies up
-_LOST = re.compile(r"task ([0-9a-f]{64}): already exists")
+AGAIN_MAX = 50
+# The latter while containerd tidies up.
+_LOST = re.compile(r"(?:task |mkdir \S+/)(?P<id>[0-9a-f]{64}): (?:already|file) exists")
 
 
 async def start_container(engine: Engine, container_id: str, deed: str = "start") -> None:
@@ -42,8 +43,8 @@ async def start_container(engine: Engine, container_id: str, deed: str = "start"
 async def end_lost(text: str) -> bool:
     """Whether Docker says that it has lost a start. What stands in its way is ended, if it is found here."""
     found = _LOST.search(text)
-    if found is not None and await asyncio.to_thread(_end_shim, found[1]):
-        log.warning("container.lost_start_ended", container_id=found[1])
+    if found is not None and await asyncio.to_thread(_end_shim, found["id"]):
+        log.warning("container.lost_start_ended", container_id=found["id"])
     return found is not None
 
 
