@@ -131,6 +131,7 @@ class MachineDisks:
             found = await self._libvirt.call(
                 partial(machine_pool.make, pool=pool, xml=xml), deadline=MAKE_SECONDS
             )
+            await asyncio.to_thread(machine_files.note_made, found.source.get("file", ""))
         elif not known:
             problem = f"volume {volume} in pool {pool} is there already, and not made by this agent"
             raise MachineError(FailureReason.STORAGE_ERROR, problem, code=NAME_TAKEN)

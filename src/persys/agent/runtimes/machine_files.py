@@ -24,8 +24,9 @@ _SAID_LENGTH_MAX = 400
 _NAME_LENGTH_MAX = 1023  # of what a disk stands on, by the format's own rule
 _QCOW2 = b"QFI\xfb"
 _HEAD_BYTES = 20
-_EMPTY_BYTES = 256 * 1024  # tables, and no data
-_seen_sound: dict[str, tuple[int, int, int]] = {}  # many disks stand on one image
+_Mark = tuple[int, int, int]
+_seen_sound: dict[str, _Mark] = {}  # many disks stand on one image
+_made: dict[str, _Mark] = {}  # by this process, and as far as it knows not written to yet
 
 
 def source_of(disk: Disk) -> tuple[str, dict[str, str]]:
@@ -76,7 +77,15 @@ async def _check_chain(device: str, path: str) -> None:
             group.create_task(_check_one(device, name))
 
 
+def note_made(path: str) -> None:
+    """What was only just made has nothing that could be broken, and its machine is waited for."""
+    with suppress(OSError):
+        _made[path] = _mark(Path(path).stat())
+
+
 async def _check_one(device: str, name: str) -> None:
+    if await asyncio.to_thread(_is_new, name):
+        return
     as_it_is = await asyncio.to_thread(_signature, name)
     if as_it_is is not None and _seen_sound.get(name) == as_it_is:
         return
@@ -86,9 +95,15 @@ async def _check_one(device: str, name: str) -> None:
         _seen_sound[name] = as_it_is
 
 
-def _holds_something(path: str) -> bool:
-    """A disk that was only just made has nothing that could be broken, and its machine is waited for."""
-    return Path(path).stat().st_size > _EMPTY_BYTES
+def _is_new(path: str) -> bool:
+    made = _made.get(path)
+    if made is None:
+        return False
+    with suppress(OSError):
+        if _mark(Path(path).stat()) == made:
+            return True
+    del _made[path]
+    return False
 
 
 def _chain_of(path: str) -> list[str]:
@@ -108,13 +123,17 @@ def _chain_of(path: str) -> list[str]:
     return chain
 
 
-def _signature(name: str) -> tuple[int, int, int] | None:
+def _signature(name: str) -> _Mark | None:
     """By which a file that nobody may write is known to be the same. None: it changes, look each time."""
     try:
         status = Path(name).stat()
     except OSError:
         return None
-    return None if status.st_mode & 0o222 else (status.st_ino, status.st_size, status.st_mtime_ns)
+    return None if status.st_mode & 0o222 else _mark(status)
+
+
+def _mark(status: os.stat_result) -> _Mark:
+    return status.st_ino, status.st_size, status.st_mtime_ns
 
 
 async def _qemu_img(

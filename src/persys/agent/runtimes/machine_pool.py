@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 from xml.etree import ElementTree as ET
 
 from persys.agent.ports import BaseImage
@@ -150,9 +151,20 @@ def _volume(pool: Any, name: str) -> Any | None:
     except libvirt.libvirtError as err:
         if err.get_error_code() != libvirt.VIR_ERR_NO_STORAGE_VOL:
             raise
+    if _is_surely_new(pool, name):
+        return None
     # libvirt knows what it saw at its last look; another may have made it since.
     pool.refresh()
     return next((volume for volume in pool.listAllVolumes() if volume.name() == name), None)
+
+
+def _is_surely_new(pool: Any, name: str) -> bool:
+    """Where the pool is a directory that is seen from here, one look at it is enough."""
+    described = ET.fromstring(pool.XMLDesc())  # noqa: S314  # libvirt wrote it
+    path = described.findtext("./target/path")
+    if described.get("type") != "dir" or not path or urlsplit(pool.connect().getURI()).netloc:
+        return False
+    return Path(path).is_dir() and not Path(path, name).exists()
 
 
 def _found(volume: Any, pool: str) -> Found:
