@@ -5,7 +5,8 @@ bounded by whoever serves them, so that they never hold up an order.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import aclosing
 from typing import Any, NoReturn
 
 import grpc
@@ -92,9 +93,11 @@ class StreamedCalls:
             return control_pb2.StreamReply(response=answer.SerializeToString(), last=True)
         requests = call.requests(read) if known.client_streaming else read(call.opening.request)
         answers = method(requests, context)
-        if isinstance(answers, AsyncIterator):
-            async for answer in answers:
-                await call.write(answer)
+        if isinstance(answers, AsyncGenerator):
+            # One that is left in the midst would go on, and keep what it holds, until garbage is collected.
+            async with aclosing(answers):
+                async for answer in answers:
+                    await call.write(answer)
         else:
             await answers
         return control_pb2.StreamReply(last=True)
