@@ -6,7 +6,7 @@ asked.
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
 from functools import partial
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import grpc
 
@@ -44,32 +44,26 @@ class Gathered(Generic[T]):
         return await fetch(list(self._waiting.pop(line)))
 
 
-class Found(NamedTuple):
-    answers: Sequence[pb.GetWorkloadResponse]
-    told: Answered  # with what stands beside the answer
-
-
 async def read_many(
     cluster: Cluster, names: Sequence[str], *, key: str, metadata: Metadata
-) -> list[Found]:
-    """What is missing is to be asked for by itself: all of it, where schedulers do not know this call.
+) -> list[Answered]:
+    """Answers of GetWorkloads. Raises AioRpcError, UnavailableError.
 
-    Raises AioRpcError, UnavailableError.
+    What is missing is to be asked for by itself: all of it, where schedulers do not know this call.
     """
     parts = [names[start : start + AT_ONCE_MAX] for start in range(0, len(names), AT_ONCE_MAX)]
     async with together() as group:
         tasks = [group.create_task(_read(cluster, part, key, metadata)) for part in parts]
-    return [found for task in tasks if (found := task.result()) is not None]
+    return [answered for task in tasks if (answered := task.result()) is not None]
 
 
 async def _read(
     cluster: Cluster, names: Sequence[str], key: str, metadata: Metadata
-) -> Found | None:
+) -> Answered | None:
     request = pb.GetWorkloadsRequest(workload_ids=names)
     try:
-        told = await cluster.call("GetWorkloads", request, key=key, metadata=metadata, again=True)
+        return await cluster.call("GetWorkloads", request, key=key, metadata=metadata, again=True)
     except grpc.aio.AioRpcError as err:
         if err.code() is grpc.StatusCode.UNIMPLEMENTED:
             return None
         raise
-    return Found(told.answer.found, told)

@@ -114,7 +114,7 @@ async def followers(cluster: Cluster, passed: Metadata) -> AsyncIterator[pb.Work
     listed = await _read(cluster, "ListWorkloads", pb.ListWorkloadsRequest(), passed)
     ids = [view.workload_id for view in listed.workloads if view.type == _COMPOSE]
     many = await read_many(cluster, ids, key="", metadata=passed)
-    views = {one.workload.workload_id: one.workload for found in many for one in found.answers}
+    views = {one.workload.workload_id: one.workload for told in many for one in told.answer.found}
     for name in ids:
         view = views.get(name) or await _view(cluster, name, passed)
         if view is not None and view.spec.compose.git_repo:

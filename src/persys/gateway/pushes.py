@@ -6,7 +6,6 @@ surprise: a newer push to the same branch takes the place of one that waits, for
 """
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping
 from datetime import datetime
 from functools import partial
@@ -104,9 +103,8 @@ class Pushes:
         )
 
     def _line_up(self, push: Push, database: Connection) -> None:
-        here = json.dumps(
-            list(self._come)
-        )  # a cluster that was taken from the list waits for nothing
+        # A cluster that was taken from the list waits for nothing.
+        here = msgspec.json.encode(list(self._come)).decode()
         database.execute(
             "DELETE FROM pushes WHERE (repository = ? AND branch = ?)"
             " OR cluster NOT IN (SELECT value FROM json_each(?))",

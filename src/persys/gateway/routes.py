@@ -124,9 +124,9 @@ class UnaryRoutes:
                     return {name: await alone()}
                 many = await read_many(cluster, names, key=way, metadata=ask.metadata)
                 return {
-                    one.workload.workload_id: _encoded(one, found.told)
-                    for found in many
-                    for one in found.answers
+                    one.workload.workload_id: _encoded(one, answered)
+                    for answered in many
+                    for one in answered.answer.found
                 }
 
             key = (cluster.id, ask.who.key, way)

@@ -114,10 +114,10 @@ class ComposeRuntime:
                 return await self._why(record, order.workload_id, err.message)
             return None
         failure = await self._commands.bring_up(name, place, record)
-        if failure is not None and await end_lost(failure.message):
-            raise ConflictError("Docker had lost the start of a container")
         if failure is None:
             return None
+        if await end_lost(failure.message):
+            raise ConflictError("Docker had lost the start of a container")
         after = {one["Id"] for one in await self._stack.containers(order.workload_id)}
         if any(one.artefact.id not in after for one in found):
             raise ConflictError("somebody removed a container meanwhile")
