@@ -6,7 +6,7 @@ spoken to by plain calls, until that connection breaks and both begin anew.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from itertools import count
 from typing import Any
 
@@ -26,6 +26,9 @@ from persys.infra.rpc import new_channel
 from persys.infra.together import first_of
 from persys.model import feature
 from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
+
+# A scheduler without streams says so by now; one with them need not say anything before it is spoken to.
+REFUSAL_SECONDS = 0.25
 
 Call = grpc.aio.StreamStreamCall[control_pb2.ControlMessage, control_pb2.ControlMessage]
 
@@ -51,12 +54,19 @@ class StreamLink:
         self, request: control_pb2.RegisterNodeRequest
     ) -> control_pb2.RegisterNodeResponse:
         request.features.append(feature.CONTROL_STREAM)
+        await self._await_refusal()
         await self._send(control_pb2.ControlMessage(register=request))
         try:
             async with asyncio.timeout(CALL_DEADLINE_SECONDS):
                 return await self._registered.get()
         except TimeoutError as err:
             raise NoStreamError("no answer to the registration on the stream") from err
+
+    async def _await_refusal(self) -> None:
+        """Why a stream was refused is lost when the refusal crosses something that is being written."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(REFUSAL_SECONDS):
+                await self._call.initial_metadata()
 
     async def heartbeat(
         self, request: control_pb2.HeartbeatRequest
@@ -90,10 +100,8 @@ class StreamLink:
             async for message in self._call:
                 self._take(message, group)
         except grpc.aio.AioRpcError as err:
-            if err.code() is grpc.StatusCode.UNIMPLEMENTED:
-                raise NoStreamError("it knows no control stream") from err
-            raise SchedulerLostError(f"{err.code().name}: {err.details()}") from err
-        raise SchedulerLostError("the scheduler has ended the stream")
+            raise _loss(err.code(), err.details()) from err
+        raise _loss(grpc.StatusCode.OK)
 
     def _take(self, message: control_pb2.ControlMessage, group: asyncio.TaskGroup) -> None:
         match message.WhichOneof("message"):
@@ -118,7 +126,16 @@ class StreamLink:
             async with self._writing:
                 await self._call.write(message)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError) as err:
-            raise SchedulerLostError("the stream is broken") from err
+            raise _loss(await self._call.code(), await self._call.details()) from err
+
+
+def _loss(code: grpc.StatusCode, details: str | None = None) -> SchedulerLostError:
+    """Why the stream has ended: the same whether it is noticed by writing or by reading."""
+    if code is grpc.StatusCode.UNIMPLEMENTED:
+        return NoStreamError("it knows no control stream")
+    if code is grpc.StatusCode.OK:
+        return SchedulerLostError("the scheduler has ended the stream")
+    return SchedulerLostError(f"{code.name}: {details}")
 
 
 def over_stream(

@@ -57,7 +57,8 @@ STREAM_BEGIN_SECONDS = 4.0
 AGAIN_SECONDS = 0.1
 # Methods that write their answers themselves.
 WRITING = frozenset({"ControlStream", "StreamLogs", "Exec", "AddImage"})
-# Of these the answer to the first message comes at once, if anybody is there.
+# Of these the answer to the first message comes at once, if anybody is there. That they are served is said
+# before it: the other side waits a little for a refusal.
 BEGINNING = frozenset({"ControlStream"})
 
 
@@ -198,6 +199,8 @@ class Front(control_pb2_grpc.AgentControlServicer):
 
     def _both_ways(self, name: str) -> Callable[..., Any]:
         async def converse(messages: Any, context: Context) -> None:
+            if name in BEGINNING:
+                await context.send_initial_metadata(())
             try:
                 async with asyncio.timeout(STREAM_BEGIN_SECONDS) as begin:
                     upstream = await self._way(context, PATIENCE_SECONDS)

@@ -124,6 +124,8 @@ class Conversation:
         self.down = Pipe(network, target, source.name, stuck=self.cut)
         self._target = target
         self._over = False
+        self._end = BROKEN  # what its caller learns of how it ended
+        self._begun = asyncio.Event()
         self._served: asyncio.Task[None] | None = None
         self._feeding = source.spawn(self._feed(requests)) if requests is not None else None
         source.ends.append(self._caller_died)
@@ -145,11 +147,28 @@ class Conversation:
             got = await self.down.inbox.get()
             await self._source.gate("receive")
             if isinstance(got, End):
+                self._end = got
                 self._finish()
                 if got.code is not grpc.StatusCode.OK:
                     raise rpc_error(got.code, got.details, got.trailing)
                 return
             yield self._decode(got)
+
+    async def initial_metadata(self) -> Metadata:
+        await self._begun.wait()
+        return ()
+
+    async def code(self) -> grpc.StatusCode:
+        return self._end.code
+
+    async def details(self) -> str:
+        return self._end.details
+
+    def begin(self) -> None:
+        """The served side says that it serves; only those who wait for it notice when that is lost."""
+        crossing = self.network.crossing(self._target, self.caller)
+        if crossing is not None:
+            later(crossing, self._begun.set)
 
     def cancel(self) -> None:
         if not self._over:
@@ -223,6 +242,7 @@ class Conversation:
 
     def _finish(self) -> None:
         self._over = True
+        self._begun.set()
         self.network.streams.discard(self)
         if self._feeding is not None:
             self._feeding.cancel()
@@ -248,6 +268,9 @@ class StreamContext(Context):
     def note(self, message: control_pb2.ControlMessage) -> None:
         if message.HasField("register"):
             self._heartbeat.node_id = message.register.node_id
+
+    async def send_initial_metadata(self, _metadata: Metadata) -> None:
+        self._stream.begin()
 
     async def write(self, message: control_pb2.ControlMessage) -> None:
         await self._listener.gate("answer")

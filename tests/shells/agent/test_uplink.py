@@ -108,6 +108,7 @@ def test_a_node_says_what_it_is_and_then_beats(
     assert "privileged" not in joined.features
     assert all(beat.complete for beat in scheduler.beats)
     assert scheduler.beats[0].usage.memory_used_mb > 0
+    assert not agent.logged("scheduler.lost")  # that it knows no streams is no loss
 
 
 def test_news_does_not_wait_for_the_next_heartbeat(
