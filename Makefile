@@ -25,7 +25,8 @@ check: install ## Format, lint, types and house rules, in seconds
 	$(BIN)/mypy
 	$(BIN)/pytest tests/tidy -q --durations=1
 
-test: check engines ## Everything: checks, then all tests against real engines
+test: ## Everything: checks, then all tests against real engines
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync check engines
 	@scripts/test
 
 test-vault: install ## What needs a real Vault, which is built once and takes long
