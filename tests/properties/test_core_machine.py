@@ -61,6 +61,7 @@ class CoreMachine(RuleBasedStateMachine):
         self.tombstones: dict[NodeId, Tombstone] = {}
         self.agents = {node_id: ModelAgent() for node_id in NODES}
         self.sent: list[Effect] = []
+        self.asked: Effect | None = None  # what the dispatch is about
         self.epoch = 0
 
     @rule(seconds=st.sampled_from([1, 10, 50, 130]))
@@ -105,6 +106,7 @@ class CoreMachine(RuleBasedStateMachine):
                 goal = Goal(situation.workload.revision, desired, effect.epoch)
                 dispatch = Dispatch(goal, self.now)
                 self.sent.append(effect)
+                self.asked = effect
         self.situation = replace(
             situation,
             assignment=decision.assignment,
@@ -124,15 +126,19 @@ class CoreMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.sent)
     @rule(data=st.data(), answer=st.booleans())
     def an_order_arrives(self, data: st.DataObject, answer: bool) -> None:
-        """Any of those under way, so that they overtake each other; its answer may be lost."""
-        effect = self.sent.pop(data.draw(st.integers(0, len(self.sent) - 1)))
+        """To any node, so that they overtake each other; its answer may be lost.
+
+        To one node they are sent one by one: what is sent has arrived, or was given up, before the next.
+        """
+        node_id = data.draw(st.sampled_from(sorted({effect.node_id for effect in self.sent})))
+        effect = next(effect for effect in self.sent if effect.node_id == node_id)
+        self.sent.remove(effect)
         self.arrive(effect, answer=answer)
 
     @precondition(lambda self: self.sent)
     @rule()
     def an_order_is_lost(self) -> None:
-        self.sent.pop(0)
-        self.note_answer(given=False)
+        self.note_answer(self.sent.pop(0), given=False)
 
     @rule()
     def all_goes_its_way_for_a_while(self) -> None:
@@ -224,17 +230,17 @@ class CoreMachine(RuleBasedStateMachine):
         elif agent.order is not None and isinstance(effect, Remove):
             order = changed(agent.order, desired=Desired.DELETED, epoch=effect.epoch)
         else:
-            self.note_answer(given=answer)
+            self.note_answer(effect, given=answer)
             return
         receipt = receive(
             order, agent.order, failed=False, buried_epoch=agent.buried_epoch, draining=False
         )
         if isinstance(receipt, Taken | Unchanged):
             agent.order = receipt.order
-        self.note_answer(given=answer)
+        self.note_answer(effect, given=answer)
 
-    def note_answer(self, *, given: bool) -> None:
-        if self.situation is None or self.situation.dispatch is None:
+    def note_answer(self, effect: Effect, *, given: bool) -> None:
+        if self.situation is None or self.situation.dispatch is None or effect is not self.asked:
             return
         dispatch = self.situation.dispatch
         if dispatch.in_flight:
