@@ -95,6 +95,10 @@ class Process:
     def signal(self, number: signal.Signals) -> None:
         assert self._started is not None
         self._started.send_signal(number)
+        if number is signal.SIGSTOP:
+            os.waitid(
+                os.P_PID, self._started.pid, os.WSTOPPED
+            )  # its threads may go on for a moment
 
     def close(self) -> None:
         if self.runs:

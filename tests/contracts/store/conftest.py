@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import os
 import signal
 import socket
 import subprocess
@@ -67,6 +68,10 @@ class EtcdServer:
     def signal(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
+        if number is signal.SIGSTOP:
+            os.waitid(
+                os.P_PID, self._process.pid, os.WSTOPPED
+            )  # its threads may go on for a moment
 
     def kill(self) -> None:
         if self._process is not None:
