@@ -284,10 +284,9 @@ def methods_beyond(role: Role) -> list[str]:
 
 async def answer_of(stub: control_pb2_grpc.AgentControlStub, name: str) -> grpc.StatusCode:
     method = SERVICE.methods_by_name[name]
-    request = getattr(pb, method.input_type.name)()
-    call = getattr(stub, name)(
-        *([iter([request])] if method.client_streaming else [request]), timeout=10
-    )
+    # Where many are sent none is: why it was refused is lost when the refusal crosses a request.
+    requests = [] if method.client_streaming else [getattr(pb, method.input_type.name)()]
+    call = getattr(stub, name)(*requests, timeout=10)
     return await call.code()  # type: ignore[no-any-return]
 
 

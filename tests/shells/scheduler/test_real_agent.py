@@ -86,5 +86,10 @@ async def heartbeats_arrive(control: Control, node_id: str) -> None:
 
 
 async def logs_of(control: Control, name: str) -> bytes:
-    call = control.stub.StreamLogs(pb.LogsRequest(workload_id=name), timeout=10)
-    return b"".join([chunk.data async for chunk in call])
+    """What it has said. It says something, if perhaps a moment after it was seen to run."""
+    async with asyncio.timeout(10):
+        while True:
+            call = control.stub.StreamLogs(pb.LogsRequest(workload_id=name), timeout=10)
+            if said := b"".join([chunk.data async for chunk in call]):
+                return said
+            await asyncio.sleep(0.05)
