@@ -2,7 +2,7 @@
 SHELL := bash
 BIN := .venv/bin
 .DEFAULT_GOAL := help
-.PHONY: help install up down clean-demo check test test-vault bench engines generate clean
+.PHONY: help install up down clean-demo check lint types rules test test-vault bench engines generate clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,10 +19,16 @@ down: install ## Stop what `make up` started; workloads go on
 clean-demo: install ## Remove what `make up` deployed
 	@$(BIN)/persys clean-demo
 
-check: install ## Format, lint, types and house rules, in seconds
+check: lint types rules ## Format, lint, types and house rules, in seconds
+
+lint: install
 	$(BIN)/ruff format --check . scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/screenshots scripts/guest/tiny scripts/guest/cloud
 	$(BIN)/ruff check . scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/screenshots scripts/guest/tiny scripts/guest/cloud
+
+types: install
 	$(BIN)/mypy
+
+rules: install
 	$(BIN)/pytest tests/tidy -q --durations=1
 
 test: ## Everything: checks, then all tests against real engines
