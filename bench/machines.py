@@ -37,7 +37,7 @@ MACHINE = control_pb2.WorkloadSpec(
         stop_grace_seconds=1,
     ),
 )
-ROUNDS = 8
+ROUNDS = 16
 CALM_SECONDS = 1.0  # libvirt tidies up for a while after the end of a machine
 
 
