@@ -18,7 +18,7 @@ from pathlib import Path
 from persys.agent.volumes import formats
 from persys.agent.volumes.driver import Measure
 from persys.agent.volumes.files import extend, used_below
-from persys.agent.volumes.mounts import Mounts, backing_file, mounted_at
+from persys.agent.volumes.mounts import Mounts, backing_file, mounted_at, until_let_go
 from persys.agent.volumes.tools import Tools, VolumeError
 from persys.core.volumes import Abilities
 from persys.model.ids import WorkloadId
@@ -147,6 +147,7 @@ class LocalDriver:
             if not formats.grows_unmounted(wanted.fs_type):
                 raise
             await self._mounts.unmount(at)
+            await until_let_go(file)
             await formats.grow_unmounted(wanted.fs_type, str(file), self._tools)
             await self._mount(file, wanted)
 
@@ -156,6 +157,7 @@ class LocalDriver:
             await self._grow(file, wanted)
         finally:
             await self._mounts.unmount(self._at(wanted))
+            await until_let_go(file)
             _remove_empty(self._at(wanted), self.root)
 
     def _make_directory(self, wanted: Volume, known: Volume | None) -> None:

@@ -15,6 +15,8 @@ MOUNT_SECONDS = 60.0
 _TABLE = Path("/proc/self/mountinfo")
 _ESCAPED = re.compile(r"\\([0-7]{3})")
 _LOOPS = Path("/sys/block")
+_LOOKS_MAX = 500
+_LOOK_AGAIN_SECONDS = 0.02
 # Of mount(8); 32 is every failure of the mount itself, also of an NFS server that does not answer.
 _FAULTS = {
     1: ("MountNotPermitted", "the agent may not mount"),
@@ -50,6 +52,22 @@ def backing_file(device: str) -> str:
     except OSError:
         return ""
     return said_path.rstrip("\n")
+
+
+async def until_let_go(file: Path) -> None:
+    """A loop device outlives its mount while anybody looks at it, and has its own idea of the file.
+
+    Raises VolumeError if it does not end.
+    """
+    for _ in range(_LOOKS_MAX):
+        if not await asyncio.to_thread(_is_behind_a_device, str(file)):
+            return
+        await asyncio.sleep(_LOOK_AGAIN_SECONDS)
+    raise VolumeError(f"{file} is still behind a loop device", code="VolumeBusy")
+
+
+def _is_behind_a_device(file: str) -> bool:
+    return any(backing_file(device.name) == file for device in _LOOPS.glob("loop*"))
 
 
 class Mounts:
