@@ -96,9 +96,8 @@ class Process:
         assert self._started is not None
         self._started.send_signal(number)
         if number is signal.SIGSTOP:
-            os.waitid(
-                os.P_PID, self._started.pid, os.WSTOPPED
-            )  # its threads may go on for a moment
+            # Its threads may go on for a moment.
+            os.waitid(os.P_PID, self._started.pid, os.WSTOPPED)
 
     def close(self) -> None:
         if self.runs:

@@ -69,9 +69,8 @@ class EtcdServer:
         assert self._process is not None
         self._process.send_signal(number)
         if number is signal.SIGSTOP:
-            os.waitid(
-                os.P_PID, self._process.pid, os.WSTOPPED
-            )  # its threads may go on for a moment
+            # Its threads may go on for a moment.
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def kill(self) -> None:
         if self._process is not None:

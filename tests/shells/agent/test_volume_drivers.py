@@ -57,7 +57,9 @@ case "$1" in
   create) f=$(last "$@"); [ -e "$f" ] && exit 17; truncate -s "$3" "$f" ;;
   resize) f=$(last "$@"); truncate -s "$3" "$f"; losetup -j "$f" | cut -d: -f1 | xargs -r losetup -c ;;
   map) losetup -f --show "{room}/$(last "$@")" ;;
-  unmap) losetup -d "$2" ;;
+  unmap)
+    losetup -d "$2"
+    while grep -qs '^{room}/' "/sys/block/${{2##*/}}/loop/backing_file"; do sleep 0.02; done ;;
   device)
     losetup -n -O NAME,BACK-FILE | grep ' {room}/' |
       sed 's|\\([^ ]*\\) *{room}/\\(.*\\)|{{"pool": "rbd", "name": "\\2", "device": "\\1"}}|' |
@@ -85,15 +87,6 @@ def _losetup(room: Path) -> list[str]:
         ["losetup", "-n", "-O", "NAME,BACK-FILE"], capture_output=True, text=True, check=True
     )
     return [line for line in listed.stdout.splitlines() if f" {room}/" in line]
-
-
-async def _until_no_loops(room: Path) -> None:
-    """A device that was let go is there as long as anybody else on this machine looks at it."""
-    for _ in range(500):
-        if not _losetup(room):
-            return
-        await asyncio.sleep(0.02)
-    assert _losetup(room) == []
 
 
 @asynccontextmanager
@@ -149,7 +142,7 @@ async def test_a_machine_has_its_volume_as_a_disk_that_grows(room: Path) -> None
         assert disk.stat().st_size == 2 << 30
         blocks = await Tools().run("dumpe2fs", "-h", str(disk))
         assert f"Block count:              {(2 << 30) // 4096}" in blocks.out
-        await _until_no_loops(room)
+        assert _losetup(room) == []
 
 
 async def test_a_volume_that_was_lost_is_not_made_anew(room: Path) -> None:
@@ -210,7 +203,7 @@ async def test_a_volume_in_use_stays_until_it_is_let_go(room: Path) -> None:
             assert failure.code == "VolumeBusy"
 
         assert await volumes.remove(WEB, frozenset({"data"})) is None
-        await _until_no_loops(room)
+        assert _losetup(room) == []
 
 
 async def test_without_the_programs_a_size_is_refused_by_name(room: Path) -> None:
@@ -315,7 +308,7 @@ async def test_an_image_is_made_mapped_grown_and_removed(room: Path) -> None:
         assert await volumes.prepare(an_order(volume)) is None
         (volumes.path(WEB, "data") / "file").write_text("kept")
         await volumes.release(WEB)
-        await _until_no_loops(room)
+        assert _losetup(room) == []
 
         assert await volumes.prepare(an_order(replace(volume, size_gb=2))) is None
         assert (volumes.path(WEB, "data") / "file").read_text() == "kept"
@@ -324,7 +317,7 @@ async def test_an_image_is_made_mapped_grown_and_removed(room: Path) -> None:
 
         assert await volumes.remove(WEB, frozenset({"data"})) is None
         assert list(images.iterdir()) == []
-        await _until_no_loops(room)
+        assert _losetup(room) == []
         with pytest.raises(NotFoundError):
             await volumes.delete(WEB, "data")
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from persys.wire.gen.agent.v1 import agent_pb2
-from shells.agent.conftest import eventually
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent
@@ -45,11 +44,6 @@ def loops(root: Path, owner: str) -> list[str]:
         ["losetup", "-n", "-O", "BACK-FILE"], capture_output=True, text=True, check=True
     )
     return [line for line in found.stdout.splitlines() if line.startswith(f"{root}/.files/{owner}")]
-
-
-def until_no_loops(root: Path, owner: str) -> None:
-    """A device that was let go is there as long as anybody else on this machine looks at it."""
-    eventually(lambda: not loops(root, owner), "all loop devices are gone")
 
 
 def left_of(root: Path, owner: str) -> list[Path]:
@@ -136,7 +130,7 @@ def test_a_deleted_workload_leaves_no_mount_and_no_loop_device(
     agent.wait_until_gone(unique_id)
 
     assert mounts(agent.volumes, unique_id) == []
-    until_no_loops(agent.volumes, unique_id)
+    assert loops(agent.volumes, unique_id) == []
     assert left_of(agent.volumes, unique_id) == []
     assert volumes(agent, unique_id) == {}
 
@@ -202,7 +196,7 @@ def test_an_agent_that_was_killed_finds_its_volumes_mounted(
     assert len(mounts(mortal.volumes, unique_id)) == 1
     mortal.delete(unique_id)
     mortal.wait_until_gone(unique_id)
-    until_no_loops(mortal.volumes, unique_id)
+    assert loops(mortal.volumes, unique_id) == []
 
 
 def test_after_a_reboot_nothing_starts_before_its_volume_is_mounted(

@@ -12,6 +12,7 @@ import asyncio
 import errno
 import os
 import shutil
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -79,6 +80,8 @@ class LocalDriver:
     async def detach(self, volume: Volume) -> None:
         if volume.size_gb:
             await self._mounts.unmount(self._at(volume))
+            with suppress(VolumeError):  # it is unmounted; only to write into the file needs more
+                await until_let_go(self._file(volume))
 
     async def delete(self, volume: Volume) -> None:
         try:
