@@ -328,6 +328,7 @@ OURS = {
     "VolumeView",
     "DeleteVolumeRequest",
     "DeleteVolumeResponse",
+    "InternalError",
 }
 
 

@@ -45,7 +45,7 @@ AUTOMATION_ACTION_DELETE_WORKLOAD: AutomationActionType
 AUTOMATION_ACTION_SCALE_REPLICAS: AutomationActionType
 
 class RegisterNodeRequest(_message.Message):
-    __slots__ = ("node_id", "capabilities", "labels", "agent_version", "grpc_endpoint", "cluster_id", "timestamp", "features", "cluster_uid", "workload_count")
+    __slots__ = ("node_id", "capabilities", "labels", "agent_version", "grpc_endpoint", "cluster_id", "timestamp", "features", "cluster_uid", "workload_count", "instance_id")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -63,6 +63,7 @@ class RegisterNodeRequest(_message.Message):
     FEATURES_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_UID_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_COUNT_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     capabilities: NodeCapabilities
     labels: _containers.ScalarMap[str, str]
@@ -73,7 +74,8 @@ class RegisterNodeRequest(_message.Message):
     features: _containers.RepeatedScalarFieldContainer[str]
     cluster_uid: str
     workload_count: int
-    def __init__(self, node_id: _Optional[str] = ..., capabilities: _Optional[_Union[NodeCapabilities, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., agent_version: _Optional[str] = ..., grpc_endpoint: _Optional[str] = ..., cluster_id: _Optional[str] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., features: _Optional[_Iterable[str]] = ..., cluster_uid: _Optional[str] = ..., workload_count: _Optional[int] = ...) -> None: ...
+    instance_id: str
+    def __init__(self, node_id: _Optional[str] = ..., capabilities: _Optional[_Union[NodeCapabilities, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., agent_version: _Optional[str] = ..., grpc_endpoint: _Optional[str] = ..., cluster_id: _Optional[str] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., features: _Optional[_Iterable[str]] = ..., cluster_uid: _Optional[str] = ..., workload_count: _Optional[int] = ..., instance_id: _Optional[str] = ...) -> None: ...
 
 class NodeCapabilities(_message.Message):
     __slots__ = ("cpu_total_millicores", "memory_total_mb", "storage_pools", "supported_workload_types", "supported_storage_drivers", "reserved_cpu_millicores", "reserved_memory_mb")
@@ -108,21 +110,23 @@ class StoragePool(_message.Message):
     def __init__(self, name: _Optional[str] = ..., type: _Optional[str] = ..., total_gb: _Optional[int] = ..., shares_with: _Optional[str] = ..., for_disks: _Optional[bool] = ...) -> None: ...
 
 class RegisterNodeResponse(_message.Message):
-    __slots__ = ("accepted", "reason", "heartbeat_interval_seconds", "lease_expires_at", "cluster_uid")
+    __slots__ = ("accepted", "reason", "heartbeat_interval_seconds", "lease_expires_at", "cluster_uid", "instance_id")
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_INTERVAL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     LEASE_EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
     CLUSTER_UID_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     accepted: bool
     reason: str
     heartbeat_interval_seconds: int
     lease_expires_at: _timestamp_pb2.Timestamp
     cluster_uid: str
-    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., heartbeat_interval_seconds: _Optional[int] = ..., lease_expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cluster_uid: _Optional[str] = ...) -> None: ...
+    instance_id: str
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., heartbeat_interval_seconds: _Optional[int] = ..., lease_expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cluster_uid: _Optional[str] = ..., instance_id: _Optional[str] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("node_id", "usage", "workload_statuses", "timestamp", "workload_usage", "complete", "removed_workload_ids")
+    __slots__ = ("node_id", "usage", "workload_statuses", "timestamp", "workload_usage", "complete", "removed_workload_ids", "internal_errors", "unavailable_types", "instance_id")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_STATUSES_FIELD_NUMBER: _ClassVar[int]
@@ -130,6 +134,9 @@ class HeartbeatRequest(_message.Message):
     WORKLOAD_USAGE_FIELD_NUMBER: _ClassVar[int]
     COMPLETE_FIELD_NUMBER: _ClassVar[int]
     REMOVED_WORKLOAD_IDS_FIELD_NUMBER: _ClassVar[int]
+    INTERNAL_ERRORS_FIELD_NUMBER: _ClassVar[int]
+    UNAVAILABLE_TYPES_FIELD_NUMBER: _ClassVar[int]
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     usage: NodeUsage
     workload_statuses: _containers.RepeatedCompositeFieldContainer[WorkloadStatus]
@@ -137,7 +144,26 @@ class HeartbeatRequest(_message.Message):
     workload_usage: _containers.RepeatedCompositeFieldContainer[WorkloadUsageSnapshot]
     complete: bool
     removed_workload_ids: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, node_id: _Optional[str] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ..., workload_statuses: _Optional[_Iterable[_Union[WorkloadStatus, _Mapping]]] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., workload_usage: _Optional[_Iterable[_Union[WorkloadUsageSnapshot, _Mapping]]] = ..., complete: _Optional[bool] = ..., removed_workload_ids: _Optional[_Iterable[str]] = ...) -> None: ...
+    internal_errors: _containers.RepeatedCompositeFieldContainer[InternalError]
+    unavailable_types: _containers.RepeatedScalarFieldContainer[str]
+    instance_id: str
+    def __init__(self, node_id: _Optional[str] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ..., workload_statuses: _Optional[_Iterable[_Union[WorkloadStatus, _Mapping]]] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., workload_usage: _Optional[_Iterable[_Union[WorkloadUsageSnapshot, _Mapping]]] = ..., complete: _Optional[bool] = ..., removed_workload_ids: _Optional[_Iterable[str]] = ..., internal_errors: _Optional[_Iterable[_Union[InternalError, _Mapping]]] = ..., unavailable_types: _Optional[_Iterable[str]] = ..., instance_id: _Optional[str] = ...) -> None: ...
+
+class InternalError(_message.Message):
+    __slots__ = ("component", "where", "key", "text", "count", "last_at")
+    COMPONENT_FIELD_NUMBER: _ClassVar[int]
+    WHERE_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    LAST_AT_FIELD_NUMBER: _ClassVar[int]
+    component: str
+    where: str
+    key: str
+    text: str
+    count: int
+    last_at: _timestamp_pb2.Timestamp
+    def __init__(self, component: _Optional[str] = ..., where: _Optional[str] = ..., key: _Optional[str] = ..., text: _Optional[str] = ..., count: _Optional[int] = ..., last_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
 
 class NodeUsage(_message.Message):
     __slots__ = ("cpu_allocated_millicores", "cpu_used_millicores", "memory_allocated_mb", "memory_used_mb", "disk_allocated_gb", "disk_used_gb")
