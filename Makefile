@@ -2,6 +2,8 @@
 SHELL := bash
 BIN := .venv/bin
 .DEFAULT_GOAL := help
+# Where it is set, each of the many processes of the tests compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
 .PHONY: help install up down clean-demo check lint types rules test test-vault bench engines generate clean
 
 help: ## Show this list

@@ -6,6 +6,7 @@ for `doctor`; then the caller's `failed` decides what happens to the key. The pr
 Besides the outermost frame of a process, only this module catches `Exception`.
 """
 
+import traceback
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,8 @@ log = structlog.get_logger()
 
 RECENT_MAX = 64
 TEXT_MAX = 400
+TRACEBACK_MAX = 8_000
+TRACEBACK_FRAMES_MAX = 24
 BACKOFF_FIRST = timedelta(seconds=1)
 BACKOFF_MAX = timedelta(minutes=5)
 
@@ -83,7 +86,7 @@ class Supervisor:
             where=where,
             key=key,
             count=error.count,
-            exc_info=err,
+            exception=_traceback(err),
         )
         return error
 
@@ -136,6 +139,12 @@ def _unexpected(err: BaseException | None) -> Exception | None:
     if isinstance(err, Exception) and not isinstance(err, PersysError):
         return err
     return None
+
+
+def _traceback(err: Exception) -> str:
+    """Formatted here and bounded: what a peer put into an exception must not fill the log."""
+    text = "".join(traceback.format_exception(err, limit=-TRACEBACK_FRAMES_MAX))
+    return text if len(text) <= TRACEBACK_MAX else f"…{text[-TRACEBACK_MAX:]}"
 
 
 def _text(err: Exception) -> str:
