@@ -1,25 +1,33 @@
-"""Stored records: the JSON of a struct, with `"schema": 1` beside its fields.
+"""Stored records: the JSON of a struct, behind a checksum and a schema number.
 
-A record written by a newer version is refused, never half read: writing it back would lose what this
-version does not know. So a field may only be added, renamed or dropped together with the number.
+    {"crc":"5d3ef0a1","schema":2,<the fields of the struct>}
+
+`crc` is the CRC-32 of everything behind it, so that a flipped or missing byte is detected. Records of
+schema 1 have no checksum and are still read: fields that they lack get their defaults, so a field that is
+added needs one. A record of a newer schema is refused, never read in part: writing it back would lose
+what this version does not know. So a field may only be added, renamed or dropped together with the number.
 """
 
 from functools import cache
 from typing import TypeVar
+from zlib import crc32
 
 import msgspec
 from msgspec import Struct
 
 from persys.errors import RefusedError
 
-SCHEMA = 1
+SCHEMA = 2
+OLDEST = 1
 
 StructT = TypeVar("StructT", bound=Struct)
 
 # Deterministic: sets and maps are sorted, so equal structs are equal bytes in every process.
 _encoder = msgspec.json.Encoder(order="deterministic")
-_HEAD = b'{"schema":%d' % SCHEMA
-_HEAD_AND_FIELDS = _HEAD + b","
+_CRC = b'{"crc":"%08x",'
+_BODY_AT = len(_CRC % 0)
+_SCHEMA = b'"schema":%d' % SCHEMA
+_CURRENT = (_SCHEMA + b",", _SCHEMA + b"}")
 
 
 class _Schema(Struct):
@@ -30,32 +38,38 @@ _schema_decoder = msgspec.json.Decoder(_Schema)
 
 
 def encode(record: Struct) -> bytes:
-    body = _encoder.encode(record)
-    return (_HEAD_AND_FIELDS if len(body) > 2 else _HEAD) + body[1:]
+    fields = _encoder.encode(record)
+    body = _SCHEMA + (b"," if len(fields) > 2 else b"") + fields[1:]
+    return _CRC % crc32(body) + body
 
 
 def decode(data: bytes, kind: type[StructT]) -> StructT:
-    """The struct these bytes hold. RefusedError: they are no such record, or of a newer schema."""
+    """Raises RefusedError when the bytes are not an intact record of this kind, or of a newer schema."""
     try:
-        if not data.startswith(_HEAD_AND_FIELDS):
-            _check_schema(_schema_decoder.decode(data).schema, kind)
+        _check(data, kind)
         record: StructT = _decoder(kind).decode(data)
-    # A string that is no UTF-8 is a UnicodeDecodeError, not one of msgspec's own.
+    # Invalid UTF-8 in a string is a UnicodeDecodeError, not an error of msgspec.
     except (msgspec.DecodeError, UnicodeDecodeError) as err:
         raise RefusedError(f"a stored {kind.__name__} cannot be read: {err}") from err
     return record
 
 
-def _check_schema(schema: int, kind: type[Struct]) -> None:
+def _check(data: bytes, kind: type[Struct]) -> None:
+    if data.startswith(_CURRENT, _BODY_AT) and data.startswith(_CRC % crc32(data[_BODY_AT:])):
+        return
+    schema = _schema_decoder.decode(data).schema
     if schema > SCHEMA:
         raise RefusedError(
             f"a stored {kind.__name__} has schema {schema}; this version reads up to {SCHEMA}: upgrade it"
         )
-    if schema < 1:
-        raise RefusedError(f"a stored {kind.__name__} does not say its schema")
+    if schema < OLDEST:
+        raise RefusedError(f"a stored {kind.__name__} has no schema number")
+    if schema > OLDEST or data.startswith(b"crc", 2):
+        raise RefusedError(f"a stored {kind.__name__} is damaged: its checksum does not match")
 
 
 @cache
 def _decoder(kind: type[StructT]) -> msgspec.json.Decoder[StructT]:
-    assert "schema" not in kind.__struct_fields__, "the name is taken by the schema number"
+    reserved = {"schema", "crc"} & set(kind.__struct_fields__)
+    assert not reserved, f"{kind.__name__} has a field with a reserved name: {reserved}"
     return msgspec.json.Decoder(kind)

@@ -86,7 +86,7 @@ async def test_a_record_of_a_newer_version_ends_the_start_and_nothing_is_written
 ) -> None:
     record = await old_store.get("/workloads/web")
     assert record is not None
-    newer = record.value.replace(b'"schema":1', b'"schema":2')
+    newer = record.value.replace(b'"schema":1', b'"schema":3')
     await old_store.commit([Unit(puts={"/workloads/web": newer})])
     before = (await old_store.read("/workloads/")).records
 
@@ -94,7 +94,7 @@ async def test_a_record_of_a_newer_version_ends_the_start_and_nothing_is_written
         async with a_cluster(old_store, brisk()):
             pass
 
-    assert "schema 2" in told(refused.value)
+    assert "schema 3" in told(refused.value)
     assert (await old_store.read("/workloads/")).records == before
 
 

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from msgspec import Struct
 
 from persys.errors import RefusedError
 from persys.model.node import StoragePool
@@ -12,22 +13,57 @@ from persys.wire.canonical import revision_of
 from persys.wire.records import decode, encode
 
 
-def test_a_record_says_its_schema_beside_its_fields() -> None:
+def test_a_record_has_its_checksum_and_schema_beside_its_fields() -> None:
     assert json.loads(encode(Resources(1, 2, 3))) == {
-        "schema": 1,
+        "crc": "41d85421",
+        "schema": 2,
         "cpu_millicores": 1,
         "memory_mb": 2,
         "disk_gb": 3,
     }
 
 
-def test_a_record_is_read_whatever_the_order_of_its_fields() -> None:
+def test_a_record_of_the_first_schema_has_no_checksum_and_is_read() -> None:
+    assert decode(b'{"schema":1,"cpu_millicores":5}', Resources) == Resources(5)
+
+
+def test_a_record_of_the_first_schema_is_read_whatever_the_order_of_its_fields() -> None:
     assert decode(b'{"cpu_millicores": 5, "schema": 1}', Resources) == Resources(5)
 
 
+def test_a_record_without_fields_is_read_again() -> None:
+    class Empty(Struct):
+        pass
+
+    assert decode(encode(Empty()), Empty) == Empty()
+
+
 def test_a_record_of_a_newer_version_is_refused() -> None:
-    with pytest.raises(RefusedError, match="a stored Resources has schema 2"):
+    with pytest.raises(RefusedError, match="a stored Resources has schema 3"):
+        decode(b'{"schema":3,"cpu_millicores":5}', Resources)
+
+
+def test_a_record_of_the_current_schema_without_a_checksum_is_refused() -> None:
+    with pytest.raises(RefusedError, match="checksum"):
         decode(b'{"schema":2,"cpu_millicores":5}', Resources)
+
+
+def test_every_flipped_bit_is_detected() -> None:
+    stored = encode(StoragePool("fast", "local", 40))
+
+    for position in range(len(stored) * 8):
+        damaged = bytearray(stored)
+        damaged[position // 8] ^= 1 << position % 8
+        with pytest.raises(RefusedError, match="StoragePool"):
+            decode(bytes(damaged), StoragePool)
+
+
+def test_every_truncation_is_detected() -> None:
+    stored = encode(StoragePool("fast", "local", 40))
+
+    for length in range(len(stored)):
+        with pytest.raises(RefusedError, match="StoragePool"):
+            decode(stored[:length], StoragePool)
 
 
 @pytest.mark.parametrize(
