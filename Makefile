@@ -4,7 +4,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Where it is set, each of the many processes of the tests compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help install up down clean-demo check lint types rules test test-vault bench engines generate clean
+.PHONY: help install up down clean-demo check lint types rules test test-quick test-full bench engines generate clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -33,13 +33,17 @@ types: install
 rules: install
 	$(BIN)/pytest tests/tidy -q --durations=1
 
-test: ## Everything: checks, then all tests against real engines
+test: ## Checks, then all tests against real engines except those marked `full`
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync check engines
 	@scripts/test
 
-test-vault: install ## What needs a real Vault, which is built once and takes long
+test-quick: check ## Checks, unit tests and a sample of the property tests, in 90 seconds
+	$(BIN)/pytest tests/unit tests/properties --hypothesis-profile=quick --durations=5
+
+test-full: ## Everything `make test` runs and the tests marked `full`, with a Vault built once
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync check engines
 	@scripts/vault/build
-	$(BIN)/pytest tests/vault
+	@scripts/test --full
 
 bench: install engines ## Measure against the floors of this very machine
 	$(BIN)/python -m bench

@@ -30,6 +30,7 @@ os.environ.setdefault("PERSYS_COMPOSE_ENABLED", "false")
 
 # An example that takes long says that the machine is busy, and nothing about our code.
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("quick", parent=settings.get_profile("busy"), max_examples=10)
 settings.load_profile("busy")
 
 

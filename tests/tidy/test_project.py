@@ -38,15 +38,13 @@ def test_the_console_script_resolves(script: str) -> None:
     assert callable(getattr(importlib.import_module(module), function))
 
 
-def test_what_the_suite_leaves_out_has_a_step_of_its_own(root: Path) -> None:
+def test_everything_the_suite_deselects_has_a_target_and_a_ci_step(root: Path) -> None:
     options = PROJECT["tool"]["pytest"]["ini_options"]["addopts"]
-    left_out = re.findall(r"--ignore=(\S+)", options)
 
-    assert left_out == ["tests/vault"]
-    for folder in left_out:
-        assert f"pytest {folder}\n" in (root / "Makefile").read_text("utf-8")
-        step = (root / ".ci" / Path(folder).name).read_text("utf-8")
-        assert f"make test-{Path(folder).name}" in step
+    assert re.findall(r"--ignore=\S+|-m '[^']*'", options) == ["-m 'not full'"]
+    assert "scripts/test --full\n" in (root / "Makefile").read_text("utf-8")
+    assert "make test\n" in (root / ".ci" / "run").read_text("utf-8")
+    assert "make test-full\n" in (root / ".ci" / "full").read_text("utf-8")
 
 
 def test_no_file_knows_the_machine_it_was_written_on(texts: dict[str, str]) -> None:

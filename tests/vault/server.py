@@ -40,7 +40,7 @@ listener "tcp" {{
 
 class VaultServer:
     def __init__(self, directory: Path) -> None:
-        assert BINARY.exists(), "there is no Vault: run `make test-vault`, which builds it"
+        assert BINARY.exists(), "there is no Vault: run `make test-full`, which builds it"
         self._port = free_port()
         self.address = f"http://127.0.0.1:{self._port}"
         config = directory / "vault.hcl"

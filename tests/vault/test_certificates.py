@@ -20,6 +20,8 @@ from persys.model.identity import Identity, Role
 from vault.deployment import Deployment
 from vault.server import VaultServer
 
+pytestmark = pytest.mark.full
+
 SHORT = "6s"
 SWAPS = 3
 

@@ -16,6 +16,8 @@ from persys.infra.vault_kv import VaultKv
 from persys.infra.vault_login import AuthMethod, Credentials
 from vault.server import VaultServer
 
+pytestmark = pytest.mark.full
+
 DB = "secret/persys/db"
 
 

@@ -11,6 +11,8 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 from vault.deployment import Deployment
 from vault.server import VaultServer
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture
 def client(server: VaultServer, deployment: Deployment) -> Iterator[SchedulerClient]:
