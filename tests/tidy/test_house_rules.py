@@ -28,6 +28,9 @@ CLIENT_DOORS = {
     "persys.store.gen": {"store/etcd.py"},
     "dns": {"infra/srv.py"},
     "opentelemetry": {"infra/otlp.py"},
+    # One loader with limits for all YAML that anyone sends.
+    "yaml": {"core/bounded_yaml.py"},
+    "msgspec.yaml": set(),
 }
 OUTERMOST_FRAME = "infra/process.py"
 # Contains unexpected exceptions in the work for one key.
@@ -168,6 +171,8 @@ CASES = [
             ("agent/a.py", "import aiodocker"),
             ("agent/a.py", "from aiodocker.exceptions import DockerError"),
             ("scheduler/a.py", "import sqlite3"),
+            ("wire/a.py", "import yaml"),
+            ("agent/a.py", "from msgspec import yaml"),
             ("store/memory.py", "from persys.store.gen import rpc_pb2"),
             ("store/memory.py", "from persys.store import gen"),
         ),

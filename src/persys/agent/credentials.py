@@ -10,9 +10,11 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from persys.core.bounded_yaml import YamlError, YamlLimits, load
 from persys.errors import InvalidError, NotFoundError
 
 BYTES_MAX = 64 * 1024
+YAML_LIMITS = YamlLimits(bytes_max=BYTES_MAX, nodes_max=100)
 _SUFFIXES = (".json", ".yaml")
 _OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
@@ -59,10 +61,11 @@ def _read(path: Path) -> bytes:
 
 
 def _decoded(content: bytes, name: str, path: Path) -> Credential:
-    decode = msgspec.json.decode if path.suffix == ".json" else msgspec.yaml.decode
     try:
-        return decode(content, type=Credential)
-    except msgspec.DecodeError:
+        if path.suffix == ".json":
+            return msgspec.json.decode(content, type=Credential)
+        return msgspec.convert(load(content.decode(), YAML_LIMITS), Credential)
+    except (msgspec.DecodeError, UnicodeDecodeError, YamlError):
         pass  # what the decoder says, and its traceback, may quote the content
     expected = "username, password, ssh_key and known_hosts"
     raise InvalidError(f"credential {name}", f"{path} cannot be read; expected texts {expected}")

@@ -9,11 +9,11 @@ from argparse import ArgumentParser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import yaml
 from msgspec import Struct
 
 from persys.agent.settings import USUAL_FILE, AgentSettings
 from persys.client.authority import join
+from persys.core.bounded_yaml import dump, load_mapping
 from persys.core.enrolment import Fault
 from persys.errors import DeniedError, InvalidError, SettingsError
 from persys.infra.address import is_service
@@ -62,7 +62,7 @@ def _joined(
     facts: Mapping[str, object],
     hosts: Sequence[str],
 ) -> list[str]:
-    config = yaml.safe_dump({**place.said, **facts}, sort_keys=False).encode()
+    config = dump({**place.said, **facts}).encode()
     key = new_key()
     try:
         issued = join(token, new_request(key, identity, hosts))
@@ -132,7 +132,7 @@ def _notes(environ: Mapping[str, str], schedulers: Sequence[str]) -> list[str]:
 
 def _said(config: Path) -> Mapping[str, object]:
     # It was read as settings before, so it is a mapping of known keys.
-    return yaml.safe_load(config.read_text("utf-8")) or {} if config.exists() else {}
+    return load_mapping(config.read_text("utf-8")) if config.exists() else {}
 
 
 def _pair(files: CertificateFiles) -> KeyPair | None:

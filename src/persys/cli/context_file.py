@@ -85,25 +85,24 @@ def read_contexts() -> ContextFile:
         return ContextFile({})
     except (OSError, UnicodeDecodeError) as err:
         raise SettingsError(f"{path}: {getattr(err, 'strerror', '') or err}") from err
-    import yaml  # only for those who have a file
+    from persys.core.bounded_yaml import YamlError, load_mapping  # imported only when needed
 
     try:
-        content = yaml.safe_load(text) or {}
-    except yaml.YAMLError as err:
+        content = load_mapping(text)
+    except YamlError as err:
         raise SettingsError(f"{path}: {err}") from err
-    found = ContextFile(_mapping(content, str(path)), _comments(text))
+    found = ContextFile(content, _comments(text))
     _ = found.named  # what is not a mapping is said now
     return found
 
 
 def write_contexts(file: ContextFile) -> None:
     """Whole or not at all, for its owner alone. Raises SettingsError."""
-    import yaml
-
+    from persys.core.bounded_yaml import dump
     from persys.infra.files import write_whole
 
     path = context_path()
-    text = file.comments + yaml.safe_dump(_plain(file.content), sort_keys=False)
+    text = file.comments + dump(_plain(file.content))
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_whole(path.resolve(), text.encode())  # a link stays one

@@ -75,10 +75,9 @@ def dump(value: object, form: str) -> str:
         import json
 
         return json.dumps(value, indent=2, ensure_ascii=False)
-    import yaml
+    from persys.core import bounded_yaml  # imported only when needed: start-up time
 
-    text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
-    return text.rstrip("\n")
+    return bounded_yaml.dump(value).rstrip("\n")
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:

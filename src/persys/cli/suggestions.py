@@ -24,18 +24,21 @@ def submit(options: Namespace) -> Exit:
 
 
 def _read(name: str) -> AutomationSuggestion:
-    import yaml
     from google.protobuf.json_format import ParseDict, ParseError
+
+    from persys.core.bounded_yaml import YamlError, load_texts
 
     shown = "standard input" if name == "-" else name
     try:
         text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
         # Texts only: YAML's own dates and numbers are not protobuf's.
-        content = yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - makes only texts
+        content = load_texts(text)
+        if not isinstance(content, dict):
+            raise UsageError(f"{shown}: expected a mapping of keys to values")
         return ParseDict(content, AutomationSuggestion())
     except OSError as err:
         raise UsageError(f"cannot read {shown}: {err.strerror}") from err
-    except (yaml.YAMLError, UnicodeDecodeError) as err:
+    except (YamlError, UnicodeDecodeError) as err:
         raise UsageError(f"cannot read {shown}: {err}") from err
     except (ParseError, TypeError, AttributeError, ValueError) as err:
         raise UsageError(f"{shown} is no suggestion: {err}") from err

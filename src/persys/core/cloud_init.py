@@ -15,14 +15,15 @@ from email.message import EmailMessage, Message
 from hashlib import sha256
 from typing import Any
 
-import yaml
 from msgspec import Struct
 
+from persys.core.bounded_yaml import YamlLimits, dump, load_mapping
 from persys.model.ids import WorkloadId
 from persys.model.spec import CloudInit, Login, VMSpec
 
 ID_DIGITS = 8
 HOST_NAME_LENGTH_MAX = 63
+YAML_LIMITS = YamlLimits(bytes_max=16 * 1024, nodes_max=5_000)  # of one text
 
 _NOT_IN_HOST_NAMES = re.compile(r"[^a-z0-9-]+")
 _IS_MIME = re.compile(r"(?:content-type|mime-version):", re.IGNORECASE)
@@ -84,7 +85,7 @@ def _user_data(spec: VMSpec) -> bytes:
 def _meta_data(spec: VMSpec, instance_id: str) -> str:
     """What the user said stands, word for word if it lacks nothing."""
     said = spec.cloud_init.meta_data
-    found: dict[str, Any] = (yaml.safe_load(said) if said else None) or {}
+    found = load_mapping(said, YAML_LIMITS) if said else {}
     missing = {
         name: value
         for name, value in (
@@ -169,4 +170,4 @@ def _card(link: Link, name: str) -> dict[str, Any]:
 
 
 def _yaml(value: Mapping[str, Any]) -> str:
-    return yaml.safe_dump(dict(value), sort_keys=False, allow_unicode=True, width=4096)
+    return dump(value, width=4096)

@@ -39,12 +39,12 @@ class ClusterFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 def read_clusters(path: Path) -> ClusterFile:
     """Raises SettingsError that names the file and what is wrong with it."""
-    import yaml  # only when there is such a file
+    from persys.core.bounded_yaml import YamlError, load  # imported only when needed: start-up time
 
     try:
-        content = yaml.safe_load(path.read_text(encoding="utf-8"))
+        content = load(path.read_text(encoding="utf-8"))
         found = msgspec.convert(content, ClusterFile, strict=False)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, msgspec.ValidationError) as err:
+    except (OSError, UnicodeDecodeError, YamlError, msgspec.ValidationError) as err:
         raise SettingsError(f"{path}: {err}") from err
     problem = _problem(found)
     if problem:

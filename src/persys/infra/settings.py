@@ -105,14 +105,15 @@ def _parser(
 def _read_file(path: str | None, known: set[str]) -> dict[str, Any]:
     if path is None:
         return {}
-    import yaml  # only when a file is named: it costs start-up time
+    from persys.core.bounded_yaml import (
+        YamlError,
+        load_mapping,
+    )  # imported only when needed: start-up time
 
     try:
-        content = yaml.safe_load(Path(path).read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as err:
+        content = load_mapping(Path(path).read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, YamlError) as err:
         raise SettingsError(f"--config {path}: {err}") from err
-    if not isinstance(content, dict):
-        raise SettingsError(f"--config {path}: expected a mapping of settings")
     for key in content:
         if key not in known:
             near = difflib.get_close_matches(str(key), known, n=1)

@@ -2,11 +2,13 @@
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
+from functools import partial
 from math import ceil
 
 from persys.core import intake
 from persys.core.intake import Accepted, Unchanged, Wish
 from persys.errors import InvalidError
+from persys.infra.aio.offload import off_loop
 from persys.infra.clock import Clock
 from persys.model.ids import Revision, WorkloadId, workload_id
 from persys.model.secret import Secret
@@ -15,7 +17,7 @@ from persys.scheduler.reconciler import Reconciler
 from persys.scheduler.resolving import check_known
 from persys.wire import control
 from persys.wire.canonical import revision_of
-from persys.wire.control_spec import workload_rules, workload_spec
+from persys.wire.control_spec import ParsedSpec, holds_yaml, parse_spec
 from persys.wire.gen.control.v1 import control_pb2
 
 Judge = Callable[[Workload | None], Accepted | Unchanged]
@@ -39,7 +41,8 @@ class Intake:
 
     async def apply(self, request: control_pb2.ApplyWorkloadRequest) -> Workload:
         wanted_id = workload_id(request.workload_id)
-        judge = judge_of(request, self._clock.now, lease=self._lease, secrets=self._secrets)
+        parsed = await parse(request)
+        judge = judge_of(request, parsed, self._clock.now, lease=self._lease, secrets=self._secrets)
         return await self._reconciler.submit(wanted_id, judge)
 
     async def delete(self, request: control_pb2.DeleteWorkloadRequest) -> None:
@@ -60,8 +63,18 @@ class Intake:
         )
 
 
+async def parse(request: control_pb2.ApplyWorkloadRequest) -> ParsedSpec | None:
+    """The spec of the request, or None if it has none. YAML is parsed beside the event loop."""
+    if not request.HasField("spec"):
+        return None
+    if holds_yaml(request.spec):
+        return await off_loop(partial(parse_spec, request.spec))
+    return parse_spec(request.spec)
+
+
 def judge_of(
     request: control_pb2.ApplyWorkloadRequest,
+    parsed: ParsedSpec | None,
     now: Callable[[], datetime],
     *,
     lease: timedelta,
@@ -71,8 +84,8 @@ def judge_of(
     wanted_id = workload_id(request.workload_id)
     _check_stop_after(request.spec.stop_after_seconds, lease)
     desired = control.desired(request.desired_state) if request.desired_state else None
-    if request.HasField("spec"):
-        wish = _wish(request, wanted_id, desired)
+    if parsed is not None:
+        wish = _wish(request, parsed, wanted_id, desired)
         if desired is not Desired.DELETED:
             check_known(wish.spec, secrets)
         return lambda old: intake.apply(old, wish, now=now())
@@ -92,10 +105,12 @@ def _check_stop_after(seconds: int, lease: timedelta) -> None:
 
 
 def _wish(
-    request: control_pb2.ApplyWorkloadRequest, wanted_id: WorkloadId, desired: Desired | None
+    request: control_pb2.ApplyWorkloadRequest,
+    parsed: ParsedSpec,
+    wanted_id: WorkloadId,
+    desired: Desired | None,
 ) -> Wish:
-    spec, resources, metadata = workload_spec(request.spec)
-    rules, stop_after_seconds = workload_rules(request.spec)
+    spec, resources, metadata, rules, stop_after_seconds = parsed
     given = request.revision_id
     if len(given) > REVISION_LENGTH_MAX:
         raise InvalidError(

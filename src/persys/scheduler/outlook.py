@@ -17,6 +17,7 @@ from persys.core.placement.explain import Explanation, explain
 from persys.core.placement.needs import Needs, needs_of
 from persys.core.situation import Situation, is_finished
 from persys.errors import NotFoundError
+from persys.infra.aio.offload import off_loop
 from persys.infra.clock import Clock
 from persys.model.assignment import Assignment
 from persys.model.ids import NodeId, Revision, WorkloadId
@@ -24,7 +25,7 @@ from persys.model.workload import Desired, Workload
 from persys.scheduler.cluster import Cluster, Entry
 from persys.scheduler.planning import Situated
 from persys.scheduler.slices import Slices
-from persys.wire.control_spec import workload_rules, workload_spec
+from persys.wire.control_spec import ParsedSpec, holds_yaml, parse_spec
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.outlook import capacity_message, explanation_message, loss_message
 
@@ -90,7 +91,8 @@ class Outlook:
         return f"is on {node_id}: {assignment.why}"
 
     async def capacity(self, spec: control_pb2.WorkloadSpec) -> control_pb2.GetCapacityResponse:
-        needs = self._needs(spec)
+        parsed = await off_loop(partial(parse_spec, spec)) if holds_yaml(spec) else parse_spec(spec)
+        needs = self._needs(parsed)
         room = self._cluster.columns.copy()
         rooms = []
         losses = []
@@ -102,20 +104,18 @@ class Outlook:
         survives = len(losses) > 1 and not any(loss.stranded for loss in losses)
         return capacity_message(rooms, losses, survives=survives)
 
-    def _needs(self, spec: control_pb2.WorkloadSpec) -> Needs:
-        content, resources, metadata = workload_spec(spec)
-        rules, _ = workload_rules(spec)
+    def _needs(self, parsed: ParsedSpec) -> Needs:
         now = self._clock.now()
         return needs_of(
             Workload(
                 WorkloadId(""),
-                content,
+                parsed.spec,
                 Revision(""),
                 now,
                 now,
-                resources=resources,
-                metadata=metadata,
-                rules=rules,
+                resources=parsed.resources,
+                metadata=parsed.metadata,
+                rules=parsed.rules,
             )
         )
 

@@ -21,7 +21,7 @@ from persys.model.belief import Belief
 from persys.model.ids import WorkloadId, workload_id
 from persys.model.workload import Desired, Workload
 from persys.scheduler.cluster import Cluster
-from persys.scheduler.intake import judge_of
+from persys.scheduler.intake import judge_of, parse
 from persys.scheduler.slices import Slices
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.outlook import change_messages, fields_of
@@ -64,17 +64,19 @@ class Planning:
     ) -> list[control_pb2.WorkloadPlan]:
         plans = []
         for request in requests:
-            plans.append(self.judge(request))
+            plans.append(await self.judge(request))
             await slices.between()
         return plans
 
-    def judge(self, request: control_pb2.ApplyWorkloadRequest) -> control_pb2.WorkloadPlan:
+    async def judge(self, request: control_pb2.ApplyWorkloadRequest) -> control_pb2.WorkloadPlan:
         plan = control_pb2.WorkloadPlan(workload_id=request.workload_id)
         before: Standing | None = None
         try:
-            before = self._of(workload_id(request.workload_id))
+            wanted_id = workload_id(request.workload_id)
+            parsed = await parse(request)
+            before = self._of(wanted_id)
             judge = judge_of(
-                request, lambda: self._now, lease=self._lease, secrets=self._cluster.secrets
+                request, parsed, lambda: self._now, lease=self._lease, secrets=self._cluster.secrets
             )
             outcome = judge(before.workload if before else None)
         except RefusedError as err:

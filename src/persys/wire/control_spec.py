@@ -6,6 +6,7 @@ field 12 and is not kept a second time.
 """
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from persys.errors import InvalidError
 from persys.model.resources import Resources
@@ -58,6 +59,25 @@ def workload_spec(message: control_pb2.WorkloadSpec) -> tuple[Spec, Resources, d
     else:
         spec = vm(message.vm)
     return spec, _machine_resources(spec, resources), metadata
+
+
+class ParsedSpec(NamedTuple):
+    """What `workload_spec` and `workload_rules` read from one message."""
+
+    spec: Spec
+    resources: Resources
+    metadata: dict[str, str]
+    rules: Rules
+    stop_after_seconds: int
+
+
+def parse_spec(message: control_pb2.WorkloadSpec) -> ParsedSpec:
+    return ParsedSpec(*workload_spec(message), *workload_rules(message))
+
+
+def holds_yaml(message: control_pb2.WorkloadSpec) -> bool:
+    """Whether parsing this spec parses YAML, which a server does beside its event loop."""
+    return message.HasField("compose") or message.HasField("vm") or VM_SPEC_KEY in message.metadata
 
 
 def workload_rules(message: control_pb2.WorkloadSpec) -> tuple[Rules, int]:

@@ -6,9 +6,10 @@ from binascii import Error as Base64Error
 from ipaddress import ip_address, ip_interface
 from urllib.parse import urlsplit
 
-import yaml
 from msgspec.structs import replace
 
+from persys.core.bounded_yaml import YamlError, load
+from persys.core.cloud_init import YAML_LIMITS
 from persys.errors import InvalidError
 from persys.model.spec import CloudInit, Disk, Network, VMSpec, is_address
 from persys.wire import checks
@@ -17,7 +18,7 @@ VCPUS_MAX = checks.CPU_MILLICORES_MAX // 1000
 DEVICES_MAX = 64  # disks, and as many interfaces; a machine has room for fewer
 NAMESERVERS_MAX = 8
 USER_DATA_BYTES_MAX = 64 * 1024
-META_DATA_BYTES_MAX = 16 * 1024
+META_DATA_BYTES_MAX = YAML_LIMITS.bytes_max
 
 _FORMATS = {"": "", "qcow2": "qcow2", "raw": "raw", "iso": "iso"}
 _TYPES = {"": "", "disk": "disk", "cdrom": "cdrom"}
@@ -109,11 +110,11 @@ def _short(byte_count: int, most: int, path: str) -> None:
 
 def _mapping(text: str, path: str) -> None:
     try:
-        found = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError, ValueError) as err:
-        raise InvalidError(path, "is not YAML") from err
+        found = load(text, YAML_LIMITS)
+    except YamlError as err:
+        raise InvalidError(path, str(err)) from err
     if not isinstance(found, dict):
-        raise InvalidError(path, "is no mapping of keys to values in YAML")
+        raise InvalidError(path, "expected a YAML mapping of keys to values")
 
 
 def _disk(disk: Disk, where: str, device_field: str, taken: set[str]) -> Disk:

@@ -7,20 +7,26 @@ budget; who exceeds it is refused.
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-import yaml
-
+from persys.core.bounded_yaml import (
+    MERGE_TAG,
+    NULL_TAG,
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    compose,
+    text_node,
+)
 from persys.errors import InvalidError
 from persys.wire.interpolation import VariableError
 
 VISITS_MAX = 50_000
-_MERGE = "tag:yaml.org,2002:merge"
-_NULL = "tag:yaml.org,2002:null"
 
 
 class Item(NamedTuple):
     """A value, how one gets there from the top, and its line."""
 
-    node: yaml.Node
+    node: Node
     path: str
     line: int
 
@@ -29,7 +35,7 @@ class Item(NamedTuple):
 
     @property
     def is_empty(self) -> bool:
-        return self.node.tag == _NULL or self.node.value in ("", [])
+        return self.node.tag == NULL_TAG or self.node.value in ("", [])
 
 
 class Walk:
@@ -38,10 +44,10 @@ class Walk:
     def __init__(self, text_of: Callable[[str], str]) -> None:
         self._text_of = text_of
         self._visits = 0
-        self._merged: dict[int, dict[str, tuple[int, yaml.Node]]] = {}
+        self._merged: dict[int, dict[str, tuple[int, Node]]] = {}
 
     def root(self, text: str) -> Item:
-        node = yaml.compose(text, Loader=yaml.CSafeLoader)
+        node = compose(text)
         assert node is not None, "bounded and found to be a mapping before"
         return Item(node, "", 1)
 
@@ -49,7 +55,7 @@ class Walk:
         """Its values by key. What is empty has none; what is no mapping is refused."""
         if item.is_empty:
             return {}
-        if not isinstance(item.node, yaml.MappingNode):
+        if not isinstance(item.node, MappingNode):
             raise item.refused("expected a mapping")
         pairs = self._pairs(item.node, item, ())
         self._count(len(pairs), item)
@@ -60,9 +66,9 @@ class Walk:
         """Its items; a lone scalar is a list of one."""
         if item.is_empty:
             return []
-        if isinstance(item.node, yaml.ScalarNode):
+        if isinstance(item.node, ScalarNode):
             return [item]
-        if not isinstance(item.node, yaml.SequenceNode):
+        if not isinstance(item.node, SequenceNode):
             raise item.refused("expected a list")
         self._count(len(item.node.value), item)
         return [
@@ -71,10 +77,10 @@ class Walk:
         ]
 
     def text(self, item: Item) -> str:
-        if not isinstance(item.node, yaml.ScalarNode):
+        if not isinstance(item.node, ScalarNode):
             raise item.refused("expected a single value")
         try:
-            return "" if item.node.tag == _NULL else self._text_of(str(item.node.value))
+            return "" if item.node.tag == NULL_TAG else self._text_of(str(item.node.value))
         except VariableError as err:
             raise item.refused(str(err)) from err
 
@@ -89,31 +95,31 @@ class Walk:
 
     def names(self, item: Item) -> Iterator[Item]:
         """The names in a mapping, or in a list of `name` or `name=value`, as Compose allows for labels."""
-        if isinstance(item.node, yaml.MappingNode):
+        if isinstance(item.node, MappingNode):
             for name, value in self.mapping(item).items():
-                yield value._replace(path=f"{item.path}.{name}", node=_scalar(name, value.node))
+                yield value._replace(path=f"{item.path}.{name}", node=text_node(name, value.node))
         else:
             yield from self.sequence(item)
 
     def _pairs(
-        self, node: yaml.MappingNode, item: Item, above: tuple[int, ...]
-    ) -> dict[str, tuple[int, yaml.Node]]:
+        self, node: MappingNode, item: Item, above: tuple[int, ...]
+    ) -> dict[str, tuple[int, Node]]:
         known = self._merged.get(id(node))
         if known is not None:
             return known
         if id(node) in above:
             raise item.refused("merges itself")
-        own: dict[str, tuple[int, yaml.Node]] = {}
-        merged: dict[str, tuple[int, yaml.Node]] = {}
+        own: dict[str, tuple[int, Node]] = {}
+        merged: dict[str, tuple[int, Node]] = {}
         for key, value in node.value:
-            if key.tag == _MERGE:
-                for source in value.value if isinstance(value, yaml.SequenceNode) else [value]:
-                    if not isinstance(source, yaml.MappingNode):
+            if key.tag == MERGE_TAG:
+                for source in value.value if isinstance(value, SequenceNode) else [value]:
+                    if not isinstance(source, MappingNode):
                         raise item.refused("<< expects a mapping")
                     pairs = self._pairs(source, item, (*above, id(node)))
                     self._count(len(pairs), item)
                     merged = pairs | merged  # the first that has a key wins
-            elif not isinstance(key, yaml.ScalarNode):
+            elif not isinstance(key, ScalarNode):
                 raise item.refused("expected plain keys")
             else:
                 own[str(key.value)] = (key.start_mark.line + 1, value)
@@ -124,7 +130,3 @@ class Walk:
         self._visits += visits
         if self._visits > VISITS_MAX:
             raise item.refused(f"stands for more than {VISITS_MAX} values")
-
-
-def _scalar(text: str, like: yaml.Node) -> yaml.ScalarNode:
-    return yaml.ScalarNode("tag:yaml.org,2002:str", text, like.start_mark, like.end_mark)

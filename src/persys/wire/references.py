@@ -6,9 +6,9 @@ Most specs have none: only one that holds the word is looked through.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import yaml
 from google.protobuf.message import Message
 
+from persys.core.bounded_yaml import scalars
 from persys.core.secrets import is_reference, parse
 from persys.errors import InvalidError
 from persys.model.secret import SCHEME
@@ -38,12 +38,11 @@ def check_stack(text: str) -> None:
     """InvalidError: the Compose file has one, which Compose would take literally."""
     if SCHEME not in text:
         return
-    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        if isinstance(event, yaml.ScalarEvent) and _holds_one(event.value):
-            assert event.start_mark is not None, "what was parsed has a place"
+    for scalar, line in scalars(text):
+        if _holds_one(scalar):
             raise InvalidError(
                 "spec.compose.inline_yaml",
-                f"has {SCHEME} on line {event.start_mark.line + 1}; write ${{NAME}} there, and give "
+                f"has {SCHEME} on line {line}; write ${{NAME}} there, and give "
                 "NAME the reference in spec.compose.env",
             )
 

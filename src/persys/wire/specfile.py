@@ -8,8 +8,16 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import yaml
-
+from persys.core.bounded_yaml import (
+    NULL_TAG,
+    MappingNode,
+    Node,
+    ScalarNode,
+    SequenceNode,
+    YamlError,
+    YamlLimits,
+    compose_all,
+)
 from persys.core.duration import parse_duration
 from persys.errors import InvalidError
 from persys.model.ids import workload_id
@@ -35,7 +43,8 @@ _FLAT = ("id", *_OF_SPEC, _STOP_AFTER, *_OF_REQUEST)
 _OF_REQUEST_IN_CAMEL = ("revisionId", "desiredState")
 _ONLY_ON_THE_WIRE = frozenset({"workload_id", "workloadId", "spec"})
 _INT64_MAX = 2**63 - 1
-_MERGE = "tag:yaml.org,2002:merge"
+# A file that a person applies may hold a fleet; a server passes smaller limits.
+FILE_LIMITS = YamlLimits(bytes_max=16 * 1024 * 1024, nodes_max=1_000_000, documents_max=20_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +55,11 @@ class SpecDocument:
     line: int
 
 
-def read_spec_file(text: str) -> list[SpecDocument]:
-    """Every workload in the file, or SpecFileError for the first thing that is wrong."""
-    as_json = _rewritten_json(text)
+def read_spec_file(text: str, limits: YamlLimits = FILE_LIMITS) -> list[SpecDocument]:
+    """Every workload in the file, or SpecFileError for the first error."""
+    as_json = _rewritten_json(text) if len(text) <= limits.bytes_max else None
     found: dict[str, SpecDocument] = {}
-    for node in _documents(text if as_json is None else as_json):
+    for node in _documents(text if as_json is None else as_json, limits):
         line = node.start_mark.line + 1 if as_json is None else 0
         try:
             request = _request(node)
@@ -73,55 +82,23 @@ def _rewritten_json(text: str) -> str | None:
         return None
     try:
         return json.dumps(json.loads(text), ensure_ascii=False)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 
-def _documents(text: str) -> Iterator[yaml.Node]:
+def _documents(text: str, limits: YamlLimits) -> Iterator[Node]:
     try:
-        loader = yaml.SafeLoader(text)
-        while loader.check_node():
-            node = loader.get_node()
-            assert node is not None
-            _resolve_merges(loader, node)
-            if isinstance(node, yaml.SequenceNode):
-                yield from node.value
-            elif node.tag != "tag:yaml.org,2002:null":
-                yield node
-    except yaml.MarkedYAMLError as err:
-        line = err.problem_mark.line + 1 if err.problem_mark else 0
-        raise SpecFileError("file", f"not YAML: {err.problem}", line=line) from err
-    except yaml.YAMLError as err:
-        raise SpecFileError("file", f"not YAML: {err}") from err
+        roots = compose_all(text, limits)
+    except YamlError as err:
+        raise SpecFileError(err.field or "file", err.problem, line=err.line) from err
+    for root in roots:
+        if isinstance(root, SequenceNode):
+            yield from root.value
+        elif root.tag != NULL_TAG:
+            yield root
 
 
-def _resolve_merges(loader: yaml.SafeLoader, root: yaml.Node) -> None:
-    """Expand merge keys (<<) in place; a key of the mapping itself beats a merged one."""
-    waiting, seen = [root], {id(root)}
-    while waiting:
-        node = waiting.pop()
-        if isinstance(node, yaml.MappingNode):
-            if any(key.tag == _MERGE for key, _ in node.value):
-                _merge(loader, node)
-            children = [part for pair in node.value for part in pair]
-        else:
-            children = list(node.value) if isinstance(node, yaml.SequenceNode) else []
-        for child in children:
-            if id(child) not in seen:
-                seen.add(id(child))
-                waiting.append(child)
-
-
-def _merge(loader: yaml.SafeLoader, node: yaml.MappingNode) -> None:
-    own = [pair for pair in node.value if pair[0].tag != _MERGE]
-    mine = {str(key.value) for key, _ in own}
-    loader.flatten_mapping(node)
-    merged = node.value[: len(node.value) - len(own)]
-    last = {str(key.value): (key, value) for key, value in merged if str(key.value) not in mine}
-    node.value = [*last.values(), *own]
-
-
-def _request(node: yaml.Node) -> control_pb2.ApplyWorkloadRequest:
+def _request(node: Node) -> control_pb2.ApplyWorkloadRequest:
     request = control_pb2.ApplyWorkloadRequest()
     pairs = list(entries(node, ""))
     if {key.value for key, _ in pairs} & _ONLY_ON_THE_WIRE:
@@ -135,12 +112,12 @@ def _request(node: yaml.Node) -> control_pb2.ApplyWorkloadRequest:
 
 def _fill_flat(
     request: control_pb2.ApplyWorkloadRequest,
-    node: yaml.Node,
-    pairs: list[tuple[yaml.ScalarNode, yaml.Node]],
+    node: Node,
+    pairs: list[tuple[ScalarNode, Node]],
 ) -> None:
-    def part(*names: str) -> yaml.MappingNode:
+    def part(*names: str) -> MappingNode:
         chosen = [pair for pair in pairs if pair[0].value in names]
-        return yaml.MappingNode(node.tag, chosen, node.start_mark, node.end_mark)
+        return MappingNode(node.tag, chosen, node.start_mark, node.end_mark)
 
     for key, value in pairs:
         if key.value not in (*_FLAT, *_OF_REQUEST_IN_CAMEL):
@@ -157,10 +134,10 @@ def _fill_flat(
             _stop_after(request.spec, key, value)
 
 
-def _stop_after(spec: control_pb2.WorkloadSpec, key: yaml.ScalarNode, value: yaml.Node) -> None:
+def _stop_after(spec: control_pb2.WorkloadSpec, key: ScalarNode, value: Node) -> None:
     if spec.stop_after_seconds:
         raise wrong(key, _STOP_AFTER, "given beside stop_after_seconds; only one of them can be")
-    text = str(value.value) if isinstance(value, yaml.ScalarNode) else ""
+    text = str(value.value) if isinstance(value, ScalarNode) else ""
     try:
         seconds = parse_duration(text).total_seconds()
     except ValueError as err:

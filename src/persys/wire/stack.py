@@ -1,22 +1,21 @@
 """Reading a Compose file as it comes on the wire: plain or base64, and bounded before anyone loads it.
 
-The text is only walked event by event here. Loading it would recurse once per level, and a deep enough
-text ends the process inside the YAML library; the bound on depth makes it safe for all who load it later.
+`core.bounded_yaml` limits its depth and its size after alias expansion, so that later readers need no limits.
 """
 
 import re
 from collections.abc import Mapping
 
-import yaml
 from msgspec.structs import replace
 
+from persys.core.bounded_yaml import MappingNode, YamlError
+from persys.core.bounded_yaml import compose as compose_yaml
 from persys.errors import InvalidError
 from persys.model.resources import Resources
 from persys.model.spec import ComposeSpec, StackNeeds
 from persys.wire import checks, git
 from persys.wire.stackfile import PROFILES, read_inline
 
-DEPTH_MAX = 64
 NOTHING = Resources()
 
 _SOURCES = {"inline": "inline", "git": "git"}
@@ -112,43 +111,13 @@ def compose_text(text: str, path: str) -> str:
 
 
 def _problem(text: str) -> str | None:
+    """Why this is not one mapping with a mapping named `services`, or None."""
     try:
-        return _shape_problem(text)
-    except yaml.YAMLError as err:
-        return f"is not YAML, plain or in base64: {_one_line(err)}"
-
-
-def _shape_problem(text: str) -> str | None:
-    """What keeps this from being one mapping with a mapping named `services`, or None."""
-    depth = 0
-    documents = 0
-    root_nodes = 0  # keys and values of the outermost mapping, in turn
-    services_next = False
-    services_found = False
-    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
-        if isinstance(event, yaml.DocumentStartEvent):
-            documents += 1
-            if documents > 1:
-                return "holds more than one YAML document"
-        elif isinstance(event, yaml.CollectionEndEvent):
-            depth -= 1
-        elif isinstance(event, yaml.NodeEvent):
-            if depth == 0 and not isinstance(event, yaml.MappingStartEvent):
-                break
-            if depth == 1:
-                if services_next and isinstance(event, yaml.MappingStartEvent | yaml.AliasEvent):
-                    services_found = True
-                root_nodes += 1
-                is_key = root_nodes % 2 == 1
-                services_next = (
-                    is_key and isinstance(event, yaml.ScalarEvent) and event.value == "services"
-                )
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-                if depth > DEPTH_MAX:
-                    return f"is nested more than {DEPTH_MAX} levels deep"
-    return None if services_found else "is no Compose file: expected a mapping with `services`"
-
-
-def _one_line(err: yaml.YAMLError) -> str:
-    return " ".join(str(err).split())
+        root = compose_yaml(text)
+    except YamlError as err:
+        return f"{err}, in plain text or base64" if not err.field else str(err)
+    if isinstance(root, MappingNode):
+        for key, value in root.value:
+            if key.value == "services" and isinstance(value, MappingNode):
+                return None
+    return "not a Compose file: expected a mapping with `services`"

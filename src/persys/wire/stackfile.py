@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from posixpath import normpath
 from typing import NamedTuple
 
-import yaml
-
+from persys.core.bounded_yaml import MappingNode, ScalarNode
 from persys.errors import InvalidError
 from persys.model.spec import Port, RestartPolicy, StackNeeds
 from persys.wire import amounts
@@ -129,7 +128,7 @@ class _Reader:
         )
 
     def _waits_for(self, parts: Mapping[str, Item]) -> tuple[str, ...]:
-        if "depends_on" not in parts or not isinstance(parts["depends_on"].node, yaml.MappingNode):
+        if "depends_on" not in parts or not isinstance(parts["depends_on"].node, MappingNode):
             return ()
         return tuple(self._walk.mapping_at(parts, "depends_on"))
 
@@ -160,7 +159,7 @@ class _Reader:
 
     def _port(self, item: Item) -> tuple[Port, ...]:
         walk = self._walk
-        if isinstance(item.node, yaml.ScalarNode):
+        if isinstance(item.node, ScalarNode):
             return amounts.ports(walk.text(item))
         port = walk.mapping(item)
         protocol = walk.text_at(port, "protocol") or "tcp"
@@ -207,7 +206,7 @@ class _Reader:
     def _mounts(self, parts: Mapping[str, Item]) -> Iterator[tuple[Item, amounts.Mount]]:
         walk = self._walk
         for item in walk.sequence_at(parts, "volumes"):
-            if isinstance(item.node, yaml.ScalarNode):
+            if isinstance(item.node, ScalarNode):
                 yield item, amounts.mount(walk.text(item))
                 continue
             mount = walk.mapping(item)

@@ -7,8 +7,7 @@ only a swarm does. docs/operations.md has the list for users.
 from collections.abc import Mapping
 from posixpath import normpath
 
-import yaml
-
+from persys.core.bounded_yaml import ScalarNode
 from persys.wire.nodes import Item, Walk
 
 HOST_SPACES = ("network_mode", "pid", "ipc", "uts", "userns_mode", "cgroup")
@@ -90,7 +89,7 @@ class Rules:
                 )
 
     def _check_build(self, item: Item) -> None:
-        if isinstance(item.node, yaml.ScalarNode):
+        if isinstance(item.node, ScalarNode):
             contexts = [item]
         else:
             parts = self._walk.mapping(item)
@@ -111,7 +110,7 @@ class Rules:
             raise deploy["mode"].refused(f"{_ONLY_SWARM}; a workload runs on one node")
 
     def _is_false(self, item: Item) -> bool:
-        return isinstance(item.node, yaml.ScalarNode) and self._walk.text(item).lower() == "false"
+        return isinstance(item.node, ScalarNode) and self._walk.text(item).lower() == "false"
 
     def _is_inside(self, path: str) -> bool:
         place = normpath(path)

@@ -9,13 +9,12 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-import yaml
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
+from persys.core.bounded_yaml import TAG, MappingNode, Node, ScalarNode, SequenceNode
 from persys.errors import InvalidError
 
-_TAG = "tag:yaml.org,2002:"
 _WORDS_THAT_YAML_TAKES_FOR_BOOLEANS = frozenset({"yes", "no", "on", "off"})
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _PERMISSIONS = re.compile(r"0o?[0-7]{1,4}")
@@ -39,7 +38,7 @@ class SpecFileError(InvalidError):
 
 def fill(
     message: Message,
-    node: yaml.Node,
+    node: Node,
     path: str,
     *,
     short_forms: Mapping[str, ShortForm] | None = None,
@@ -47,7 +46,7 @@ def fill(
     """Set on `message` what the mapping `node` says. `short_forms` are by name of the message they write."""
     forms = short_forms or {}
     form = forms.get(message.DESCRIPTOR.name)
-    if form is not None and isinstance(node, yaml.ScalarNode):
+    if form is not None and isinstance(node, ScalarNode):
         form(path, node.value, message)
         return
     seen: set[str] = set()
@@ -61,13 +60,13 @@ def fill(
         _set(message, field, value, place, forms)
 
 
-def entries(node: yaml.Node, path: str) -> Iterator[tuple[yaml.ScalarNode, yaml.Node]]:
+def entries(node: Node, path: str) -> Iterator[tuple[ScalarNode, Node]]:
     """The pairs of a mapping; its merge keys (<<) are already resolved."""
-    if not isinstance(node, yaml.MappingNode):
+    if not isinstance(node, MappingNode):
         raise wrong(node, path, f"expected a mapping of keys to values, got {_kind(node)}")
     seen: set[str] = set()
     for key, value in node.value:
-        if not isinstance(key, yaml.ScalarNode):
+        if not isinstance(key, ScalarNode):
             raise wrong(key, path, "a key must be plain text")
         if key.value in seen:
             raise wrong(key, _join(path, key.value), "given twice")
@@ -75,22 +74,22 @@ def entries(node: yaml.Node, path: str) -> Iterator[tuple[yaml.ScalarNode, yaml.
         yield key, value
 
 
-def unknown(key: yaml.ScalarNode, path: str, known: Sequence[str]) -> SpecFileError:
+def unknown(key: ScalarNode, path: str, known: Sequence[str]) -> SpecFileError:
     near = difflib.get_close_matches(_snake(key.value), known, n=1)
     hint = f"did you mean {near[0]}?" if near else f"expected one of {', '.join(known)}"
     return wrong(key, _join(path, key.value), f"unknown key; {hint}")
 
 
-def wrong(node: yaml.Node, path: str, problem: str) -> SpecFileError:
+def wrong(node: Node, path: str, problem: str) -> SpecFileError:
     return SpecFileError(path, problem, line=node.start_mark.line + 1)
 
 
-def text_of(node: yaml.Node, path: str) -> str:
+def text_of(node: Node, path: str) -> str:
     """The text of a node whose field takes text."""
-    if isinstance(node, yaml.ScalarNode):
-        if node.tag == f"{_TAG}str" or node.value.lower() in _WORDS_THAT_YAML_TAKES_FOR_BOOLEANS:
+    if isinstance(node, ScalarNode):
+        if node.tag == f"{TAG}str" or node.value.lower() in _WORDS_THAT_YAML_TAKES_FOR_BOOLEANS:
             return str(node.value)
-        if node.tag != f"{_TAG}null":
+        if node.tag != f"{TAG}null":
             raise wrong(node, path, f'expected text, got {_kind(node)}; quote it: "{node.value}"')
     raise wrong(node, path, f"expected text, got {_kind(node)}")
 
@@ -98,7 +97,7 @@ def text_of(node: yaml.Node, path: str) -> str:
 def _set(
     message: Message,
     field: FieldDescriptor,
-    node: yaml.Node,
+    node: Node,
     path: str,
     forms: Mapping[str, ShortForm],
 ) -> None:
@@ -121,20 +120,20 @@ def _set(
         setattr(message, field.name, _scalar(field, node, path))
 
 
-def _items(node: yaml.Node, path: str) -> Sequence[yaml.Node]:
-    if isinstance(node, yaml.SequenceNode):
+def _items(node: Node, path: str) -> Sequence[Node]:
+    if isinstance(node, SequenceNode):
         return list(node.value)
     hint = ""
-    if isinstance(node, yaml.ScalarNode) and path.rpartition(".")[2] in ("command", "args"):
+    if isinstance(node, ScalarNode) and path.rpartition(".")[2] in ("command", "args"):
         hint = '; write each word as an item, such as ["sh", "-c", "echo hello"]'
     raise wrong(node, path, f"expected a list, got {_kind(node)}{hint}")
 
 
-def _scalar(field: FieldDescriptor, node: yaml.Node, path: str) -> object:
+def _scalar(field: FieldDescriptor, node: Node, path: str) -> object:
     if field.cpp_type == FieldDescriptor.CPPTYPE_STRING:
         return text_of(node, path)
     if field.cpp_type == FieldDescriptor.CPPTYPE_BOOL:
-        if node.tag != f"{_TAG}bool":
+        if node.tag != f"{TAG}bool":
             raise wrong(node, path, f"expected true or false, got {_kind(node)}")
         return node.value.lower() in ("true", "yes", "on")
     if field.full_name in _OCTAL:
@@ -142,15 +141,15 @@ def _scalar(field: FieldDescriptor, node: yaml.Node, path: str) -> object:
     return _integer(node, path, bits=_INT_BITS[field.cpp_type])
 
 
-def _permissions(node: yaml.Node, path: str) -> int:
+def _permissions(node: Node, path: str) -> int:
     """As chmod takes them: in YAML of different ages 0444 is octal or not, and 444 is never meant so."""
-    if not isinstance(node, yaml.ScalarNode) or not _PERMISSIONS.fullmatch(node.value):
+    if not isinstance(node, ScalarNode) or not _PERMISSIONS.fullmatch(node.value):
         raise wrong(node, path, f"expected permissions such as 0444, got {_kind(node)}")
     return int(node.value.removeprefix("0o"), 8)
 
 
-def _integer(node: yaml.Node, path: str, *, bits: int) -> int:
-    if not isinstance(node, yaml.ScalarNode) or not _WHOLE.fullmatch(node.value):
+def _integer(node: Node, path: str, *, bits: int) -> int:
+    if not isinstance(node, ScalarNode) or not _WHOLE.fullmatch(node.value):
         raise wrong(node, path, f"expected a whole number, got {_kind(node)}")
     number = int(node.value)
     if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
@@ -158,14 +157,14 @@ def _integer(node: yaml.Node, path: str, *, bits: int) -> int:
     return number
 
 
-def _as_written(node: yaml.Node, path: str) -> str:
+def _as_written(node: Node, path: str) -> str:
     """In lists and maps of text, numbers and booleans are taken as the text that was written."""
-    if not isinstance(node, yaml.ScalarNode) or node.tag == f"{_TAG}null":
+    if not isinstance(node, ScalarNode) or node.tag == f"{TAG}null":
         raise wrong(node, path, f"expected text, got {_kind(node)}")
     return str(node.value)
 
 
-def _field(message: Message, key: yaml.ScalarNode, path: str) -> FieldDescriptor:
+def _field(message: Message, key: ScalarNode, path: str) -> FieldDescriptor:
     # The stubs know two kinds of descriptors, of which only one exists at a time.
     fields: Sequence[Any] = message.DESCRIPTOR.fields
     for field in fields:
@@ -175,7 +174,7 @@ def _field(message: Message, key: yaml.ScalarNode, path: str) -> FieldDescriptor
 
 
 def _refuse_second_choice(
-    message: Message, field: FieldDescriptor, key: yaml.ScalarNode, path: str
+    message: Message, field: FieldDescriptor, key: ScalarNode, path: str
 ) -> None:
     if field.containing_oneof is None:
         return
@@ -192,12 +191,12 @@ def _join(path: str, key: str) -> str:
     return f"{path}.{key}" if path else key
 
 
-def _kind(node: yaml.Node) -> str:
-    if isinstance(node, yaml.MappingNode):
+def _kind(node: Node) -> str:
+    if isinstance(node, MappingNode):
         return "a mapping"
-    if isinstance(node, yaml.SequenceNode):
+    if isinstance(node, SequenceNode):
         return "a list"
-    match node.tag.removeprefix(_TAG):
+    match node.tag.removeprefix(TAG):
         case "null":
             return "nothing"
         case "bool":

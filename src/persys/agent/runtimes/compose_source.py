@@ -8,12 +8,11 @@ import json
 from hashlib import sha256
 from pathlib import Path
 
-import yaml
-
 from persys.agent.git import FetchError, Git, is_local
 from persys.agent.policy import NodePolicy
 from persys.agent.runtimes.compose_cli import ComposeCli, Project, env_text
 from persys.agent.runtimes.compose_place import StackPlace, StackRecord
+from persys.core.bounded_yaml import load_mapping
 from persys.core.stack import ServicePlan
 from persys.errors import InvalidError
 from persys.infra.files import write_whole
@@ -65,7 +64,7 @@ class ComposeSource:
         if isinstance(resolved, Failure):
             return resolved
         try:
-            found = self._judged(resolved, place if commit else None, name)
+            found = await asyncio.to_thread(self._judged, resolved, place if commit else None, name)
         except InvalidError as err:
             return _invalid(str(err))
         record = StackRecord(
@@ -151,7 +150,8 @@ class ComposeSource:
         self, resolved: str, found: StackFile, place: StackPlace, commit: str
     ) -> dict[str, str]:
         """A service is another one also when a file of the repository that it binds has changed."""
-        services = yaml.load(resolved, Loader=yaml.CSafeLoader)["services"]
+        services = (await asyncio.to_thread(load_mapping, resolved))["services"]
+        assert isinstance(services, dict), "checked when the file was judged"
         contents: dict[str, list[str]] = {}
         if self._git is not None and commit:
             for bind in found.binds:

@@ -208,7 +208,8 @@ class MachineRuntime:
         spec = machine_spec(order)
         if not is_wanted(spec):
             return ""
-        texts = seed(order.workload_id, spec, [card.link for card in cards])
+        links = [card.link for card in cards]
+        texts = await asyncio.to_thread(seed, order.workload_id, spec, links)
         await write_seed(texts, place.seed)
         return texts.sha256
 

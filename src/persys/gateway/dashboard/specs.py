@@ -7,13 +7,16 @@ somebody made up shall keep nobody busy. Files are read beside the loop, one at 
 
 import asyncio
 from collections.abc import Iterator
+from functools import partial
 
 import msgspec
 from aiohttp import web
 
+from persys.core.bounded_yaml import YamlLimits
 from persys.gateway.door import Ask, Door, Handler
 from persys.gateway.problems import ProblemError
 from persys.gateway.routes import read_body
+from persys.infra.aio.offload import off_loop
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest import API
 from persys.wire.rest_json import to_plain
@@ -22,6 +25,7 @@ from persys.wire.strict import SpecFileError
 
 PATH = f"{API}/specs/parse"
 BYTES_MAX = 1024 * 1024
+LIMITS = YamlLimits(bytes_max=BYTES_MAX, nodes_max=100_000, documents_max=2_000)
 _LETS_IN = "GetMode"  # whoever may read may call it
 
 
@@ -41,7 +45,7 @@ def _parsing() -> Handler:
         if len(body) > BYTES_MAX:
             raise ProblemError(413, f"a spec file has at most {BYTES_MAX} bytes")
         async with turn:
-            documents = await asyncio.to_thread(_read, body)
+            documents = await off_loop(partial(_read, body))
         plain = {
             "workloads": [to_plain(document.request) for document in documents],
             "lines": [document.line for document in documents],
@@ -54,7 +58,7 @@ def _parsing() -> Handler:
 def _read(body: bytes) -> list[SpecDocument]:
     """Raises ProblemError that tells the place in the file."""
     try:
-        return read_spec_file(body.decode())
+        return read_spec_file(body.decode(), LIMITS)
     except UnicodeDecodeError as err:
         raise ProblemError(400, "the file is not UTF-8 text", field="file", line=0) from err
     except SpecFileError as err:

@@ -1,0 +1,33 @@
+"""Runs CPU-bound work on what a peer sent, such as parsing, beside the event loop.
+
+The work itself must be bounded: a thread cannot be stopped. The deadline bounds how long the caller waits,
+and the number of jobs is limited, so that a flood of large requests is refused instead of queued.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from persys.errors import UnavailableError
+
+T = TypeVar("T")
+
+DEADLINE_SECONDS = 20.0
+JOBS_MAX = 64
+
+_jobs = 0
+
+
+async def off_loop(work: Callable[[], T], *, deadline_seconds: float = DEADLINE_SECONDS) -> T:
+    """The result of `work`, run on a thread. UnavailableError: too many jobs, or the deadline passed."""
+    global _jobs
+    if _jobs >= JOBS_MAX:
+        raise UnavailableError(f"{JOBS_MAX} requests are being parsed; try again")
+    _jobs += 1
+    try:
+        async with asyncio.timeout(deadline_seconds):
+            return await asyncio.to_thread(work)
+    except TimeoutError as err:
+        raise UnavailableError(f"parsing took longer than {deadline_seconds:g} s") from err
+    finally:
+        _jobs -= 1
