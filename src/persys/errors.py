@@ -10,6 +10,7 @@ PersysError
 ├── ConflictError          someone was faster; read again and decide again
 ├── StaleEpochError        a newer assignment exists; the sender must stop
 ├── FencedError            another scheduler leads; this process may write no more
+├── DefectError            a defect of this program stopped the request; report it
 └── UnavailableError       no answer; nothing is known; try later
     ├── StoreUnavailableError
     │   ├── FrozenError    nothing is written in this mode; wait, or end the recovery
@@ -69,6 +70,10 @@ class StaleEpochError(PersysError):
 
 class FencedError(PersysError):
     """Another scheduler has taken over the store."""
+
+
+class DefectError(PersysError):
+    """The work for one request failed unexpectedly. The log has the traceback."""
 
 
 class UnavailableError(PersysError):

@@ -6,6 +6,7 @@ runtime gives no answer the workload's state is unknown, nothing is undone, and 
 
 import asyncio
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 
 from persys.agent import failpoints
@@ -59,7 +60,7 @@ class Worker:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            self._lanes = Lanes(group)
+            self._lanes = Lanes(group, contain=nullcontext)
             for workload_id in self._queued:
                 self._lanes.hand(workload_id, partial(self._converge, workload_id))
             await asyncio.Event().wait()

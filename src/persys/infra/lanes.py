@@ -1,13 +1,14 @@
 """Serial per key, parallel across keys.
 
 A lane exists only while it has work. Work handed to one key runs in the order it was handed over; a key that
-is slow delays no other. Failures inside work are the work's own to handle: an exception that escapes ends the
-process, as for any task of the group.
+is slow delays no other. Each piece of work runs inside `contain`, which decides what an unexpected exception
+costs; the lane then continues with the next piece.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractContextManager
 from typing import Generic, TypeVar
 
 Key = TypeVar("Key")
@@ -15,9 +16,19 @@ Work = Callable[[], Awaitable[None]]
 
 
 class Lanes(Generic[Key]):
-    def __init__(self, group: asyncio.TaskGroup, *, width: int = 1) -> None:
-        """`width` is how many works of one key may run at once; they still start in order."""
+    def __init__(
+        self,
+        group: asyncio.TaskGroup,
+        *,
+        contain: Callable[[Key], AbstractContextManager[object]],
+        width: int = 1,
+    ) -> None:
+        """`contain` is entered around each piece of work; what passes through it ends the group.
+
+        `width` is how many pieces of work of one key may run at once; they still start in order.
+        """
         self._group = group
+        self._contain = contain
         self._width = width
         self._waiting: dict[Key, deque[Work]] = {}
         self._running: dict[Key, int] = {}
@@ -35,7 +46,8 @@ class Lanes(Generic[Key]):
         try:
             while queue := self._waiting.get(key):
                 work = queue.popleft()
-                await work()
+                with self._contain(key):
+                    await work()
         finally:
             self._running[key] -= 1
             if not self._running[key]:

@@ -2,12 +2,16 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
+from functools import partial
 from random import Random, SystemRandom
 from typing import Any
 
 import structlog
 
+from persys.core.effects import Effect
 from persys.core.situation import Policy
+from persys.errors import PersysError
+from persys.infra.aio.supervisor import KeyedWork, Loop, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.sealing import KeyFile
 from persys.model.event import Numbered
@@ -85,34 +89,68 @@ class Scheduler:
         watches_certificates: bool = False,
         revoke: Revoke | None = None,
         vault: SecretSource | None = None,
+        supervisor: Supervisor | None = None,
     ) -> None:
         """A simulation reaches its agents by its own `connect`, and throws its own dice.
 
         `names` is where CoreDNS looks, a connection that becomes this scheduler's own. `shared`: others may
-        lead on this store.
+        lead on this store. `supervisor` goes with `metrics`: both belong to the process.
         """
         self._settings = settings
         self._store = store
         self._clock = clock
-        self.cluster = Cluster(settings.placement_strategy)
+        self._random = random or SystemRandom()
         self.metrics = metrics or Metrics()
+        self.supervisor = supervisor or Supervisor("scheduler", clock, self.metrics.registry)
+        self.cluster = Cluster(settings.placement_strategy, node_changed=self._node_changed)
         self.census = Census(self.cluster, clock)
+        self.has_loaded = False  # whether memory has been what the store has
+        self._build_commit(shared=shared)
+        self._build_reconcile()
+        self._build_dispatch(connect, vault)
+        self._build_membership(revoke)
+        self.expiry = Expiry(self.committer, clock) if watches_certificates else None
+        self.denials = Denials(self.committer, clock)
+        self.tokens = Tokens(self.cluster, self.committer, clock)
+        self.suggestions = Suggestions(self.reconciler, self.committer, clock)
+        self.passes = Passes(
+            self.cluster,
+            self.agents,
+            self.observations,
+            clock,
+            supervisor=self.supervisor,
+            wake=self.reconciler.wake,
+            bury=self.burials.pass_over,
+        )
+        self.discovery = self._discovery(names) if names is not None else None
+        self._collector = self._gauges()
+        self.metrics.registry.register(self._collector)
+
+    def _build_commit(self, *, shared: bool) -> None:
+        """The mode, the committer and what tells whether this process leads."""
+        settings, clock = self._settings, self._clock
         limits = EventLimits(settings.events_max, settings.events_max_age)
+        self.events = EventLog(limits)
         self.modes = Modes(clock)
         self.modes.on_normal = self._all_is_well
-        dice = random or SystemRandom()
         self.committer = Committer(
-            store,
+            self._store,
             clock,
             events=limits,
             modes=self.modes,
-            new_uid=lambda: f"{dice.getrandbits(128):032x}",
+            new_uid=lambda: f"{self._random.getrandbits(128):032x}",
             metrics=self.metrics,
             lease_seconds=round(settings.leader_lease.total_seconds()) if shared else 0,
         )
         self.committer.lead.endpoint = whereabouts.endpoint_of(settings)
-        self.events = EventLog(limits)
         self.committer.on_events = self._told
+        self.committer.on_reload = self._load
+        self.committer.remembers = lambda: bool(self.cluster.entries or self.cluster.members)
+        self.authority = Authority(self.committer.lead, clock, doubt=self.committer.doubt)
+
+    def _build_reconcile(self) -> None:
+        """What decides about workloads. It hands effects to what `_build_dispatch` makes."""
+        settings, clock = self._settings, self._clock
         self.reconciler = Reconciler(
             self.cluster,
             self.committer,
@@ -120,34 +158,17 @@ class Scheduler:
             policy=policy_of(settings),
             node_lease=settings.node_lease,
             node_grace=settings.node_unavailable_grace.total_seconds(),
-            random=dice,
+            random=self._random,
             metrics=self.metrics,
+            supervisor=self.supervisor,
+            hand=self._hand,
+            ask_to_remove=self._ask_to_remove,
         )
-        self.committer.on_reload = self._load
-        self.committer.remembers = lambda: bool(self.cluster.entries or self.cluster.members)
-        self.authority = Authority(self.committer.lead, clock, doubt=self.committer.doubt)
-        self.expiry = Expiry(self.committer, clock) if watches_certificates else None
-        self.denials = Denials(self.committer, clock)
-        self.tokens = Tokens(self.cluster, self.committer, clock)
-        self.has_loaded = False  # whether memory has been what the store has
-        self.suggestions = Suggestions(self.reconciler, self.committer, clock)
-        self.burials = Burials(
-            self.cluster, self.committer, clock, room_appeared=self.reconciler.room_appeared
-        )
-        self.orphans = Orphans(
-            self.cluster,
-            self.committer,
-            clock,
-            grace=settings.missing_grace_period,
-            wake=self.reconciler.wake,
-        )
-        self.observations = Observations(
-            self.cluster,
-            wake=self.reconciler.wake,
-            removed=self.burials.removed,
-            listed=self.orphans.listed,
-            ignored=self.metrics.report_ignored,
-        )
+        self.histories = Histories(self.cluster, self.committer, self.reconciler, clock)
+
+    def _build_dispatch(self, connect: Connect, vault: SecretSource | None) -> None:
+        """What sends orders to agents, and takes what they answer."""
+        settings, clock = self._settings, self._clock
         self.streams = Streams()
         key_file = KeyFile(secrets_key_path(settings.store, settings.secrets_key_file))
         self.secrets = Secrets(self.cluster, self.committer, clock, key_file)
@@ -159,25 +180,53 @@ class Scheduler:
             connect=connect,
             resolve=Resolver(self.secrets.open, vault).resolve,
         )
+        self.burials = Burials(
+            self.cluster,
+            self.committer,
+            clock,
+            room_appeared=self.reconciler.room_appeared,
+            hand=self._hand,
+        )
+        self.orphans = Orphans(
+            self.cluster,
+            self.committer,
+            self.agents,
+            clock,
+            supervisor=self.supervisor,
+            grace=settings.missing_grace_period,
+            wake=self.reconciler.wake,
+        )
+        self.observations = Observations(
+            self.cluster,
+            wake=self.reconciler.wake,
+            removed=self.burials.removed,
+            listed=self.orphans.listed,
+            ignored=self.metrics.report_ignored,
+        )
         self.performer = Performer(
             self.cluster,
             self.agents,
             self.observations,
             clock,
+            supervisor=self.supervisor,
             wake=self.reconciler.wake,
             may_order=lambda: not self.modes.is_frozen and self.authority.is_certain,
+            inquired=self.histories.note,
         )
-        self.reconciler.use(self.performer, ask_to_bury=self.burials.ask_for)
-        self.burials.use(self.performer)
-        histories = Histories(self.cluster, self.committer, self.reconciler, clock)
-        self.performer.use(histories.note)
-        self.orphans.use(self.agents)
-        self.removed = Removed(self.cluster, revoke)
+
+    def _build_membership(self, revoke: Revoke | None) -> None:
+        settings, clock = self._settings, self._clock
+        self.removed = Removed(
+            self.cluster,
+            revoke,
+            revoking=KeyedWork(self.supervisor, "revocation", clock, expects=PersysError),
+        )
         self.membership = Membership(
             self.cluster,
             self.committer,
             self.observations,
             clock,
+            supervisor=self.supervisor,
             lease=settings.node_lease,
             grace=settings.node_unavailable_grace,
             wake_many=self.reconciler.wake_many,
@@ -185,17 +234,6 @@ class Scheduler:
             node_returned=self._node_returned,
             removed=self.removed,
         )
-        self.passes = Passes(
-            self.cluster,
-            self.agents,
-            self.observations,
-            clock,
-            wake=self.reconciler.wake,
-            bury=self.burials.pass_over,
-        )
-        self.discovery = self._discovery(names) if names is not None else None
-        self._collector = self._gauges()
-        self.metrics.registry.register(self._collector)
 
     async def lead(self, begun: Callable[[], None] = lambda: None) -> None:
         """Do all that a leader does, until cancelled. Raises FencedError when another leads."""
@@ -261,19 +299,24 @@ class Scheduler:
         await self.agents.close()
 
     def parts(self) -> tuple[Coroutine[None, None, None], ...]:
-        """What runs as long as the scheduler does."""
+        """What runs as long as the scheduler leads. The first that ends by an error ends them all."""
+        return tuple(map(self.supervisor.supervised, self.loops()))
+
+    def loops(self) -> tuple[Loop, ...]:
+        """Every loop of a leader. docs/architecture.md has the same table."""
         settings = self._settings
         return (
-            self.committer.run(),
-            self.performer.run(),
-            self.reconciler.run(),
-            self.membership.run(),
-            self.orphans.run(),
-            self.authority.run(),
-            self.removed.run(),
-            self.denials.run(),
-            self.passes.reconcile(settings.reconcile_interval),
-            self.passes.survey(settings.drift_detect_interval),
+            Loop("commit", self.committer.run, ends_process=True),
+            Loop("leadership", self.authority.run, ends_process=True),
+            Loop("requests", self.reconciler.own_requests, ends_process=True),
+            Loop("orders", self.performer.run),
+            Loop("reconcile", self.reconciler.run),
+            Loop("lease", self.membership.run),
+            Loop("orphans", self.orphans.run),
+            Loop("revocation", self.removed.run),
+            Loop("denials", self.denials.run),
+            Loop("reconcile_pass", partial(self.passes.reconcile, settings.reconcile_interval)),
+            Loop("survey", partial(self.passes.survey, settings.drift_detect_interval)),
         )
 
     def api(self) -> ControlApi:
@@ -329,18 +372,17 @@ class Scheduler:
         zone = whereabouts.zone_of(settings)
         # Elsewhere the leader's key is not there to be checked.
         same_etcd = not settings.discovery_etcd_endpoints
-        discovery = Discovery(
+        return Discovery(
             self.cluster,
             names,
             self._clock,
+            supervisor=self.supervisor,
             zone=lambda: zone._replace(cluster_uid=lead.marker.uid if lead.marker else ""),
             address=lambda: whereabouts.address_of(settings),
             port=whereabouts.port_of(settings),
             fence=lambda: lead.fence if same_etcd else None,
             leads=lambda: lead.fence is not None,
         )
-        self.cluster.node_changed = discovery.node_changed
-        return discovery
 
     def _recovery_api(self) -> RecoveryApi:
         applicants = self.membership.applicants
@@ -403,6 +445,18 @@ class Scheduler:
         """Normal again: everybody gets a full lease, everything is looked at."""
         self.membership.renew_all()
         self.reconciler.wake_many(list(self.cluster.entries))
+
+    # The parts below are made after those that call them.
+
+    def _hand(self, effect: Effect) -> None:
+        self.performer.hand(effect)
+
+    def _ask_to_remove(self, node_id: NodeId) -> None:
+        self.burials.ask_for(node_id)
+
+    def _node_changed(self, node_id: NodeId) -> None:
+        if self.discovery is not None:
+            self.discovery.node_changed(node_id)
 
     def _node_returned(self, node_id: NodeId) -> None:
         self.burials.ask_for(node_id)

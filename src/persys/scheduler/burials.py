@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from persys.core.effects import Remove
+from persys.core.effects import Effect, Remove
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.event import Event, EventKind
@@ -11,7 +11,6 @@ from persys.model.node import NodeStatus
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer
-from persys.scheduler.performer import Performer
 from persys.store import keys
 
 
@@ -23,28 +22,24 @@ class Burials:
         clock: Clock,
         *,
         room_appeared: Callable[[NodeId], None],
+        hand: Callable[[Effect], None],
     ) -> None:
+        """`hand` takes over an effect."""
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
         self._room_appeared = room_appeared
-        self._performer: Performer | None = None
+        self._hand = hand
         self._gone: dict[tuple[NodeId, WorkloadId], None] = {}
-
-    def use(self, performer: Performer) -> None:
-        self._performer = performer
 
     def ask_for(self, node_id: NodeId) -> None:
         """The node can be asked: have it remove what it should no longer have."""
         member = self._cluster.members.get(node_id)
         if member is None or member.node.status is NodeStatus.NOT_READY:
             return
-        assert self._performer is not None
         for tombstone in self._cluster.tombstones.get(node_id, {}).values():
             buried = tombstone.assignment
-            self._performer.hand(
-                Remove(node_id, buried.workload_id, buried.epoch, tombstone.keeps_data)
-            )
+            self._hand(Remove(node_id, buried.workload_id, buried.epoch, tombstone.keeps_data))
 
     def removed(self, node_id: NodeId, workload_id: WorkloadId) -> None:
         """The node says that it has no such copy."""

@@ -15,6 +15,7 @@ from persys.core.placement.pools import accounts_of
 from persys.core.situation import Aside, fulfils
 from persys.core.upkeep import closed_because
 from persys.core.waiting import Waiting
+from persys.infra.aio.supervisor import InternalError
 from persys.model.assignment import Assignment, Tombstone
 from persys.model.belief import Belief, Retry
 from persys.model.history import History
@@ -33,6 +34,20 @@ from persys.scheduler.reports import Statuses
 from persys.scheduler.secret_uses import SecretUses
 from persys.scheduler.strangers import Strangers
 
+INTERNAL_ERROR = "InternalError"  # the reason code of a workload that is set aside
+
+
+@dataclass(frozen=True, slots=True)
+class SetAside:
+    """Deciding about a workload failed unexpectedly: it is left alone until then."""
+
+    why: str
+    until: datetime
+
+    @property
+    def text(self) -> str:
+        return f"internal error in the scheduler: {self.why}; the next attempt follows by itself"
+
 
 @dataclass(slots=True)
 class Entry:
@@ -48,6 +63,7 @@ class Entry:
     dispatch: Dispatch | None = None
     usage: WorkloadUsage | None = None
     asides: dict[NodeId, Aside] = field(default_factory=dict)
+    set_aside: SetAside | None = None
 
     def forget_news(self) -> None:
         """The intent is new: what was seen and sent before says nothing about it."""
@@ -67,10 +83,17 @@ class Member:
     clock_skew: timedelta = timedelta()
     lost_noted: bool = False
     statuses: Statuses = field(default_factory=Statuses)
+    internal_errors: tuple[InternalError, ...] = ()  # as its agent last reported them
 
 
 class Cluster:
-    def __init__(self, strategy: Strategy = Strategy.SPREAD) -> None:
+    def __init__(
+        self,
+        strategy: Strategy = Strategy.SPREAD,
+        *,
+        node_changed: Callable[[NodeId], None] = lambda _node_id: None,
+    ) -> None:
+        """`node_changed` is called after each change of a node's record."""
         self.entries: dict[WorkloadId, Entry] = {}
         self.members: dict[NodeId, Member] = {}
         self._promised: dict[WorkloadId, Assignment] = {}
@@ -84,7 +107,7 @@ class Cluster:
         self.tokens: dict[str, Token] = {}
         self.secrets: dict[str, Secret] = {}
         self.secret_uses = SecretUses()
-        self.node_changed: Callable[[NodeId], None] = lambda _node_id: None
+        self._node_changed = node_changed
 
     def put_workload(self, workload: Workload) -> Entry:
         entry = self.entries.get(workload.id)
@@ -118,7 +141,7 @@ class Cluster:
         if lease_until is not None:
             member.lease_until = lease_until
         self.show_node(member)
-        self.node_changed(node.id)
+        self._node_changed(node.id)
         return member
 
     def show_node(self, member: Member) -> None:
@@ -162,7 +185,7 @@ class Cluster:
         self.tombstones.pop(node_id, None)
         self.strangers.drop_node(node_id)
         self.drifts.drop_node(node_id)
-        self.node_changed(node_id)
+        self._node_changed(node_id)
 
     def assignments_of(self, workload_ids: Iterable[WorkloadId]) -> dict[WorkloadId, Assignment]:
         """Of those that are bound."""

@@ -22,6 +22,7 @@ from persys.core.discovery import (
     compare,
 )
 from persys.errors import PersysError, RefusedError
+from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId
 from persys.model.node import Node
@@ -45,6 +46,7 @@ class Discovery:
         store: Store,
         clock: Clock,
         *,
+        supervisor: Supervisor,
         zone: Callable[[], Zone],
         address: Callable[[], str],
         port: int,
@@ -58,6 +60,7 @@ class Discovery:
         self._cluster = cluster
         self._store = store
         self._clock = clock
+        self._supervisor = supervisor
         self._zone = zone
         self._address = address
         self._port = port
@@ -82,13 +85,15 @@ class Discovery:
         try:
             while True:
                 try:
-                    await self._do_what_is_due()
-                    self._note_recovery()
+                    with self._supervisor.contain("discovery", "", failed=self._note_failure):
+                        await self._do_what_is_due()
+                        self._note_recovery()
                 except (PersysError, OSError) as err:
-                    self._note_trouble(err)
+                    self._note_trouble(str(err))
+                if self._trouble:
                     await asyncio.sleep(KEEP_SECONDS)
-                    continue
-                await self._wait()
+                else:
+                    await self._wait()
         finally:
             await self._leave()
 
@@ -170,11 +175,14 @@ class Discovery:
                     await self._store.revoke_lease(self._lease)
                 await self._store.close()
 
-    def _note_trouble(self, err: Exception) -> None:
+    def _note_failure(self, error: InternalError) -> None:
+        self._note_trouble(error.text)
+
+    def _note_trouble(self, why: str) -> None:
         """What was written is not known: all is compared next time."""
         self._compare_at = 0.0
         if not self._trouble:
-            log.warning("discovery.unavailable", reason=str(err))
+            log.warning("discovery.unavailable", reason=why)
         self._trouble = True
 
     def _note_recovery(self) -> None:

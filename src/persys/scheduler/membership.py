@@ -13,7 +13,14 @@ from msgspec.structs import replace
 
 from persys.core.modes import judge_newcomer
 from persys.core.upkeep import standing
-from persys.errors import ConflictError, NotFoundError, RefusedError, StoreUnavailableError
+from persys.errors import (
+    ConflictError,
+    FencedError,
+    NotFoundError,
+    RefusedError,
+    StoreUnavailableError,
+)
+from persys.infra.aio.supervisor import InternalError, KeyedWork, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
 from persys.model.event import Event, EventKind
@@ -47,6 +54,7 @@ class Membership:
         observations: Observations,
         clock: Clock,
         *,
+        supervisor: Supervisor,
         lease: timedelta,
         grace: timedelta,
         wake_many: Callable[[Iterable[WorkloadId]], None],
@@ -64,6 +72,8 @@ class Membership:
         self._room_appeared = room_appeared
         self._node_returned = node_returned
         self._removed = removed
+        self._supervisor = supervisor
+        self._leases: KeyedWork[NodeId] = KeyedWork(supervisor, "lease", clock)
         self._turns: Turns[NodeId] = Turns()
         self.applicants = Applicants()
 
@@ -138,7 +148,10 @@ class Membership:
         self._heard_from(member)
         member.clock_skew = report.clock_skew
         member.usage = report.usage
-        self._take(node_id, report)
+        member.internal_errors = report.internal_errors
+        # A report that cannot be taken does not cost the node its lease.
+        with self._supervisor.contain("report", node_id, failed=_ignore, expects=FencedError):
+            self._take(node_id, report)
         if member.node.status is NodeStatus.NOT_READY:
             try:
                 await self._set_ready(member)
@@ -218,11 +231,16 @@ class Membership:
                 if member.lease_until > now:
                     next_end = min(next_end, member.lease_until)
                     continue
-                if member.node.status is not NodeStatus.NOT_READY:
-                    await self._judge(member)
-                self._note_lost(member, now)
+                if self._leases.is_due(member.node.id):
+                    with self._leases.contain(member.node.id):
+                        await self._expire(member, now)
             await asyncio.sleep(0)
         return next_end
+
+    async def _expire(self, member: Member, now: float) -> None:
+        if member.node.status is not NodeStatus.NOT_READY:
+            await self._judge(member)
+        self._note_lost(member, now)
 
     def _note_lost(self, member: Member, now: float) -> None:
         """Look at the workloads of a node once its grace is over."""
@@ -296,6 +314,10 @@ class Membership:
         self._cluster.put_node(node, lease_until=None if node.id in self._cluster.members else 0.0)
         self._wake_many(self._cluster.on_node.get(node.id, ()))
         self._room_appeared(node.id)
+
+
+def _ignore(_error: InternalError) -> None:
+    """It is logged and counted; the next report is taken as usual."""
 
 
 def _renewed(old: Node, new: Node) -> Node:

@@ -16,6 +16,7 @@ import structlog
 from persys.core import drift
 from persys.core.drift import Stranger
 from persys.errors import AgentUnreachableError, ConflictError, InvalidError, StoreUnavailableError
+from persys.infra.aio.supervisor import KeyedWork, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.lanes import Lanes
 from persys.model.drift import Drift
@@ -38,8 +39,10 @@ class Orphans:
         self,
         cluster: Cluster,
         committer: Committer,
+        agents: Agents,
         clock: Clock,
         *,
+        supervisor: Supervisor,
         grace: timedelta,
         wake: Callable[[WorkloadId], None],
     ) -> None:
@@ -48,16 +51,15 @@ class Orphans:
         self._clock = clock
         self._grace = grace
         self._wake = wake
-        self._agents: Agents | None = None
+        self._agents = agents
+        self._nodes: KeyedWork[NodeId] = KeyedWork(supervisor, "orphans", clock)
         self._due: set[NodeId] = set()
         self._lanes: Lanes[NodeId] | None = None
 
-    def use(self, agents: Agents) -> None:
-        self._agents = agents
-
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            self._lanes = Lanes(group)
+            self._due.clear()
+            self._lanes = Lanes(group, contain=self._nodes.contain)
             await asyncio.Event().wait()  # until cancelled, and the lanes with it
 
     def listed(self, node_id: NodeId, listed: Sequence[Observation]) -> None:
@@ -70,7 +72,9 @@ class Orphans:
         if not found and not self._cluster.strangers.on(node_id):
             return
         self._remember(node_id, found)
-        if self._lanes is not None and node_id not in self._due:
+        if self._lanes is None or node_id in self._due:
+            return
+        if self._nodes.is_due(node_id):
             self._due.add(node_id)
             self._lanes.hand(node_id, partial(self._note, node_id))
 
@@ -132,7 +136,6 @@ class Orphans:
         member = self._cluster.members.get(node_id)
         if member is None:
             return
-        assert self._agents is not None
         try:
             kept = await self._agents.intents(node_id, member.node.endpoint)
         except AgentUnreachableError:

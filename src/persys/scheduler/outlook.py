@@ -71,6 +71,8 @@ class Outlook:
     def _summary(self, entry: Entry, found: Explanation) -> str:
         workload, assignment = entry.workload, entry.assignment
         message = entry.belief.message if entry.belief is not None else ""
+        if entry.set_aside is not None:
+            return f"is set aside: {entry.set_aside.text}"
         if assignment is None:
             if workload.id not in self._cluster.waiting:
                 return f"has no node: {message}"

@@ -1,37 +1,42 @@
-"""Work that is done even if whoever asked for it leaves: it belongs to whoever leads, and ends with that."""
+"""Work that belongs to the leader and not to its caller: it is finished even if the caller leaves.
+
+An unexpected exception in it fails that request only.
+"""
 
 import asyncio
-from collections.abc import Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Coroutine
 from typing import TypeVar
 
-from persys.errors import FencedError, PersysError
+from persys.errors import DefectError, FencedError, PersysError
+from persys.infra.aio.supervisor import InternalError, Supervisor
 
 T = TypeVar("T")
 
 
 class Owner:
-    def __init__(self) -> None:
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._supervisor = supervisor
         self._group: asyncio.TaskGroup | None = None
 
-    @contextmanager
-    def owning(self, group: asyncio.TaskGroup) -> Iterator[None]:
-        """Work is taken inside this."""
-        self._group = group
-        try:
-            yield
-        finally:
-            self._group = None
+    async def run(self) -> None:
+        """Work is taken while this runs."""
+        async with asyncio.TaskGroup() as group:
+            self._group = group
+            try:
+                await asyncio.Event().wait()  # until cancelled, and the work with it
+            finally:
+                self._group = None
 
-    async def do(self, work: Coroutine[None, None, T]) -> T:
+    async def do(self, work: Coroutine[None, None, T], *, key: str = "") -> T:
         """Done even if the caller leaves. What it raises is for the caller, not for the group.
 
         Raises FencedError when this scheduler does not lead any more; it may have been done all the same.
+        Raises DefectError when it failed unexpectedly.
         """
         if self._group is None:
             work.close()
             raise FencedError("this scheduler does not lead any more; try again")
-        task = self._group.create_task(_outcome(work))
+        task = self._group.create_task(self._outcome(work, key))
         try:
             outcome = await asyncio.shield(task)
         except asyncio.CancelledError:
@@ -43,9 +48,11 @@ class Owner:
             raise outcome
         return outcome
 
-
-async def _outcome(work: Coroutine[None, None, T]) -> T | PersysError:
-    try:
-        return await work
-    except PersysError as err:
-        return err
+    async def _outcome(self, work: Coroutine[None, None, T], key: str) -> T | PersysError:
+        failures: list[InternalError] = []
+        with self._supervisor.contain("request", key, failed=failures.append):
+            try:
+                return await work
+            except PersysError as err:
+                return err
+        return DefectError(f"internal error: {failures[0].text}")

@@ -7,9 +7,10 @@ from datetime import timedelta
 from persys.core.placement.select import choose
 from persys.core.situation import fulfils
 from persys.errors import PersysError
+from persys.infra.aio.supervisor import KeyedWork, Supervisor
 from persys.infra.clock import Clock
 from persys.model import feature
-from persys.model.ids import WorkloadId
+from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
 from persys.scheduler.cluster import Cluster, Entry, Member
 from persys.scheduler.observations import Observations
@@ -27,6 +28,7 @@ class Passes:
         observations: Observations,
         clock: Clock,
         *,
+        supervisor: Supervisor,
         wake: Callable[[WorkloadId], None],
         bury: Callable[[], Awaitable[None]],
     ) -> None:
@@ -34,6 +36,7 @@ class Passes:
         self._agents = agents
         self._observations = observations
         self._clock = clock
+        self._nodes: KeyedWork[NodeId] = KeyedWork(supervisor, "survey", clock)
         self._wake = wake
         self._bury = bury
 
@@ -71,10 +74,14 @@ class Passes:
             await asyncio.sleep(every.total_seconds())
             async with asyncio.TaskGroup() as group:
                 for member in self._cluster.members.values():
-                    if _must_be_asked(member):
+                    if _must_be_asked(member) and self._nodes.is_due(member.node.id):
                         group.create_task(self._survey(member))
 
     async def _survey(self, member: Member) -> None:
+        with self._nodes.contain(member.node.id):
+            await self._ask_for_all(member)
+
+    async def _ask_for_all(self, member: Member) -> None:
         node = member.node
         asked_at = self._clock.now()
         try:

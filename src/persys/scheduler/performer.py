@@ -1,11 +1,13 @@
-"""Effects, done: one lane per node, so that a node gets its orders one after the other and a slow one
-delays nobody else. Every answer becomes an observation; no answer is noted and tried again.
+"""Performs effects: one lane per node, so that a node gets its orders one after the other and a slow node
+delays no other. Every answer becomes an observation; no answer is noted and tried again. An effect that fails
+unexpectedly counts as one without an answer.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from typing import assert_never
 
 import structlog
@@ -13,8 +15,9 @@ from msgspec import structs
 
 from persys.core.dispatch import answered, unanswered
 from persys.core.effects import Apply, Ask, Effect, Inquire, Remove
-from persys.errors import AgentUnreachableError, PersysError
+from persys.errors import AgentUnreachableError, FencedError, PersysError
 from persys.infra import tracing
+from persys.infra.aio.supervisor import Containment, InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.lanes import Lanes
 from persys.model.action import Action
@@ -26,6 +29,8 @@ from persys.scheduler.observations import Observations
 from persys.scheduler.ports import Agents
 
 log = structlog.get_logger()
+
+BACKLOG_MAX = 10_000
 
 Inquired = Callable[[Inquire, Sequence[Action], str], Awaitable[None]]
 """Takes the question, what the node did, and why it said nothing."""
@@ -39,31 +44,43 @@ class Performer:
         observations: Observations,
         clock: Clock,
         *,
+        supervisor: Supervisor,
         wake: Callable[[WorkloadId], None],
-        may_order: Callable[[], bool] = lambda: True,
+        may_order: Callable[[], bool],
+        inquired: Inquired,
     ) -> None:
-        """While it may not order, orders are dropped; whoever lets it again has everything decided anew."""
+        """While `may_order` is false, orders are dropped; everything is decided again when it is true.
+
+        `inquired` keeps what a node says when an operation did not end in time.
+        """
         self._cluster = cluster
         self._agents = agents
         self._observations = observations
         self._clock = clock
         self._wake = wake
         self._may_order = may_order
-        self._lanes: Lanes[NodeId] | None = None
-        self._waiting: set[Remove | Ask | Inquire] = set()
-        self._inquired: Inquired | None = None
-
-    def use(self, inquired: Inquired) -> None:
-        """Who keeps what nodes say when an operation did not end in time."""
         self._inquired = inquired
+        self._supervisor = supervisor
+        self._lanes: Lanes[NodeId] | None = None
+        self._backlog: list[Effect] = []
+        self._waiting: set[Remove | Ask | Inquire] = set()
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            self._lanes = Lanes(group)
-            await asyncio.Event().wait()  # until cancelled, and the lanes with it
+            self._waiting.clear()
+            self._lanes = Lanes(group, contain=self._contain_lane)
+            backlog, self._backlog = self._backlog, []
+            for effect in backlog:
+                self.hand(effect)
+            try:
+                await asyncio.Event().wait()  # until cancelled, and the lanes with it
+            finally:
+                self._lanes = None
 
     def hand(self, effect: Effect) -> None:
-        assert self._lanes is not None
+        if self._lanes is None:
+            self._keep(effect)
+            return
         if not isinstance(effect, Apply):
             # The same question or removal already waits its turn behind a slow answer: once is enough.
             if effect in self._waiting:
@@ -71,12 +88,32 @@ class Performer:
             self._waiting.add(effect)
         self._lanes.hand(effect.node_id, tracing.bound(lambda: self._perform(effect)))
 
+    def _keep(self, effect: Effect) -> None:
+        """For when the lanes run. Beyond a bound it is as if it had never been sent."""
+        if len(self._backlog) < BACKLOG_MAX:
+            self._backlog.append(effect)
+        elif isinstance(effect, Apply | Remove):
+            self._drop(effect)
+
     def depth(self) -> int:
         return self._lanes.depth() if self._lanes else 0
+
+    def _contain_lane(self, node_id: NodeId) -> Containment:
+        """Beside the containment of each effect: what fails around it."""
+        return self._supervisor.contain("orders", node_id, failed=_ignore, expects=FencedError)
 
     async def _perform(self, effect: Effect) -> None:
         if not isinstance(effect, Apply):
             self._waiting.discard(effect)
+        with self._supervisor.contain(
+            "orders",
+            f"{effect.node_id}/{_workload_of(effect)}",
+            failed=partial(self._note_failure, effect),
+            expects=FencedError,
+        ):
+            await self._send(effect)
+
+    async def _send(self, effect: Effect) -> None:
         member = self._cluster.members.get(effect.node_id)
         if member is None:
             return
@@ -98,10 +135,19 @@ class Performer:
 
     def _drop(self, effect: Apply | Remove) -> None:
         """As if it had never been sent."""
-        named = effect.workload.id if isinstance(effect, Apply) else effect.workload_id
-        entry = self._cluster.entries.get(named)
+        entry = self._cluster.entries.get(_workload_of(effect))
         if entry is not None and entry.dispatch is not None and entry.dispatch.in_flight:
             entry.dispatch = None
+
+    def _note_failure(self, effect: Effect, error: InternalError) -> None:
+        """A question is asked again at the next look; an order is sent again after its back-off."""
+        entry = self._cluster.entries.get(_workload_of(effect))
+        if entry is None or entry.dispatch is None or not entry.dispatch.in_flight:
+            return
+        if isinstance(effect, Apply | Remove):
+            problem = f"internal error: {error.text}"
+            entry.dispatch = unanswered(entry.dispatch, problem, now=self._clock.now())
+            self._wake(entry.workload.id)
 
     async def _apply(self, effect: Apply, endpoint: str) -> None:
         workload = effect.workload
@@ -185,7 +231,6 @@ class Performer:
             actions = await self._agents.actions(effect.node_id, endpoint, effect.workload_id)
         except PersysError as err:  # also of agents that do not have this call
             problem = str(err)
-        assert self._inquired is not None
         await self._inquired(effect, actions, problem)
 
     def _note_no_answer(
@@ -197,6 +242,14 @@ class Performer:
         if entry.dispatch.unanswered_count == 1:
             log.warning("agent.gave_no_answer", workload_id=workload_id, reason=str(err))
         self._wake(workload_id)
+
+
+def _workload_of(effect: Effect) -> WorkloadId:
+    return effect.workload.id if isinstance(effect, Apply) else effect.workload_id
+
+
+def _ignore(_error: InternalError) -> None:
+    """It is logged and counted; the lane continues with the next effect."""
 
 
 def _still_wanted(entry: Entry, effect: Apply) -> bool:

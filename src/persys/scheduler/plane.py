@@ -25,6 +25,7 @@ from persys.errors import (
     StoreUnavailableError,
     UnavailableError,
 )
+from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.enrolling import ensure_certificate
 from persys.infra.garbage import sweep
@@ -82,6 +83,7 @@ class Plane:
         self._names = names
         self._shared = shared
         self._metrics = Metrics()
+        self._supervisor = Supervisor("scheduler", clock, self._metrics.registry)
         self._front = front or Front()
         self._make_seat = new_seat
         self._tls = tls
@@ -172,7 +174,7 @@ class Plane:
 
     async def _renew(self) -> None:
         if self._tls is not None:
-            await self._tls.run()
+            await self._supervisor.keep_running("certificate", self._tls.run)
 
     def _open(self, seat: Scheduler) -> None:
         self._standby = None
@@ -212,6 +214,7 @@ class Plane:
             self._clock,
             names=EtcdStore(self._names) if self._names is not None else None,
             metrics=self._metrics,
+            supervisor=self._supervisor,
             shared=self._shared,
         )
         seat.committer.lead.name = self.name

@@ -12,12 +12,19 @@ from persys.core.situation import speaks_of
 from persys.errors import InvalidError, NotFoundError
 from persys.infra.clock import Clock
 from persys.model.belief import Status
+from persys.model.failure import FailureReason
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Drain, NodeStatus
 from persys.model.observation import Actual, Observation
 from persys.model.spec import type_of
 from persys.model.workload import Desired
-from persys.scheduler.cluster import Cluster, Entry, Member
+from persys.scheduler.cluster import (
+    INTERNAL_ERROR,
+    Cluster,
+    Entry,
+    Member,
+    SetAside,
+)
 from persys.wire import control
 from persys.wire.agent import REASON_CODE
 from persys.wire.control_message import spec_message
@@ -203,6 +210,8 @@ class Queries:
                 view.reason.next_retry_at.CopyFrom(control.timestamp(retry.next_at))
         if belief is not None:
             _tell_reason(view, entry)
+        if entry.set_aside is not None:
+            _tell_set_aside(view, entry.set_aside)
         if entry.usage is not None:
             view.usage.CopyFrom(control.workload_usage_message(entry.usage))
         return view
@@ -227,6 +236,15 @@ def _tell_reason(view: control_pb2.WorkloadView, entry: Entry) -> None:
         view.reason.retryable = belief.failure.retryable and not gave_up
     seen = entry.observation
     view.metadata.update(seen.metadata if seen is not None else belief.metadata)
+
+
+def _tell_set_aside(view: control_pb2.WorkloadView, aside: SetAside) -> None:
+    """Shown instead of what was last decided: nothing is decided about it for now."""
+    view.failure_reason = FailureReason.RUNTIME_ERROR
+    view.reason.code = INTERNAL_ERROR
+    view.reason.message = aside.text
+    view.reason.retryable = True
+    view.reason.next_retry_at.CopyFrom(control.timestamp(aside.until))
 
 
 def _at_work(entry: Entry) -> Observation | None:

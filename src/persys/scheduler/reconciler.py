@@ -2,7 +2,8 @@
 
 Whatever changes marks a workload dirty. Its step runs when its turn comes; a decision that writes nothing
 costs no wait. Room is reserved when it is decided and given back if the commit fails, so that decisions made
-while a transaction is under way see each other.
+while a transaction is under way see each other. A step that fails unexpectedly sets its workload aside, with
+the reason, and is tried again with back-off; other workloads are not affected.
 """
 
 import asyncio
@@ -14,7 +15,7 @@ from random import Random
 from typing import TypeVar
 
 from persys.core.assigning import refused_as_full, refused_by_runtime
-from persys.core.effects import Apply, Remove
+from persys.core.effects import Apply, Effect, Remove
 from persys.core.intake import Accepted, Unchanged
 from persys.core.placement.aside import out_of_sight
 from persys.core.placement.needs import needs_of
@@ -22,12 +23,9 @@ from persys.core.reconcile import decide
 from persys.core.rooms import rooms_over
 from persys.core.situation import Aside, Decision, Policy, Situation
 from persys.core.waiting import wait_of
-from persys.errors import (
-    ConflictError,
-    PersysError,
-    StoreUnavailableError,
-)
+from persys.errors import ConflictError, FencedError, PersysError, StoreUnavailableError
 from persys.infra import tracing
+from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
 from persys.model.event import EventKind
@@ -36,13 +34,12 @@ from persys.model.spec import type_of
 from persys.model.workload import Workload
 from persys.scheduler.aftermath import dispatched, frees, plans_retry, renewal, result_of
 from persys.scheduler.changes import Change
-from persys.scheduler.cluster import Cluster, Entry
+from persys.scheduler.cluster import Cluster, Entry, SetAside
 from persys.scheduler.committer import Committer, insist
 from persys.scheduler.divergence import tell_drifts
 from persys.scheduler.metrics import Metrics, Result
 from persys.scheduler.operations import tell_end
 from persys.scheduler.owner import Owner
-from persys.scheduler.performer import Performer
 from persys.scheduler.situating import Situating, fresh_situation, situation_of
 from persys.scheduler.transcript import change_of
 
@@ -52,6 +49,7 @@ STORE_RETRY_SECONDS = 1.0
 # A node that turned a workload away for being full is not asked again about it for so long.
 ASIDE_AFTER_REFUSAL = timedelta(minutes=1)
 STEPS_AT_ONCE = 512
+STEP = "reconcile"
 
 
 def _nothing(_change: Change) -> None:
@@ -70,15 +68,20 @@ class Reconciler:
         node_grace: float,
         random: Random,
         metrics: Metrics,
+        supervisor: Supervisor,
+        hand: Callable[[Effect], None],
+        ask_to_remove: Callable[[NodeId], None],
     ) -> None:
+        """`hand` takes over an effect. `ask_to_remove` has a node asked to remove its old copies."""
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
         self._policy = policy
         self._random = random
         self._metrics = metrics
-        self._performer: Performer | None = None
-        self._ask_to_bury: Callable[[NodeId], None] = lambda _node_id: None
+        self._supervisor = supervisor
+        self._hand = hand
+        self._ask_to_remove = ask_to_remove
         self._turns: Turns[WorkloadId] = Turns()
         self._dirty: dict[WorkloadId, None] = {}
         self._news = asyncio.Event()
@@ -86,12 +89,8 @@ class Reconciler:
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
         self._rooms = rooms_over(cluster.columns)
         self._situating = Situating(cluster, clock, node_lease=node_lease, node_grace=node_grace)
-        self._owner = Owner()
+        self._owner = Owner(supervisor)
         self.steps = 0
-
-    def use(self, performer: Performer, *, ask_to_bury: Callable[[NodeId], None]) -> None:
-        self._performer = performer
-        self._ask_to_bury = ask_to_bury
 
     def wake(self, workload_id: WorkloadId) -> None:
         self._dirty[workload_id] = None
@@ -118,8 +117,11 @@ class Reconciler:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            with self._owner.owning(group):
-                await self._step_all(group)
+            await self._step_all(group)
+
+    async def own_requests(self) -> None:
+        """Requests are taken while this runs."""
+        await self._owner.run()
 
     async def _step_all(self, group: asyncio.TaskGroup) -> None:
         while True:
@@ -142,7 +144,7 @@ class Reconciler:
         `judge` gets the workload as it is and says what becomes of it, or raises. `beside` adds what must
         be stored with it. A caller that leaves does not stop what was begun.
         """
-        return await self.owned(self._submit(workload_id, judge, beside))
+        return await self._owner.do(self._submit(workload_id, judge, beside), key=workload_id)
 
     async def between_decisions(
         self, workload_id: WorkloadId, work: Callable[[], Awaitable[T]]
@@ -153,7 +155,7 @@ class Reconciler:
             async with self._turns.of(workload_id):
                 return await insist(work)
 
-        return await self.owned(attempt())
+        return await self._owner.do(attempt(), key=workload_id)
 
     def refusal(self, workload: Workload, node_id: NodeId) -> str:
         """Why the node could not take the workload now; empty if it could."""
@@ -184,6 +186,7 @@ class Reconciler:
                     await self._settle(
                         entry, fresh_situation(entry, workload), told=kind, beside=add
                     )
+                    self._take_back(workload_id)
                     return workload
 
         async with self._turns.of(workload_id):
@@ -191,17 +194,52 @@ class Reconciler:
 
     async def _step(self, workload_id: WorkloadId) -> None:
         try:
+            with self._supervisor.contain(
+                STEP, workload_id, failed=partial(self._set_aside, workload_id), expects=FencedError
+            ):
+                await self._look_at(workload_id)
+        finally:
+            self._slots.release()
+
+    async def _look_at(self, workload_id: WorkloadId) -> None:
+        try:
             async with self._turns.of(workload_id):
                 entry = self._cluster.entries.get(workload_id)
                 # Nothing could be written; all are looked at again when that has changed.
-                if entry is not None and not self._committer.modes.is_frozen:
-                    self.steps += 1
-                    with tracing.within("reconcile", workload_id=workload_id):
-                        await self._settle(entry, situation_of(entry))
+                if entry is None or self._committer.modes.is_frozen or self._is_aside(entry):
+                    return
+                self.steps += 1
+                with tracing.within("reconcile", workload_id=workload_id):
+                    await self._settle(entry, situation_of(entry))
         except (StoreUnavailableError, ConflictError):
             self._wake_in(workload_id, STORE_RETRY_SECONDS)
-        finally:
-            self._slots.release()
+        else:
+            self._take_back(workload_id)
+
+    def _set_aside(self, workload_id: WorkloadId, error: InternalError) -> None:
+        """Its step failed unexpectedly: nothing is decided about it until the back-off is over."""
+        entry = self._cluster.entries.get(workload_id)
+        if entry is None:
+            return
+        after = self._supervisor.retry_after(error)
+        entry.set_aside = SetAside(error.text, self._clock.now() + after)
+        self._wake_in(workload_id, after.total_seconds())
+
+    def _is_aside(self, entry: Entry) -> bool:
+        """Whether its back-off lasts; it is then woken at its end."""
+        if entry.set_aside is None:
+            return False
+        left = (entry.set_aside.until - self._clock.now()).total_seconds()
+        if left > 0:
+            self._wake_in(entry.workload.id, left)
+        return left > 0
+
+    def _take_back(self, workload_id: WorkloadId) -> None:
+        """A decision about it was made."""
+        entry = self._cluster.entries.get(workload_id)
+        if entry is not None and entry.set_aside is not None:
+            entry.set_aside = None
+            self._supervisor.resolved(STEP, workload_id)
 
     async def _settle(
         self,
@@ -240,8 +278,9 @@ class Reconciler:
             self._cluster.promise(decision.assignment)
         try:
             await self._committer.commit(change)
-        except PersysError as err:
-            self._metrics.reconciled(result_of(err), self._clock.monotonic() - began)
+        except BaseException as err:
+            if isinstance(err, PersysError):
+                self._metrics.reconciled(result_of(err), self._clock.monotonic() - began)
             self._cluster.end_promise(workload.id)
             self._cluster.settle_room(workload.id, nodes)
             self._offer_later(nodes)
@@ -254,7 +293,7 @@ class Reconciler:
         tell_end(situation, decision)
         self._after(situation, decision, fresh_intent=bool(told), now=now)
         if decision.tombstone is not None:
-            self._ask_to_bury(decision.tombstone.assignment.node_id)
+            self._ask_to_remove(decision.tombstone.assignment.node_id)
         if old is not None and frees(old, decision):
             self.room_appeared(old.node_id)
         for node_id in self._cluster.waiting.answered(workload.id, self._cluster.columns.rows):
@@ -281,12 +320,11 @@ class Reconciler:
             self._cluster.waiting.add(workload.id, wait_of(situation, now))
         else:
             self._cluster.waiting.discard(workload.id)
-        assert self._performer is not None
         renewed = renewal(situation, decision) if fresh_intent else ()
         for effect in decision.effects or renewed:
             if isinstance(effect, Apply | Remove):
                 entry.dispatch = dispatched(entry, effect, now)
-            self._performer.hand(effect)
+            self._hand(effect)
         if decision.wake_at is not None:
             self._wake_in(workload.id, (decision.wake_at - now).total_seconds())
 

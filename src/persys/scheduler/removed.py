@@ -14,6 +14,7 @@ import structlog
 
 from persys.core.removal import is_void, outdated
 from persys.errors import DeniedError, PersysError
+from persys.infra.aio.supervisor import KeyedWork
 from persys.infra.identity import Claims
 from persys.model.identity import Role
 from persys.model.ids import NodeId
@@ -31,13 +32,15 @@ class Removed:
     def __init__(
         self,
         cluster: Cluster,
-        revoke: Revoke | None = None,
+        revoke: Revoke | None,
         *,
+        revoking: KeyedWork[NodeId],
         again: timedelta = timedelta(seconds=30),
     ) -> None:
         """Without `revoke` there is no authority that could be asked; `again` is between tries that fail."""
         self._cluster = cluster
         self._revoke = revoke
+        self._revoking = revoking
         self._again = again
         self._taken_back: set[Removal] = set()
         self._news = asyncio.Event()
@@ -82,15 +85,18 @@ class Removed:
         known = set(self._cluster.removed.values())
         self._taken_back &= known
         for removal in known - self._taken_back:
+            if not self._revoking.is_due(removal.node_id):
+                continue
             try:
-                await revoke(removal.node_id, removal.removed_at)
+                with self._revoking.contain(removal.node_id):
+                    await revoke(removal.node_id, removal.removed_at)
+                    self._is_told = False
+                    self._taken_back.add(removal)
+                    log.info("node.certificates_revoked", node_id=removal.node_id)
             except PersysError as err:
                 self._tell(removal, str(err))
                 return False
-            self._is_told = False
-            self._taken_back.add(removal)
-            log.info("node.certificates_revoked", node_id=removal.node_id)
-        return True
+        return known <= self._taken_back
 
     def _tell(self, removal: Removal, why: str) -> None:
         """Once, however long it lasts: this scheduler refuses them meanwhile."""

@@ -11,11 +11,13 @@ from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
+from persys.infra.aio.supervisor import InternalError
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.observation import Observation
 from persys.model.usage import NodeUsage, WorkloadUsage
 from persys.wire import control
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.times import EPOCH
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,7 @@ class Report:
     workload_usage: Sequence[WorkloadUsage]
     complete: bool
     clock_skew: timedelta
+    internal_errors: tuple[InternalError, ...] = ()
 
 
 class Statuses:
@@ -43,7 +46,7 @@ class Statuses:
         self, heartbeat: control_pb2.HeartbeatRequest, sender: NodeId, seen_at: datetime
     ) -> list[Observation]:
         """Consumes the heartbeat: all that may differ each time is cleared."""
-        for field in ("usage", "timestamp", "workload_usage"):
+        for field in ("usage", "timestamp", "workload_usage", "internal_errors"):
             heartbeat.ClearField(field)
         told = heartbeat.SerializeToString()
         if told == self._bytes:
@@ -66,7 +69,19 @@ def read(
         workload_usage=[control.workload_usage(used) for used in heartbeat.workload_usage],
         complete=heartbeat.complete,
         clock_skew=_skew(heartbeat, now),
+        internal_errors=tuple(map(_internal_error, heartbeat.internal_errors)),
         observations=statuses.read(heartbeat, sender, now),  # last, for it consumes
+    )
+
+
+def _internal_error(message: control_pb2.InternalError) -> InternalError:
+    return InternalError(
+        component=message.component,
+        where=message.where,
+        key=message.key,
+        text=message.text,
+        count=message.count,
+        last_at=control.instant(message.last_at) or EPOCH,
     )
 
 

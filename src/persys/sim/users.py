@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import grpc
@@ -53,7 +53,7 @@ class Users:
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
-            self._lanes = Lanes(group)
+            self._lanes = Lanes(group, contain=nullcontext)
             group.create_task(self.rescue.run())
             while True:  # somebody looks at the nodes now and then, and believes what they say
                 await asyncio.sleep(LOOK_SECONDS)

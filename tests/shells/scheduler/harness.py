@@ -224,6 +224,7 @@ class Cluster:
         tls: Tls | None = None,
         user: Tls | None = None,
         vault: SecretSource | None = None,
+        scheduler: Callable[..., Scheduler] = Scheduler,
     ) -> None:
         """With `tls` of the scheduler, and then of its user, nobody is spoken to in plain text."""
         self.store = store
@@ -232,6 +233,7 @@ class Cluster:
         self.control = Control(settings.grpc_port, user)
         self._tls = tls
         self._vault = vault
+        self._scheduler = scheduler
         self._stack = stack
         self._stop = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
@@ -245,7 +247,7 @@ class Cluster:
             tls=self._tls,
             front=Front(to_leader(self._tls)),
             new_seat=partial(
-                Scheduler,
+                self._scheduler,
                 connect=to_agents(self._tls),
                 watches_certificates=self._tls is not None,
                 vault=self._vault,
@@ -310,9 +312,12 @@ async def a_cluster(
     tls: Tls | None = None,
     user: Tls | None = None,
     vault: SecretSource | None = None,
+    scheduler: Callable[..., Scheduler] = Scheduler,
 ) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
-        cluster = Cluster(store, settings, stack, tls=tls, user=user, vault=vault)
+        cluster = Cluster(
+            store, settings, stack, tls=tls, user=user, vault=vault, scheduler=scheduler
+        )
         stack.push_async_callback(cluster.control.channel.close)
         stack.push_async_callback(cluster.stop)
         await cluster.start()

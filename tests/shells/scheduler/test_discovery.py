@@ -5,9 +5,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime
 
+from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from persys.core.discovery import Zone
+from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, NodeStatus
@@ -42,18 +44,21 @@ class Announced:
     def __init__(self, *, fence: tuple[str, int] | None = None) -> None:
         self.store = TroubledStore(MemoryStore(SystemClock().monotonic))
         self.clock = FastClock()
-        self.cluster = Cluster()
+        self.cluster = Cluster(node_changed=self._node_changed)
         self.discovery = Discovery(
             self.cluster,
             self.store,
             self.clock,
+            supervisor=Supervisor("scheduler", self.clock, CollectorRegistry()),
             zone=lambda: ZONE,
             address=lambda: "10.0.0.9",
             port=8085,
             fence=lambda: fence,
             leads=lambda: True,
         )
-        self.cluster.node_changed = self.discovery.node_changed
+
+    def _node_changed(self, node_id: NodeId) -> None:
+        self.discovery.node_changed(node_id)
 
     def put_node(self, status: NodeStatus = NodeStatus.READY) -> None:
         endpoint, now = "10.0.0.1:50051", datetime.now(UTC)

@@ -185,7 +185,7 @@ async def test_every_metric_is_on_the_dashboard_and_in_the_table(cluster: Cluste
     table = (DEPLOY.parent / "docs" / "operations.md").read_text("utf-8")
 
     assert {name for name in families if name not in shown} == set()
-    assert set(re.findall(r"\| `(persys_scheduler_\w+)` \|", table)) == families
+    assert set(re.findall(r"\| `(persys_(?:scheduler|internal)_\w+)` \|", table)) == families
 
 
 class Ended:

@@ -3,8 +3,12 @@
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+from prometheus_client import CollectorRegistry
+
 from persys.core.removal import REMEMBERED
-from persys.errors import UnavailableError
+from persys.errors import PersysError, UnavailableError
+from persys.infra.aio.supervisor import KeyedWork, Supervisor
+from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.removal import Removal
 from persys.scheduler.cluster import Cluster as Memory
@@ -25,7 +29,9 @@ async def test_the_authority_is_asked_until_it_has_taken_back_what_the_node_had(
 
     memory = Memory()
     memory.removed[NodeId("n1")] = Removal(NodeId("n1"), NOW)  # before this scheduler came to lead
-    removed = Removed(memory, revoke, again=timedelta(seconds=0.01))
+    supervisor = Supervisor("scheduler", SystemClock(), CollectorRegistry())
+    revoking = KeyedWork[NodeId](supervisor, "revocation", SystemClock(), expects=PersysError)
+    removed = Removed(memory, revoke, revoking=revoking, again=timedelta(seconds=0.01))
 
     async def count(number: int) -> None:
         async def so() -> bool:

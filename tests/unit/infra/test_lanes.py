@@ -1,8 +1,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 
 import pytest
+from prometheus_client import CollectorRegistry
 
+from persys.infra.aio.supervisor import KeyedWork, Supervisor
+from persys.infra.clock import SystemClock
 from persys.infra.lanes import Lanes
 
 
@@ -26,7 +30,7 @@ async def test_a_slow_key_delays_no_other() -> None:
     never, at_once = asyncio.Event(), asyncio.Event()
     at_once.set()
     async with asyncio.TaskGroup() as group:
-        lanes: Lanes[str] = Lanes(group)
+        lanes: Lanes[str] = Lanes(group, contain=nullcontext)
         lanes.hand("n1", work_that(log, "slow", never))
         lanes.hand("n2", work_that(log, "fast", at_once))
         await settle()
@@ -39,7 +43,7 @@ async def test_work_of_one_key_runs_one_at_a_time_in_the_order_it_was_handed_ove
     log: list[str] = []
     gates = [asyncio.Event() for _ in range(3)]
     async with asyncio.TaskGroup() as group:
-        lanes: Lanes[str] = Lanes(group)
+        lanes: Lanes[str] = Lanes(group, contain=nullcontext)
         for index, gate in enumerate(gates):
             lanes.hand("n1", work_that(log, str(index), gate))
         for gate in reversed(gates):  # the last may end first, but has not begun
@@ -53,7 +57,7 @@ async def test_width_is_how_many_works_of_one_key_run_at_once() -> None:
     log: list[str] = []
     gates = [asyncio.Event() for _ in range(4)]
     async with asyncio.TaskGroup() as group:
-        lanes: Lanes[str] = Lanes(group, width=2)
+        lanes: Lanes[str] = Lanes(group, contain=nullcontext, width=2)
         for index, gate in enumerate(gates):
             lanes.hand("n1", work_that(log, str(index), gate))
         await settle()
@@ -71,7 +75,7 @@ async def test_width_is_how_many_works_of_one_key_run_at_once() -> None:
 async def test_work_may_hand_over_more_work_to_its_own_key() -> None:
     seen: list[int] = []
     async with asyncio.TaskGroup() as group:
-        lanes: Lanes[str] = Lanes(group)
+        lanes: Lanes[str] = Lanes(group, contain=nullcontext)
 
         async def count_down(left: int) -> None:
             seen.append(left)
@@ -86,7 +90,7 @@ async def test_work_may_hand_over_more_work_to_its_own_key() -> None:
 async def test_depth_counts_what_waits_and_what_runs_and_falls_back_to_nothing() -> None:
     gate = asyncio.Event()
     async with asyncio.TaskGroup() as group:
-        lanes: Lanes[str] = Lanes(group)
+        lanes: Lanes[str] = Lanes(group, contain=nullcontext)
         for key in ("n1", "n1", "n2"):
             lanes.hand(key, work_that([], key, gate))
         await settle()
@@ -96,12 +100,33 @@ async def test_depth_counts_what_waits_and_what_runs_and_falls_back_to_nothing()
     assert lanes.depth() == 0
 
 
-async def test_a_failure_that_escapes_ends_the_group() -> None:
+async def test_a_failure_that_is_not_contained_ends_the_group() -> None:
     async def fail() -> None:
         raise ZeroDivisionError
 
     with pytest.raises(ExceptionGroup) as caught:
         async with asyncio.TaskGroup() as group:
-            Lanes[str](group).hand("n1", fail)
+            Lanes[str](group, contain=nullcontext).hand("n1", fail)
 
     assert caught.value.subgroup(ZeroDivisionError)
+
+
+async def test_a_contained_failure_costs_that_piece_of_work_only() -> None:
+    supervisor = Supervisor("agent", SystemClock(), CollectorRegistry())
+    lane = KeyedWork[str](supervisor, "lane", SystemClock())
+    done: list[str] = []
+
+    async def fail() -> None:
+        raise ZeroDivisionError
+
+    async def succeed(name: str) -> None:
+        done.append(name)
+
+    async with asyncio.TaskGroup() as group:
+        lanes: Lanes[str] = Lanes(group, contain=lane.contain)
+        lanes.hand("n1", fail)
+        lanes.hand("n1", lambda: succeed("next of the same key"))
+        lanes.hand("n2", lambda: succeed("other key"))
+
+    assert sorted(done) == ["next of the same key", "other key"]
+    assert lanes.depth() == 0

@@ -6,20 +6,27 @@ for `doctor`; then the caller's `failed` decides what happens to the key. The pr
 Besides the outermost frame of a process, only this module catches `Exception`.
 """
 
+import asyncio
 import traceback
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from types import TracebackType
+from typing import Generic, TypeVar
 
 import structlog
 from prometheus_client import CollectorRegistry, Counter
 
-from persys.errors import PersysError
+from persys.errors import FencedError, PersysError
 from persys.infra.clock import Clock
 
 log = structlog.get_logger()
+
+Key = TypeVar("Key", bound=str)
+Expected = type[PersysError] | tuple[type[PersysError], ...]
 
 RECENT_MAX = 64
 TEXT_MAX = 400
@@ -41,6 +48,15 @@ class InternalError:
     last_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """One that `ends_process` cannot be done without; any other is run again after an unexpected end."""
+
+    name: str
+    run: Callable[[], Coroutine[None, None, None]]
+    ends_process: bool = False
+
+
 class Supervisor:
     """One per process. `component` is the program: scheduler, agent, gateway or ca."""
 
@@ -56,14 +72,20 @@ class Supervisor:
         )
 
     def contain(
-        self, where: str, key: str, *, failed: Callable[[InternalError], None]
+        self,
+        where: str,
+        key: str,
+        *,
+        failed: Callable[[InternalError], None],
+        expects: Expected = PersysError,
     ) -> "Containment":
         """A context whose body may fail: an unexpected exception ends the body, and `failed` is called.
 
-        `where` is one of a fixed set of places, `key` what the work is for. PersysError and cancellation
-        pass through. An ExceptionGroup is contained only if it holds an unexpected exception.
+        `where` is one of a fixed set of places, `key` what the work is for. What it `expects` and
+        cancellation pass through; where the caller handles only some errors, it names these. An
+        ExceptionGroup is contained only if it holds an unexpected exception.
         """
-        return Containment(self, where, key, failed)
+        return Containment(self, where, key, failed, expects)
 
     def record(self, where: str, key: str, err: Exception) -> InternalError:
         """Log, count and keep an unexpected exception."""
@@ -98,6 +120,21 @@ class Supervisor:
         """The newest first."""
         return list(reversed(self._recent.values()))
 
+    def supervised(self, loop: Loop) -> Coroutine[None, None, None]:
+        return loop.run() if loop.ends_process else self.keep_running(loop.name, loop.run)
+
+    async def keep_running(self, name: str, loop: Callable[[], Awaitable[None]]) -> None:
+        """Run a loop of the process; after an unexpected exception run it again, with back-off.
+
+        For loops without which the process is still useful. FencedError passes through.
+        """
+        failures: list[InternalError] = []
+        while True:
+            with self.contain(name, "", failed=failures.append, expects=FencedError):
+                await loop()
+                return
+            await asyncio.sleep(self.retry_after(failures.pop()).total_seconds())
+
     def retry_after(self, error: InternalError) -> timedelta:
         """How long to wait before the work for this key is tried again."""
         return min(BACKOFF_FIRST * (1 << min(error.count - 1, 16)), BACKOFF_MAX)
@@ -107,12 +144,18 @@ class Containment:
     """See `Supervisor.contain`."""
 
     def __init__(
-        self, supervisor: Supervisor, where: str, key: str, failed: Callable[[InternalError], None]
+        self,
+        supervisor: Supervisor,
+        where: str,
+        key: str,
+        failed: Callable[[InternalError], None],
+        expects: Expected,
     ) -> None:
         self._supervisor = supervisor
         self._where = where
         self._key = key
         self._failed = failed
+        self._expects = expects
 
     def __enter__(self) -> None:
         """Nothing is acquired."""
@@ -123,20 +166,76 @@ class Containment:
         err: BaseException | None,
         _at: TracebackType | None,
     ) -> bool:
-        unexpected = _unexpected(err)
+        unexpected = _unexpected(err, self._expects)
         if unexpected is None:
             return False
         self._failed(self._supervisor.record(self._where, self._key, unexpected))
         return True
 
 
-def _unexpected(err: BaseException | None) -> Exception | None:
+class KeyedWork(Generic[Key]):
+    """Contains the work for each key at one place, and leaves a key alone for a while after a failure.
+
+    Only the errors in `expects` pass through.
+    """
+
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        where: str,
+        clock: Clock,
+        *,
+        expects: Expected = FencedError,
+    ) -> None:
+        self._supervisor = supervisor
+        self._where = where
+        self._clock = clock
+        self._expects = expects
+        self._due_at: dict[Key, float] = {}
+
+    def is_due(self, key: Key) -> bool:
+        """Whether its work did not fail, or has waited long enough."""
+        return self.due_in(key) == 0
+
+    def due_in(self, key: Key) -> float:
+        """Seconds."""
+        due_at = self._due_at.get(key)
+        return 0.0 if due_at is None else max(0.0, due_at - self._clock.monotonic())
+
+    @contextmanager
+    def contain(
+        self, key: Key, *, failed: Callable[[InternalError], None] | None = None
+    ) -> Iterator[None]:
+        """Around one piece of work. `failed` is called beside what is done anyway."""
+        with self._supervisor.contain(
+            self._where, key, failed=partial(self._note, key, failed), expects=self._expects
+        ):
+            yield
+            self.forget(key)
+
+    def forget(self, key: Key) -> None:
+        """Its work succeeded, or is no longer wanted."""
+        if self._due_at and self._due_at.pop(key, None) is not None:
+            self._supervisor.resolved(self._where, key)
+
+    def _note(
+        self, key: Key, failed: Callable[[InternalError], None] | None, error: InternalError
+    ) -> None:
+        delay = self._supervisor.retry_after(error).total_seconds()
+        self._due_at[key] = self._clock.monotonic() + delay
+        if failed is not None:
+            failed(error)
+
+
+def _unexpected(err: BaseException | None, expects: Expected) -> Exception | None:
     """The first exception that is neither expected nor a request to stop."""
     if isinstance(err, BaseExceptionGroup):
-        found = [one for inner in err.exceptions if (one := _unexpected(inner)) is not None]
+        found = [
+            one for inner in err.exceptions if (one := _unexpected(inner, expects)) is not None
+        ]
         stopping = err.split(Exception)[1] is not None
         return found[0] if found and not stopping else None
-    if isinstance(err, Exception) and not isinstance(err, PersysError):
+    if isinstance(err, Exception) and not isinstance(err, expects):
         return err
     return None
 
