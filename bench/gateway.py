@@ -23,7 +23,7 @@ from aiohttp import web
 
 from bench.processes import BIN, free_port, process
 from bench.verdict import Verdict, report
-from persys.gateway.listener import Listener
+from persys.infra.http_server import HttpLimits, HttpServer
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 from persys.wire.rest_json import to_json
@@ -99,7 +99,7 @@ async def serve_bare(port: int, body: bytes) -> None:
 
     app = web.Application()
     app.router.add_get("/api/v1/workloads/{workload_id}", handle)
-    await Listener(app, tls=None).start("127.0.0.1", port)
+    await HttpServer(app, limits=HttpLimits(), context=None).start("127.0.0.1", port)
     await asyncio.Event().wait()
 
 

@@ -13,17 +13,26 @@ from persys.ca.book import Book
 from persys.ca.cfssl_api import CfsslApi
 from persys.ca.door import Door
 from persys.ca.keeping import BOOK, Keys, open_keys
-from persys.ca.listener import Limits, Listener
 from persys.ca.settings import CaSettings
 from persys.ca.whereabouts import addresses, own_hosts
 from persys.core.renewal import renew_at
 from persys.infra.clock import Clock, SystemClock
+from persys.infra.http_server import HttpLimits, HttpServer, server_context, show_certificate
 from persys.infra.keys import fingerprint, key_pem, new_key
 from persys.infra.process import serve
 
 log = structlog.get_logger()
 
-LIMITS = Limits()
+# Every request is short, so every connection ends soon, whatever it does.
+LIMITS = HttpLimits(
+    connections_max=1024,
+    connections_per_address_max=128,
+    idle_seconds=15.0,
+    unread_seconds=15.0,
+    connection_seconds=30.0,
+    closing_seconds=2.0,
+)
+REQUEST_SECONDS = 15.0
 _FORGET_AFTER = timedelta(days=1)
 _LOOK_SECONDS_MAX = 3600.0
 _LOOK_SECONDS_LEAST = 1.0
@@ -39,7 +48,13 @@ async def run_ca(settings: CaSettings, stop: asyncio.Event) -> None:
 
 
 class Ca:
-    def __init__(self, settings: CaSettings, clock: Clock, limits: Limits = LIMITS) -> None:
+    def __init__(
+        self,
+        settings: CaSettings,
+        clock: Clock,
+        limits: HttpLimits = LIMITS,
+        request_seconds: float = REQUEST_SECONDS,
+    ) -> None:
         """Raises SettingsError when keys or book cannot be used."""
         self._settings = settings
         self._clock = clock
@@ -49,10 +64,15 @@ class Ca:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="authority")
         by_key = CfsslApi(self.authority, key=settings.auth_key(), roles=settings.roles_by_key())
         handlers = {**Api(self.authority).handlers(), **by_key.handlers()}
-        door = Door(self.authority, clock, thread=self._thread, handlers=handlers, limits=limits)
-        self._listener = Listener(
-            door.app(), roots_pem=self.authority.keys.roots_pem, limits=limits
+        door = Door(
+            self.authority,
+            clock,
+            thread=self._thread,
+            handlers=handlers,
+            request_seconds=request_seconds,
         )
+        self._context = server_context(self.authority.keys.roots_pem)
+        self._listener = HttpServer(door.app(), limits=limits, context=self._context)
         self._renew_at = clock.now()
 
     async def start(self) -> None:
@@ -92,7 +112,7 @@ class Ca:
         key = new_key()
         life = self._settings.cert_ttl
         chain = self.authority.certify_itself(key.public_key(), own_hosts(self._addresses()), life)
-        self._listener.show(chain, key_pem(key))
+        show_certificate(self._context, chain, key_pem(key))
         self._renew_at = renew_at(now, now + life)
 
     def _addresses(self) -> Sequence[str]:

@@ -18,10 +18,10 @@ from cryptography import x509
 from persys.ca import cfssl
 from persys.ca.authority import Authority, Holder
 from persys.ca.call import JSON, Answer, Call, Handler
-from persys.ca.listener import Limits, address_of, shown_certificate
 from persys.core.permission import CA, deeds_of
 from persys.errors import DeniedError, InvalidError, PersysError
 from persys.infra.clock import Clock
+from persys.infra.http_server import shown_certificate
 from persys.infra.identity import claims_of, hosts_of
 from persys.model.identity import Deed, Role
 from persys.wire.authority import BODY_BYTES_MAX, Refusal, http_status
@@ -39,14 +39,14 @@ class Door:
         *,
         thread: Executor,
         handlers: Mapping[str, Handler],
-        limits: Limits,
+        request_seconds: float,
     ) -> None:
         assert handlers.keys() == CA.keys(), "every route has its line in the table"
         self._authority = authority
         self._clock = clock
         self._thread = thread
         self._handlers = handlers
-        self._limits = limits
+        self._request_seconds = request_seconds
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=BODY_BYTES_MAX)
@@ -60,10 +60,10 @@ class Door:
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
             try:
-                async with asyncio.timeout(self._limits.request_seconds):
+                async with asyncio.timeout(self._request_seconds):
                     body = await request.read()
                     shown = shown_certificate(request) if deed is not None else None
-                    serve = partial(self._serve, door, deed, shown, address_of(request))
+                    serve = partial(self._serve, door, deed, shown, request.remote or "?")
                     answer = await self._run(partial(serve, body, dict(request.query)))
             except TimeoutError:
                 return _refused(door, 408, "took too long")

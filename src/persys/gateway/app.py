@@ -20,7 +20,7 @@ from persys.gateway.exec_socket import socket_routes
 from persys.gateway.gitops import Gitops, gitops_routes
 from persys.gateway.identity import Identities
 from persys.gateway.limits import BODY_BYTES_MAX, Rates
-from persys.gateway.listener import Listener, Patience
+from persys.gateway.listener import live_context
 from persys.gateway.metrics import Metrics, metrics_routes
 from persys.gateway.openapi import openapi_routes
 from persys.gateway.overview import overview_routes
@@ -33,6 +33,7 @@ from persys.gateway.uploads import upload_routes
 from persys.gateway.webhooks import WEBHOOK_BYTES_MAX, Webhooks, read_hooks
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.garbage import sweep
+from persys.infra.http_server import HttpLimits, HttpServer
 from persys.infra.process import serve
 from persys.infra.rpc import new_channel
 from persys.infra.tls import Tls
@@ -63,7 +64,7 @@ class Gateway:
         clock: Clock,
         tls: Tls | None,
         *,
-        patience: Patience | None = None,
+        limits: HttpLimits | None = None,
     ) -> None:
         """Raises SettingsError for clusters that cannot be used."""
         self._settings = settings
@@ -92,8 +93,13 @@ class Gateway:
         )
         self._gitops = Gitops(self.clusters, clock, self._audit, self._pushes)
         self._hooks = read_hooks(settings.webhooks)
-        self._listener = Listener(self._app(), tls=tls, patience=patience)
-        self._public = Listener(self._public_app(), tls=None, patience=patience)
+        limits = limits or HttpLimits(
+            connections_max=settings.connections_max,
+            connections_per_address_max=settings.connections_per_address_max,
+        )
+        context = live_context(tls) if tls is not None else None
+        self._listener = HttpServer(self._app(), limits=limits, context=context)
+        self._public = HttpServer(self._public_app(), limits=limits, context=None)
         self.public_port = 0  # none is open
 
     async def start(self) -> None:

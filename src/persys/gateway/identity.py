@@ -19,6 +19,7 @@ from persys.gateway.cluster import Metadata
 from persys.gateway.problems import ProblemError
 from persys.infra.clock import Clock
 from persys.infra.door import PASSED_IDENTITY
+from persys.infra.http_server import shown_certificate
 from persys.infra.identity import Claims, claims_of
 from persys.infra.tls import Tls
 from persys.model.identity import Deed, Identity, Role
@@ -56,7 +57,7 @@ class Identities:
         token = _token(request)
         if self._tls is None:
             return _by_token(token) if token else ANYONE
-        shown = _shown(request)
+        shown = shown_certificate(request)
         if shown is not None:
             who = self._by_certificate(shown, self._tls)
             return _narrowed(who, token) if token else who
@@ -111,15 +112,6 @@ def _token(request: web.Request) -> str:
     if not token.isascii() or not token.isprintable():
         raise ProblemError(401, "the token holds what no token has")
     return token
-
-
-def _shown(request: web.Request) -> bytes | None:
-    transport = request.transport
-    connection = None if transport is None else transport.get_extra_info("ssl_object")
-    if connection is None:
-        return None
-    shown: bytes | None = connection.getpeercert(binary_form=True)
-    return shown
 
 
 @lru_cache(_KNOWN_MAX)

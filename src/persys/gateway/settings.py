@@ -54,6 +54,14 @@ class GatewaySettings(TlsSettings):
     requests_burst: int = setting(
         400, "PERSYS_GATEWAY_REQUESTS_BURST", help="so many at once, after a pause"
     )
+    connections_max: int = setting(
+        4096, "PERSYS_GATEWAY_CONNECTIONS_MAX", help="open connections in total"
+    )
+    connections_per_address_max: int = setting(
+        1024,
+        "PERSYS_GATEWAY_CONNECTIONS_PER_ADDRESS_MAX",
+        help="open connections of one address; raise it behind a proxy",
+    )
     webhooks: tuple[dict[str, str], ...] = setting(
         (),
         help="in the file: repositories that may tell of a push, each with secret or secret_file",
@@ -83,6 +91,10 @@ class GatewaySettings(TlsSettings):
             raise SettingsError("PERSYS_GATEWAY_REQUESTS_PER_SECOND: expected 0 or more")
         if self.requests_burst < 1:
             raise SettingsError("PERSYS_GATEWAY_REQUESTS_BURST: expected 1 or more")
+        if self.connections_max < 1:
+            raise SettingsError("PERSYS_GATEWAY_CONNECTIONS_MAX: expected 1 or more")
+        if self.connections_per_address_max < 1:
+            raise SettingsError("PERSYS_GATEWAY_CONNECTIONS_PER_ADDRESS_MAX: expected 1 or more")
         if self.audit_keep < 1:
             raise SettingsError("PERSYS_GATEWAY_AUDIT_KEEP: expected 1 or more")
         if self.dns_server:

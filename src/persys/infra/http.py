@@ -11,11 +11,22 @@ from prometheus_client import (
     generate_latest,
 )
 
-from persys.errors import SettingsError
 from persys.infra import tracing
+from persys.infra.http_server import HttpLimits, HttpServer
 
 # When a counter was made interests nobody, and would be one more series for each.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # its library has no types here
+
+# For monitoring alone. One address cannot take the places of all others.
+_BODY_BYTES_MAX = 1024
+LIMITS = HttpLimits(
+    connections_max=128,
+    connections_per_address_max=64,
+    idle_seconds=15.0,
+    body_window_seconds=5.0,
+    unread_seconds=15.0,
+    closing_seconds=2.0,
+)
 
 
 class SideServer:
@@ -26,6 +37,7 @@ class SideServer:
         health: Callable[[], Mapping[str, Any]],
         count: Callable[[], Awaitable[None]] | None = None,
         trouble_code: int = 503,
+        limits: HttpLimits = LIMITS,
     ) -> None:
         """`count` prepares, with pauses, what would hold others up if it were counted in one go.
 
@@ -36,26 +48,17 @@ class SideServer:
         self._health = health
         self._count = count
         self._trouble_code = trouble_code
-        self._runner: web.AppRunner | None = None
+        app = web.Application(client_max_size=_BODY_BYTES_MAX)
+        app.router.add_get("/health", self._answer_health)
+        app.router.add_get("/metrics", self._answer_metrics)
+        self.server = HttpServer(app, limits=limits, context=None, port_name="metrics port")
 
     async def start(self, host: str, port: int) -> int:
         """Returns the port (useful when asked for port 0)."""
-        app = web.Application()
-        app.router.add_get("/health", self._answer_health)
-        app.router.add_get("/metrics", self._answer_metrics)
-        self._runner = web.AppRunner(app, access_log=None)
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, host, port).start()
-        except (OSError, OverflowError) as err:
-            await self.stop()
-            raise SettingsError(f"metrics port {port} cannot be used: {err}") from err
-        bound: int = self._runner.addresses[0][1]
-        return bound
+        return await self.server.start(host, port)
 
     async def stop(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self.server.stop()
 
     async def _answer_health(self, request: web.Request) -> web.Response:
         with tracing.serving("GET /health", request.headers.items):

@@ -4,30 +4,63 @@ With certificates both sides show theirs; without, on -insecure, nobody does. A 
 fixed names beside its host's, so that a client can insist on whom it means wherever that one is.
 """
 
+import resource
+
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_health.v1._async import HealthServicer
 from grpc_reflection.v1alpha import reflection
 
+from persys.core.discovery import PORT_MAX
 from persys.errors import SettingsError
 from persys.infra.certificates import Certificates
 from persys.infra.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
 from persys.model.identity import NAMES, Role
 
-PORT_MAX = 65535
-# Whoever connects and says nothing holds a descriptor for no longer than this.
+# A client that connects and sends nothing is disconnected after this time.
 HANDSHAKE_MS = 10_000
+# Per connection. A gateway carries the streams of all its clients on one.
+STREAMS_MAX = 4096
+METADATA_BYTES_MAX = 64 * 1024
+# A connection without a call is closed after this time; clients connect again when they need it.
+IDLE_MS = 10 * 60_000
+KEEPALIVE_MS, KEEPALIVE_TIMEOUT_MS = 60_000, 20_000
+# Clients of this project ping every 20 s. One that pings more often than this is disconnected.
+PING_INTERVAL_MIN_MS = 10_000
+# The rest of the descriptors is for the store, agents, files and the metrics port.
+_CONNECTIONS_SHARE = 0.75
+_CONNECTIONS_MIN = 256
 
 
-def new_server(*interceptors: grpc.aio.ServerInterceptor) -> grpc.aio.Server:
+def new_server(
+    *interceptors: grpc.aio.ServerInterceptor, connections_max: int | None = None
+) -> grpc.aio.Server:
+    """A server whose clients are limited in connections, streams, metadata, pings and idle time.
+
+    `connections_max` None: a share of the descriptors that this process may open. There is no limit on the
+    age of a connection: revoked certificates are checked at each call, and control streams last for months.
+    """
     # Without so_reuseport a second process on the port fails at once instead of sharing its calls.
     options = (
         ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
         ("grpc.max_send_message_length", LIST_BYTES_MAX),
         ("grpc.so_reuseport", 0),
         ("grpc.server_handshake_timeout_ms", HANDSHAKE_MS),
+        ("grpc.max_allowed_incoming_connections", connections_max or _connections_max()),
+        ("grpc.max_concurrent_streams", STREAMS_MAX),
+        ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+        ("grpc.max_connection_idle_ms", IDLE_MS),
+        ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_ping_interval_without_data_ms", PING_INTERVAL_MIN_MS),
     )
     return grpc.aio.server(interceptors=interceptors, options=options)
+
+
+def _connections_max() -> int:
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return max(_CONNECTIONS_MIN, int(min(descriptors, 1 << 20) * _CONNECTIONS_SHARE))
 
 
 def server_name(role: Role, name: str = "") -> str:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from persys.ca.app import LIMITS, Ca
-from persys.ca.listener import Limits
+from persys.ca.app import LIMITS, REQUEST_SECONDS, Ca
 from persys.ca.settings import CaSettings
+from persys.infra.http_server import HttpLimits
 from shells.ca.town import AUTH_KEY, MovedClock, Town
 
 
@@ -30,15 +30,17 @@ async def town(settings: CaSettings, tmp_path: Path) -> AsyncIterator[Town]:
 @pytest.fixture
 async def hasty_town(settings: CaSettings, tmp_path: Path) -> AsyncIterator[Town]:
     """Where nobody waits for long."""
-    limits = Limits(handshake_seconds=1.0, request_seconds=1.0, connection_seconds=3.0)
-    async with a_town(settings, tmp_path, limits) as town:
+    limits = HttpLimits(handshake_seconds=1.0, connection_seconds=3.0, closing_seconds=1.0)
+    async with a_town(settings, tmp_path, limits, request_seconds=1.0) as town:
         yield town
 
 
 @asynccontextmanager
-async def a_town(settings: CaSettings, folder: Path, limits: Limits) -> AsyncIterator[Town]:
+async def a_town(
+    settings: CaSettings, folder: Path, limits: HttpLimits, request_seconds: float = REQUEST_SECONDS
+) -> AsyncIterator[Town]:
     clock = MovedClock()
-    ca = Ca(settings, clock, limits)
+    ca = Ca(settings, clock, limits, request_seconds)
     await ca.start()
     async with asyncio.TaskGroup() as group:
         upkeep = group.create_task(ca.run())

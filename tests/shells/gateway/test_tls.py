@@ -15,9 +15,9 @@ import pytest
 
 from certified import Root
 from persys.core.permission import CONTROL, deeds_of
-from persys.gateway.listener import Patience
 from persys.infra.clock import SystemClock
 from persys.infra.files import CertificateFiles
+from persys.infra.http_server import HttpLimits
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -26,7 +26,7 @@ from shells.gateway.town import House, a_container, a_gateway, quiet
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
 from shells.scheduler.stores import TroubledStore
 
-HASTY = Patience(handshake_seconds=1.0, idle_seconds=1.0, closing_seconds=1.0)
+HASTY = HttpLimits(handshake_seconds=1.0, idle_seconds=1.0, closing_seconds=1.0)
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ async def guarded(root: Root, secure: Cluster) -> AsyncIterator[House]:
     address = f"127.0.0.1:{secure.settings.grpc_port}"
     settings = quiet(insecure=False, scheduler_addr=(address,))
     tls = root.tls(Role.GATEWAY, "g1")
-    async with a_gateway(settings, tls=tls, patience=HASTY) as house:
+    async with a_gateway(settings, tls=tls, limits=HASTY) as house:
         yield house
 
 

@@ -8,12 +8,12 @@ from typing import Any
 import aiohttp
 
 from persys.gateway.app import Gateway
-from persys.gateway.listener import Patience
 from persys.gateway.settings import GatewaySettings
 from persys.infra.clock import SystemClock
+from persys.infra.http_server import HttpLimits
 from persys.infra.tls import Tls
 
-PATIENCE = Patience(closing_seconds=2.0)
+LIMITS = HttpLimits(closing_seconds=2.0)
 
 
 def quiet(**changes: Any) -> GatewaySettings:
@@ -47,9 +47,9 @@ class House:
 
 @asynccontextmanager
 async def a_gateway(
-    settings: GatewaySettings, *, tls: Tls | None = None, patience: Patience = PATIENCE
+    settings: GatewaySettings, *, tls: Tls | None = None, limits: HttpLimits = LIMITS
 ) -> AsyncIterator[House]:
-    gateway = Gateway(settings, SystemClock(), tls, patience=patience)
+    gateway = Gateway(settings, SystemClock(), tls, limits=limits)
     await gateway.start()
     try:
         async with asyncio.TaskGroup() as group:
