@@ -29,7 +29,7 @@ class Wanted(NamedTuple):
 def judge(workload: WorkloadView | None, wanted: Wanted, *, patient: bool) -> Verdict:
     """`patient` while the scheduler may not yet have looked at what it was asked for.
 
-    A failed workload that will be tried again is still open.
+    A failed workload is still open during its fast attempts; the slow ones after them may take hours.
     """
     if workload is None or workload.status.lower() == "deleted":
         if wanted.goal is Goal.GONE:
@@ -41,9 +41,15 @@ def judge(workload: WorkloadView | None, wanted: Wanted, *, patient: bool) -> Ve
         return Verdict.OPEN
     if workload.status.lower() == wanted.goal.value.lower() or _is_complete(workload, wanted.goal):
         return Verdict.REACHED
-    if workload.status.lower() == "failed" and not workload.HasField("retry_next_at"):
+    if workload.status.lower() == "failed" and not _is_retried_soon(workload):
         return Verdict.FAILED
     return Verdict.OPEN
+
+
+def _is_retried_soon(workload: WorkloadView) -> bool:
+    """A scheduler that does not tell its limit never goes over to slow attempts."""
+    at_limit = 0 < workload.retry_max_attempts <= workload.retry_attempts
+    return workload.HasField("retry_next_at") and not at_limit
 
 
 def _is_old_news(workload: WorkloadView, wanted: Wanted) -> bool:

@@ -1,4 +1,8 @@
-"""When to try a failed revision again, and when to stop.
+"""When to try a failed revision again.
+
+The first attempts follow quickly, with growing delays. After them a transient failure is tried again at a
+slow rate for as long as the workload is wanted: a registry that was away for an hour leaves nothing failed.
+Only a failure that needs a new spec waits for a person (`next_at` is None).
 
 Plans are times of the clock of whoever led then. One that lies further ahead than any plan could is of a
 clock that does not agree with ours, and is brought near.
@@ -24,6 +28,7 @@ class RetryPolicy:
     longest_after: timedelta = timedelta(seconds=120)
     spread: float = 0.2
     attempts_max: int = 5
+    slow_after: timedelta = timedelta(minutes=5)  # between attempts beyond attempts_max
     stable_after: timedelta = timedelta(minutes=10)
 
 
@@ -39,11 +44,14 @@ def after_failure(
 ) -> Retry:
     """The next attempt, or `next_at=None` when none would help.
 
-    `attempts` is how many retries were already made. `roll` in [0, 1) places the attempt inside the
-    jitter window: 0 is earliest.
+    `attempts` is how many retries were already made; it stays at its maximum during the slow attempts.
+    `roll` in [0, 1) places the attempt inside the jitter window: 0 is earliest.
     """
-    if not failure.retryable or attempts >= policy.attempts_max:
+    if not failure.retryable:
         return Retry(workload_id, revision, attempts, None)
+    if attempts >= policy.attempts_max:
+        delay = _jittered(policy.slow_after, policy, roll=roll)
+        return Retry(workload_id, revision, attempts, now + delay)
     delay = _delay(attempts, policy, roll=roll)
     return Retry(workload_id, revision, attempts + 1, now + delay)
 
@@ -52,11 +60,17 @@ def in_reach(retry: Retry, policy: RetryPolicy, *, now: datetime) -> Retry:
     """The plan, at most as far ahead as it could have been when it was made."""
     if retry.next_at is None:
         return retry
-    latest = now + _delay(max(0, retry.attempts - 1), policy, roll=1)
+    delay = _delay(max(0, retry.attempts - 1), policy, roll=1)
+    if retry.attempts >= policy.attempts_max:
+        delay = max(delay, _jittered(policy.slow_after, policy, roll=1))
+    latest = now + delay
     return retry if retry.next_at <= latest else replace(retry, next_at=latest)
 
 
 def _delay(attempts: int, policy: RetryPolicy, *, roll: float) -> timedelta:
     growth = policy.factor ** min(attempts, GROWTHS_MAX)
-    delay = min(policy.first_after * growth, policy.longest_after)
+    return _jittered(min(policy.first_after * growth, policy.longest_after), policy, roll=roll)
+
+
+def _jittered(delay: timedelta, policy: RetryPolicy, *, roll: float) -> timedelta:
     return delay * (1 + policy.spread * (2 * roll - 1))

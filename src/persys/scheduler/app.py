@@ -9,6 +9,7 @@ from typing import Any
 import structlog
 
 from persys.core.effects import Effect
+from persys.core.retry import RetryPolicy
 from persys.core.situation import Policy
 from persys.errors import PersysError
 from persys.infra.aio.supervisor import KeyedWork, Loop, Supervisor
@@ -482,6 +483,7 @@ class Scheduler:
 
 def policy_of(settings: SchedulerSettings) -> Policy:
     return Policy(
+        retry=RetryPolicy(slow_after=settings.retry_slow_interval),
         apply_deadline=settings.agent_apply_timeout,
         vm_apply_deadline=settings.agent_vm_apply_timeout,
         delete_deadline=settings.agent_delete_timeout,

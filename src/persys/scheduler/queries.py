@@ -8,7 +8,7 @@ from typing import TypeVar
 from persys.core.leaving import stays_because
 from persys.core.placement.needs import needs_of
 from persys.core.placement.select import Placed, Unplaceable, place
-from persys.core.situation import speaks_of
+from persys.core.situation import fulfils, speaks_of
 from persys.errors import InvalidError, NotFoundError
 from persys.infra.clock import Clock
 from persys.model.belief import Status
@@ -203,7 +203,8 @@ class Queries:
             view.assigned_node_id = entry.assignment.node_id
             view.epoch = entry.assignment.epoch
             view.placement = entry.assignment.why
-        if retry is not None:
+        # Once it is as wanted, the plan to try again only waits to be forgotten.
+        if retry is not None and not (belief is not None and fulfils(belief, workload)):
             view.retry_attempts = retry.attempts
             if retry.next_at is not None:
                 view.retry_next_at.CopyFrom(control.timestamp(retry.next_at))

@@ -112,6 +112,11 @@ class SchedulerSettings(TlsSettings, TraceSettings):
     agent_delete_timeout: timedelta = setting(
         timedelta(seconds=60), "SCHEDULER_AGENT_DELETE_TIMEOUT", help="time for a removal"
     )
+    retry_slow_interval: timedelta = setting(
+        timedelta(minutes=5),
+        "SCHEDULER_RETRY_SLOW_INTERVAL",
+        help="between attempts at what failed too often for a transient reason",
+    )
     reconcile_interval: timedelta = setting(
         timedelta(seconds=5),
         "SCHEDULER_RECONCILE_INTERVAL",
@@ -146,5 +151,7 @@ class SchedulerSettings(TlsSettings, TraceSettings):
         self.check_tls()
         if self.events_max < 1:
             raise SettingsError(f"SCHEDULER_EVENTS_MAX={self.events_max}: expected 1 or more")
+        if self.retry_slow_interval <= timedelta():
+            raise SettingsError("SCHEDULER_RETRY_SLOW_INTERVAL=0s: expected a duration above 0s")
         if self.events_max_age <= timedelta():
             raise SettingsError("SCHEDULER_EVENTS_MAX_AGE=0s: expected more than nothing")

@@ -18,6 +18,16 @@ _FAILURE_WORDS = {
     "PORT_BIND_CONFLICT": (FailureReason.NETWORK_ERROR, False),
 } | {reason.value: (reason, reason.retryable) for reason in FailureReason}
 
+# Causes outside the workload. An agent that stops trying leaves it to the scheduler to try again later.
+_OUTSIDE = frozenset(
+    {
+        FailureReason.IMAGE_PULL_FAILED,
+        FailureReason.INSUFFICIENT_RESOURCES,
+        FailureReason.NETWORK_ERROR,
+        FailureReason.STORAGE_ERROR,
+    }
+)
+
 
 def says_not_found(text: str) -> bool:
     return "not found" in text.lower()
@@ -34,8 +44,12 @@ def says_deleted(task_id: str, text: str) -> bool:
 
 
 def failure(word: str, text: str, *, code: str, terminal: bool) -> Failure:
-    """The failure that a word and a text describe. `terminal`: the agent has given up."""
+    """The failure that a word and a text describe. `terminal`: the agent does not try again by itself.
+
+    Our agents send a code with what must not be tried again.
+    """
     reason, retryable = _FAILURE_WORDS.get(word.upper(), (FailureReason.RUNTIME_ERROR, True))
     if not code and says_runtime_not_available(text):
         code = RUNTIME_NOT_AVAILABLE
-    return Failure(reason, text, retryable=retryable and not terminal, code=code)
+    final = terminal and (bool(code) or reason not in _OUTSIDE)
+    return Failure(reason, text, retryable=retryable and not final, code=code)

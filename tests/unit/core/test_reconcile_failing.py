@@ -1,7 +1,8 @@
 """What follows a failure, as `decide` sees it."""
 
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
+from itertools import pairwise
 
 from builders import (
     N1,
@@ -60,27 +61,30 @@ def test_a_failure_is_counted_once_and_tried_again_when_the_time_comes() -> None
     assert due.retry == first.retry
 
 
-def test_each_attempt_that_fails_is_counted_until_none_is_left() -> None:
+def test_each_attempt_that_fails_is_counted_then_slow_ones_follow_without_end() -> None:
     situation = a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=FAILED)
-    now, sent = after(1), 1
-    for _ in range(20):
+    now, sent, sent_at = after(1), 1, [after(0)]
+    for _ in range(40):
         decision = decided(situation, now=now)
         situation = replace(situation, belief=decision.belief, retry=decision.retry)
         if decision.effects:
             sent += 1
+            sent_at.append(now)
             situation = replace(
                 situation,
                 dispatch=a_dispatch(sent_at=now),
                 observation=an_observation(Actual.FAILED, failure=a_failure(), seen_at=now),
             )
-        elif decision.wake_at is not None:
-            now = decision.wake_at
         else:
-            break
+            assert decision.wake_at is not None
+            now = decision.wake_at
+        assert belief_of(decision).status is Status.FAILED
 
-    assert sent == 6  # the first and five more
-    assert situation.retry == a_retry(5, None)
-    assert decided(situation, now=after(1e6)).effects == ()
+    assert sent > 10
+    assert situation.retry is not None
+    assert situation.retry.attempts == 5
+    slow = [later - earlier for earlier, later in pairwise(sent_at[6:])]
+    assert set(slow) == {timedelta(minutes=5)}
 
 
 def test_what_cannot_succeed_fails_at_once() -> None:

@@ -3,6 +3,8 @@
 from datetime import datetime
 
 import pytest
+from hypothesis import given
+from hypothesis.strategies import floats, integers, sampled_from
 
 from builders import NOON, WEB, a_failure, after
 from persys.core.retry import RetryPolicy, after_failure, in_reach
@@ -27,17 +29,18 @@ def retry(
     )
 
 
-def test_the_delay_doubles_up_to_the_ceiling_and_ends_after_the_last_attempt() -> None:
-    planned = [retry(attempts) for attempts in range(6)]
+def test_the_delay_doubles_and_is_slow_and_constant_after_the_last_fast_attempt() -> None:
+    planned = [retry(attempts) for attempts in (0, 1, 2, 3, 4, 5, 5)]
 
-    assert [plan.attempts for plan in planned] == [1, 2, 3, 4, 5, 5]
+    assert [plan.attempts for plan in planned] == [1, 2, 3, 4, 5, 5, 5]
     assert [plan.next_at for plan in planned] == [
         after(5),
         after(10),
         after(20),
         after(40),
         after(80),
-        None,
+        after(300),
+        after(300),
     ]
 
 
@@ -70,7 +73,7 @@ def test_the_plan_names_the_revision_it_is_for() -> None:
     assert retry().revision == "r1"
 
 
-@pytest.mark.parametrize(("attempts", "seconds"), [(1, 6), (3, 24), (50, 144)])
+@pytest.mark.parametrize(("attempts", "seconds"), [(1, 6), (3, 24), (50, 360)])
 def test_a_plan_from_a_clock_that_is_ahead_waits_no_longer_than_one_of_ours(
     attempts: int, seconds: float
 ) -> None:
@@ -89,3 +92,27 @@ def test_a_plan_of_our_own_clock_stays_as_it_is(attempts: int, roll: float) -> N
 
     assert in_reach(plan, POLICY, now=NOON) == plan
     assert in_reach(plan, POLICY, now=after(3600)) == plan
+
+
+@pytest.mark.parametrize(("roll", "seconds"), [(0.0, 240.0), (0.5, 300.0), (0.999, 359.88)])
+def test_slow_attempts_have_jitter(roll: float, seconds: float) -> None:
+    assert retry(5, roll=roll).next_at == after(seconds)
+
+
+def test_a_slow_plan_is_kept_and_one_of_a_clock_that_is_ahead_is_brought_near() -> None:
+    slow = Retry(WEB, Revision("r1"), 5, after(350))
+    ahead = Retry(WEB, Revision("r1"), 5, after(5000))
+
+    assert in_reach(slow, POLICY, now=NOON) == slow
+    assert in_reach(ahead, POLICY, now=NOON).next_at == after(360)
+
+
+@given(reason=sampled_from(FailureReason), attempts=integers(0, 100), roll=floats(0, 0.999))
+def test_every_transient_failure_has_a_next_attempt(
+    reason: FailureReason, attempts: int, roll: float
+) -> None:
+    failure = Failure(reason, "x", retryable=reason.retryable)
+    plan = retry(attempts, roll=roll, failure=failure)
+
+    assert (plan.next_at is None) == (not reason.retryable)
+    assert plan.attempts <= max(attempts, POLICY.attempts_max)
