@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from persys.core.dispatch import Dispatch
-from persys.core.placement.columns import Columns
+from persys.core.placement.columns import Columns, hold_of
 from persys.core.placement.needs import facts_of, traits_of
 from persys.core.placement.pools import accounts_of
 from persys.core.situation import Aside, fulfils
@@ -233,21 +233,27 @@ class Cluster:
         return tombstone.assignment if tombstone is not None else None
 
     def settle_room(self, workload_id: WorkloadId, node_ids: Iterable[NodeId]) -> None:
-        """Make the reservations on these nodes what the records say, or what is promised."""
+        """Make the reservations on these nodes what the records say, and what a pending commit may make them.
+
+        Until the commit is answered the larger of the two counts: a workload that shrinks frees nothing
+        before its smaller record is stored, and one that grows has its room from the moment of the decision.
+        """
         promised = self._promised.get(workload_id)
         for node_id in node_ids:
-            held = self.held_by_record(workload_id, node_id)
+            recorded = self.held_by_record(workload_id, node_id)
+            hold = hold_of(recorded) if recorded is not None else None
             if promised is not None and promised.node_id == node_id:
-                held = promised
-            if held is None:
+                pending = hold_of(promised)
+                hold = pending.covering(hold) if hold is not None else pending
+            if hold is None:
                 self.columns.give_back(workload_id, node_id)
             else:
-                self.columns.reserve(held)
+                self.columns.put_hold(workload_id, node_id, hold)
 
     def promise(self, assignment: Assignment) -> None:
         """Reserve what is about to be committed: an old copy that goes meanwhile does not free that room."""
         self._promised[assignment.workload_id] = assignment
-        self.columns.reserve(assignment)
+        self.settle_room(assignment.workload_id, (assignment.node_id,))
 
     def end_promise(self, workload_id: WorkloadId) -> None:
         """It is committed, or will not be."""

@@ -18,15 +18,7 @@ def set_aside(workload_id: WorkloadId, node_id: NodeId, columns: Columns) -> Ite
         yield
     finally:
         if held is not None:
-            columns.hold(
-                workload_id,
-                node_id,
-                held.resources,
-                held.host_ports,
-                group=held.group,
-                apart=held.apart,
-                pools=held.pools,
-            )
+            columns.put_hold(workload_id, node_id, held)
 
 
 @contextmanager

@@ -30,9 +30,38 @@ SIZE_AT_FIRST = 64
 class Hold:
     resources: Resources
     host_ports: frozenset[HostPort]
-    group: str = ""
-    apart: bool = False
+    groups: frozenset[tuple[str, bool]] = frozenset()  # name, and whether members keep apart
     pools: Draws = ()
+
+    def covering(self, other: "Hold") -> "Hold":
+        """Enough for either: what is held while it is not known which of the two is on record."""
+        draws = dict(self.pools)
+        for pool, amount in other.pools:
+            draws[pool] = max(draws.get(pool, 0), amount)
+        unnamed = max(_unnamed(self), _unnamed(other))
+        mine, theirs = self.resources, other.resources
+        return Hold(
+            Resources(
+                max(mine.cpu_millicores, theirs.cpu_millicores),
+                max(mine.memory_mb, theirs.memory_mb),
+                unnamed + sum(draws.values()),
+            ),
+            self.host_ports | other.host_ports,
+            self.groups | other.groups,
+            tuple(sorted(draws.items())),
+        )
+
+
+def _unnamed(hold: Hold) -> int:
+    """The part of the disk that is drawn from no named pool."""
+    return hold.resources.disk_gb - sum(amount for _, amount in hold.pools)
+
+
+def hold_of(assignment: Assignment) -> Hold:
+    """What an assignment reserves, as a member of the group that its rules name."""
+    rules = assignment.rules
+    groups = frozenset({(rules.group, rules.apart)}) if rules.group else frozenset()
+    return Hold(assignment.reserved, assignment.host_ports, groups, assignment.pools)
 
 
 class Columns:
@@ -126,7 +155,11 @@ class Columns:
         pools: Draws = (),
     ) -> None:
         """Reserve, replacing what this workload had reserved on this node."""
-        hold = Hold(resources, host_ports, group, apart, pools)
+        groups = frozenset({(group, apart)}) if group else frozenset()
+        self.put_hold(workload_id, node_id, Hold(resources, host_ports, groups, pools))
+
+    def put_hold(self, workload_id: WorkloadId, node_id: NodeId, hold: Hold) -> None:
+        """Reserve, replacing what this workload had reserved on this node."""
         holds = self._holds.setdefault(node_id, {})
         old = holds.get(workload_id)
         holds[workload_id] = hold
@@ -134,15 +167,7 @@ class Columns:
 
     def reserve(self, assignment: Assignment) -> None:
         """Hold what an assignment says, as one of the group that its rules name."""
-        self.hold(
-            assignment.workload_id,
-            assignment.node_id,
-            assignment.reserved,
-            assignment.host_ports,
-            group=assignment.rules.group,
-            apart=assignment.rules.apart,
-            pools=assignment.pools,
-        )
+        self.put_hold(assignment.workload_id, assignment.node_id, hold_of(assignment))
 
     def give_back(self, workload_id: WorkloadId, node_id: NodeId) -> None:
         old = self._holds.get(node_id, {}).pop(workload_id, None)
@@ -227,8 +252,8 @@ class Columns:
             del self.port_holders[port][row.node_id]
             if not self.port_holders[port]:
                 del self.port_holders[port]
-        if hold.group:
-            self.groups.count(row, hold.group, apart=hold.apart, sign=sign)
+        for group, apart in hold.groups:
+            self.groups.count(row, group, apart=apart, sign=sign)
 
     def _put_pools(self, row: Row, accounts: Accounts | None) -> None:
         row.pools = PoolRoom(accounts) if accounts is not None else None

@@ -126,7 +126,9 @@ def _relax(row: Row, needs: Needs) -> _Step:
 
 def _part(row: Row, needs: Needs, holders: Mapping[WorkloadId, Hold]) -> _Step:
     group = needs.rules.group
-    who = sorted(found for found, hold in holders.items() if hold.group == group)
+    who = sorted(
+        found for found, hold in holders.items() if any(name == group for name, _ in hold.groups)
+    )
     row.members.pop(group, None)
     row.apart.pop(group, None)
     deed = f"move {' and '.join(who)} of group {group} off {row.node_id}"
