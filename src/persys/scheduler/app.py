@@ -186,7 +186,9 @@ class Scheduler:
             self.committer,
             clock,
             room_appeared=self.reconciler.room_appeared,
+            wake=self.reconciler.wake,
             hand=self._hand,
+            poll_interval=settings.agent_status_poll_interval,
         )
         self.orphans = Orphans(
             self.cluster,
@@ -313,6 +315,7 @@ class Scheduler:
             Loop("orders", self.performer.run),
             Loop("reconcile", self.reconciler.run),
             Loop("lease", self.membership.run),
+            Loop("tombstones", self.burials.run),
             Loop("orphans", self.orphans.run),
             Loop("revocation", self.removed.run),
             Loop("denials", self.denials.run),

@@ -1,10 +1,19 @@
-"""Copies that must go although their workload is gone or lives elsewhere: asked for until they are gone."""
+"""Tombstones: copies that must be removed although their workload is gone or lives elsewhere.
 
+A removal is requested until the node reports the copy absent. Then the tombstone is dropped at once, because
+its room and its workload may be waited for. Nodes that do not report by themselves are polled meanwhile.
+"""
+
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from itertools import islice
 
-from persys.core.effects import Effect, Remove
+from persys.core.effects import Ask, Effect, Remove
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
+from persys.model import feature
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
@@ -12,6 +21,9 @@ from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer
 from persys.store import keys
+
+DROPS_AT_ONCE = 256
+POLLED_PER_NODE_MAX = 16
 
 
 class Burials:
@@ -23,6 +35,8 @@ class Burials:
         *,
         room_appeared: Callable[[NodeId], None],
         hand: Callable[[Effect], None],
+        wake: Callable[[WorkloadId], None],
+        poll_interval: timedelta,
     ) -> None:
         """`hand` takes over an effect."""
         self._cluster = cluster
@@ -30,6 +44,9 @@ class Burials:
         self._clock = clock
         self._room_appeared = room_appeared
         self._hand = hand
+        self._wake = wake
+        self._poll_seconds = poll_interval.total_seconds()
+        self._news = asyncio.Event()
         self._gone: dict[tuple[NodeId, WorkloadId], None] = {}
 
     def ask_for(self, node_id: NodeId) -> None:
@@ -37,20 +54,52 @@ class Burials:
         member = self._cluster.members.get(node_id)
         if member is None or member.node.status is NodeStatus.NOT_READY:
             return
+        self._news.set()
         for tombstone in self._cluster.tombstones.get(node_id, {}).values():
             buried = tombstone.assignment
             self._hand(Remove(node_id, buried.workload_id, buried.epoch, tombstone.keeps_data))
 
     def removed(self, node_id: NodeId, workload_id: WorkloadId) -> None:
-        """The node says that it has no such copy."""
+        """The node reports that it has no such copy."""
         if workload_id in self._cluster.tombstones.get(node_id, {}):
             self._gone[(node_id, workload_id)] = None
+            self._news.set()
+
+    async def run(self) -> None:
+        """Drop tombstones as their copies are reported absent. Those of one moment share a commit."""
+        while True:
+            polled = self._poll()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._poll_seconds if polled else None):
+                    await self._news.wait()
+            self._news.clear()
+            while self._gone:
+                together = list(islice(self._gone, DROPS_AT_ONCE))
+                async with asyncio.TaskGroup() as group:
+                    for node_id, workload_id in together:
+                        del self._gone[(node_id, workload_id)]
+                        group.create_task(self._drop(node_id, workload_id))
+
+    def _poll(self) -> bool:
+        """Ask nodes that send no changes how far their removals are. True: ask again later."""
+        polled = False
+        for node_id, buried in self._cluster.tombstones.items():
+            if buried and self._is_polled(node_id):
+                polled = True
+                for workload_id in islice(buried, POLLED_PER_NODE_MAX):
+                    self._hand(Ask(node_id, workload_id))
+        return polled
+
+    def _is_polled(self, node_id: NodeId) -> bool:
+        member = self._cluster.members.get(node_id)
+        return (
+            member is not None
+            and member.node.status is not NodeStatus.NOT_READY
+            and feature.PUSHES_STATUS not in member.node.capabilities.features
+        )
 
     async def pass_over(self) -> None:
-        """Drop the tombstones of what is gone, ask again for the rest."""
-        while self._gone:
-            (node_id, workload_id), _ = self._gone.popitem()
-            await self._drop(node_id, workload_id)
+        """Ask again for what is still there."""
         for node_id in list(self._cluster.tombstones):
             self.ask_for(node_id)
 
@@ -77,5 +126,6 @@ class Burials:
         try:
             await self._committer.commit(change)
         except (StoreUnavailableError, ConflictError):
-            return  # still there at the next pass
+            return  # the next pass asks for it again
         self._room_appeared(node_id)
+        self._wake(workload_id)

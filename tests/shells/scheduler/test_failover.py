@@ -209,3 +209,33 @@ async def test_how_far_a_clock_is_ahead_is_shown(cluster: Cluster) -> None:
     skew = (await cluster.control.node("n1")).clock_skew_ms
 
     assert 85_000 < skew <= 90_000
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        {
+            "node_lease": timedelta(seconds=2),
+            "node_unavailable_grace": timedelta(seconds=0.5),
+            "reconcile_interval": timedelta(minutes=10),
+            "drift_detect_interval": timedelta(minutes=10),
+        }
+    ],
+    indirect=True,
+    ids=["no safety passes"],
+)
+async def test_promise_2_room_of_a_removed_copy_is_given_out_at_once(cluster: Cluster) -> None:
+    lost = await cluster.join("n1")
+    await cluster.control.apply("web", cpu=3000)
+    await cluster.control.until("web", "Running")
+    await lost.die()
+    await cluster.control.until_node("n1", "NotReady")
+    await cluster.control.delete("web")
+    await cluster.control.until_gone("web")
+    await lost.agent.start()
+    await cluster.control.apply("next", cpu=3000)
+
+    await lost.join()
+
+    await cluster.control.until("next", "Running")
+    assert lost.agent.running() == {"next"}
