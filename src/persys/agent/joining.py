@@ -19,6 +19,7 @@ from persys.errors import DeniedError, InvalidError, SettingsError
 from persys.infra.address import is_service
 from persys.infra.certificates import CertificateFiles, KeyPair, read_key_pair
 from persys.infra.clock import SystemClock
+from persys.infra.command_line import StrictParser
 from persys.infra.files import PRIVATE, PUBLIC, write_together
 from persys.infra.identity import read_claims
 from persys.infra.keys import fingerprints, key_pem, new_key, new_request
@@ -157,9 +158,8 @@ def _check_writable(paths: Sequence[Path]) -> None:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser(
+    parser = StrictParser(
         prog="persys-agent join",
-        allow_abbrev=False,
         description="Give this node its certificate. Takes the flags of persys-agent too.",
     )
     parser.add_argument("scheduler", help="host:port, several with commas between, or an SRV name")

@@ -16,6 +16,7 @@ from persys.ca.whereabouts import addresses
 from persys.core.duration import parse_duration
 from persys.errors import SettingsError
 from persys.infra.clock import SystemClock
+from persys.infra.command_line import StrictParser
 from persys.infra.files import PRIVATE, PUBLIC, write_together
 from persys.infra.keys import key_pem, new_key, new_request
 from persys.infra.settings import load
@@ -84,7 +85,7 @@ def _certificate(authority: Authority, options: Namespace) -> str:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser(prog="persys-ca", allow_abbrev=False, add_help=False)
+    parser = StrictParser(prog="persys-ca", add_help=False)
     parser.add_argument("command", choices=COMMANDS)
     parser.add_argument(
         "--role", required=True, choices=[role for role in Role if role is not Role.CA]

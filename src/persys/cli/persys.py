@@ -6,10 +6,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from persys import __version__
 from persys.cli import simulation
 from persys.cli.exits import Exit, exit_of
 from persys.cli.settings import STATE_DIR
 from persys.errors import PersysError
+from persys.infra.command_line import StrictParser
 
 _PORTS = {
     "ca-port": (8888, "port of the authority that gives certificates"),
@@ -63,22 +65,19 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="persys", description="Run all of Persys on this machine.", allow_abbrev=False
-    )
+    parser = StrictParser(prog="persys", description="Run all of Persys on this machine.")
+    parser.add_argument("--version", action="version", version=f"persys {__version__}")
     parser.set_defaults(
         state_dir=STATE_DIR,
         **{port.replace("-", "_"): default for port, (default, _) in _PORTS.items()},
     )
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name, text, options in _COMMANDS:
-        command = commands.add_parser(name, help=text, description=text, allow_abbrev=False)
+        command = commands.add_parser(name, help=text, description=text)
         for option in options:
             _add(command, option)
     text = "try the scheduler and its agents against seeded misfortune, in virtual time"
-    simulation.add_arguments(
-        commands.add_parser("sim", help=text, description=text, allow_abbrev=False)
-    )
+    simulation.add_arguments(commands.add_parser("sim", help=text, description=text))
     return parser
 
 
@@ -104,7 +103,7 @@ def _add(command: argparse.ArgumentParser, option: str) -> None:
 
 def _port(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is no port; expected 1 to 65535")
+        raise argparse.ArgumentTypeError(f"invalid port {text!r}: expected 1 to 65535")
     return int(text)
 
 

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar, get_type_hints
 
 from persys.core.duration import format_duration, parse_duration
 from persys.errors import SettingsError
+from persys.infra.command_line import StrictParser
 
 T = TypeVar("T")
 
@@ -83,7 +84,7 @@ def load(
 def _parser(
     fields: Sequence[dataclasses.Field[Any]], hints: Mapping[str, Any], program: str
 ) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog=program, allow_abbrev=False)
+    parser = StrictParser(prog=program)
     parser.add_argument("--config", help="YAML file with settings, keys as shown by --print-config")
     parser.add_argument("--print-config", action="store_true", help="show all settings and exit")
     for field in fields:

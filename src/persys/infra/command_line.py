@@ -1,0 +1,35 @@
+"""An argparse parser for every program of the project, in which no option silently replaces another.
+
+An option that takes a value collects the values of all its uses (`action="append"`) or is refused when it is
+given twice. Options are not abbreviated.
+"""
+
+import argparse
+from typing import Any
+
+_GIVEN = "options_given"
+
+
+class Once(argparse.Action):
+    """Stores a value, and refuses a second one."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        if option_string is not None:
+            given: frozenset[str] = getattr(namespace, _GIVEN, frozenset())
+            if self.dest in given:
+                parser.error(f"argument {'/'.join(self.option_strings)}: given more than once")
+            setattr(namespace, _GIVEN, given | {self.dest})
+        setattr(namespace, self.dest, values)
+
+
+class StrictParser(argparse.ArgumentParser):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**{"allow_abbrev": False, **options})
+        self.register("action", None, Once)
+        self.register("action", "store", Once)
