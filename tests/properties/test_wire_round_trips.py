@@ -4,6 +4,8 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
 
+import yaml
+from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -37,6 +39,8 @@ from persys.model.spec import (
 from persys.model.usage import NodeUsage, WorkloadUsage
 from persys.model.workload import Desired, Workload
 from persys.wire import agent, agent_form, canonical, control, records, stack
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.specfile import read_spec_file
 from persys.wire.times import EPOCH
 
 NODE = NodeId("n1")
@@ -354,6 +358,21 @@ def test_a_spec_comes_back_from_a_control_message(
             needs.disk_gb,
         )
     assert got_needs == needs
+
+
+@given(names, specs, resources, maps)
+def test_a_workload_that_is_shown_as_yaml_can_be_applied_again(
+    name: str, spec: Spec, needs: Resources, metadata: dict[str, str]
+) -> None:
+    message = control.spec_message(spec, needs, metadata)
+    view = control_pb2.WorkloadView(workload_id=name, status="Running", spec=message)
+    shown = MessageToDict(
+        view, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+    )
+
+    (document,) = read_spec_file(yaml.safe_dump(shown, allow_unicode=True))
+
+    assert control.workload_spec(document.request.spec) == control.workload_spec(message)
 
 
 @given(names, specs, resources, st.sampled_from([Desired.RUNNING, Desired.STOPPED]), amounts)

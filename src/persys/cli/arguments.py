@@ -1,6 +1,7 @@
 """The arguments of persysctl's commands as data. What several commands take is said here once."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 
@@ -16,6 +17,28 @@ class Argument(NamedTuple):
     @property
     def takes_value(self) -> bool:
         return self.how.get("action") != "store_true"
+
+    @property
+    def repeats(self) -> bool:
+        """Each use adds a value. Any other option with a value is refused when it is given twice."""
+        return self.how.get("action") == "append"
+
+
+_DURATION = re.compile(r"(\d+(\.\d+)?(ms|s|m|h|d))+|\d+(\.\d+)?")
+
+
+def join_wait(words: Sequence[str]) -> list[str]:
+    """The words with `--wait 30s` as `--wait=30s`, and a --wait without a duration as `--wait=`.
+
+    argparse would take any next word, which may be a workload, for the value of --wait.
+    """
+    joined: list[str] = []
+    for word in words:
+        if joined[-1:] == ["--wait="] and _DURATION.fullmatch(word):
+            joined[-1] += word
+        else:
+            joined.append("--wait=" if word == "--wait" else word)
+    return joined
 
 
 FORMS = ("table", "wide", "json", "yaml", "name")
@@ -87,7 +110,12 @@ GLOBAL = (
 WATCH = Argument(("--watch",), {"action": "store_true", "help": "show again on every change"})
 WAIT = Argument(
     ("--wait",),
-    {"metavar": "DURATION", "help": "wait until it is so, or has failed (--wait or --wait=2m)"},
+    {
+        "metavar": "DURATION",
+        "nargs": "?",
+        "const": "",
+        "help": "wait until the desired state is reached or the workload fails (default: 5m)",
+    },
 )
 DEADLINE = Argument(
     ("--deadline",),
@@ -133,7 +161,21 @@ STATUS = Argument(("--status",), {"metavar": "STATUS", "help": "only those with 
 ON_NODE = Argument(
     ("--node",), {"metavar": "NODE", "default": "", "help": "only those on this node"}, "node"
 )
-FILE = Argument(
+FILES = Argument(
+    ("-f", "--file"),
+    {
+        "metavar": "FILE",
+        "action": "append",
+        "required": True,
+        "help": "spec or Compose file, directory of such files, or - for standard input; repeatable",
+    },
+    "file",
+)
+STACK_ID = Argument(
+    ("--id",),
+    {"metavar": "ID", "default": "", "help": "workload id for a Compose file (default: its name)"},
+)
+SUGGESTION = Argument(
     ("-f", "--file"),
     {"metavar": "FILE", "required": True, "help": "YAML or JSON; - for standard input"},
     "file",

@@ -20,12 +20,13 @@ _NAMES_MAX = 5
 
 
 def show(options: Namespace) -> Exit:
-    requests = read_specs(options.file)
-    if len(requests) > 1:
-        raise UsageError(f"capacity is asked of one workload; {options.file} has {len(requests)}")
-    (request,) = requests
+    specs = read_specs(options.file, stack_id=options.id)
+    if len(specs) > 1:
+        named = ", ".join(options.file)
+        raise UsageError(f"expected one workload to ask capacity for; {named} has {len(specs)}")
+    request = specs[0].request
     if not request.HasField("spec"):
-        raise UsageError(f"{options.file} says nothing of what {request.workload_id} needs")
+        raise UsageError(f"{specs[0].file}: {request.workload_id} has no spec, so no known needs")
     with scheduler(options) as client:
         answer = client.get_capacity(request.spec)
 

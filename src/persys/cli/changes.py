@@ -14,7 +14,7 @@ from persys.cli.output import dump, plain
 from persys.cli.peers import scheduler
 from persys.cli.settings import load
 from persys.cli.specs import read_specs
-from persys.cli.verdict import Goal, Wanted
+from persys.cli.verdict import Goal, Wanted, is_steady
 from persys.cli.waiting import Outcome, wait_for
 from persys.client.call import RequestRefusedError
 from persys.errors import RefusedError, UnavailableError
@@ -26,13 +26,25 @@ if TYPE_CHECKING:
 Ask = Callable[["SchedulerClient", str], str]
 """Asks for the change of one workload and returns its revision, if that is known."""
 
+Told = Callable[["SchedulerClient", str, WorkloadView | None, str], str]
+"""What to say of a change: takes the id, the workload before it and the revision after it."""
+
 
 def apply(options: Namespace) -> int:
-    requests = {request.workload_id: request for request in read_specs(options.file)}
-    goals = {workload_id: _goal_of(request) for workload_id, request in requests.items()}
-    return _change(
-        options, goals, lambda client, workload_id: client.apply(requests[workload_id]), "applied"
-    )
+    specs = {
+        spec.request.workload_id: spec for spec in read_specs(options.file, stack_id=options.id)
+    }
+
+    def ask(client: "SchedulerClient", workload_id: str) -> str:
+        try:
+            return client.apply(specs[workload_id].request)
+        except RequestRefusedError as err:
+            raise RequestRefusedError(
+                specs[workload_id].located(str(err)), reason=err.reason
+            ) from err
+
+    goals = {workload_id: _goal_of(spec.request) for workload_id, spec in specs.items()}
+    return _change(options, goals, ask, _applied)
 
 
 def delete(options: Namespace) -> int:
@@ -40,7 +52,7 @@ def delete(options: Namespace) -> int:
         client.delete(workload_id)
         return ""
 
-    return _change(options, dict.fromkeys(options.ids, Goal.GONE), ask, "being deleted")
+    return _change(options, dict.fromkeys(options.ids, Goal.GONE), ask, _always("being deleted"))
 
 
 def start(options: Namespace) -> int:
@@ -56,32 +68,36 @@ def retry(options: Namespace) -> int:
         client.retry(workload_id)
         return ""
 
-    return _change(options, dict.fromkeys(options.ids, Goal.RUNNING), ask, "being tried again")
+    goals = dict.fromkeys(options.ids, Goal.RUNNING)
+    return _change(options, goals, ask, _always("being tried again"))
 
 
 def redeploy(options: Namespace) -> int:
     def ask(client: "SchedulerClient", workload_id: str) -> str:
         return client.redeploy(workload_id)
 
-    return _change(options, dict.fromkeys(options.ids, Goal.RUNNING), ask, "being deployed again")
+    goals = dict.fromkeys(options.ids, Goal.RUNNING)
+    return _change(options, goals, ask, _always("being deployed again"))
 
 
 def _set_desired(options: Namespace, goal: Goal, word: str) -> int:
     def ask(client: "SchedulerClient", workload_id: str) -> str:
         return client.set_desired_state(workload_id, goal.value)
 
-    return _change(options, dict.fromkeys(options.ids, goal), ask, word)
+    return _change(options, dict.fromkeys(options.ids, goal), ask, _always(word))
 
 
-def _change(options: Namespace, goals: Mapping[str, Goal], ask: Ask, word: str) -> int:
+def _change(options: Namespace, goals: Mapping[str, Goal | None], ask: Ask, told: Told) -> int:
+    """A goal of None is the state that the workload is already meant to be in."""
     outcomes: dict[str, Outcome] = {}
     wanted: dict[str, Wanted] = {}
     quiet = options.output not in (None, "table", "wide")
     with scheduler(options) as client:
         for workload_id, goal in goals.items():
             try:
-                before = _look(client, workload_id) if options.wait is not None else None
+                before = _look(client, workload_id)
                 revision = ask(client, workload_id)
+                word = told(client, workload_id, before, revision)
             except RefusedError as err:
                 outcomes[workload_id] = _refused(err)
             except UnavailableError:
@@ -89,13 +105,37 @@ def _change(options: Namespace, goals: Mapping[str, Goal], ask: Ask, word: str) 
                 raise
             else:
                 outcomes[workload_id] = Outcome(Exit.OK, word)
-                wanted[workload_id] = _wanted(goal, revision, before)
+                wanted[workload_id] = _wanted(goal or _goal_before(before), revision, before)
         if options.wait is not None and wanted:
             within = load(options).wait_timeout
             with live_view(quiet=quiet) as update:
                 outcomes |= wait_for(client, wanted, within=within, update=update)
     _report(outcomes, options.output)
     return max(outcome.exit for outcome in outcomes.values())
+
+
+def _always(word: str) -> Told:
+    return lambda _client, _workload_id, _before, _revision: word
+
+
+def _applied(
+    client: "SchedulerClient", workload_id: str, before: WorkloadView | None, revision: str
+) -> str:
+    if before is None:
+        return "created"
+    if revision and revision != before.revision_id:
+        return "updated"
+    after = _look(client, workload_id)
+    if after is None or not revision:
+        return "applied"  # the scheduler does not say which revision it is now
+    same = (before.desired_state, before.spec) == (after.desired_state, after.spec)
+    return "unchanged" if same else "updated"
+
+
+def _goal_before(before: WorkloadView | None) -> Goal:
+    """Where a workload is meant to be after a request that does not say."""
+    stopped = before is not None and before.desired_state == Goal.STOPPED.value
+    return Goal.STOPPED if stopped else Goal.RUNNING
 
 
 def _look(client: "SchedulerClient", workload_id: str) -> WorkloadView | None:
@@ -107,7 +147,8 @@ def _look(client: "SchedulerClient", workload_id: str) -> WorkloadView | None:
 
 def _wanted(goal: Goal, revision: str, before: WorkloadView | None) -> Wanted:
     if before is not None and revision == before.revision_id and goal.value == before.desired_state:
-        return Wanted(goal, revision)  # nothing changed, so how it looked before still holds
+        # Nothing changed, so how it looked before still holds.
+        return Wanted(goal, revision, was_steady=is_steady(before))
     return Wanted(goal, revision, before)
 
 
@@ -122,7 +163,10 @@ def _report(outcomes: Mapping[str, Outcome], form: str | None) -> None:
         return
     for workload_id, outcome in outcomes.items():
         if outcome.exit is not Exit.OK:
-            print(f"error: {workload_id}: {outcome.word}: {outcome.why}", file=sys.stderr)
+            why = outcome.why and f": {outcome.why}"
+            print(f"error: {workload_id}: {outcome.word}{why}", file=sys.stderr)
+            if outcome.hint:
+                print(f"next: {outcome.hint}", file=sys.stderr)
         elif form == "name":
             print(workload_id)
         else:
@@ -135,13 +179,16 @@ def _plain(workload_id: str, outcome: Outcome) -> dict[str, object]:
         "success": outcome.exit is Exit.OK,
         "outcome": outcome.word,
         "reason": outcome.why,
+        "next": outcome.hint,
     }
     if outcome.workload is not None:
         found["workload"] = plain(outcome.workload)
     return found
 
 
-def _goal_of(request: ApplyWorkloadRequest) -> Goal:
+def _goal_of(request: ApplyWorkloadRequest) -> Goal | None:
     from persys.wire.control import desired, desired_word
 
-    return Goal(desired_word(desired(request.desired_state or Goal.RUNNING.value)))
+    if not request.desired_state:
+        return None
+    return Goal(desired_word(desired(request.desired_state)))

@@ -16,7 +16,7 @@ from persys.cli.arguments import (
     DEADLINE,
     DRIFT_TYPE,
     DRY_RUN,
-    FILE,
+    FILES,
     FOLLOW,
     FROM_ENV,
     FROM_FILE,
@@ -46,8 +46,10 @@ from persys.cli.arguments import (
     SNAPSHOT,
     SOME_CONTEXT,
     SORT,
+    STACK_ID,
     STATUS,
     STDIN,
+    SUGGESTION,
     TAIL,
     TAINT,
     TAINT_KEY,
@@ -84,12 +86,17 @@ class Group(NamedTuple):
     commands: tuple[Command, ...]
 
 
-_APPLY = Command("apply", "make the workloads of a file so", "changes:apply", (FILE, WAIT))
+_APPLY = Command(
+    "apply",
+    "create or update workloads from files",
+    "changes:apply",
+    (FILES, STACK_ID, WAIT),
+)
 
 GROUPS = (
     Group(
         "node",
-        "look at and tend nodes, the machines with an agent",
+        "show and manage nodes, the machines with an agent",
         (
             Command("list", "all nodes", "nodes:list_nodes", (STATUS, WATCH)),
             Command("get", "one node", "nodes:get_node", (NODE, WATCH)),
@@ -123,7 +130,7 @@ GROUPS = (
             Command("retry", "try failed workloads again now", "changes:retry", (WORKLOADS, WAIT)),
             Command(
                 "redeploy",
-                "make workloads anew, from what their branch or tag names now",
+                "redeploy with the current commit or image tag",
                 "changes:redeploy",
                 (WORKLOADS, WAIT),
             ),
@@ -235,7 +242,7 @@ GROUPS = (
                 "submit",
                 "propose what a file says, and hear what became of it",
                 "suggestions:submit",
-                (FILE,),
+                (SUGGESTION,),
             ),
         ),
     ),
@@ -366,12 +373,14 @@ GROUPS = (
 SINGLES = (
     _APPLY,  # what is typed most often has a short way
     Command("explain", "why a workload runs where it does or waits", "explain:show", (WORKLOAD,)),
-    Command("plan", "what applying a file would change; writes nothing", "plan:show", (FILE,)),
+    Command(
+        "plan", "what applying a file would change; writes nothing", "plan:show", (FILES, STACK_ID)
+    ),
     Command(
         "capacity",
         "how many more would fit, and whether the loss of any node could be borne",
         "capacity:show",
-        (FILE,),
+        (FILES, STACK_ID),
     ),
     Command(
         "events",
@@ -400,7 +409,7 @@ SINGLES = (
     Command("stats", "what one workload uses", "top:stats", (WORKLOAD, WATCH)),
     Command(
         "doctor",
-        "look for what usually goes wrong, and say the cure",
+        "check for common problems and name the fix",
         "doctor.examine:run",
         (AGENT, KEPT_IN),
     ),

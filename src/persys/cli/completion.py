@@ -7,7 +7,7 @@ from argparse import Namespace
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from persys.cli.arguments import GLOBAL, Argument
+from persys.cli.arguments import GLOBAL, Argument, join_wait
 from persys.cli.commands import COMPLETE, GROUPS, SINGLES, Command
 from persys.cli.context_file import read_contexts
 from persys.cli.exits import Exit
@@ -62,7 +62,7 @@ def complete(words: Sequence[str]) -> Exit:
 
 def candidates(words: Sequence[str]) -> list[tuple[str, str]]:
     *before, current = words or [""]
-    command, level, taken, pending = _walk(before)
+    command, level, taken, pending = _walk(join_wait(before))
     if pending is not None:
         found = _values(pending, current, before)
     elif current.startswith("-"):
@@ -92,8 +92,7 @@ def _walk(
             pending = None
         elif word.startswith("-"):
             option = _option(word, command)
-            # --wait takes its value only after an equals sign.
-            if option is not None and option.takes_value and "=" not in word and word != "--wait":
+            if option is not None and option.takes_value and "=" not in word:
                 pending = option
         elif command is not None:
             taken.append(word)

@@ -5,7 +5,12 @@ Each line is taken by the parser as it stands; a test says so.
 
 from collections.abc import Mapping
 
-_APPLY = ("apply -f web.yaml --wait", "apply -f - < stack.yaml")
+_APPLY = (
+    "apply -f web.yaml --wait",
+    "apply -f web.yaml -f db.yaml --wait 2m",
+    "apply -f docker-compose.yml --id shop",
+    "apply -f - < stack.yaml",
+)
 
 EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "node list": ("node list", "node list --status NotReady -o wide", "node list --watch"),

@@ -118,6 +118,8 @@ def _shown(argument: Argument) -> list[str]:
     if not argument.is_option:
         return [_value(argument)]
     value = f" {_value(argument)}" if argument.takes_value else ""
+    if argument.how.get("nargs") == "?":
+        value = f" [{_value(argument)}]"
     return [f"{name}{value}" for name in argument.names]
 
 

@@ -1,57 +1,98 @@
-"""The parser of persysctl, made from the table of commands."""
+"""The parser of persysctl, made from the table of commands.
+
+An option that takes a value either collects the values of all its uses or may be given once: a second use
+never replaces the first silently.
+"""
 
 import argparse
 from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
 
-from persys.cli.arguments import GLOBAL, Argument
+from persys import __version__
+from persys.cli.arguments import GLOBAL, Argument, join_wait
 from persys.cli.commands import GROUPS, SINGLES, Command
 from persys.cli.examples import epilog
+from persys.cli.exits import Exit
+from persys.cli.suggest import suggestion
+from persys.infra.command_line import StrictParser
 
 _START = """\
 begin with:
-  persysctl doctor                    what is wrong here, and the cure
+  persysctl doctor                    check for problems and name the fix
   persysctl apply -f web.yaml --wait  run something
   persysctl workload list             see how it goes
-  persysctl explain web               why it is so
+  persysctl explain web               why it runs where it does
 `persysctl COMMAND --help` has examples of each."""
+
+# Global options are taken before and after the command; argparse would let the latter win.
+_AFTER = "after_command_"
+
+
+class _Parser(StrictParser):
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            # Without the usage line, which would hide the suggestion.
+            self.exit(
+                Exit.USAGE, f"error: {suggestion(self.prog, str(value), [*action.choices])}\n"
+            )
+        super()._check_value(action, value)
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Exits with code 2 and a usage line on what it does not understand."""
     own, verbatim = _split(argv)
-    # argparse would take the next word, which may be a workload, for the value of a bare --wait.
-    options = new_parser().parse_args(["--wait=" if word == "--wait" else word for word in own])
+    parser = new_parser()
+    options = _merged(parser.parse_args(join_wait(own)), parser)
     if verbatim is not None:
         if not hasattr(options, "command"):
-            new_parser().error("-- comes only before the command of exec")
+            parser.error("-- is only used before the command of exec")
         options.command = [*options.command, *verbatim]
     return options
 
 
 def _split(argv: Sequence[str]) -> tuple[Sequence[str], Sequence[str] | None]:
-    """What is ours, and after a -- what is somebody else's: argparse would take more of them away."""
+    """The words of persysctl, and after a -- those of the command that exec runs."""
     if "--" not in argv:
         return argv, None
     at = list(argv).index("--")
     return argv[:at], argv[at + 1 :]
 
 
+def _merged(options: argparse.Namespace, parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Global options given after the command, under their own names."""
+    for argument in GLOBAL:
+        name = _dest(argument)
+        after = vars(options).pop(f"{_AFTER}{name}", None)
+        if after is None:
+            continue
+        if argument.takes_value and getattr(options, name) is not None:
+            _given_twice(parser, argument)
+        setattr(options, name, after)
+    return options
+
+
+def _given_twice(parser: argparse.ArgumentParser, argument: Argument) -> NoReturn:
+    parser.error(f"argument {'/'.join(argument.names)}: given more than once")
+
+
+def _dest(argument: Argument) -> str:
+    return argument.names[-1].lstrip("-").replace("-", "_")
+
+
 def new_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="persysctl",
         description="Run and watch workloads of a Persys cluster.",
         epilog=_START,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.set_defaults(wait=None, watch=False)
+    parser.add_argument("--version", action="version", version=f"persysctl {__version__}")
     _add(parser, GLOBAL)
     # Without `prog` argparse would lay out a usage line to find it, and import what that needs.
     groups = parser.add_subparsers(metavar="COMMAND", required=True, prog=parser.prog)
     for group in GROUPS:
-        group_parser = groups.add_parser(
-            group.name, help=group.help, description=group.help, allow_abbrev=False
-        )
+        group_parser = groups.add_parser(group.name, help=group.help, description=group.help)
         commands = group_parser.add_subparsers(
             metavar="COMMAND", required=True, prog=group_parser.prog
         )
@@ -63,7 +104,7 @@ def new_parser() -> argparse.ArgumentParser:
 
 
 def _add_command(
-    commands: "argparse._SubParsersAction[argparse.ArgumentParser]", command: Command, name: str
+    commands: "argparse._SubParsersAction[_Parser]", command: Command, name: str
 ) -> None:
     parser = commands.add_parser(
         command.name,
@@ -71,13 +112,20 @@ def _add_command(
         description=command.help,
         epilog=epilog(name),
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     parser.set_defaults(run=command.run)
     _add(parser, command.arguments)
-    # Global options are also taken after the command. Suppressed there, an absent one undoes no earlier one.
     for argument in GLOBAL:
-        parser.add_argument(*argument.names, **{**argument.how, "default": argparse.SUPPRESS})
+        # Suppressed, an absent one leaves no trace.
+        how = {
+            **argument.how,
+            "default": argparse.SUPPRESS,
+            "dest": f"{_AFTER}{_dest(argument)}",
+            "metavar": argument.how.get("metavar"),
+        }
+        if not argument.takes_value:
+            del how["metavar"]
+        parser.add_argument(*argument.names, **how)
 
 
 def _add(parser: argparse.ArgumentParser, arguments: Iterable[Argument]) -> None:

@@ -12,7 +12,7 @@ from difflib import unified_diff
 from persys.cli.exits import exit_of
 from persys.cli.output import dump, plain
 from persys.cli.peers import scheduler
-from persys.cli.specs import read_specs
+from persys.cli.specs import read_specs, requests_of
 from persys.errors import RefusedError
 from persys.wire.gen.control.v1.control_pb2 import FieldChange, WorkloadPlan
 
@@ -23,7 +23,7 @@ _ACTIONS = ("create", "update", "start", "stop", "delete")
 
 
 def show(options: Namespace) -> int:
-    requests = read_specs(options.file)
+    requests = requests_of(read_specs(options.file, stack_id=options.id))
     try:
         with scheduler(options) as client:
             plans = client.plan(requests)

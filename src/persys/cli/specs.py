@@ -1,20 +1,88 @@
-"""The spec file that a command names, read into requests; what is wrong with it is told with its line."""
+"""The spec files that a command names, read into requests. An error names the file and the line.
+
+A name is a file, a directory (its .yaml, .yml and .json files, by name) or `-` for standard input.
+"""
 
 import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from persys.cli.exits import UsageError
 from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest
 
+if TYPE_CHECKING:
+    from persys.wire.specfile import SpecDocument
 
-def read_specs(name: str) -> list[ApplyWorkloadRequest]:
+_STDIN = "-"
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@dataclass(frozen=True, slots=True)
+class Spec:
+    """One workload, and the file it comes from."""
+
+    file: str
+    document: "SpecDocument"
+
+    @property
+    def request(self) -> ApplyWorkloadRequest:
+        return self.document.request
+
+    def located(self, error: str) -> str:
+        """A server's error behind `FILE:LINE:` of the field that it names, if it names one."""
+        from persys.wire.spec_document import split_field
+
+        field, _ = split_field(error)
+        if not field:
+            return error
+        line = self.document.line_of(field)
+        return f"{self.file}:{line}: {error}" if line else f"{self.file}: {error}"
+
+
+def read_specs(names: Sequence[str], *, stack_id: str = "") -> list[Spec]:
+    """All workloads of all files, in the order in which they are named."""
+    found: dict[str, Spec] = {}
+    for path in _files(names):
+        for spec in _read(path, stack_id):
+            workload_id = spec.request.workload_id
+            if workload_id in found:
+                first = found[workload_id].file
+                raise UsageError(f"{spec.file}: id: {workload_id!r} is also in {first}")
+            found[workload_id] = spec
+    if stack_id and stack_id not in found:
+        raise UsageError("--id names the stack of a Compose file, and none of the files is one")
+    return list(found.values())
+
+
+def requests_of(specs: Sequence[Spec]) -> list[ApplyWorkloadRequest]:
+    return [spec.request for spec in specs]
+
+
+def _files(names: Sequence[str]) -> Iterator[str]:
+    if names.count(_STDIN) > 1:
+        raise UsageError("standard input (-) can be read only once")
+    for name in names:
+        path = Path(name)
+        if name == _STDIN or not path.is_dir():
+            yield name
+            continue
+        inside = sorted(str(each) for each in path.iterdir() if each.suffix in _SUFFIXES)
+        if not inside:
+            raise UsageError(f"{name} has no {', '.join(_SUFFIXES)} files")
+        yield from inside
+
+
+def _read(name: str, stack_id: str) -> list[Spec]:
     from persys.wire.specfile import read_spec_file
     from persys.wire.strict import SpecFileError
 
-    shown = "standard input" if name == "-" else name
+    shown = "standard input" if name == _STDIN else name
+    directory = "" if name == _STDIN else Path(name).resolve().parent.name
     try:
-        text = sys.stdin.read() if name == "-" else Path(name).read_text(encoding="utf-8")
-        return [document.request for document in read_spec_file(text)]
+        text = sys.stdin.read() if name == _STDIN else Path(name).read_text(encoding="utf-8")
+        documents = read_spec_file(text, stack_id=stack_id, directory=directory)
     except OSError as err:
         raise UsageError(f"cannot read {shown}: {err.strerror}") from err
     except UnicodeDecodeError as err:
@@ -22,3 +90,4 @@ def read_specs(name: str) -> list[ApplyWorkloadRequest]:
     except SpecFileError as err:
         line = f":{err.line}" if err.line else ""
         raise UsageError(f"{shown}{line}: {err}") from err
+    return [Spec(shown, document) for document in documents]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from persys.client import SchedulerClient
 
 _INTERVAL_SECONDS = 0.5
+# How long only workloads that cannot leave may be there: room that is being freed is there within seconds.
+_STUCK_SECONDS = 3.0
 
 
 def cordon(options: Namespace) -> Exit:
@@ -95,7 +97,8 @@ def _until_empty(client: "SchedulerClient", node_id: str, within: timedelta) -> 
     """A line whenever something has moved; the last one says whether the node is empty."""
     gc.enable()
     clock = SystemClock()
-    ends_at = clock.monotonic() + within.total_seconds()
+    moving_at = clock.monotonic()
+    ends_at = moving_at + within.total_seconds()
     shown = ""
     while True:
         node = client.get_node(node_id)
@@ -104,6 +107,10 @@ def _until_empty(client: "SchedulerClient", node_id: str, within: timedelta) -> 
             shown = line
         if node.drain.state != "draining":
             break
+        if sum(block.stays for block in node.drain.blocked) < node.drain.remaining:
+            moving_at = clock.monotonic()
+        elif clock.monotonic() - moving_at >= _STUCK_SECONDS:
+            return _stuck(node)
         if clock.monotonic() >= ends_at:
             print(f"not empty after {format_duration(within)}")
             break
@@ -111,6 +118,19 @@ def _until_empty(client: "SchedulerClient", node_id: str, within: timedelta) -> 
     for block in node.drain.blocked:
         print(f"  {block.workload_id}: {block.reason}")
     return {"drained": Exit.OK, "overdue": Exit.FAILED}.get(node.drain.state, Exit.TIMED_OUT)
+
+
+def _stuck(node: NodeView) -> Exit:
+    print(f"node {node.node_id} cannot be drained: all that is left stays until you act")
+    for block in node.drain.blocked:
+        print(f"  {block.workload_id}: {block.reason}")
+    name = node.drain.blocked[0].workload_id
+    print(
+        f"next: see where it could go with `persysctl explain {name}`, "
+        f"or delete it with `persysctl workload delete {name}`",
+        file=sys.stderr,
+    )
+    return Exit.FAILED
 
 
 def _progress(node: NodeView) -> str:

@@ -1,9 +1,20 @@
-"""Whether a workload has come to where it was asked to be, judged from one look at it."""
+"""Whether a workload has come to where it was asked to be, judged from one look at it.
 
+A workload that should run counts as running when its health check passes. One without a health check has to
+stay up for a moment, because a program that exits at once is Running for an instant too.
+"""
+
+from datetime import timedelta
 from enum import Enum
 from typing import NamedTuple
 
+from persys.cli.advice import UNPLACEABLE, health_of
 from persys.wire.gen.control.v1.control_pb2 import WorkloadView
+
+# How long a workload without a health check has to run without a restart.
+STEADY = timedelta(seconds=2)
+# How long a workload may be without a place: room that is being freed is there within seconds.
+UNPLACED_MAX = timedelta(seconds=3)
 
 
 class Goal(Enum):
@@ -24,12 +35,46 @@ class Wanted(NamedTuple):
     goal: Goal
     revision: str = ""  # "": the scheduler did not say
     before: WorkloadView | None = None
+    was_steady: bool = False  # the request changed nothing, and it ran without a restart already
 
 
-def judge(workload: WorkloadView | None, wanted: Wanted, *, patient: bool) -> Verdict:
+class Signature(NamedTuple):
+    """What stays the same for as long as a workload keeps its state without a restart."""
+
+    status: str
+    code: str
+    revision: str
+    started_at: str
+    restart_count: str
+
+
+def signature(workload: WorkloadView) -> Signature:
+    return Signature(
+        workload.status.lower(),
+        workload.reason.code,
+        workload.revision_id,
+        workload.metadata.get("container.started_at", ""),
+        workload.metadata.get("container.restart_count", ""),
+    )
+
+
+def is_steady(workload: WorkloadView) -> bool:
+    """It runs, has never restarted, and no health check has found anything."""
+    restarts = workload.metadata.get("container.restart_count", "0")
+    return workload.status.lower() == "running" and restarts == "0" and not workload.reason.code
+
+
+def judge(
+    workload: WorkloadView | None,
+    wanted: Wanted,
+    *,
+    patient: bool,
+    same_for: timedelta = STEADY,
+    steady_after: timedelta = STEADY,
+) -> Verdict:
     """`patient` while the scheduler may not yet have looked at what it was asked for.
 
-    A failed workload is still open during its fast attempts; the slow ones after them may take hours.
+    `same_for` is how long the workload has been seen with one signature.
     """
     if workload is None or workload.status.lower() == "deleted":
         if wanted.goal is Goal.GONE:
@@ -39,17 +84,45 @@ def judge(workload: WorkloadView | None, wanted: Wanted, *, patient: bool) -> Ve
         return Verdict.OPEN
     if wanted.revision and workload.revision_id != wanted.revision:
         return Verdict.OPEN
-    if workload.status.lower() == wanted.goal.value.lower() or _is_complete(workload, wanted.goal):
-        return Verdict.REACHED
-    if workload.status.lower() == "failed" and not _is_retried_soon(workload):
+    if _has_failed(workload) or (_is_unplaceable(workload) and same_for >= UNPLACED_MAX):
         return Verdict.FAILED
-    return Verdict.OPEN
+    if wanted.goal is Goal.RUNNING:
+        return _judge_run(workload, steady=wanted.was_steady or same_for >= steady_after)
+    return Verdict.REACHED if workload.status.lower() == "stopped" else Verdict.OPEN
+
+
+def _judge_run(workload: WorkloadView, *, steady: bool) -> Verdict:
+    if (workload.status.lower(), workload.reason.code) == ("stopped", "Completed"):
+        return Verdict.REACHED  # it ran and ended well, as its restart policy allows
+    if workload.status.lower() != "running":
+        return Verdict.OPEN
+    match health_of(workload):
+        case "healthy":
+            return Verdict.REACHED
+        case "unhealthy":
+            return Verdict.FAILED
+        case "starting":
+            return Verdict.OPEN
+        case _:
+            checked = workload.spec.container.HasField("health_check")
+            return Verdict.REACHED if steady and not checked else Verdict.OPEN
+
+
+def _has_failed(workload: WorkloadView) -> bool:
+    """A node that had no room after all is no failure of the workload while it is tried again soon."""
+    if workload.status.lower() != "failed":
+        return False
+    return workload.failure_reason != "INSUFFICIENT_RESOURCES" or not _is_retried_soon(workload)
 
 
 def _is_retried_soon(workload: WorkloadView) -> bool:
-    """A scheduler that does not tell its limit never goes over to slow attempts."""
+    """Attempts after the limit are slow. A scheduler that does not tell its limit makes none of them."""
     at_limit = 0 < workload.retry_max_attempts <= workload.retry_attempts
     return workload.HasField("retry_next_at") and not at_limit
+
+
+def _is_unplaceable(workload: WorkloadView) -> bool:
+    return workload.status.lower() == "pending" and workload.reason.code == UNPLACEABLE
 
 
 def _is_old_news(workload: WorkloadView, wanted: Wanted) -> bool:
@@ -58,12 +131,4 @@ def _is_old_news(workload: WorkloadView, wanted: Wanted) -> bool:
         workload.status,
         workload.last_updated,
         workload.reason,
-    )
-
-
-def _is_complete(workload: WorkloadView, goal: Goal) -> bool:
-    """It ran and ended well, as its restart policy allows."""
-    return goal is Goal.RUNNING and (workload.status.lower(), workload.reason.code) == (
-        "stopped",
-        "Completed",
     )

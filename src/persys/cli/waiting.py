@@ -1,4 +1,8 @@
-"""Waiting for workloads to come to where they were asked to be."""
+"""Waiting for workloads to reach the state they were asked for.
+
+A workload that has failed, or that no node can take, ends its wait at once: the caller gets the reason and
+the next command, and the scheduler goes on trying.
+"""
 
 import gc
 from collections.abc import Mapping
@@ -6,9 +10,10 @@ from datetime import timedelta
 from time import sleep
 from typing import TYPE_CHECKING, NamedTuple
 
+from persys.cli.advice import next_step, status_text
 from persys.cli.exits import Exit
 from persys.cli.live import Update
-from persys.cli.verdict import Goal, Verdict, Wanted, judge
+from persys.cli.verdict import STEADY, Goal, Signature, Verdict, Wanted, judge, signature
 from persys.cli.workloads import attempts_text, reached_at, reason_text
 from persys.core.duration import format_duration
 from persys.errors import NotFoundError, UnavailableError
@@ -24,12 +29,51 @@ _PATIENCE_SECONDS = 2.0
 
 
 class Outcome(NamedTuple):
-    """How it ended for one workload."""
+    """How it ended for one workload. `hint` names the next command."""
 
     exit: Exit
     word: str
     why: str = ""
+    hint: str = ""
     workload: WorkloadView | None = None
+
+
+class _Watched:
+    """One workload that is waited for, and since when it has looked the same."""
+
+    def __init__(self, workload_id: str, wanted: Wanted, *, within: timedelta) -> None:
+        self._id = workload_id
+        self._wanted = wanted
+        # A wait of one second shall be able to end well too.
+        self._steady_after = min(STEADY, within / 2)
+        self._signature: Signature | None = None
+        self._since = timedelta()
+
+    def look(self, client: "SchedulerClient", passed: timedelta) -> Outcome:
+        """One look. An outcome of TIMED_OUT is what it would be if the time were over now."""
+        try:
+            workload = client.get_workload(self._id)
+        except NotFoundError:
+            workload = None
+        except UnavailableError as err:
+            # The scheduler may be restarting, so this is no reason to give up before the time is over.
+            return Outcome(Exit.TIMED_OUT, "Unknown", f"no answer from the scheduler: {err}")
+        seen = None if workload is None else signature(workload)
+        if seen != self._signature:
+            self._signature, self._since = seen, passed
+        verdict = judge(
+            workload,
+            self._wanted,
+            patient=passed.total_seconds() < _PATIENCE_SECONDS,
+            same_for=passed - self._since,
+            steady_after=self._steady_after,
+        )
+        code = {Verdict.REACHED: Exit.OK, Verdict.FAILED: Exit.FAILED}.get(verdict, Exit.TIMED_OUT)
+        if workload is None:
+            gone = "" if verdict is Verdict.REACHED else "the scheduler does not have it"
+            return Outcome(code, Goal.GONE.value, gone)
+        hint = "" if verdict is Verdict.REACHED else next_step(workload)
+        return Outcome(code, status_text(workload), _why(workload), hint, workload)
 
 
 def wait_for(
@@ -42,15 +86,18 @@ def wait_for(
     gc.enable()
     clock = SystemClock()
     began = clock.monotonic()
+    watched = {
+        workload_id: _Watched(workload_id, want, within=within)
+        for workload_id, want in wanted.items()
+    }
     outcomes: dict[str, Outcome] = {}
     while True:
-        passed = clock.monotonic() - began
-        last_look = passed >= within.total_seconds()
+        passed = timedelta(seconds=clock.monotonic() - began)
         states: dict[str, tuple[str, str]] = {}
-        for workload_id, want in wanted.items():
+        for workload_id, each in watched.items():
             if workload_id not in outcomes:
-                outcome = _look(client, workload_id, want, patient=passed < _PATIENCE_SECONDS)
-                if outcome.exit is not Exit.TIMED_OUT or last_look:
+                outcome = each.look(client, passed)
+                if outcome.exit is not Exit.TIMED_OUT or passed >= within:
                     outcomes[workload_id] = _at_the_end(outcome, within)
                 else:
                     states[workload_id] = (outcome.word, outcome.why)
@@ -58,23 +105,6 @@ def wait_for(
         if len(outcomes) == len(wanted):
             return outcomes
         sleep(_INTERVAL_SECONDS)
-
-
-def _look(client: "SchedulerClient", workload_id: str, wanted: Wanted, *, patient: bool) -> Outcome:
-    """One look. An outcome of TIMED_OUT is what it would be if the time were over now."""
-    try:
-        workload = client.get_workload(workload_id)
-    except NotFoundError:
-        workload = None
-    except UnavailableError as err:
-        # The scheduler may be restarting, so this is no reason to give up before the time is over.
-        return Outcome(Exit.TIMED_OUT, "Unknown", f"no answer from the scheduler: {err}")
-    verdict = judge(workload, wanted, patient=patient)
-    code = {Verdict.REACHED: Exit.OK, Verdict.FAILED: Exit.FAILED}.get(verdict, Exit.TIMED_OUT)
-    if workload is None:
-        gone = "" if verdict is Verdict.REACHED else "the scheduler does not have it"
-        return Outcome(code, Goal.GONE.value, gone)
-    return Outcome(code, workload.status, _why(workload), workload)
 
 
 def _at_the_end(outcome: Outcome, within: timedelta) -> Outcome:
@@ -90,6 +120,7 @@ def _at_the_end(outcome: Outcome, within: timedelta) -> Outcome:
 
 def _why(workload: WorkloadView) -> str:
     # Without the time of the next attempt: counted down, it would be a change at every look.
-    again = f"{attempts_text(workload)} failed" if workload.retry_attempts else ""
+    failing = workload.retry_attempts and workload.status.lower() not in ("running", "stopped")
+    again = f"{attempts_text(workload)} failed" if failing else ""
     parts = (reason_text(workload), again, reached_at(workload))
     return "; ".join(part for part in parts if part)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from persys.cli.exits import Exit, UsageError
 from persys.cli.output import aligned
-from persys.cli.specs import read_specs
+from persys.cli.specs import read_specs, requests_of
 from persys.model.ids import NodeId
 from persys.sim.whatif import Fate, add, lose
 from persys.wire.gen.control.v1.control_pb2 import ApplyWorkloadRequest
@@ -23,7 +23,7 @@ def answer(options: Namespace) -> int:
     if options.lose:
         _tell_loss(options.lose, lose(contents, NodeId(options.lose)))
     elif options.add:
-        requests = _copies(read_specs(options.add), options.count)
+        requests = _copies(requests_of(read_specs([options.add])), options.count)
         fates, refused = add(contents, requests)
         _tell_arrival(len(requests), fates, refused)
     else:

@@ -3,6 +3,7 @@
 from argparse import Namespace
 from datetime import datetime
 
+from persys.cli.advice import status_text
 from persys.cli.exits import Exit
 from persys.cli.output import Column, aligned, described, dump, plain, render_list, render_one
 from persys.cli.peers import scheduler
@@ -16,7 +17,7 @@ _COLUMNS: tuple[Column[WorkloadView], ...] = (
     Column("ID", lambda workload, now: workload.workload_id),
     Column("TYPE", lambda workload, now: workload.type),
     Column("DESIRED", lambda workload, now: workload.desired_state),
-    Column("STATUS", lambda workload, now: workload.status),
+    Column("STATUS", lambda workload, now: status_text(workload)),
     Column("NODE", lambda workload, now: workload.assigned_node_id or NOT_SAID),
     Column("UPDATED", lambda workload, now: age(workload, "last_updated", now=now)),
     Column("ADDRESS", lambda workload, now: reached_at(workload) or NOT_SAID, wide=True),
@@ -72,12 +73,16 @@ def attempts_text(workload: WorkloadView) -> str:
 
 
 def _retry_text(workload: WorkloadView, now: datetime) -> str:
-    if not workload.retry_attempts:
+    """Attempts that failed, for a workload that has not come up since."""
+    if not workload.retry_attempts or workload.status.lower() in ("running", "stopped"):
         return ""
     next_at = instant(workload, "retry_next_at")
-    when = "no more by itself"
-    if next_at is not None:
+    if next_at is None:
+        when = "no more by itself"
+    elif next_at > now:
         when = f"next in {short((next_at - now).total_seconds())}"
+    else:
+        when = "next one under way"
     return f"{attempts_text(workload)} failed, {when}"
 
 
@@ -87,7 +92,7 @@ def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
             ("Id", workload.workload_id),
             ("Type", workload.type),
             ("Desired", workload.desired_state),
-            ("Status", workload.status),
+            ("Status", status_text(workload)),
             ("Reason", reason_text(workload)),
             ("Failure", workload.failure_reason),
             ("Retry", _retry_text(workload, now)),

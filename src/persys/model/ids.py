@@ -25,12 +25,16 @@ _NODE_ID = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]{0,252}")
 
 
 def workload_id(text: str, *, field: str = "workload_id") -> WorkloadId:
+    if not text:
+        raise InvalidError(field, f"missing; use {WORKLOAD_ID_RULE}")
     if not _WORKLOAD_ID.fullmatch(text):
         raise InvalidError(field, f"{_shown(text)} is not allowed; use {WORKLOAD_ID_RULE}")
     return WorkloadId(text)
 
 
 def node_id(text: str, *, field: str = "node_id") -> NodeId:
+    if not text:
+        raise InvalidError(field, f"missing; use {NODE_ID_RULE}")
     if not _NODE_ID.fullmatch(text):
         raise InvalidError(field, f"{_shown(text)} is not allowed; use {NODE_ID_RULE}")
     return NodeId(text)

@@ -164,29 +164,33 @@ class Queries:
             started_at=control.timestamp(drain.started_at),
             remaining=remaining,
             blocked=[
-                control_pb2.DrainBlock(workload_id=workload_id, reason=self._why_here(workload_id))
-                for workload_id in sorted(bound)
-            ]
-            + [
-                control_pb2.DrainBlock(workload_id=name, reason="is an orphan: adopt or delete it")
-                for name in sorted(orphans)
+                *(self._drain_block(workload_id) for workload_id in sorted(bound)),
+                *(
+                    control_pb2.DrainBlock(
+                        workload_id=name, reason="is an orphan: adopt or delete it", stays=True
+                    )
+                    for name in sorted(orphans)
+                ),
             ],
         )
         if drain.deadline_at is not None:
             view.deadline_at.CopyFrom(control.timestamp(drain.deadline_at))
         return view
 
-    def _why_here(self, workload_id: WorkloadId) -> str:
+    def _drain_block(self, workload_id: WorkloadId) -> control_pb2.DrainBlock:
         workload = self._cluster.entries[workload_id].workload
+        block = control_pb2.DrainBlock(workload_id=workload_id)
         if workload.desired is Desired.DELETED:
-            return "is being deleted"
-        if because := stays_because(workload):
-            return because
-        match place(needs_of(workload), self._cluster.columns):
-            case Placed(node_id=elsewhere):
-                return f"about to move to {elsewhere}"
-            case Unplaceable() as nowhere:
-                return f"fits nowhere else: {nowhere.explain()}"
+            block.reason = "is being deleted"
+        elif because := stays_because(workload):
+            block.reason, block.stays = because, True
+        else:
+            match place(needs_of(workload), self._cluster.columns):
+                case Placed(node_id=elsewhere):
+                    block.reason = f"about to move to {elsewhere}"
+                case Unplaceable() as nowhere:
+                    block.reason, block.stays = f"fits nowhere else: {nowhere.explain()}", True
+        return block
 
     def _workload_view(self, entry: Entry) -> control_pb2.WorkloadView:
         workload, belief, retry = entry.workload, entry.belief, entry.retry

@@ -1,7 +1,8 @@
 """Spec files (YAML, several documents, or JSON) read into ApplyWorkload requests.
 
-Two shapes are taken. Ours is flat: `id` and beside it the parts of the spec. The wire's is `workload_id` with
-the spec under `spec`. A document without a spec changes only the desired state of its workload.
+Two shapes of specs are taken. Ours is flat: `id` and beside it the parts of the spec. The wire's is
+`workload_id` with the spec under `spec`. A document without a spec changes only the desired state of its
+workload. The output of `workload get` and Compose files are taken too, see `spec_document`.
 """
 
 import json
@@ -25,6 +26,14 @@ from persys.wire.control import desired
 from persys.wire.control_spec import workload_rules, workload_spec
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.shortform import SHORT_FORMS
+from persys.wire.spec_document import (
+    compose_error,
+    intent_of_view,
+    is_compose,
+    is_view,
+    line_of,
+    stack_of,
+)
 from persys.wire.strict import SpecFileError, entries, fill, text_of, unknown, wrong
 
 _OF_SPEC = (
@@ -53,27 +62,57 @@ class SpecDocument:
 
     request: control_pb2.ApplyWorkloadRequest
     line: int
+    node: Node
+
+    def line_of(self, field: str) -> int:
+        """The line of a field, or of the nearest part above it that is there."""
+        return self.line and line_of(self.node, field)
 
 
-def read_spec_file(text: str, limits: YamlLimits = FILE_LIMITS) -> list[SpecDocument]:
-    """Every workload in the file, or SpecFileError for the first error."""
+def read_spec_file(
+    text: str,
+    limits: YamlLimits = FILE_LIMITS,
+    *,
+    stack_id: str = "",
+    directory: str = "",
+) -> list[SpecDocument]:
+    """Every workload in the file, or SpecFileError for the first error.
+
+    A Compose file is named by `stack_id`, else by its own name, else by `directory`.
+    """
     as_json = _rewritten_json(text) if len(text) <= limits.bytes_max else None
     found: dict[str, SpecDocument] = {}
-    for node in _documents(text if as_json is None else as_json, limits):
+    nodes = list(_documents(text if as_json is None else as_json, limits))
+    for node in nodes:
         line = node.start_mark.line + 1 if as_json is None else 0
         try:
-            request = _request(node)
+            if len(nodes) == 1 and is_compose(node):
+                request = _stack(text, node, stack_id=stack_id, directory=directory)
+            else:
+                request = _request(node)
         except SpecFileError as err:
             # The lines of rewritten JSON are not the user's lines.
             raise SpecFileError(err.field, err.problem, line=line and err.line) from None
         except InvalidError as err:
-            raise SpecFileError(err.field, err.problem, line=line) from None
+            at = line and line_of(node, err.field)
+            raise SpecFileError(err.field, err.problem, line=at) from None
         if request.workload_id in found:
             raise SpecFileError("id", f"{request.workload_id!r} is in the file twice", line=line)
-        found[request.workload_id] = SpecDocument(request, line)
+        found[request.workload_id] = SpecDocument(request, line, node)
     if not found:
         raise SpecFileError("file", "there is no workload in it")
     return list(found.values())
+
+
+def _stack(
+    text: str, node: Node, *, stack_id: str, directory: str
+) -> control_pb2.ApplyWorkloadRequest:
+    request = stack_of(text, node, stack_id=stack_id, directory=directory)
+    try:
+        _check(request, flat=False)
+    except InvalidError as err:
+        raise compose_error(err, node) from None
+    return request
 
 
 def _rewritten_json(text: str) -> str | None:
@@ -100,6 +139,8 @@ def _documents(text: str, limits: YamlLimits) -> Iterator[Node]:
 
 def _request(node: Node) -> control_pb2.ApplyWorkloadRequest:
     request = control_pb2.ApplyWorkloadRequest()
+    if is_view(node):
+        node = intent_of_view(node)
     pairs = list(entries(node, ""))
     if {key.value for key, _ in pairs} & _ONLY_ON_THE_WIRE:
         fill(request, node, "", short_forms=SHORT_FORMS)

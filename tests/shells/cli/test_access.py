@@ -206,7 +206,7 @@ def test_a_refused_session_says_why(process: Process) -> None:
         (("exec", "web"), b"what shall run?"),
         (("exec", "-it", "web", "--", "sh"), b"needs a terminal"),
         (("logs", "web", "-f", "--previous"), b"cannot be followed"),
-        (("node", "list", "--", "x"), b"only before the command of exec"),
+        (("node", "list", "--", "x"), b"only used before the command of exec"),
     ],
 )
 def test_what_cannot_be_is_said_before_anything_is_asked(

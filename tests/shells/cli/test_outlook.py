@@ -271,4 +271,4 @@ def test_capacity_is_asked_of_one_workload_that_says_what_it_needs(
 
     assert (two.code, no_spec.code) == (2, 2)
     assert "has 2" in two.err
-    assert "says nothing of what web needs" in no_spec.err
+    assert "web has no spec" in no_spec.err

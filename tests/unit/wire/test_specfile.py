@@ -285,7 +285,8 @@ def test_a_wrong_type_names_the_field_and_what_is_expected(
     ("text", "field", "problem"),
     [
         ("id: Web\ncontainer: {image: x}", "id", "not allowed"),
-        ("container: {image: x}", "id", "not allowed"),
+        ("container: {image: x}", "id", "missing"),
+        ("spec: {container: {image: x}}", "workload_id", "missing"),
         ("workload_id: a_b\nspec: {vm: {}}", "workload_id", "not allowed"),
         ("id: web", "spec", "expected one of container, compose and vm"),
         ("id: web\ntype: pod\ncontainer: {}", "type", "pod"),

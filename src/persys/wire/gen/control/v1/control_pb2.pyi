@@ -706,12 +706,14 @@ class DrainView(_message.Message):
     def __init__(self, state: _Optional[str] = ..., started_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., deadline_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., remaining: _Optional[int] = ..., blocked: _Optional[_Iterable[_Union[DrainBlock, _Mapping]]] = ...) -> None: ...
 
 class DrainBlock(_message.Message):
-    __slots__ = ("workload_id", "reason")
+    __slots__ = ("workload_id", "reason", "stays")
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    STAYS_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     reason: str
-    def __init__(self, workload_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    stays: bool
+    def __init__(self, workload_id: _Optional[str] = ..., reason: _Optional[str] = ..., stays: _Optional[bool] = ...) -> None: ...
 
 class NodeRequest(_message.Message):
     __slots__ = ("node_id",)

@@ -1,0 +1,140 @@
+"""Shapes of documents that `apply` takes beside the spec's own, and where a field stands in them.
+
+`workload get -o yaml` prints the intent of a workload and its status in one document. A document with a
+`status` is read as such a view: `workload_id`, `desired_state` and `spec` count, all other keys are ignored.
+
+A Compose file is recognised by its `services`. It is applied whole, as a stack.
+"""
+
+import re
+
+from persys.core.bounded_yaml import MappingNode, Node, ScalarNode, SequenceNode
+from persys.errors import InvalidError
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.strict import SpecFileError, entries, text_of
+
+_OF_INTENT = frozenset({"workload_id", "workloadId", "desired_state", "desiredState", "spec"})
+_STATUS = "status"
+_SERVICES = "services"
+_IN_COMPOSE = "spec.compose.inline_yaml"
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_FIELD = re.compile(r"(?P<field>[A-Za-z_][\w.\[\]-]*): (?P<problem>.+)", re.S)
+_LINE = re.compile(r"line (\d+): ")
+_DECIMAL = re.compile(r"[1-9]\d*|0")
+_NOT_IN_AN_ID = re.compile(r"[^a-z0-9]+")
+_ID_LENGTH_MAX = 63
+
+
+def line_of(root: Node, field: str) -> int:
+    """The line of a field such as `spec.container.ports[0]`, or of the nearest part that is there.
+
+    A document without a `spec` holds the parts of the spec at its top.
+    """
+    steps = [name or int(index) for name, index in _STEP.findall(field)]
+    if steps[:1] == ["spec"] and not _has(root, "spec"):
+        del steps[0]
+    node, line = root, root.start_mark.line + 1
+    for step in steps:
+        found = _child(node, step)
+        if found is None:
+            break
+        node, line = found
+    return line
+
+
+def split_field(text: str) -> tuple[str, str]:
+    """The field that an error names, and the problem; the field is empty for an error that names none."""
+    found = _FIELD.fullmatch(text)
+    return (found["field"], found["problem"]) if found else ("", text)
+
+
+def is_view(node: Node) -> bool:
+    return _has(node, _STATUS) and (_has(node, "workload_id") or _has(node, "workloadId"))
+
+
+def intent_of_view(view: Node) -> MappingNode:
+    """The document without what only describes the workload."""
+    pairs = [(key, value) for key, value in entries(view, "") if key.value in _OF_INTENT]
+    for _, value in pairs:
+        _rewrite_modes(value)
+    return MappingNode(view.tag, pairs, view.start_mark, view.end_mark)
+
+
+def is_compose(node: Node) -> bool:
+    return _has(node, _SERVICES) and not any(
+        _has(node, key) for key in ("id", "workload_id", "workloadId", "spec")
+    )
+
+
+def stack_of(
+    text: str, node: Node, *, stack_id: str, directory: str
+) -> control_pb2.ApplyWorkloadRequest:
+    """The stack of a Compose file, named by `stack_id`, its own `name` or the directory it is in."""
+    found = _child(node, "name")
+    name = text_of(found[0], "name") if found else ""
+    if not stack_id and "$" in name:
+        raise SpecFileError("name", "has a variable; pass --id", line=found[1] if found else 0)
+    workload_id = stack_id or _as_id(name) or _as_id(directory)
+    if not workload_id:
+        problem = "missing; a Compose file without a name is applied with --id"
+        raise SpecFileError("id", problem, line=node.start_mark.line + 1)
+    request = control_pb2.ApplyWorkloadRequest(workload_id=workload_id)
+    request.spec.type = "compose"
+    request.spec.compose.source_type = "inline"
+    request.spec.compose.inline_yaml = _without_name(text, node)
+    return request
+
+
+def compose_error(err: InvalidError, node: Node) -> SpecFileError:
+    """An error of a stack, in terms of its Compose file."""
+    field, problem = err.field, err.problem
+    if field.endswith(_IN_COMPOSE.removeprefix("spec.")):
+        inner, problem = split_field(err.problem)
+        field = inner or "file"
+    if named := _LINE.match(problem):
+        return SpecFileError(field, problem[named.end() :], line=int(named[1]))
+    return SpecFileError(field, problem, line=line_of(node, field))
+
+
+def _without_name(text: str, node: Node) -> str:
+    """The text without its top-level name, which the workload's id replaces; lines stay where they are."""
+    assert isinstance(node, MappingNode)
+    lines = text.splitlines(keepends=True)
+    for key, value in node.value:
+        if key.value == "name" and isinstance(value, ScalarNode) and not node.flow_style:
+            named = range(key.start_mark.line, value.end_mark.line + (value.end_mark.column > 0))
+            return "".join("\n" if at in named else line for at, line in enumerate(lines))
+    return text
+
+
+def _has(node: Node, key: str) -> bool:
+    return _child(node, key) is not None
+
+
+def _child(node: Node, step: str | int) -> tuple[Node, int] | None:
+    """What is one step below, and the line where it is named."""
+    if isinstance(step, int):
+        items = node.value if isinstance(node, SequenceNode) else []
+        return (items[step], items[step].start_mark.line + 1) if step < len(items) else None
+    if not isinstance(node, MappingNode):
+        return None
+    wanted = step.replace("_", "").lower()
+    for key, value in node.value:
+        if isinstance(key, ScalarNode) and key.value.replace("_", "").lower() == wanted:
+            return value, key.start_mark.line + 1
+    return None
+
+
+def _rewrite_modes(spec: Node) -> None:
+    """Permissions of files: views print the number, and specs take them as chmod does."""
+    files = _child(spec, "container")
+    found = _child(files[0], "files") if files else None
+    items = found[0].value if found and isinstance(found[0], SequenceNode) else []
+    for item in items:
+        mode = _child(item, "mode")
+        if mode and isinstance(mode[0], ScalarNode) and _DECIMAL.fullmatch(mode[0].value):
+            mode[0].value = f"0{int(mode[0].value):o}"
+
+
+def _as_id(name: str) -> str:
+    return _NOT_IN_AN_ID.sub("-", name.lower()).strip("-")[:_ID_LENGTH_MAX].rstrip("-")

@@ -1,0 +1,223 @@
+"""Words on the command line: options given twice, files given twice, commands that do not exist."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from persys.cli.arguments import GLOBAL, Argument
+from persys.cli.commands import GROUPS, SINGLES, Command
+from persys.cli.parser import parse
+from persys.cli.suggest import _INSTEAD
+from persys.infra.command_line import StrictParser
+from persys.wire.gen.control.v1 import control_pb2
+
+if TYPE_CHECKING:
+    from shells.cli.conftest import Cluster, Run
+
+COMMANDS: dict[str, Command] = {
+    **{f"{group.name} {each.name}": each for group in GROUPS for each in group.commands},
+    **{each.name: each for each in SINGLES},
+}
+WITH_VALUE = [
+    (name, option.names[0])
+    for name, command in COMMANDS.items()
+    for option in (*command.arguments, *GLOBAL)
+    if option.is_option and option.takes_value
+]
+WEB = "id: web\ncontainer: {image: nginx}\n"
+DB = "id: db\ncontainer: {image: postgres}\n"
+
+
+def words_of(name: str) -> list[str]:
+    """The command with everything that it needs."""
+    words = name.split()
+    for argument in COMMANDS[name].arguments:
+        if argument.is_option and argument.how.get("required"):
+            words += [argument.names[0], value_of(argument)]
+        elif not argument.is_option and argument.how.get("nargs") not in ("?", "*"):
+            words.append(value_of(argument))
+    return words
+
+
+def value_of(argument: Argument) -> str:
+    if "choices" in argument.how:
+        return str(argument.how["choices"][0])
+    return "1" if argument.how.get("type") is int else "1s"
+
+
+def the_option(name: str, option: str) -> Argument:
+    known = (*COMMANDS[name].arguments, *GLOBAL)
+    return next(each for each in known if option in each.names)
+
+
+@pytest.mark.parametrize(("name", "option"), WITH_VALUE)
+def test_an_option_given_twice_collects_both_values_or_is_refused(
+    name: str, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    argument = the_option(name, option)
+    twice = [f"{argument.names[-1]}={value_of(argument)}"] * 2
+
+    if argument.repeats:
+        found = getattr(parse([*words_of(name), *twice]), argument.names[-1].strip("-"))
+        assert found[-2:] == [value_of(argument)] * 2
+    else:
+        with pytest.raises(SystemExit):
+            parse([*words_of(name), *twice])
+        assert "given more than once" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("option", [each.names[-1] for each in GLOBAL if each.takes_value])
+def test_a_global_option_before_and_after_the_command_is_given_twice(
+    option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value = value_of(the_option("version", option))
+
+    with pytest.raises(SystemExit):
+        parse([option, value, "version", option, value])
+
+    assert "given more than once" in capsys.readouterr().err
+
+
+def test_no_program_lets_a_second_option_replace_the_first() -> None:
+    parser = StrictParser()
+    parser.add_argument("--port", type=int)
+    parser.add_argument("--name", action="store")
+
+    for twice in (["--port=1", "--port=2"], ["--name", "a", "--name", "a"]):
+        with pytest.raises(SystemExit):
+            parser.parse_args(twice)
+
+
+def test_all_files_are_applied_in_order(cluster: Cluster, ctl: Run, tmp_path: Path) -> None:
+    (tmp_path / "b.yaml").write_text(WEB)
+    (tmp_path / "a.yaml").write_text(DB)
+
+    ended = ctl("apply", "-f", str(tmp_path / "b.yaml"), "--file", str(tmp_path / "a.yaml"))
+
+    assert (ended.code, ended.out) == (0, "web: created\ndb: created\n")
+
+
+def test_a_directory_is_all_its_spec_files(cluster: Cluster, ctl: Run, tmp_path: Path) -> None:
+    (tmp_path / "2.yml").write_text(WEB)
+    (tmp_path / "1.json").write_text('{"id": "db", "container": {"image": "postgres"}}')
+    (tmp_path / "notes.txt").write_text("not a spec")
+
+    ended = ctl("apply", "-f", str(tmp_path))
+
+    assert (ended.code, ended.out) == (0, "db: created\nweb: created\n")
+
+
+def test_files_and_standard_input_go_together(cluster: Cluster, ctl: Run, tmp_path: Path) -> None:
+    (tmp_path / "web.yaml").write_text(WEB)
+
+    ended = ctl("plan", "-f", str(tmp_path / "web.yaml"), "-f", "-", stdin=DB)
+
+    assert ended.code == 0
+    assert cluster.planned == ["web", "db"]
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (("-f", "{0}", "-f", "{0}"), "'web' is also in"),
+        (("-f", "-", "-f", "-"), "only once"),
+        (("-f", "{1}"), "has no .yaml, .yml, .json files"),
+        (("-f", "{0}", "--id", "other"), "--id names the stack of a Compose file"),
+    ],
+)
+def test_files_that_do_not_go_together_send_nothing(
+    words: tuple[str, ...], problem: str, cluster: Cluster, ctl: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "web.yaml").write_text(WEB)
+    (tmp_path / "empty").mkdir()
+    places = (tmp_path / "web.yaml", tmp_path / "empty")
+
+    ended = ctl("apply", *(word.format(*places) for word in words))
+
+    assert ended.code == 2
+    assert problem in ended.err
+    assert cluster.applied == []
+
+
+def test_a_compose_file_is_applied_as_a_stack(cluster: Cluster, ctl: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "shop"
+    folder.mkdir()
+    (folder / "docker-compose.yml").write_text("services:\n  web:\n    image: nginx\n")
+
+    ended = ctl("apply", "-f", str(folder / "docker-compose.yml"))
+
+    assert (ended.code, ended.out) == (0, "shop: created\n")
+    assert cluster.applied[0].spec.compose.source_type == "inline"
+
+
+def test_what_is_shown_can_be_applied_again(cluster: Cluster, ctl: Run) -> None:
+    view = cluster.add_workload("web")
+    view.spec.container.image = "nginx"
+    shown = ctl("workload", "get", "web", "-o", "yaml")
+
+    ended = ctl("apply", "-f", "-", stdin=shown.out)
+
+    assert (ended.code, ended.out) == (0, "web: unchanged\n")
+    assert cluster.applied[0].spec.container.image == "nginx"
+
+
+def test_apply_says_what_it_did(cluster: Cluster, ctl: Run) -> None:
+    said = [
+        ctl("apply", "-f", "-", stdin=WEB + more).out
+        for more in ("", "", "revision_id: r2\n", "desired_state: Stopped\n")
+    ]
+
+    assert said == ["web: created\n", "web: unchanged\n", "web: updated\n", "web: updated\n"]
+
+
+def test_a_refusal_of_the_scheduler_names_file_and_line(
+    cluster: Cluster, ctl: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "web.yaml"
+    path.write_text("id: web\ncontainer:\n  image: nginx\n")
+    cluster.refusal = (control_pb2.INVALID_SPEC, "spec.container.image: is not allowed here")
+
+    ended = ctl("apply", "-f", str(path))
+
+    assert ended.code == 2
+    assert f"{path}:3: spec.container.image: is not allowed here" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "instead"),
+    [
+        (("ps",), "persysctl workload list"),
+        (("get", "web"), "persysctl workload get WORKLOAD"),
+        (("describe", "web"), "persysctl workload get WORKLOAD"),
+        (("delete", "web"), "persysctl workload delete WORKLOAD"),
+        (("scale", "web"), "persysctl apply -f FILE"),
+        (("aply",), "persysctl apply"),
+        (("workload", "rm", "web"), "persysctl workload delete"),
+        (("node", "lst"), "persysctl node list"),
+    ],
+)
+def test_an_unknown_command_is_answered_with_the_one_that_exists(
+    words: tuple[str, ...], instead: str, run: Run
+) -> None:
+    ended = run(*words)
+
+    assert ended.code == 2
+    assert f"did you mean `{instead}" in ended.err
+    assert "usage" not in ended.err
+
+
+def test_a_word_that_is_like_no_command_points_to_the_help(run: Run) -> None:
+    assert "`persysctl --help` lists all" in run("frobnicate").err
+
+
+def test_every_suggested_command_exists() -> None:
+    for instead in _INSTEAD.values():
+        words = instead.partition(",")[0].split()
+        assert words[0] == "--help" or " ".join(words[:2]) in COMMANDS or words[0] in COMMANDS
+
+
+def test_version_is_an_option_too(run: Run) -> None:
+    assert run("--version").out == run("version").out

@@ -1,0 +1,172 @@
+"""When --wait ends, and with what: the reason, the exit code and the next command."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from persys.cli.verdict import STEADY, UNPLACED_MAX, Goal, Verdict, Wanted, judge
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.gen.control.v1.control_pb2 import ReasonDetail, WorkloadView
+
+if TYPE_CHECKING:
+    from shells.cli.conftest import Cluster, Run
+
+WEB = "id: web\ncontainer: {image: nginx}\n"
+RUN = Wanted(Goal.RUNNING)
+INSTANT = timedelta()
+
+
+def a_view(status: str = "Running", **metadata: str) -> WorkloadView:
+    words = {f"container.{name}": value for name, value in metadata.items()}
+    return WorkloadView(workload_id="web", status=status, metadata=words)
+
+
+def crashes(view: WorkloadView) -> None:
+    view.status = "Failed"
+    view.failure_reason = "RUNTIME_ERROR"
+    view.reason.code = "CrashLoop"
+    view.reason.message = "restarted 3 times; exited with code 3"
+
+
+def is_unhealthy(view: WorkloadView) -> None:
+    view.status = "Running"
+    view.reason.code = "Unhealthy"
+    view.reason.message = "the check ended with code 1"
+
+
+def has_no_image(view: WorkloadView) -> None:
+    view.status = "Failed"
+    view.failure_reason = "IMAGE_PULL_FAILED"
+    view.reason.message = "no such host"
+    view.retry_next_at.FromSeconds(view.last_updated.seconds + 5)
+
+
+def has_no_place(view: WorkloadView) -> None:
+    view.status = "Pending"
+    view.failure_reason = "INSUFFICIENT_RESOURCES"
+    view.reason.code = "Unplaceable"
+    view.reason.message = "1 node short of memory"
+
+
+def has_a_bad_spec(view: WorkloadView) -> None:
+    view.status = "Failed"
+    view.failure_reason = "INVALID_SPEC"
+    view.reason.message = "no such option"
+
+
+@pytest.mark.parametrize("verb", ["apply", "start", "retry", "redeploy"])
+@pytest.mark.parametrize(
+    ("ends", "reason", "next_command"),
+    [
+        (crashes, "CrashLoop: restarted 3 times", "persysctl logs web"),
+        (is_unhealthy, "Running (unhealthy): Unhealthy", "persysctl logs web"),
+        (has_no_image, "no such host", "persysctl workload retry web"),
+        (has_no_place, "Unplaceable: 1 node short of memory", "persysctl explain web"),
+        (has_a_bad_spec, "no such option", "correct the spec"),
+    ],
+)
+def test_every_wait_ends_at_once_with_the_reason_and_the_next_command(
+    verb: str, ends: object, reason: str, next_command: str, cluster: Cluster, ctl: Run
+) -> None:
+    cluster.add_workload("web", "Stopped", desired_state="Stopped", revision_id="r0")
+    cluster.after_change = ends  # type: ignore[assignment]  # one of the functions above
+    words = ("apply", "-f", "-") if verb == "apply" else ("workload", verb, "web")
+    spec = WEB + "revision_id: r1\ndesired_state: Running\n"
+
+    ended = ctl(*words, "--wait", "10m", stdin=spec if verb == "apply" else "")
+
+    assert ended.code == 1
+    assert reason in ended.err
+    assert next_command in ended.err
+
+
+def test_the_next_command_is_in_the_json_too(cluster: Cluster, ctl: Run) -> None:
+    cluster.after_change = crashes
+
+    ended = ctl("apply", "-f", "-", "--wait", "-o", "json", stdin=WEB)
+
+    (told,) = json.loads(ended.out)
+    assert told["next"] == "see its output with `persysctl logs web`"
+
+
+@pytest.mark.parametrize("words", [("--wait", "300ms"), ("--wait=300ms",)])
+def test_wait_takes_a_duration_with_and_without_an_equals_sign(
+    words: tuple[str, ...], cluster: Cluster, ctl: Run
+) -> None:
+    ended = ctl("apply", "-f", "-", *words, stdin=WEB)
+
+    assert ended.code == 3
+    assert "not there after 300ms" in ended.err
+
+
+def test_a_workload_after_wait_is_not_taken_for_a_duration(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_workload("web")
+
+    assert ctl("workload", "delete", "--wait", "web").code == 0
+
+
+def test_a_stopped_workload_that_is_applied_again_is_waited_for_as_stopped(
+    cluster: Cluster, ctl: Run
+) -> None:
+    def stays_stopped(view: WorkloadView) -> None:
+        view.status = "Stopped"
+
+    cluster.add_workload("web", "Stopped", desired_state="Stopped")
+    cluster.after_change = stays_stopped
+
+    ended = ctl("apply", "-f", "-", "--wait", stdin=WEB + "revision_id: r2\n")
+
+    assert (ended.code, ended.out) == (0, "web: Stopped\n")
+
+
+def test_a_program_that_just_started_is_not_up_yet() -> None:
+    assert judge(a_view(), RUN, patient=False, same_for=INSTANT) is Verdict.OPEN
+    assert judge(a_view(), RUN, patient=False, same_for=STEADY) is Verdict.REACHED
+
+
+def test_a_passing_health_check_needs_no_further_wait() -> None:
+    view = a_view(health="healthy")
+
+    assert judge(view, RUN, patient=False, same_for=INSTANT) is Verdict.REACHED
+
+
+def test_a_health_check_that_has_not_passed_yet_is_waited_for() -> None:
+    starting = a_view(health="starting")
+    not_checked_yet = a_view()
+    not_checked_yet.spec.container.health_check.SetInParent()
+
+    assert judge(starting, RUN, patient=False, same_for=10 * STEADY) is Verdict.OPEN
+    assert judge(not_checked_yet, RUN, patient=False, same_for=10 * STEADY) is Verdict.OPEN
+
+
+def test_a_workload_without_a_place_gets_a_moment_for_room_that_is_being_freed() -> None:
+    view = WorkloadView(status="Pending", reason=ReasonDetail(code="Unplaceable"))
+
+    assert judge(view, RUN, patient=False, same_for=INSTANT) is Verdict.OPEN
+    assert judge(view, RUN, patient=False, same_for=UNPLACED_MAX) is Verdict.FAILED
+
+
+def test_a_node_that_had_no_room_after_all_does_not_fail_the_workload() -> None:
+    view = WorkloadView(status="Failed", failure_reason="INSUFFICIENT_RESOURCES")
+
+    assert judge(view, RUN, patient=False) is Verdict.FAILED
+    view.retry_next_at.FromSeconds(1)
+    assert judge(view, RUN, patient=False) is Verdict.OPEN
+
+
+def test_a_drain_that_nothing_can_end_says_so_at_once(cluster: Cluster, ctl: Run) -> None:
+    node = cluster.add_node("n1")
+    node.drain.state, node.drain.remaining = "draining", 1
+    node.drain.blocked.append(
+        control_pb2.DrainBlock(workload_id="db", reason="its data is on this node", stays=True)
+    )
+
+    ended = ctl("node", "drain", "n1", "--wait", "10m")
+
+    assert ended.code == 1
+    assert "db: its data is on this node" in ended.out
+    assert "persysctl workload delete db" in ended.err
