@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from random import Random
 
-import yaml
 from google.protobuf.json_format import MessageToDict
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from persys.core.bounded_yaml import dump
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.assignment import Assignment, HostPort
 from persys.model.failure import Failure, FailureReason
@@ -370,7 +370,7 @@ def test_a_workload_that_is_shown_as_yaml_can_be_applied_again(
         view, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
     )
 
-    (document,) = read_spec_file(yaml.safe_dump(shown, allow_unicode=True))
+    (document,) = read_spec_file(dump(shown))
 
     assert control.workload_spec(document.request.spec) == control.workload_spec(message)
 

@@ -28,6 +28,7 @@ NULL_TAG = f"{TAG}null"
 # A number or date with more characters than this is not one. Python converts long numbers in quadratic time.
 _NUMBER_LENGTH_MAX = 64
 _KEY_SHOWN_MAX = 64
+_UNICODE_BREAKS = frozenset("\x85\u2028\u2029")
 _PATH_SHOWN_MAX = 200
 
 
@@ -128,8 +129,11 @@ def scalars(text: str, limits: YamlLimits = DEFAULT_LIMITS) -> Iterator[tuple[st
 
 
 def dump(value: object, *, width: int | None = None) -> str:
-    """Write plain values as YAML, with keys in the order given."""
+    """Write plain values as YAML, with keys in the order given. It reads back as the same values."""
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=width)
+    if _UNICODE_BREAKS.intersection(text):
+        # Readers disagree on whether these break a line, so they are written as escapes.
+        text = yaml.safe_dump(value, sort_keys=False, allow_unicode=False, width=width)
     return text
 
 

@@ -21,10 +21,12 @@ COMMANDS: dict[str, Command] = {
     **{f"{group.name} {each.name}": each for group in GROUPS for each in group.commands},
     **{each.name: each for each in SINGLES},
 }
+# Global options are added to each command by one line, so one command speaks for all.
+OPTIONS = {name: command.arguments for name, command in COMMANDS.items()} | {"version": GLOBAL}
 WITH_VALUE = [
     (name, option.names[0])
-    for name, command in COMMANDS.items()
-    for option in (*command.arguments, *GLOBAL)
+    for name, options in OPTIONS.items()
+    for option in options
     if option.is_option and option.takes_value
 ]
 WEB = "id: web\ncontainer: {image: nginx}\n"

@@ -15,14 +15,14 @@ from persys.wire.strict import SpecFileError
 COMPOSE = "services:\n  web:\n    image: nginx\n"
 
 
-def the_document(text: str, **options: str) -> SpecDocument:
-    (document,) = read_spec_file(dedent(text), **options)
+def the_document(text: str, *, stack_id: str = "", directory: str = "") -> SpecDocument:
+    (document,) = read_spec_file(dedent(text), stack_id=stack_id, directory=directory)
     return document
 
 
-def refusal(text: str, **options: str) -> SpecFileError:
+def refusal(text: str, *, directory: str = "") -> SpecFileError:
     with pytest.raises(SpecFileError) as caught:
-        read_spec_file(dedent(text), **options)
+        read_spec_file(dedent(text), directory=directory)
     return caught.value
 
 
