@@ -21,9 +21,11 @@ from persys.gateway.gitops import Gitops, gitops_routes
 from persys.gateway.identity import Identities
 from persys.gateway.limits import BODY_BYTES_MAX, Rates
 from persys.gateway.listener import live_context
-from persys.gateway.metrics import Metrics, metrics_routes
+from persys.gateway.metrics import Metrics
 from persys.gateway.openapi import openapi_routes
 from persys.gateway.overview import overview_routes
+from persys.gateway.proofs import Proofs
+from persys.gateway.proving import metrics_routes
 from persys.gateway.pushes import Pushes
 from persys.gateway.routes import UnaryRoutes
 from persys.gateway.settings import GatewaySettings
@@ -31,6 +33,7 @@ from persys.gateway.streams import stream_routes
 from persys.gateway.trust import obtain_tls
 from persys.gateway.uploads import upload_routes
 from persys.gateway.webhooks import WEBHOOK_BYTES_MAX, Webhooks, read_hooks
+from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.garbage import sweep
 from persys.infra.http_server import HttpLimits, HttpServer
@@ -84,12 +87,14 @@ class Gateway:
             self.clusters,
             found.default,
             identities=Identities(tls, clock),
+            proofs=Proofs(clock),
             rates=Rates(
                 clock, per_second=settings.requests_per_second, burst=settings.requests_burst
             ),
             audit=self._audit,
             clock=clock,
-            served=self._metrics.served,
+            metrics=self._metrics,
+            supervisor=Supervisor("gateway", clock, self._metrics.registry),
         )
         self._gitops = Gitops(self.clusters, clock, self._audit, self._pushes)
         self._hooks = read_hooks(settings.webhooks)

@@ -1,9 +1,12 @@
-"""Who changed what, when, and what came of it: a bounded table, and a line in the log.
+"""Who changed what, when, and with what result: a bounded table, and a line in the log.
 
-Each deed is written before its answer goes out; those that come at once share one transaction. What would
-surprise: who was not let in at all is not here, because anybody could fill it.
+Each deed is written before its answer goes out; those that come at once share one transaction. Requests
+without a proven identity are not recorded: anyone could fill the table. When the table is full, the oldest
+line of the identity with the most lines is dropped, and refused deeds count as an identity of their own: so
+no identity, and nothing that was refused, can push out what others did.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 from functools import partial
@@ -21,10 +24,15 @@ _TABLE = """
 CREATE TABLE IF NOT EXISTS deeds (
     number INTEGER PRIMARY KEY AUTOINCREMENT, at TEXT NOT NULL, who TEXT NOT NULL, address TEXT NOT NULL,
     deed TEXT NOT NULL, cluster TEXT NOT NULL, target TEXT NOT NULL, status INTEGER NOT NULL,
-    request_id TEXT NOT NULL)
+    request_id TEXT NOT NULL);
+CREATE INDEX IF NOT EXISTS deeds_of_who ON deeds (who, status < 400, number)
 """
 _COLUMNS = "at, who, address, deed, cluster, target, status, request_id"
 _TEXT_MAX = 512
+_REFUSED = 400
+
+# Lines per identity, and whether they were done or refused.
+Counts = Counter[tuple[str, bool]]
 
 
 class Deed(Struct, frozen=True):
@@ -48,6 +56,9 @@ class Audit:
         self._database = database
         self._keep = keep
         database.prepare(_TABLE)
+        self._counts = database.read(
+            _count
+        )  # afterwards changed on the thread of the database only
         self._waiting: list[Deed] = []
         self._rounds: Shared[None] = Shared()
 
@@ -72,12 +83,12 @@ class Audit:
     async def _write_all(self) -> None:
         taken, self._waiting = self._waiting, []
         try:
-            await self._database.run(partial(_write, taken, self._keep))
+            await self._database.run(partial(_write, taken, self._keep, self._counts))
         except StoreUnavailableError as err:
             log.error("audit.failed", reason=str(err), deeds=len(taken))
 
 
-def _write(deeds: Sequence[Deed], keep: int, database: Connection) -> None:
+def _write(deeds: Sequence[Deed], keep: int, counts: Counts, database: Connection) -> None:
     rows = [
         (
             deed.at.isoformat(),
@@ -95,9 +106,46 @@ def _write(deeds: Sequence[Deed], keep: int, database: Connection) -> None:
         f"INSERT INTO deeds ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
         rows,
     )
-    database.execute(
-        "DELETE FROM deeds WHERE number <= (SELECT max(number) FROM deeds) - ?", (keep,)
-    )
+    after = counts + Counter((row[1], row[6] < _REFUSED) for row in rows)
+    surplus = surplus_of(after, keep)
+    for (who, was_done), count in surplus.items():
+        database.execute(
+            "DELETE FROM deeds WHERE number IN (SELECT number FROM deeds"
+            " WHERE who = ? AND (status < 400) = ? ORDER BY number LIMIT ?)",
+            (who, was_done, count),
+        )
+    counts.clear()
+    counts.update(after - surplus)
+
+
+def surplus_of(counts: Counts, keep: int) -> Counts:
+    """How many lines each loses so that `keep` are left in total: always those with the most."""
+    excess = counts.total() - keep
+    if excess <= 0:
+        return Counter()
+    share = _largest_share(sorted(counts.values()), keep)
+    surplus = Counter({key: count - share for key, count in counts.items() if count > share})
+    for key in sorted(surplus):  # the division left a remainder of less than one line each
+        if surplus.total() <= excess:
+            break
+        surplus[key] -= 1
+    return +surplus
+
+
+def _largest_share(ascending: Sequence[int], keep: int) -> int:
+    """The most lines that each may have so that all together have at most `keep`."""
+    left = keep
+    for index, count in enumerate(ascending):
+        share = left // (len(ascending) - index)
+        if count > share:
+            return share
+        left -= count
+    return left
+
+
+def _count(database: Connection) -> Counts:
+    rows = database.execute("SELECT who, status < 400, count(*) FROM deeds GROUP BY 1, 2")
+    return Counter({(who, bool(was_done)): count for who, was_done, count in rows})
 
 
 def _read(limit: int, before: int, database: Connection) -> list[Line]:

@@ -19,7 +19,7 @@ _DIGITS_MAX = 18
 
 def audit_routes(door: Door, audit: Audit) -> Iterator[web.RouteDef]:
     """Who may say who comes in may also see what they did."""
-    yield web.get(f"{API}/audit", door.behind(needing(Deed.TOKENS, _listing(audit))))
+    yield web.get(f"{API}/audit", door.behind(needing(Deed.TOKENS, door.proofs, _listing(audit))))
 
 
 def _listing(audit: Audit) -> Handler:

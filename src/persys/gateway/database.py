@@ -29,6 +29,10 @@ class Database:
         """At the start: what is not there yet."""
         self._connection.executescript(tables)
 
+    def read(self, work: Callable[[Connection], T]) -> T:
+        """At the start, before anything runs. Raises StoreUnavailableError."""
+        return self._do(work)
+
     async def run(self, work: Callable[[Connection], T]) -> T:
         """`work` is one transaction, on the thread. Raises StoreUnavailableError."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)

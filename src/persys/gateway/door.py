@@ -14,7 +14,7 @@ import structlog
 from aiohttp import web
 from msgspec import Struct
 
-from persys.errors import PersysError
+from persys.errors import InvalidError, PersysError
 from persys.gateway.audit import Audit, Deed
 from persys.gateway.cluster import Cluster, Metadata
 from persys.gateway.identity import ANYONE, Identities, Who
@@ -25,8 +25,11 @@ from persys.gateway.limits import (
     Places,
     Rates,
 )
+from persys.gateway.metrics import Metrics
 from persys.gateway.problems import ProblemError, problem_from, problem_from_rpc
+from persys.gateway.proofs import Proofs
 from persys.gateway.routing import Strategy
+from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 
 log = structlog.get_logger()
@@ -39,6 +42,7 @@ _TRACE = "traceparent"
 _TRACE_FORM = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _OWN_ORIGIN = frozenset({"", "same-origin", "none"})
+_CLIENT_ERROR = 400
 _SERVER_ERROR = 500
 _UNKNOWN = 401
 _NOT_LET_IN = frozenset({_UNKNOWN, 429})
@@ -99,7 +103,6 @@ class Ask(Struct, frozen=True, eq=False):
 
 Handler = Callable[[Ask], Awaitable[web.StreamResponse]]
 Served = Callable[[web.Request], Awaitable[web.StreamResponse]]
-Count = Callable[[str, int, float], None]
 
 
 class Door:
@@ -109,21 +112,24 @@ class Door:
         default_cluster: str,
         *,
         identities: Identities,
+        proofs: Proofs,
         rates: Rates,
         audit: Audit,
         clock: Clock,
-        served: Count,
+        metrics: Metrics,
+        supervisor: Supervisor,
     ) -> None:
-        """`served` is told the method, the status and the seconds of each request."""
         self._clusters = clusters
         self._default_cluster = default_cluster
         self._identities = identities
+        self.proofs = proofs
         self._rates = rates
         self._strangers = Rates(clock, per_second=STRANGERS_PER_SECOND, burst=STRANGERS_BURST)
         self.streams = Places(STREAMS_MAX)
         self._audit = audit
         self._clock = clock
-        self._served = served
+        self._metrics = metrics
+        self._supervisor = supervisor
 
     def behind(
         self,
@@ -133,44 +139,89 @@ class Door:
         contract: bool = False,
         changes: str = "",
     ) -> Served:
-        """`open_to_all`: nobody is asked who they are. `contract`: a route of older clients.
+        """`open_to_all`: no identity is required. `contract`: a route of older clients.
 
-        `changes` is the name of the call, if it changes something: then the audit has it.
+        `changes` is the name of the call if it changes something: then the audit records it.
         """
 
         async def serve(request: web.Request) -> web.StreamResponse:
             began = self._clock.monotonic()
             request_id = _request_id(request)
             who = ANYONE
+            is_known = False
             try:
                 if not open_to_all:
-                    _refuse_other_sites(request)
+                    self._refuse_other_sites(request)
                     who = self._identities.of(request)
-                    self._rates.take(who.key)
-                    if who.passed and who.deeds is None:  # a token, of which nothing is known yet
-                        self._strangers.check(request.remote or "")
+                    self._limit_rate(who, request)
                 ask = Ask(request, who, request_id, self._clusters, self._default_cluster)
-                response = await handler(ask)
+                if changes or request.body_exists:
+                    await self._prove(ask)
+                is_known = True
+                response = await self._handled(handler, ask)
             except PersysError as err:
                 response = problem_from(err).response(request_id, contract=contract)
             except grpc.aio.AioRpcError as err:
                 response = problem_from_rpc(err).response(request_id, contract=contract)
-            except web.HTTPRequestEntityTooLarge as err:
-                response = ProblemError(413, err.text or "").response(request_id, contract=contract)
             if not response.prepared:
                 response.headers[REQUEST_ID] = request_id
+                if response.status >= _CLIENT_ERROR and not request.content.is_eof():
+                    response.force_close()  # the rest of the body is not read
             if response.status == _UNKNOWN and who.passed:
                 self._count_stranger(request)
-            if changes and response.status not in _NOT_LET_IN:
+            if changes and is_known and response.status not in _NOT_LET_IN:
                 ask = Ask(request, who, request_id, self._clusters, self._default_cluster)
                 await self.note(ask, changes, response.status)
             seconds = self._clock.monotonic() - began
-            self._served(request.method, response.status, seconds)
+            self._metrics.served(request.method, response.status, seconds)
             if request.method not in _SAFE or response.status >= _SERVER_ERROR:
                 _tell(request, response, who, request_id, seconds)
             return response
 
         return serve
+
+    def _limit_rate(self, who: Who, request: web.Request) -> None:
+        """Raises ProblemError (429)."""
+        self._rates.take(who.key)
+        if who.is_unproven:
+            self._strangers.check(request.remote or "")
+
+    async def _prove(self, ask: Ask) -> None:
+        """Verify a token before the body is read and before anything is recorded under its name."""
+        if ask.who.is_unproven:
+            await self.proofs.deeds_of(ask.who, ask.cluster, ask.metadata)
+
+    async def _handled(self, handler: Handler, ask: Ask) -> web.StreamResponse:
+        """The answer of a handler. An unexpected exception is contained and answered with 500."""
+        request = ask.request
+        answer: web.StreamResponse | None = None
+        left: ConnectionError | None = None
+        where = request.match_info.route.resource
+        key = f"{request.method} {where.canonical if where is not None else ''}"
+        with self._supervisor.contain("request", key, failed=lambda _: None):
+            try:
+                answer = await handler(ask)
+            except ConnectionError as err:
+                left = err  # the client left; aiohttp closes the connection
+            except web.RequestPayloadError as err:
+                raise InvalidError("body", str(err)) from err
+            except web.HTTPException as err:
+                raise ProblemError(err.status, err.text or err.reason) from err
+            except grpc.aio.AioRpcError as err:
+                raise problem_from_rpc(err) from err
+        if left is not None:
+            raise left
+        if answer is not None:
+            return answer
+        if request.writer.output_size:
+            raise ConnectionResetError("failed after a part of the answer was sent")
+        raise ProblemError(500, f"internal error; the log has it under request id {ask.id}")
+
+    def _refuse_other_sites(self, request: web.Request) -> None:
+        """Counted, and not recorded one by one: anyone can send these."""
+        if _is_from_another_site(request):
+            self._metrics.refused_cross_site()
+            raise ProblemError(403, "requests from pages of another site are not accepted")
 
     def _count_stranger(self, request: web.Request) -> None:
         with suppress(ProblemError):  # the next one is told
@@ -210,12 +261,10 @@ def _request_id(request: web.Request) -> str:
     return f"{_OWN_IDS}{next(_counted):016x}"
 
 
-def _refuse_other_sites(request: web.Request) -> None:
-    """A browser shows its certificate for whatever page asks it to: only our own pages may change things."""
-    upgrade = "Upgrade" in request.headers
-    if request.method in _SAFE and not upgrade:
-        return
+def _is_from_another_site(request: web.Request) -> bool:
+    """A browser shows its certificate for any page: only our own may change things or open WebSockets."""
+    if request.method in _SAFE and "Upgrade" not in request.headers:
+        return False
     origin = request.headers.get("Origin", "")
     site = request.headers.get("Sec-Fetch-Site", "")
-    if (origin and origin.partition("://")[2] != request.host) or site not in _OWN_ORIGIN:
-        raise ProblemError(403, "asked by a page of another site")
+    return bool(origin and origin.partition("://")[2] != request.host) or site not in _OWN_ORIGIN

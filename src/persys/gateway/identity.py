@@ -37,6 +37,11 @@ class Who(Struct, frozen=True):
     passed: Metadata = ()  # as whom the scheduler is asked
     deeds: frozenset[Deed] | None = None  # None: the scheduler says what is allowed
 
+    @property
+    def is_unproven(self) -> bool:
+        """Whether only a scheduler can tell that this identity exists: a token."""
+        return bool(self.passed) and self.deeds is None
+
     def need(self, rpc: str) -> None:
         """Raises DeniedError."""
         if self.deeds is not None and CONTROL[rpc] not in self.deeds:

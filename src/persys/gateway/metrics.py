@@ -1,20 +1,13 @@
-"""What the gateway counts, and GET /metrics for those who may read.
+"""What the gateway counts. `proving.metrics_routes` serves it."""
 
-On the same port as all else, so it is asked for with a certificate or a token; Prometheus can show either.
-"""
-
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import lru_cache, partial
 
-from aiohttp import web
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 from persys.gateway.cluster import Cluster
-from persys.gateway.door import Ask, Door
-from persys.gateway.proving import needing
 from persys.infra.gauges import watch_certificate
 from persys.infra.tls import Tls
-from persys.model.identity import Deed
 
 PAGE = "text/plain"
 
@@ -31,6 +24,11 @@ class Metrics:
         self._seconds = Histogram(
             "persys_gateway_request_seconds",
             "From a request to the end of its answer; streams count until they end",
+            registry=self.registry,
+        )
+        self._cross_site = Counter(
+            "persys_gateway_cross_site_refused_total",
+            "Requests from pages of another site, refused",
             registry=self.registry,
         )
         reachable = Gauge(
@@ -50,12 +48,8 @@ class Metrics:
         self._counter(method, str(status)).inc()
         self._seconds.observe(seconds)
 
-
-def metrics_routes(door: Door, metrics: Metrics) -> Iterator[web.RouteDef]:
-    async def page(ask: Ask) -> web.StreamResponse:
-        return web.Response(body=generate_latest(metrics.registry), content_type=PAGE)
-
-    yield web.get("/metrics", door.behind(needing(Deed.READ, page)))
+    def refused_cross_site(self) -> None:
+        self._cross_site.inc()
 
 
 def _reachable(cluster: Cluster) -> float:

@@ -28,13 +28,15 @@ MILLICORES = 1000
 
 
 def overview_routes(door: Door) -> Iterator[web.RouteDef]:
-    listing, getting = needing(Deed.READ, list_clusters), needing(Deed.READ, get_cluster)
+    listing, getting = (
+        needing(Deed.READ, door.proofs, handler) for handler in (list_clusters, get_cluster)
+    )
     yield web.get("/health", door.behind(health, open_to_all=True, contract=True))
     yield web.get("/clusters", door.behind(listing, contract=True))
     yield web.get("/clusters/{cluster}", door.behind(getting, contract=True))
     yield web.get(f"{API}/clusters", door.behind(listing))
     yield web.get(f"{API}/clusters/{{cluster}}", door.behind(getting))
-    yield web.get(f"{API}/overview", door.behind(needing(Deed.READ, overview)))
+    yield web.get(f"{API}/overview", door.behind(needing(Deed.READ, door.proofs, overview)))
 
 
 async def health(ask: Ask) -> web.StreamResponse:

@@ -1,37 +1,43 @@
-"""What somebody may do who asks the gateway itself: only a scheduler can tell whether a token is good."""
+"""Permissions for what the gateway answers without asking a scheduler, such as GET /metrics.
+
+/metrics is on the same port as all else, so it needs a certificate or a token; Prometheus can show either.
+"""
+
+from collections.abc import Iterator
 
 from aiohttp import web
+from prometheus_client import generate_latest
 
 from persys.errors import DeniedError
-from persys.gateway.door import Ask, Handler
+from persys.gateway.door import Ask, Door, Handler
 from persys.gateway.identity import ANYONE
+from persys.gateway.metrics import PAGE, Metrics
+from persys.gateway.proofs import Proofs
 from persys.model.identity import Deed
-from persys.wire.gen.control.v1 import control_pb2 as pb
 
 
-def needing(deed: Deed, handler: Handler) -> Handler:
-    """For what no scheduler is asked for, which would otherwise judge."""
-
+def needing(deed: Deed, proofs: Proofs, handler: Handler) -> Handler:
     async def handle(ask: Ask) -> web.StreamResponse:
-        await _prove(ask, deed)
+        await _check(ask, deed, proofs)
         return await handler(ask)
 
     return handle
 
 
-async def _prove(ask: Ask, deed: Deed) -> None:
+async def _check(ask: Ask, deed: Deed, proofs: Proofs) -> None:
     """Raises DeniedError, AioRpcError."""
     who = ask.who
     if who is ANYONE:
         return  # -insecure
     deeds = who.deeds
     if deeds is None:
-        answered = await ask.cluster.call(
-            "GetIdentity", pb.GetIdentityRequest(), key="", metadata=ask.metadata, again=True
-        )
-        view: pb.IdentityView = answered.answer
-        if not view.role:
-            return  # the scheduler is insecure
-        deeds = frozenset(Deed(word) for word in view.deeds if word in list(Deed))
+        deeds = await proofs.deeds_of(who, ask.cluster, ask.metadata)
     if deed not in deeds:
         raise DeniedError(f"{who.name} may not do this", reason="role")
+
+
+def metrics_routes(door: Door, metrics: Metrics) -> Iterator[web.RouteDef]:
+    async def page(ask: Ask) -> web.StreamResponse:
+        return web.Response(body=generate_latest(metrics.registry), content_type=PAGE)
+
+    yield web.get("/metrics", door.behind(needing(Deed.READ, door.proofs, page)))

@@ -1,11 +1,12 @@
-"""What was answered under an Idempotency-Key, for those who ask again because they heard nothing.
+"""Answers under an Idempotency-Key, for clients that ask again because they got no answer.
 
-Kept for ten minutes for each who asks. The same key with another request is a mistake, and refused. What says
-that nothing is known (5xx), or to come back later, is not kept: it is worth trying again.
+Kept for ten minutes per identity and cluster. The same key with another request is refused. An answer that
+says that nothing is known (5xx) or to try again later is not kept.
 """
 
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
+from typing import NamedTuple
 
 from aiohttp import web
 from msgspec import Struct
@@ -19,6 +20,7 @@ IDEMPOTENCY_KEY = "Idempotency-Key"
 REPLAYED = "Idempotency-Replayed"
 KEEP_SECONDS = 600.0
 KEPT_MAX = 10_000
+KEPT_BYTES_MAX = 64 * 1024 * 1024
 BODY_BYTES_MAX = 64 * 1024
 _KEY_LENGTH_MAX = 255
 _AGAIN = frozenset({401, 408, 429})
@@ -33,26 +35,37 @@ class _Kept(Struct, frozen=True):
     content_type: str
 
 
+class _Key(NamedTuple):
+    who: str
+    cluster_id: str
+    said: str
+
+
 class Remembered:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._kept: dict[tuple[str, str], _Kept] = {}  # the oldest first
-        self._turns: Turns[tuple[str, str]] = Turns()
+        self._kept: dict[_Key, _Kept] = {}  # the oldest first
+        self._kept_bytes = 0
+        self._turns: Turns[_Key] = Turns()
 
     async def once(
         self,
         request: web.Request,
         who: str,
+        cluster_id: str,
         body: bytes,
         do: Callable[[], Awaitable[web.Response]],
     ) -> web.Response:
-        """Does it, or answers as the last time. Raises ProblemError for another request under the key."""
+        """Do it, or answer as the last time. Raises ProblemError for another request under the key.
+
+        `cluster_id` is the cluster that the request goes to, whether its path, header or query names it.
+        """
         said = request.headers.get(IDEMPOTENCY_KEY)
         if said is None:
             return await do()
         if not 0 < len(said) <= _KEY_LENGTH_MAX:
             raise InvalidError(IDEMPOTENCY_KEY, f"expected 1 to {_KEY_LENGTH_MAX} characters")
-        key = (who, said)
+        key = _Key(who, cluster_id, said)
         mark = _mark(request, body)
         async with self._turns.of(key):
             self._forget()
@@ -62,21 +75,23 @@ class Remembered:
             self._keep(key, mark, response)
             return response
 
-    def _keep(self, key: tuple[str, str], mark: bytes, response: web.Response) -> None:
+    def _keep(self, key: _Key, mark: bytes, response: web.Response) -> None:
         body = response.body
         if response.status >= _SERVER_ERROR or response.status in _AGAIN:
             return
         if isinstance(body, bytes) and len(body) <= BODY_BYTES_MAX:
             until = self._clock.monotonic() + KEEP_SECONDS
             self._kept[key] = _Kept(until, mark, response.status, body, response.content_type)
+            self._kept_bytes += len(body)
 
     def _forget(self) -> None:
         now = self._clock.monotonic()
         while self._kept:
             oldest = next(iter(self._kept))
-            if self._kept[oldest].until > now and len(self._kept) < KEPT_MAX:
+            has_room = len(self._kept) < KEPT_MAX and self._kept_bytes < KEPT_BYTES_MAX
+            if self._kept[oldest].until > now and has_room:
                 return
-            del self._kept[oldest]
+            self._kept_bytes -= len(self._kept.pop(oldest).body)
 
 
 def _mark(request: web.Request, body: bytes) -> bytes:

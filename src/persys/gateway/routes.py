@@ -154,7 +154,7 @@ class UnaryRoutes:
                 except ProblemError as err:  # is remembered like an answer
                     return err.response(ask.id, contract=False)
 
-            return await self._remembered.once(request, ask.who.key, body, do)
+            return await self._remembered.once(request, ask.who.key, ask.cluster_id, body, do)
 
         return handle
 

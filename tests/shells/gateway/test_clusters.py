@@ -172,3 +172,17 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, text: str, problem:
 
     with pytest.raises(SettingsError, match=problem):
         read_clusters(path)
+
+
+async def test_an_idempotency_key_counts_per_cluster(
+    towns: House, cluster: Cluster, other: Cluster
+) -> None:
+    key = {"Idempotency-Key": "k1"}
+    for headers in (key, {**key, "X-Persys-Cluster-ID": "two"}):
+        status, _ = await towns.ask(
+            "PUT", "/api/v1/workloads/a", json=a_container(), headers=headers
+        )
+        assert status == 200
+
+    assert await cluster.control.names() == ["a"]
+    assert await other.control.names() == ["a"]

@@ -1,0 +1,276 @@
+"""What clients without a proven identity cannot do to the gateway, and identities not to each other."""
+
+import asyncio
+import sqlite3
+from collections import Counter
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import aiohttp
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from certified import Root
+from persys.gateway.audit import Audit, surplus_of
+from persys.gateway.audit import Deed as Line
+from persys.gateway.database import MEMORY, Database
+from persys.gateway.door import Ask, Door
+from persys.gateway.identity import Identities
+from persys.gateway.limits import Rates
+from persys.gateway.metrics import Metrics
+from persys.gateway.proofs import Proofs
+from persys.infra.aio.supervisor import Supervisor
+from persys.infra.clock import SystemClock
+from persys.infra.http_server import HttpLimits, HttpServer
+from persys.model.identity import Role
+from persys.store.memory import MemoryStore
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.gateway.test_tls import ask_as, shows
+from shells.gateway.town import House, a_container, a_gateway, quiet
+from shells.scheduler.harness import Cluster, a_cluster, brisk
+from shells.scheduler.stores import TroubledStore
+
+WEB = "/api/v1/workloads/web"
+DEADLINE_SECONDS = 30.0
+LARGE = 4 * 1024 * 1024
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+@pytest.fixture
+async def secure(root: Root) -> AsyncIterator[Cluster]:
+    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    scheduler, admin = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
+    async with a_cluster(store, brisk(), tls=scheduler, user=admin) as cluster:
+        yield cluster
+    await store.store.close()
+
+
+@pytest.fixture
+async def guarded(root: Root, secure: Cluster) -> AsyncIterator[House]:
+    address = f"127.0.0.1:{secure.settings.grpc_port}"
+    settings = quiet(insecure=False, scheduler_addr=(address,))
+    async with a_gateway(settings, tls=root.tls(Role.GATEWAY, "g1")) as house:
+        yield house
+
+
+def a_made_up_token(number: int = 1) -> dict[str, str]:
+    return {"Authorization": f"Bearer psk_{number:016x}_{number:064x}"}
+
+
+async def audited(house: House, root: Root) -> list[dict[str, str]]:
+    _, told = await ask_as(house, root, Role.ADMIN, "GET", "/api/v1/audit?limit=1000")
+    found: list[dict[str, str]] = told["deeds"]
+    return found
+
+
+@pytest.mark.parametrize("path", [WEB, "/api/v1/specs/parse", "/workloads/schedule"])
+async def test_a_made_up_token_is_refused_before_its_body_is_sent(
+    guarded: House, root: Root, path: str
+) -> None:
+    reader, writer = await asyncio.open_connection(
+        "127.0.0.1", guarded.gateway.port, ssl=shows(root)
+    )
+    try:
+        method = "PUT" if path == WEB else "POST"
+        head = [
+            f"{method} {path} HTTP/1.1",
+            "Host: a",
+            f"Content-Length: {LARGE}",
+            f"Authorization: {a_made_up_token()['Authorization']}",
+        ]
+        writer.write("\r\n".join([*head, "", ""]).encode())
+
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+        assert answer.startswith(b"http/1.1 401")
+        assert b"connection: close" in answer
+    finally:
+        writer.close()
+
+
+async def test_a_valid_token_sends_its_body(guarded: House, root: Root, secure: Cluster) -> None:
+    made = await secure.control.stub.CreateToken(
+        pb.CreateTokenRequest(name="ci", role="operator"), timeout=10
+    )
+    bearer = {"Authorization": f"Bearer {made.secret}"}
+
+    status, _ = await guarded.ask("PUT", WEB, ssl=shows(root), headers=bearer, json=a_container())
+
+    assert status == 200
+
+
+async def test_requests_without_a_proven_identity_leave_no_line_in_the_audit(
+    guarded: House, root: Root
+) -> None:
+    await ask_as(guarded, root, Role.OPERATOR, "PUT", WEB, json=a_container())
+    for number in range(30):
+        elsewhere = {"Origin": "https://evil.example", **a_made_up_token(number)}
+        await guarded.ask("DELETE", WEB, ssl=shows(root), headers=elsewhere)
+        await guarded.ask("DELETE", WEB, ssl=shows(root), headers=a_made_up_token(number))
+        await guarded.ask("PUT", WEB, ssl=shows(root), headers=a_made_up_token(number), data=b"{")
+        await guarded.ask("DELETE", "/api/v1/clusters/none/workloads/x", ssl=shows(root))
+
+    assert [line["who"] for line in await audited(guarded, root)] == ["operator/somebody"]
+
+
+async def test_refused_requests_of_other_sites_are_counted(guarded: House, root: Root) -> None:
+    elsewhere = {"Origin": "https://evil.example"}
+    for _ in range(3):
+        status, _ = await ask_as(guarded, root, Role.ADMIN, "DELETE", WEB, headers=elsewhere)
+        assert status == 403
+
+    files = root.write(Role.ADMIN, "somebody")
+    async with guarded.session.get("/metrics", ssl=shows(root, files)) as response:
+        assert "persys_gateway_cross_site_refused_total 3.0" in await response.text()
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "null", "https://127.0.0.1:1"])
+async def test_a_page_of_another_site_opens_no_websocket(
+    guarded: House, root: Root, origin: str
+) -> None:
+    files = root.write(Role.ADMIN, "somebody")
+    headers = {
+        "Origin": origin,
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Sec-WebSocket-Version": "13",
+        "Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ==",
+    }
+    async with guarded.session.get(
+        f"{WEB}/exec", ssl=shows(root, files), headers=headers
+    ) as response:
+        assert response.status == 403
+
+
+async def test_one_identity_cannot_push_out_what_another_did() -> None:
+    database = Database(MEMORY)
+    audit = Audit(database, keep=20)
+    now = SystemClock().now()
+
+    async def note(who: str, status: int, count: int) -> None:
+        for number in range(count):
+            await audit.note(Line(now, who, "", "Apply", "c", f"w{number}", status, ""))
+
+    await note("operator/ann", 200, 5)
+    await note("operator/eve", 200, 100)
+    await note("operator/eve", 403, 100)
+    kept = Counter(
+        (line.deed.who, line.deed.status) for line in await audit.lines(limit=100, before=0)
+    )
+    await database.close()
+
+    assert kept[("operator/ann", 200)] == 5
+    assert kept[("operator/eve", 200)] >= 7
+    assert kept.total() == 20
+
+
+async def test_the_shares_hold_after_a_restart(tmp_path: Path) -> None:
+    where = str(tmp_path / "audit.db")
+    now = SystemClock().now()
+    for who, count in (("ann", 3), ("eve", 30)):
+        database = Database(where)
+        audit = Audit(database, keep=10)
+        for number in range(count):
+            await audit.note(Line(now, who, "", "Apply", "c", f"w{number}", 200, ""))
+        await database.close()
+
+    with sqlite3.connect(where) as file:
+        rows = dict(file.execute("SELECT who, count(*) FROM deeds GROUP BY who").fetchall())
+    file.close()
+    assert rows == {"ann": 3, "eve": 7}
+
+
+counts = st.dictionaries(
+    st.tuples(st.sampled_from("abcdefgh"), st.booleans()), st.integers(1, 500), max_size=16
+)
+
+
+@given(counts, st.integers(1, 1000))
+def test_only_those_with_the_most_lines_lose_some(
+    lines: dict[tuple[str, bool], int], keep: int
+) -> None:
+    before = Counter(lines)
+    surplus = surplus_of(before, keep)
+    after = before - surplus
+
+    assert after.total() == min(keep, before.total())
+    most = max(after.values(), default=0)
+    for key, lost in surplus.items():
+        assert lost > 0
+        assert after[key] >= most - 1
+
+
+@pytest.fixture
+async def failing() -> AsyncIterator[tuple[str, Supervisor]]:
+    """A route whose handler has a defect, and one whose handler has it in the middle of its answer."""
+    clock, metrics = SystemClock(), Metrics({}, None)
+    supervisor = Supervisor("gateway", clock, metrics.registry)
+    database = Database(MEMORY)
+    door = Door(
+        {},
+        "default",
+        identities=Identities(None, clock),
+        proofs=Proofs(clock),
+        rates=Rates(clock, per_second=0.0, burst=1),
+        audit=Audit(database, keep=10),
+        clock=clock,
+        metrics=metrics,
+        supervisor=supervisor,
+    )
+
+    async def fail(ask: Ask) -> web.StreamResponse:
+        raise RuntimeError("a defect")
+
+    async def fail_later(ask: Ask) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(ask.request)
+        await response.write(b"part")
+        raise RuntimeError("a defect")
+
+    app = web.Application()
+    app.router.add_post("/fail", door.behind(fail, changes="Fail"))
+    app.router.add_get("/fail-later", door.behind(fail_later))
+    server = HttpServer(app, limits=HttpLimits(closing_seconds=1.0), context=None)
+    port = await server.start("127.0.0.1", 0)
+    yield f"http://127.0.0.1:{port}", supervisor
+    await server.stop()
+    await database.close()
+
+
+async def test_an_unexpected_exception_is_answered_as_a_problem_with_an_id(
+    failing: tuple[str, Supervisor],
+) -> None:
+    base, supervisor = failing
+    async with aiohttp.ClientSession(base) as session:
+        for _ in range(2):
+            async with session.post("/fail", headers={"X-Request-ID": "r1"}) as response:
+                problem = await response.json(content_type=None)
+                assert response.content_type == "application/problem+json"
+                assert (response.status, problem["request_id"]) == (500, "r1")
+                assert "a defect" not in problem["detail"]
+
+    (error,) = supervisor.recent()
+    assert (error.component, error.where, error.key, error.count) == (
+        "gateway",
+        "request",
+        "POST /fail",
+        2,
+    )
+
+
+async def test_an_exception_in_the_middle_of_an_answer_ends_the_connection(
+    failing: tuple[str, Supervisor],
+) -> None:
+    base, supervisor = failing
+    async with aiohttp.ClientSession(base) as session:
+        with pytest.raises(aiohttp.ClientError):
+            async with session.get("/fail-later") as response:
+                await response.read()
+
+    assert len(supervisor.recent()) == 1
