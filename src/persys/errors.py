@@ -64,6 +64,10 @@ class ConflictError(PersysError):
     """Someone was faster; read again and decide again."""
 
 
+class QuarantinedError(ConflictError):
+    """A stored record cannot be read, so it is not overwritten. An operator must repair it."""
+
+
 class StaleEpochError(PersysError):
     """A newer assignment of this workload exists."""
 

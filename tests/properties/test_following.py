@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 
 from builders import NOON, a_belief, a_workload, an_assignment
+from persys.core.event_retention import EventLimits
 from persys.model.assignment import Tombstone
 from persys.model.belief import Retry
 from persys.model.drift import Drift, DriftType
@@ -14,9 +15,8 @@ from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.node import Capabilities, Node
 from persys.model.secret import Secret, SecretVersion
 from persys.scheduler.cluster import Cluster
-from persys.scheduler.following import follow
-from persys.scheduler.loading import load
-from persys.scheduler.units import EventLimits, Units
+from persys.scheduler.state.sync import follow, load
+from persys.scheduler.units import Units
 from persys.store import keys
 from persys.store.port import Change, Record, Snapshot
 from persys.wire import records
@@ -140,11 +140,11 @@ def test_following_comes_to_the_same_as_reading_again(
                 stored.pop(change.key)
             else:
                 stored[change.key] = (change.value, change.version)
-        follow(followed, changes, lease_until=1.0)
+        follow(followed, changes, lease_until=1.0, now=NOON)
         written.follow(changes)
     found = (Record(key, *stored[key]) for key in sorted(stored))
     snapshot = Snapshot(len(history), tuple(found))
-    load(read, snapshot, lease_until=1.0)
+    load(read, snapshot, lease_until=1.0, now=NOON)
     learnt.learn(snapshot)
 
     assert shown(followed) == shown(read)

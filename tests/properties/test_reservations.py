@@ -22,7 +22,7 @@ from persys.model.spec import ContainerSpec, Port, WorkloadType
 from persys.model.workload import Desired
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster
-from persys.scheduler.loading import load
+from persys.scheduler.state.sync import load
 from persys.scheduler.transcript import change_of
 from persys.store.port import Record, Snapshot
 from persys.wire import records
@@ -90,7 +90,7 @@ class World:
 
     def reload(self) -> None:
         found = (Record(key, records.encode(value), 1) for key, value in self.stored.items())
-        load(self.cluster, Snapshot(1, tuple(found)), lease_until=0.0)
+        load(self.cluster, Snapshot(1, tuple(found)), lease_until=0.0, now=NOON)
 
     def old_copies_go(self) -> None:
         for key, record in list(self.stored.items()):

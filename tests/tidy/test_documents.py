@@ -13,6 +13,7 @@ from google.protobuf.descriptor import Descriptor, FileDescriptor
 
 from persys.cli.commands import GROUPS, SINGLES
 from persys.infra.settings import load
+from persys.scheduler.state.records import RECORDS, SINGLE_KEYS
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -110,6 +111,28 @@ def test_every_variable_the_command_line_reads_is_documented(
     told = set(VARIABLE.findall(documents["docs/operations.md"]))
 
     assert words_in_code(sources, ("cli/",)) <= told
+
+
+def test_every_record_type_is_in_its_table_as_the_scheduler_has_it(
+    documents: dict[str, str],
+) -> None:
+    told = {
+        cells[0].strip("`"): tuple(cells[1:])
+        for cells in rows_of(part_of(documents["docs/architecture.md"], "Records and keys"))
+    }
+
+    assert told == {
+        **{
+            kind.key_form: (
+                kind.content,
+                kind.written_when,
+                "yes" if kind.in_snapshot else "no",
+                kind.unreadable.value,
+            )
+            for kind in RECORDS
+        },
+        **{one.key: (one.content, one.written_when, "no", "-") for one in SINGLE_KEYS},
+    }
 
 
 def test_every_extension_field_is_documented_and_nothing_else(documents: dict[str, str]) -> None:

@@ -9,9 +9,10 @@ from typing import Any
 import structlog
 
 from persys.core.effects import Effect
+from persys.core.event_retention import EventLimits
 from persys.core.retry import RetryPolicy
 from persys.core.situation import Policy
-from persys.errors import PersysError
+from persys.errors import PersysError, QuarantinedError
 from persys.infra.aio.supervisor import KeyedWork, Loop, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.sealing import KeyFile
@@ -42,13 +43,10 @@ from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer
 from persys.scheduler.denials import Denials
 from persys.scheduler.discovery import Discovery
-from persys.scheduler.event_log import EventLog
 from persys.scheduler.expiry import Expiry
-from persys.scheduler.following import follow
 from persys.scheduler.gauges import ClusterCollector, Sources
 from persys.scheduler.histories import Histories
 from persys.scheduler.intake import Intake
-from persys.scheduler.loading import load
 from persys.scheduler.membership import Membership
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.modes import Modes
@@ -65,10 +63,10 @@ from persys.scheduler.secrets import Secrets
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.snapshots import Snapshots
 from persys.scheduler.standby import Standby
+from persys.scheduler.state.sync import follow, load
 from persys.scheduler.streams import Streams
 from persys.scheduler.suggestions import Suggestions
 from persys.scheduler.tokens import Tokens
-from persys.scheduler.units import EventLimits
 from persys.store.open import file_bytes, secrets_key_path
 from persys.store.port import Change, Snapshot, Store
 
@@ -113,7 +111,7 @@ class Scheduler:
         self.expiry = Expiry(self.committer, clock) if watches_certificates else None
         self.denials = Denials(self.committer, clock)
         self.tokens = Tokens(self.cluster, self.committer, clock)
-        self.suggestions = Suggestions(self.reconciler, self.committer, clock)
+        self.suggestions = Suggestions(self.cluster.rulings, self.reconciler, self.committer, clock)
         self.passes = Passes(
             self.cluster,
             self.agents,
@@ -130,23 +128,22 @@ class Scheduler:
     def _build_commit(self, *, shared: bool) -> None:
         """The mode, the committer and what tells whether this process leads."""
         settings, clock = self._settings, self._clock
-        limits = EventLimits(settings.events_max, settings.events_max_age)
-        self.events = EventLog(limits)
-        self.modes = Modes(clock)
-        self.modes.on_normal = self._all_is_well
+        self.events = self.cluster.events
+        self.modes = Modes(clock, on_normal=self._all_is_well)
         self.committer = Committer(
             self._store,
             clock,
-            events=limits,
+            events=EventLimits(settings.events_max, settings.events_max_age),
             modes=self.modes,
+            quarantine=self.cluster.quarantine,
             new_uid=lambda: f"{self._random.getrandbits(128):032x}",
             metrics=self.metrics,
             lease_seconds=round(settings.leader_lease.total_seconds()) if shared else 0,
+            remembers=lambda: bool(self.cluster.entries or self.cluster.members),
+            on_reload=self._load,
+            on_events=self._told,
         )
         self.committer.lead.endpoint = whereabouts.endpoint_of(settings)
-        self.committer.on_events = self._told
-        self.committer.on_reload = self._load
-        self.committer.remembers = lambda: bool(self.cluster.entries or self.cluster.members)
         self.authority = Authority(self.committer.lead, clock, doubt=self.committer.doubt)
 
     def _build_reconcile(self) -> None:
@@ -281,10 +278,10 @@ class Scheduler:
         )
 
     def _follow(self, changes: Sequence[Change]) -> None:
-        told = follow(self.cluster, changes, lease_until=self._clock.monotonic())
-        self.events.take(told)  # another has counted them
+        clock = self._clock
+        follow(self.cluster, changes, lease_until=clock.monotonic(), now=clock.now())
         self.committer.follow(changes)
-        self.suggestions.follow(changes)
+        self._report_quarantined()
 
     async def announce(self) -> None:
         """Keep the names in DNS right, in either role."""
@@ -423,9 +420,9 @@ class Scheduler:
             grace=settings.node_unavailable_grace.total_seconds(),
         )
 
-    def _told(self, events: list[Numbered]) -> None:
+    def _told(self, events: list[Numbered], trimmed: list[int]) -> None:
         self.metrics.told(events)
-        self.events.take(events)
+        self.events.take(events, trimmed)
 
     def _adoption(self) -> Adoption:
         return Adoption(
@@ -438,12 +435,16 @@ class Scheduler:
         )
 
     def _load(self, snapshot: Snapshot) -> None:
-        load(self.cluster, snapshot, lease_until=self.membership.lease_ends())
-        self.events.load(snapshot)
-        self.suggestions.load(snapshot)
+        lease_until = self.membership.lease_ends()
+        load(self.cluster, snapshot, lease_until=lease_until, now=self._clock.now())
+        self._report_quarantined()
         self.secrets.look()
         self.has_loaded = True
         self.reconciler.wake_many(list(self.cluster.entries))
+
+    def _report_quarantined(self) -> None:
+        for one in self.cluster.quarantine.take_unreported():
+            self.supervisor.record("record", one.key, QuarantinedError(one.reason))
 
     def _all_is_well(self) -> None:
         """Normal again: everybody gets a full lease, everything is looked at."""

@@ -26,13 +26,17 @@ from persys.model.removal import Removal
 from persys.model.rules import Strategy
 from persys.model.secret import Secret
 from persys.model.spec import WorkloadType
+from persys.model.suggestion import Ruling
 from persys.model.token import Token
 from persys.model.usage import NodeUsage, WorkloadUsage
 from persys.model.workload import Workload
 from persys.scheduler.drifts import Drifts
+from persys.scheduler.event_log import EventLog
 from persys.scheduler.reports import Statuses
 from persys.scheduler.secret_uses import SecretUses
+from persys.scheduler.state.quarantine import Quarantine, Quarantined
 from persys.scheduler.strangers import Strangers
+from persys.store import keys
 
 INTERNAL_ERROR = "InternalError"  # the reason code of a workload that is set aside
 
@@ -97,6 +101,8 @@ class Cluster:
         self.entries: dict[WorkloadId, Entry] = {}
         self.members: dict[NodeId, Member] = {}
         self._promised: dict[WorkloadId, Assignment] = {}
+        # Assignments whose workload's record cannot be read. They keep their reservations.
+        self.detached: dict[WorkloadId, Assignment] = {}
         self.tombstones: dict[NodeId, dict[WorkloadId, Tombstone]] = {}
         self.on_node: dict[NodeId, set[WorkloadId]] = {}
         self.waiting = Waiting()
@@ -107,7 +113,28 @@ class Cluster:
         self.tokens: dict[str, Token] = {}
         self.secrets: dict[str, Secret] = {}
         self.secret_uses = SecretUses()
+        self.rulings: dict[str, Ruling] = {}
+        self.events = EventLog()
+        self.quarantine = Quarantine()
         self._node_changed = node_changed
+
+    @property
+    def quarantined(self) -> list[Quarantined]:
+        """Stored records that cannot be read, in the order of their keys."""
+        return list(self.quarantine)
+
+    def blocked_because(self, workload_id: WorkloadId) -> str:
+        """Why nothing is decided about this workload: a record that the decision needs cannot be read.
+
+        Without its assignment it would be placed a second time, without its node's record moved. Empty: none.
+        """
+        if not self.quarantine:
+            return ""
+        needed = [keys.workload_key(workload_id), keys.assignment_key(workload_id)]
+        entry = self.entries.get(workload_id)
+        if entry is not None and entry.assignment is not None:
+            needed.append(keys.node_key(entry.assignment.node_id))
+        return next((why for key in needed if (why := self.quarantine.reason(key))), "")
 
     def put_workload(self, workload: Workload) -> Entry:
         entry = self.entries.get(workload.id)
@@ -195,6 +222,13 @@ class Cluster:
             if (entry := self.entries.get(workload_id)) is not None and entry.assignment is not None
         }
 
+    def bound_to(self, node_id: NodeId) -> set[WorkloadId]:
+        """What is assigned to a node, also of workloads whose own records cannot be read."""
+        bound = self.on_node.get(node_id, set())
+        if not self.detached:
+            return bound
+        return bound | {name for name, one in self.detached.items() if one.node_id == node_id}
+
     def unsettled_on(self, node_id: NodeId) -> list[WorkloadId]:
         """Of those bound to a node: where something is under way, or is not as it was wished."""
         return [
@@ -229,6 +263,9 @@ class Cluster:
             and entry.assignment.node_id == node_id
         ):
             return entry.assignment
+        detached = self.detached.get(workload_id)
+        if detached is not None and detached.node_id == node_id:
+            return detached
         tombstone = self.tombstones.get(node_id, {}).get(workload_id)
         return tombstone.assignment if tombstone is not None else None
 

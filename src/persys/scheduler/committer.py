@@ -4,10 +4,10 @@ Every write of the scheduler passes here. Each record is guarded by the version 
 transaction by the leader's fence. When the store gave no answer, nobody knows what was written: everything
 is read again before the next write, and what was decided before that is void (ConflictError: decide again).
 Outside normal mode nothing is taken (FrozenError): the loop looks by itself whether the store is well again.
+A record that cannot be read is never overwritten (QuarantinedError).
 """
 
 import asyncio
-import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +15,7 @@ from typing import TypeVar
 
 import structlog
 
+from persys.core.event_retention import EventLimits
 from persys.core.modes import Lost, New, Same, Silent, Whole, is_awaited
 from persys.errors import (
     ConflictError,
@@ -32,7 +33,8 @@ from persys.scheduler.lead import Lead
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.modes import Modes
 from persys.scheduler.sizes import encoded
-from persys.scheduler.units import EventLimits, Units
+from persys.scheduler.state.quarantine import Quarantine
+from persys.scheduler.units import Units
 from persys.store import keys
 from persys.store.port import Change as Stored
 from persys.store.port import Committed, Conflict, Snapshot, Store, Unit
@@ -61,28 +63,37 @@ class Committer:
         store: Store,
         clock: Clock,
         *,
-        events: EventLimits | None = None,
-        modes: Modes | None = None,
-        new_uid: Callable[[], str] = lambda: uuid.uuid4().hex,
-        metrics: Metrics | None = None,
-        lease_seconds: int = 0,
+        events: EventLimits,
+        modes: Modes,
+        quarantine: Quarantine,
+        new_uid: Callable[[], str],
+        metrics: Metrics,
+        lease_seconds: int,
+        remembers: Callable[[], bool],
+        on_reload: Callable[[Snapshot], None],
+        on_events: Callable[[list[Numbered], list[int]], None],
     ) -> None:
+        """`remembers`: whether memory has records. `on_reload` makes memory what was read.
+
+        `on_events` gets events that were stored, in the order of their numbers, and the numbers of events
+        that were deleted.
+        """
         self._store = store
         self._clock = clock
-        self._units = Units(events or EventLimits())
+        self._units = Units(events)
+        self._quarantine = quarantine
         self._queue = CommitQueue()
         self._news = asyncio.Event()
         self._doubtful = False
         self._ended: FencedError | None = None
         self._asked: list[_Asked] = []
-        self._metrics = metrics or Metrics()
-        self.modes = modes or Modes(clock)
+        self._metrics = metrics
+        self.modes = modes
         self.revision = 0  # of the store, after the last commit
         self.lead = Lead(store, clock, new_uid=new_uid, lease_seconds=lease_seconds)
-        self.remembers: Callable[[], bool] = lambda: False  # whether memory has records
-        self.on_reload: Callable[[Snapshot], None] = lambda _snapshot: None
-        # Told in the order of their numbers.
-        self.on_events: Callable[[list[Numbered]], None] = lambda _events: None
+        self.remembers = remembers
+        self._on_reload = on_reload
+        self._on_events = on_events
 
     async def take_over(self, name: str) -> Snapshot:
         """Become the one who writes, then read everything as it is. An empty store becomes a new cluster."""
@@ -128,6 +139,7 @@ class Committer:
             raise self._ended
         if self.modes.is_frozen:
             raise self.modes.refusal()
+        self._quarantine.check_writable((*change.puts, *change.drops))
         values = encoded(change)
         stored = self._queue.add(change, values)
         self._news.set()
@@ -227,7 +239,7 @@ class Committer:
                 await self._begin(self.lead.marker or self.lead.new_marker())
             case Same():
                 await self.lead.keep_place(snapshot)
-        self.on_reload(snapshot)
+        self._on_reload(snapshot)
         self._doubtful = False
         return True
 
@@ -252,9 +264,9 @@ class Committer:
         except ConflictError:
             self._doubtful = True
             return
-        self._units.stored_events(written)
+        self._units.stored_events(told, written)
         self.modes.told()
-        self.on_events(told)
+        self._on_events(told, [])
         self.modes.take(Whole(why))
 
     async def _answer(self, asked: "_Asked") -> None:
@@ -263,7 +275,7 @@ class Committer:
                 raise ConflictError(f"the mode is {self.modes.state.mode} by now; look again")
             await self.lead.take(again=True)
             why = await asked.make(self._store, self.lead)
-            self.on_reload(await self._read_all())
+            self._on_reload(await self._read_all())
             self._doubtful = False
             await self._resume(why)
             if self.modes.is_frozen:
@@ -284,13 +296,13 @@ class Committer:
     async def _commit(self, batch: list[Pending]) -> None:
         began = self._clock.monotonic()
         try:
-            told = [self._units.number(pending.change.events) for pending in batch]
             now = self._clock.now()
-            units = [
-                self._units.unit(pending.change, pending.values, events, now)
-                for pending, events in zip(batch, told, strict=True)
+            prepared = [
+                self._units.prepare(pending.change, pending.values, now) for pending in batch
             ]
-            outcomes = await self._store.commit(units, fence=self.lead.fence)
+            outcomes = await self._store.commit(
+                [one.unit for one in prepared], fence=self.lead.fence
+            )
         except StoreUnavailableError as err:
             self._measure(began, failed=len(batch))
             self._note_trouble(err)
@@ -309,14 +321,16 @@ class Committer:
             raise
         conflicts = sum(isinstance(outcome, Conflict) for outcome in outcomes)
         self._measure(began, stored=len(batch) - conflicts, conflicts=conflicts)
-        for pending, events, unit, outcome in zip(batch, told, units, outcomes, strict=True):
+        for pending, one, outcome in zip(batch, prepared, outcomes, strict=True):
             match outcome:
                 case Committed(revision=revision):
                     self.revision = max(self.revision, revision)
-                    self._units.stored(unit, revision)
+                    self._units.stored(one.unit, revision)
+                    for key in (*one.unit.puts, *one.unit.deletes) if self._quarantine else ():
+                        self._quarantine.release(key)
                     pending.change.done()
-                    if events:
-                        self.on_events(events)
+                    if one.events or one.trimmed:
+                        self._on_events(one.events, one.trimmed)
                     if not pending.stored.done():
                         pending.stored.set_result(None)
                 case Conflict() as conflict:

@@ -1,22 +1,19 @@
-"""The events that are kept, in memory, as they were committed; and whoever follows them.
+"""The events that are kept, in memory, as they are stored; and the watchers that follow them.
 
 A watcher holds nothing but its place: it reads from the one log at its own pace. One that is so slow that its
 place is no longer kept is told so; it delays nobody and costs no memory. Numbers rise, but a commit that
-failed may have used some up, so the next event is the next that is kept, not the next number.
+failed may have used some up, so the next event is the next that is kept, not the next number. Events beyond
+the share of their source are gone for watchers that have not reached them; that is not a gap.
 """
 
 import asyncio
 from bisect import bisect_right, insort
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from persys.errors import OutOfRangeError, UnavailableError
 from persys.model.event import Event, EventKind, Numbered
-from persys.scheduler.units import EventLimits
-from persys.store import keys
-from persys.store.port import Snapshot
-from persys.wire import records
 
 SLICE_MAX = 256  # events looked at before others get their turn
 BOOKMARK_EVERY = 500
@@ -48,10 +45,9 @@ class Bookmark:
 
 
 class EventLog:
-    def __init__(self, limits: EventLimits) -> None:
-        self._limits = limits
+    def __init__(self) -> None:
         self._kept: list[Numbered] = []
-        self._trimmed = 0  # the highest number that is no longer kept
+        self._trimmed = 0  # up to here nothing is kept any more
         self._last = 0
         self._news = asyncio.Event()
         self._closed = False
@@ -64,26 +60,37 @@ class EventLog:
     def last_sequence(self) -> int:
         return self._last
 
-    def load(self, snapshot: Snapshot) -> None:
-        """Make the log what the store has. Those who watch go on where they were."""
-        stored = (
-            Numbered(keys.event_sequence(record.key), records.decode(record.value, Event))
-            for record in snapshot.records
-            if record.key.startswith(keys.EVENTS)
-        )
-        self._kept = sorted(stored, key=_sequence)
+    def __iter__(self) -> Iterator[Numbered]:
+        """The oldest first."""
+        return iter(self._kept)
+
+    def put(self, numbered: Numbered) -> None:
+        """This one is stored. A standby may learn of events in another order than that of their numbers."""
+        if numbered.sequence > self._last:
+            self._kept.append(numbered)
+            self._last = numbered.sequence
+        else:
+            self._remove(numbered.sequence)
+            insort(self._kept, numbered, key=_sequence)
+        self._wake()
+
+    def drop(self, sequence: int) -> None:
+        """This one is no longer stored."""
+        if self._kept and self._kept[0].sequence == sequence:
+            self._trimmed = max(self._trimmed, sequence)
+        self._remove(sequence)
+
+    def take(self, events: Iterable[Numbered], trimmed: Iterable[int] = ()) -> None:
+        """A commit wrote these events and deleted those."""
+        for numbered in events:
+            self.put(numbered)
+        for sequence in trimmed:
+            self.drop(sequence)
+
+    def loaded(self) -> None:
+        """All that is stored is here: what is older than the first is gone."""
         if self._kept:
             self._trimmed = max(self._trimmed, self.first_sequence - 1)
-        self._settle()
-
-    def take(self, events: list[Numbered]) -> None:
-        """These were committed. A standby may hear of them in another order than that of their numbers."""
-        for numbered in events:
-            if numbered.sequence > self._last:
-                self._kept.append(numbered)
-            else:
-                insort(self._kept, numbered, key=_sequence)
-        self._settle()
 
     def close(self) -> None:
         """End every watch: nothing more comes."""
@@ -133,20 +140,10 @@ class EventLog:
         start = bisect_right(self._kept, sequence, key=_sequence)
         return self._kept[start : None if limit is None else start + limit]
 
-    def _settle(self) -> None:
-        if self._kept:
-            self._last = max(self._last, self._kept[-1].sequence)
-            self._trim()
-        self._wake()
-
-    def _trim(self) -> None:
-        excess = max(0, len(self._kept) - self._limits.count_max)
-        oldest_kept = self._kept[-1].event.at - self._limits.age_max
-        while excess < len(self._kept) - 1 and self._kept[excess].event.at < oldest_kept:
-            excess += 1
-        if excess:
-            self._trimmed = max(self._trimmed, self._kept[excess - 1].sequence)
-            del self._kept[:excess]
+    def _remove(self, sequence: int) -> None:
+        position = bisect_right(self._kept, sequence - 1, key=_sequence)
+        if position < len(self._kept) and self._kept[position].sequence == sequence:
+            del self._kept[position]
 
     def _wake(self) -> None:
         news, self._news = self._news, asyncio.Event()

@@ -8,14 +8,19 @@ with another name in it, it was.
 
 from collections.abc import Callable, Mapping
 
+import structlog
+
 from persys.core.modes import Lost, New, Same, judge
 from persys.errors import ConflictError, FencedError, NotFoundError, RefusedError
 from persys.infra.clock import Clock
 from persys.model.leader import Leader
 from persys.model.mode import ClusterMarker
+from persys.scheduler.state.records import type_of
 from persys.store import keys
 from persys.store.port import Conflict, LeaseId, Record, Snapshot, Store, Unit
 from persys.wire import records
+
+log = structlog.get_logger()
 
 
 class Lead:
@@ -94,11 +99,16 @@ class Lead:
     async def stored_marker(self) -> ClusterMarker | None:
         return _decoded(await self._store.get(keys.CLUSTER))
 
+    def take_marker(self, record: Record) -> None:
+        """The leader wrote it. One that cannot be read is judged when everything is read again."""
+        self.marker = _decoded(record) or self.marker
+
     def judge(self, snapshot: Snapshot, *, remembers: bool) -> Same | New | Lost:
+        """A marker that cannot be read is as good as none: the cluster is not a new one."""
         found = {record.key: record for record in snapshot.records}
         return judge(
             _decoded(found.get(keys.CLUSTER)),
-            holds_records=any(key.startswith(keys.RECORDS) for key in found),
+            holds_records=keys.CLUSTER in found or any(type_of(key) is not None for key in found),
             known_uid=self.marker.uid if self.marker else "",
             remembers=remembers,
         )
@@ -145,4 +155,10 @@ def leader_of(record: Record) -> Leader:
 
 
 def _decoded(record: Record | None) -> ClusterMarker | None:
-    return None if record is None else records.decode(record.value, ClusterMarker)
+    if record is None:
+        return None
+    try:
+        return records.decode(record.value, ClusterMarker)
+    except RefusedError as err:
+        log.error("cluster.marker_unreadable", key=record.key, reason=str(err))
+        return None

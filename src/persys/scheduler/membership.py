@@ -172,7 +172,7 @@ class Membership:
 
         async def attempt() -> None:
             self._known(node_id)
-            if bound := self._cluster.on_node.get(node_id):
+            if bound := self._cluster.bound_to(node_id):
                 raise RefusedError(
                     f"node {node_id} still has {len(bound)} workloads, such as {min(bound)}; "
                     "drain it or delete them first"
@@ -299,11 +299,14 @@ class Membership:
         if known is not None and known.node == node:
             return
         now = self._clock.now()
+        text = node.status_reason
+        if keys.node_key(node.id) in self._cluster.quarantine:
+            text = "its record could not be read and is replaced: cordon, drain and taints are lost"
         change = Change(
             done=lambda: self._show(node),
             puts={keys.node_key(node.id): node},
             drops=self._removed.forget(now),
-            events=[Event(now, kind, node.status_reason, node_id=node.id)],
+            events=[Event(now, kind, text, node_id=node.id)],
         )
         if kind in (EventKind.NODE_REGISTERED, EventKind.NODE_REGISTERED_AGAIN):
             change.puts[keys.node_lease_key(node.id)] = Lease(node.id, now, self._lease)

@@ -13,15 +13,18 @@ from persys.model.mode import Mode, ModeState
 
 log = structlog.get_logger()
 
+UNTOLD_MAX = 32
+
 
 class Modes:
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, *, on_normal: Callable[[], None]) -> None:
         self._clock = clock
         self.standing = Standing()
         self._since = clock.now()
         self._sure_at = clock.monotonic()
         self._untold: list[Event] = []
-        self.on_normal: Callable[[], None] = lambda: None
+        self._untold_omitted = 0
+        self._on_normal = on_normal
 
     @property
     def state(self) -> ModeState:
@@ -48,9 +51,9 @@ class Modes:
         level = log.info if mode is Mode.NORMAL else log.warning
         level("mode.changed", mode=mode, before=before.mode, reason=why)
         if mode is Mode.NORMAL:
-            self.on_normal()
+            self._on_normal()
         else:
-            self._untold.append(_event(now, mode, why))
+            self._note(_event(now, mode, why))
 
     def sure(self) -> None:
         """The store has just taken a write: what is in memory is what it has."""
@@ -67,11 +70,21 @@ class Modes:
         return FrozenError(f"the control plane is in {mode} mode and takes no changes: {reason}")
 
     def history(self, why: str) -> list[Event]:
-        """What could not be written while it happened, and that it is over."""
+        """What could not be written while it happened, and that it is over. At most UNTOLD_MAX + 1 events."""
+        if self._untold_omitted:
+            why = f"{why}; {self._untold_omitted} earlier changes of the mode were not recorded"
         return [*self._untold, _event(self._clock.now(), Mode.NORMAL, why)]
 
     def told(self) -> None:
         self._untold.clear()
+        self._untold_omitted = 0
+
+    def _note(self, event: Event) -> None:
+        """However many there are, they are stored in one transaction: the first and the newest are kept."""
+        self._untold.append(event)
+        if len(self._untold) > UNTOLD_MAX:
+            del self._untold[UNTOLD_MAX // 2]
+            self._untold_omitted += 1
 
 
 def _event(at: datetime, mode: Mode, why: str) -> Event:

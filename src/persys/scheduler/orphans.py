@@ -66,7 +66,7 @@ class Orphans:
         """All that a node has, as it says."""
         found = drift.strangers(
             listed,
-            self._cluster.on_node.get(node_id, ()),
+            self._cluster.bound_to(node_id),
             self._cluster.tombstones.get(node_id, {}),
         )
         if not found and not self._cluster.strangers.on(node_id):

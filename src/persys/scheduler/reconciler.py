@@ -23,7 +23,13 @@ from persys.core.reconcile import decide
 from persys.core.rooms import rooms_over
 from persys.core.situation import Aside, Decision, Policy, Situation
 from persys.core.waiting import wait_of
-from persys.errors import ConflictError, FencedError, PersysError, StoreUnavailableError
+from persys.errors import (
+    ConflictError,
+    FencedError,
+    PersysError,
+    QuarantinedError,
+    StoreUnavailableError,
+)
 from persys.infra import tracing
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
@@ -173,6 +179,7 @@ class Reconciler:
         beside: Callable[[Accepted | Unchanged, Change], None] | None,
     ) -> Workload:
         async def attempt() -> Workload:
+            self._check_not_blocked(workload_id)
             entry = self._cluster.entries.get(workload_id)
             outcome = judge(entry.workload if entry is not None else None)
             add = partial(beside, outcome) if beside is not None else _nothing
@@ -206,7 +213,7 @@ class Reconciler:
             async with self._turns.of(workload_id):
                 entry = self._cluster.entries.get(workload_id)
                 # Nothing could be written; all are looked at again when that has changed.
-                if entry is None or self._committer.modes.is_frozen or self._is_aside(entry):
+                if entry is None or not self._may_decide(workload_id) or self._is_aside(entry):
                     return
                 self.steps += 1
                 with tracing.within("reconcile", workload_id=workload_id):
@@ -240,6 +247,17 @@ class Reconciler:
         if entry is not None and entry.set_aside is not None:
             entry.set_aside = None
             self._supervisor.resolved(STEP, workload_id)
+
+    def _may_decide(self, workload_id: WorkloadId) -> bool:
+        """Nothing is written in a frozen mode, and nothing is decided without records that it needs."""
+        frozen = self._committer.modes.is_frozen
+        return not frozen and not self._cluster.blocked_because(workload_id)
+
+    def _check_not_blocked(self, workload_id: WorkloadId) -> None:
+        if why := self._cluster.blocked_because(workload_id):
+            raise QuarantinedError(
+                f"workload {workload_id} cannot be changed: {why}; restore the record or delete its key"
+            )
 
     async def _settle(
         self,

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from itertools import islice
 
 import structlog
-from msgspec import Struct
 from msgspec.structs import replace
 
 from persys.core.modes import Lost
@@ -23,9 +22,9 @@ from persys.scheduler.applicants import Applicants
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer, Rewrite
 from persys.scheduler.lead import Lead
-from persys.scheduler.loading import load
 from persys.scheduler.ports import Agents
-from persys.scheduler.snapshots import is_kept, lasting
+from persys.scheduler.state.records import type_of
+from persys.scheduler.state.sync import in_snapshot, load, rebuilt
 from persys.store import keys
 from persys.store.port import Record, Snapshot, Store, Unit
 from persys.wire import records
@@ -35,16 +34,7 @@ log = structlog.get_logger()
 
 NODES_ASKED_AT_ONCE = 32
 UNITS_PER_COMMIT = 2000
-# What a merge decides; whatever else a snapshot has, such as events, is taken as it is.
-_MERGED = (
-    keys.NODES,
-    keys.WORKLOADS,
-    keys.ASSIGNMENTS,
-    keys.TOMBSTONES,
-    keys.BELIEFS,
-    keys.RETRIES,
-    keys.DRIFTS,
-)
+UNREADABLE_NAMED_MAX = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,18 +63,18 @@ class Recovery:
     async def restore(self, contents: Contents) -> Recovered:
         self._check_may_restore()
         header = contents.header
-        kept = [(key, value) for key, value in contents.records if is_kept(key)]
-        base = Cluster()
-        await asyncio.to_thread(load, base, _snapshot(kept), lease_until=0.0)
-        others = {key: value for key, value in kept if not key.startswith(_MERGED)}
+        kept = [(key, value) for key, value in contents.records if in_snapshot(key)]
+        base, now = Cluster(), self._clock.now()
+        await asyncio.to_thread(load, base, _snapshot(kept), lease_until=0.0, now=now)
         merged = await self._merge(base)
+        merged.left_out.extend(str(one) for one in base.quarantined[:UNREADABLE_NAMED_MAX])
         why = f"a snapshot of {header.taken_at:%Y-%m-%d %H:%M:%S} UTC was restored"
         if not self._committer.modes.in_recovery:
             self._check_may_restore()
             self._committer.modes.take(Lost("a snapshot is being restored", header.cluster_uid))
         marker = self._marker(header.cluster_uid)
-        encoded = await asyncio.to_thread(_encoded, merged, base)
-        return await self._replace({**others, **encoded}, merged, marker, why)
+        encoded = await asyncio.to_thread(rebuilt, merged, base)
+        return await self._replace(encoded, merged, marker, why)
 
     async def rebuild(self) -> Recovered:
         """From the records in memory, if there are any, and from what every node says and keeps."""
@@ -97,7 +87,7 @@ class Recovery:
             )
         standing, known = self._committer.modes.standing, self._committer.lead.marker
         marker = self._marker(standing.awaits or (known.uid if known else ""))
-        encoded = await asyncio.to_thread(_encoded, merged, self._cluster)
+        encoded = await asyncio.to_thread(rebuilt, merged, self._cluster)
         return await self._replace(encoded, merged, marker, "it was rebuilt from the agents")
 
     async def accept(self) -> Recovered:
@@ -178,7 +168,7 @@ class Recovery:
     ) -> Recovered:
         async def write(store: Store, lead: Lead) -> str:
             found = await store.read("/")
-            stale = [one.key for one in found.records if one.key.startswith(keys.RECORDS)]
+            stale = [one.key for one in found.records if type_of(one.key) is not None]
             await _remove(store, lead, [keys.CLUSTER])
             await _remove(store, lead, [key for key in stale if key not in kept])
             await _put(store, lead, kept)
@@ -211,24 +201,6 @@ def _recorded(base: Cluster) -> Recorded:
         },
         tuple(one for buried in base.tombstones.values() for one in buried.values()),
     )
-
-
-def _encoded(merged: Merged, base: Cluster) -> dict[str, bytes]:
-    found: dict[str, Struct] = {keys.node_key(node.id): node for node in merged.nodes.values()}
-    for workload_id, workload in merged.workloads.items():
-        found[keys.workload_key(workload_id)] = workload
-        if bound := merged.assignments.get(workload_id):
-            found[keys.assignment_key(workload_id)] = bound
-        if entry := base.entries.get(workload_id):
-            if entry.belief is not None and merged.still_holds(entry.belief):
-                found[keys.belief_key(workload_id)] = entry.belief
-            if entry.retry is not None:
-                found[keys.retry_key(workload_id)] = entry.retry
-    for buried in merged.tombstones:
-        where = buried.assignment
-        found[keys.tombstone_key(where.node_id, where.workload_id)] = buried
-    found |= lasting(base)
-    return {key: records.encode(record) for key, record in found.items()}
 
 
 def _told_by_operator(old: Node | None, new: Node) -> Node:

@@ -14,12 +14,10 @@ from persys.core.modes import Lost, New, Same, Silent, Whole
 from persys.errors import ConflictError, FencedError, PersysError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.leader import Leader
-from persys.model.mode import ClusterMarker
 from persys.scheduler.lead import Lead, leader_of
 from persys.scheduler.modes import Modes
 from persys.store import keys
 from persys.store.port import Change, Record, Snapshot, Store
-from persys.wire import records
 
 log = structlog.get_logger()
 
@@ -161,7 +159,7 @@ class Standby:
             self._move_to(max(change.version for change in changes))
             for change in changes:
                 if change.key == keys.CLUSTER and change.value is not None:
-                    self._lead.marker = records.decode(change.value, ClusterMarker)
+                    self._lead.take_marker(Record(change.key, change.value, change.version))
                 if change.key != keys.LEADER:
                     continue
                 self._leader_version = change.version if change.value is not None else 0

@@ -5,7 +5,6 @@ submitted again after any failure finds its ruling, and does not touch a workloa
 Only the newest rulings are kept.
 """
 
-from collections.abc import Iterable
 from operator import attrgetter
 
 from persys.core import automation
@@ -21,41 +20,26 @@ from persys.scheduler.changes import Change
 from persys.scheduler.committer import Committer, insist
 from persys.scheduler.reconciler import Reconciler
 from persys.store import keys
-from persys.store.port import Change as Stored
-from persys.store.port import Snapshot
-from persys.wire import control, records
+from persys.wire import control
 
 KEPT_MAX = 1_000
 DROPS_MAX = 8
 
 
 class Suggestions:
-    def __init__(self, reconciler: Reconciler, committer: Committer, clock: Clock) -> None:
+    def __init__(
+        self,
+        rulings: dict[str, Ruling],
+        reconciler: Reconciler,
+        committer: Committer,
+        clock: Clock,
+    ) -> None:
+        """`rulings` are those on record, by the id of the suggestion."""
         self._reconciler = reconciler
         self._committer = committer
         self._clock = clock
         self._turns: Turns[str] = Turns()
-        self._rulings: dict[str, Ruling] = {}  # the oldest first
-
-    def load(self, snapshot: Snapshot) -> None:
-        stored = (
-            records.decode(record.value, Ruling)
-            for record in snapshot.records
-            if record.key.startswith(keys.SUGGESTIONS)
-        )
-        ordered = sorted(stored, key=attrgetter("decided_at"))
-        self._rulings = {ruling.suggestion.id: ruling for ruling in ordered}
-
-    def follow(self, changes: Iterable[Stored]) -> None:
-        """Another has written these."""
-        for change in changes:
-            if not change.key.startswith(keys.SUGGESTIONS):
-                continue
-            if change.value is None:
-                self._rulings.pop(change.key.removeprefix(keys.SUGGESTIONS), None)
-            else:
-                ruling = records.decode(change.value, Ruling)
-                self._rulings[ruling.suggestion.id] = ruling
+        self._rulings = rulings
 
     async def submit(self, suggestion: Suggestion) -> Ruling:
         """The ruling. UnavailableError: there is none yet, submit it again."""
@@ -120,7 +104,7 @@ class Suggestions:
         """Add the ruling to a change, and drop the oldest when there are too many."""
         suggestion_id = ruling.suggestion.id
         excess = min(DROPS_MAX, len(self._rulings) + 1 - KEPT_MAX)
-        old = list(self._rulings)[: max(0, excess)]
+        old = self._oldest(excess) if excess > 0 else []
         change.puts[keys.suggestion_key(suggestion_id)] = ruling
         change.drops.extend(keys.suggestion_key(known) for known in old)
         change.events.append(_event(ruling))
@@ -133,6 +117,10 @@ class Suggestions:
             self._rulings[suggestion_id] = ruling
 
         change.done = done_and_kept
+
+    def _oldest(self, count: int) -> list[str]:
+        ordered = sorted(self._rulings.values(), key=attrgetter("decided_at"))
+        return [ruling.suggestion.id for ruling in ordered[:count]]
 
 
 def _desired(suggestion: Suggestion) -> Desired | None:

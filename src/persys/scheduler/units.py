@@ -1,15 +1,17 @@
-"""Changes made into units of the store: guarded by the versions this process last saw, with numbered events.
+"""Turns changes into units of the store: guarded by the versions this process last saw, with numbered events.
 
-Old events go with the new ones, a few per unit. A number that a failed commit used up belongs to no event.
+Each unit also deletes a few of the events that are no longer kept. A number that a failed commit used up
+belongs to no event. Events that cannot be read are neither counted nor deleted.
 """
 
-from collections import deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from msgspec.structs import replace
 
+from persys.core.event_retention import EventLimits, EventRetention
+from persys.errors import RefusedError
 from persys.model.event import Event, Numbered
 from persys.scheduler.changes import Change
 from persys.scheduler.sizes import OUTDATED_PER_UNIT_MAX
@@ -22,54 +24,43 @@ EVENT_TEXT_LENGTH_MAX = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class EventLimits:
-    count_max: int = 5_000
-    age_max: timedelta = timedelta(days=7)
+class Prepared:
+    """A unit, the events that it writes, and the numbers of those that it deletes."""
+
+    unit: Unit
+    events: list[Numbered]
+    trimmed: list[int]
 
 
 class Units:
     def __init__(self, limits: EventLimits) -> None:
         self._limits = limits
-        self._event_keys: deque[str] = deque()
+        self._retention = EventRetention(limits)
+        self._event_keys: dict[int, str] = {}
         self._event_number = 0
         self.versions: dict[str, int] = {}
 
     def learn(self, snapshot: Snapshot) -> None:
         """This is all that is stored."""
         self.versions = {record.key: record.version for record in snapshot.records}
-        stored = (key for key in self.versions if key.startswith(keys.EVENTS))
+        self._retention = EventRetention(self._limits)
+        self._event_keys = {}
+        stored = (one for one in snapshot.records if keys.is_event(one.key))
         # By number and not by time: the clock of another machine may have been ahead.
-        self._event_keys = deque(sorted(stored, key=keys.event_sequence))
-        if self._event_keys:
-            newest = keys.event_sequence(self._event_keys[-1])
-            self._event_number = max(self._event_number, newest)
+        for record in sorted(stored, key=lambda one: keys.event_sequence(one.key)):
+            self._learn_event(record.key, record.value)
 
     def follow(self, changes: Iterable[Stored]) -> None:
-        """Another has written these."""
-        told: list[str] = []
-        gone: set[str] = set()
+        """Another scheduler has written these."""
         for change in changes:
             if change.value is None:
                 self.versions.pop(change.key, None)
-                gone.add(change.key)
             else:
                 self.versions[change.key] = change.version
-                if change.key.startswith(keys.EVENTS):
-                    told.append(change.key)
-        while self._event_keys and self._event_keys[0] in gone:
-            self._event_keys.popleft()
-        for key in sorted(told, key=keys.event_sequence):
-            self._put_in_order(key)
-
-    def _put_in_order(self, key: str) -> None:
-        """Its transaction may have been heard of later than those of its successors, but not by much."""
-        number = keys.event_sequence(key)
-        later: list[str] = []
-        while self._event_keys and keys.event_sequence(self._event_keys[-1]) > number:
-            later.append(self._event_keys.pop())
-        self._event_keys.append(key)
-        self._event_keys.extend(reversed(later))
-        self._event_number = max(self._event_number, number)
+            if keys.is_event(change.key):
+                self._forget_event(keys.event_sequence(change.key))
+                if change.value is not None:
+                    self._learn_event(change.key, change.value)
 
     def number(self, events: Iterable[Event]) -> list[Numbered]:
         numbered = []
@@ -78,17 +69,21 @@ class Units:
             numbered.append(Numbered(self._event_number, _short(event)))
         return numbered
 
-    def unit(
-        self, change: Change, values: Mapping[str, bytes], events: list[Numbered], now: datetime
-    ) -> Unit:
+    def prepare(self, change: Change, values: Mapping[str, bytes], now: datetime) -> Prepared:
+        events = self.number(change.events)
         guarded = (*values, *change.drops)
-        told = self.event_puts(events)
-        self._event_keys.extend(told)
-        return Unit(
+        puts = {**values, **self.event_puts(events)}
+        for sequence, event in events:
+            self._keep_event(keys.event_key(event.at, sequence), event)
+        trimmed = self._retention.take_excess(now, limit=OUTDATED_PER_UNIT_MAX)
+        outdated = [self._event_keys.pop(sequence) for sequence in trimmed]
+        unit = Unit(
             guards={key: self.versions.get(key, 0) for key in guarded},
-            puts={**values, **told},
-            deletes=[*change.drops, *self._outdated(now)],
+            # An event may be beyond its source's share as soon as it is written.
+            puts={key: value for key, value in puts.items() if key not in outdated},
+            deletes=[*change.drops, *(key for key in outdated if key not in puts)],
         )
+        return Prepared(unit, events, trimmed)
 
     @staticmethod
     def event_puts(events: Iterable[Numbered]) -> dict[str, bytes]:
@@ -99,24 +94,28 @@ class Units:
         for key in unit.deletes:
             self.versions.pop(key, None)
 
-    def stored_events(self, written: Mapping[str, int]) -> None:
+    def stored_events(self, events: Iterable[Numbered], written: Mapping[str, int]) -> None:
         """Written apart from any change, with other records perhaps; at which revisions."""
         self.versions.update(written)
-        self._event_keys.extend(key for key in written if key.startswith(keys.EVENTS))
+        for sequence, event in events:
+            self._keep_event(keys.event_key(event.at, sequence), event)
 
-    def _outdated(self, now: datetime) -> list[str]:
-        """At most a few, so that a unit stays small. The last one stays: it knows the number."""
-        oldest_kept = keys.event_key(now - self._limits.age_max, 0)
-        outdated: list[str] = []
-        while (
-            len(self._event_keys) > 1
-            and len(outdated) < OUTDATED_PER_UNIT_MAX
-            and (
-                len(self._event_keys) > self._limits.count_max or self._event_keys[0] < oldest_kept
-            )
-        ):
-            outdated.append(self._event_keys.popleft())
-        return outdated
+    def _learn_event(self, key: str, value: bytes) -> None:
+        self._event_number = max(self._event_number, keys.event_sequence(key))
+        try:
+            event = records.decode(value, Event)
+        except RefusedError:
+            return
+        self._keep_event(key, event)
+
+    def _keep_event(self, key: str, event: Event) -> None:
+        sequence = keys.event_sequence(key)
+        self._event_keys[sequence] = key
+        self._retention.add(sequence, event)
+
+    def _forget_event(self, sequence: int) -> None:
+        self._event_keys.pop(sequence, None)
+        self._retention.discard(sequence)
 
 
 def _short(event: Event) -> Event:

@@ -10,10 +10,10 @@ from persys.model.drift import Drift, DriftType
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
 from persys.model.workload import Desired, Workload
+from persys.scheduler.state.records import type_of
 from persys.sim.intents import State, state_of
 from persys.store import keys
 from persys.store.port import Unit
-from persys.wire import records
 
 
 @dataclass(slots=True)
@@ -115,31 +115,38 @@ class Mirror:
         return self.tombstone(node_id, workload_id) is not None
 
     def _put(self, key: str, value: bytes, now: float) -> None:
-        if key.startswith(keys.WORKLOADS):
-            workload = records.decode(value, Workload)
-            self.workloads[key] = workload
-            self.wanted.add((workload.id, workload.revision, workload.desired))
-            self.stored.setdefault(workload.id, set()).add(state_of(workload))
-            if not holds_data(workload):
-                self._gaps[workload.id] = self._gaps.get(workload.id, 0) + 1
-            gaps = self._gaps.get(workload.id, 0)
-            self.incarnations[workload.id] = f"{workload.created_at.isoformat()}/{gaps}"
-            self.changed_at[workload.id] = now
-        elif key.startswith(keys.ASSIGNMENTS):
-            assignment = records.decode(value, Assignment)
-            self.assignments[key] = assignment
-            self.bound.add((assignment.workload_id, assignment.node_id, assignment.epoch))
-            self.changed_at[assignment.workload_id] = now
-        elif key.startswith(keys.BELIEFS):
-            self.beliefs[key] = records.decode(value, Belief)
-        elif key.startswith(keys.RETRIES):
-            self.retries[key] = records.decode(value, Retry)
-        elif key.startswith(keys.TOMBSTONES):
-            self.tombstones[key] = records.decode(value, Tombstone)
-        elif key.startswith(keys.DRIFTS):
-            self.drifts[key] = records.decode(value, Drift)
-        elif key.startswith(keys.NODES) and not keys.is_node_lease(key):
-            self.nodes[key] = records.decode(value, Node)
+        kind = type_of(key)
+        if kind is None:
+            return
+        match kind.read(key, value).record:
+            case Workload() as workload:
+                self.workloads[key] = workload
+                self._note(workload, now)
+            case Assignment() as assignment:
+                self.assignments[key] = assignment
+                self.bound.add((assignment.workload_id, assignment.node_id, assignment.epoch))
+                self.changed_at[assignment.workload_id] = now
+            case Belief() as belief:
+                self.beliefs[key] = belief
+            case Retry() as retry:
+                self.retries[key] = retry
+            case Tombstone() as tombstone:
+                self.tombstones[key] = tombstone
+            case Drift() as drift:
+                self.drifts[key] = drift
+            case Node() as node:
+                self.nodes[key] = node
+            case _:
+                return  # no check compares it
+
+    def _note(self, workload: Workload, now: float) -> None:
+        self.wanted.add((workload.id, workload.revision, workload.desired))
+        self.stored.setdefault(workload.id, set()).add(state_of(workload))
+        if not holds_data(workload):
+            self._gaps[workload.id] = self._gaps.get(workload.id, 0) + 1
+        gaps = self._gaps.get(workload.id, 0)
+        self.incarnations[workload.id] = f"{workload.created_at.isoformat()}/{gaps}"
+        self.changed_at[workload.id] = now
 
     def _forget(self, key: str, now: float) -> None:
         if (workload := self.workloads.pop(key, None)) is not None:

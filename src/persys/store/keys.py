@@ -3,6 +3,7 @@
 Event keys sort by time: their timestamp has a fixed width and is always UTC.
 """
 
+import re
 from datetime import UTC, datetime
 
 from persys.model.ids import NodeId, WorkloadId
@@ -25,24 +26,8 @@ LEADER = "/leader"
 # Where CoreDNS looks.
 NAMES = "/skydns/"
 
-# What a cluster has on record. A store may hold others' keys beside these; they are none of our business.
-RECORDS = (
-    NODES,
-    WORKLOADS,
-    ASSIGNMENTS,
-    RETRIES,
-    BELIEFS,
-    TOMBSTONES,
-    EVENTS,
-    DRIFTS,
-    HISTORIES,
-    SUGGESTIONS,
-    REMOVED,
-    SECRETS,
-    TOKENS,
-)
-
 _LEASE = "/lease"
+_EVENT = re.compile(EVENTS + r"[0-9]{8}T[0-9]{6}\.[0-9]{6}Z-[0-9]{12,18}")
 
 
 def node_key(node_id: NodeId) -> str:
@@ -100,8 +85,12 @@ def tombstone_key(node_id: NodeId, workload_id: WorkloadId) -> str:
 
 def event_key(at: datetime, sequence: int) -> str:
     """`sequence` tells apart events of one instant, and orders them."""
-    moment = at.astimezone(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
-    return f"{EVENTS}{moment}-{sequence:012d}"
+    utc = at.astimezone(UTC)  # strftime does not pad the year on every platform
+    return f"{EVENTS}{utc.year:04}{utc:%m%dT%H%M%S.%f}Z-{sequence:012d}"
+
+
+def is_event(key: str) -> bool:
+    return _EVENT.fullmatch(key) is not None
 
 
 def event_sequence(key: str) -> int:

@@ -15,7 +15,7 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct
 
-from persys.errors import RefusedError
+from persys.errors import InvalidError, RefusedError
 
 SCHEMA = 2
 OLDEST = 1
@@ -30,6 +30,10 @@ _SCHEMA = b'"schema":%d' % SCHEMA
 _CURRENT = (_SCHEMA + b",", _SCHEMA + b"}")
 
 
+class NewerSchemaError(RefusedError):
+    """The record was written by a newer version."""
+
+
 class _Schema(Struct):
     schema: int = 0
 
@@ -38,13 +42,17 @@ _schema_decoder = msgspec.json.Decoder(_Schema)
 
 
 def encode(record: Struct) -> bytes:
-    fields = _encoder.encode(record)
+    """Raises InvalidError for a value that cannot be stored, such as text with lone surrogates."""
+    try:
+        fields = _encoder.encode(record)
+    except (UnicodeEncodeError, OverflowError) as err:
+        raise InvalidError(type(record).__name__, f"cannot be stored: {err}") from err
     body = _SCHEMA + (b"," if len(fields) > 2 else b"") + fields[1:]
     return _CRC % crc32(body) + body
 
 
 def decode(data: bytes, kind: type[StructT]) -> StructT:
-    """Raises RefusedError when the bytes are not an intact record of this kind, or of a newer schema."""
+    """Raises RefusedError for bytes that are not an intact record of this kind."""
     try:
         _check(data, kind)
         record: StructT = _decoder(kind).decode(data)
@@ -59,7 +67,7 @@ def _check(data: bytes, kind: type[Struct]) -> None:
         return
     schema = _schema_decoder.decode(data).schema
     if schema > SCHEMA:
-        raise RefusedError(
+        raise NewerSchemaError(
             f"a stored {kind.__name__} has schema {schema}; this version reads up to {SCHEMA}: upgrade it"
         )
     if schema < OLDEST:

@@ -76,6 +76,15 @@ def read(chunks: Iterable[bytes]) -> Contents:
     return Contents(header, [(key, value.encode()) for key, value in pairs])
 
 
+def is_text(value: bytes) -> bool:
+    """Whether a file can hold this value. A damaged one that is not UTF-8 cannot be read anyway."""
+    try:
+        value.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def count(keys: Iterable[str]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for key in keys:

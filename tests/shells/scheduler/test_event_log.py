@@ -9,8 +9,9 @@ import pytest
 
 from persys.errors import OutOfRangeError, SettingsError, UnavailableError
 from persys.model.event import Event, EventKind, Numbered
+from persys.scheduler.cluster import Cluster
 from persys.scheduler.event_log import BOOKMARK_EVERY, Bookmark, EventLog, Filter
-from persys.scheduler.units import EventLimits
+from persys.scheduler.state.sync import load
 from persys.store import keys
 from persys.store.port import Record, Snapshot
 from persys.wire import records
@@ -29,11 +30,17 @@ def events(first: int, last: int) -> list[Numbered]:
     return [an_event(number) for number in range(first, last + 1)]
 
 
-def a_log(*, count_max: int = 10, last: int = 0) -> EventLog:
-    log = EventLog(EventLimits(count_max))
-    for numbered in events(1, last):
-        log.take([numbered])
+def a_log(*, last: int = 0, trimmed: int = 0) -> EventLog:
+    """With events up to `last`, of which those up to `trimmed` are no longer stored."""
+    log = EventLog()
+    log.take(events(1, last), range(1, trimmed + 1))
     return log
+
+
+def load_events(log: EventLog, snapshot: Snapshot) -> None:
+    cluster = Cluster()
+    cluster.events = log
+    load(cluster, snapshot, lease_until=0.0, now=NOON)
 
 
 def a_snapshot(*stored: Numbered) -> Snapshot:
@@ -55,19 +62,26 @@ async def take(stream: AsyncIterator[Numbered | Bookmark], count: int) -> list[i
         return [(await anext(stream)).sequence for _ in range(count)]
 
 
-def test_the_newest_are_kept() -> None:
-    log = a_log(count_max=3, last=8)
+def test_what_a_commit_deleted_is_no_longer_kept() -> None:
+    log = a_log(last=8, trimmed=5)
 
     assert numbers(log.listed(ANY)) == [6, 7, 8]
     assert (log.first_sequence, log.last_sequence) == (6, 8)
 
 
-def test_old_events_go_when_a_new_one_comes() -> None:
-    log = a_log(last=2)
+def test_an_event_between_others_is_deleted_alone() -> None:
+    log = a_log(last=4)
 
-    log.take([an_event(3, at=NOON + timedelta(days=8))])
+    log.take([], [2])
 
-    assert numbers(log.listed(ANY)) == [3]
+    assert numbers(log.listed(ANY)) == [1, 3, 4]
+
+
+async def test_a_watch_passes_over_an_event_between_others_that_was_deleted() -> None:
+    log = a_log(last=4)
+    log.take([], [2])
+
+    assert await take(log.watch(ANY, after=1), 2) == [3, 4]
 
 
 def test_a_limit_means_the_newest_of_those_that_match() -> None:
@@ -81,7 +95,7 @@ def test_a_limit_means_the_newest_of_those_that_match() -> None:
 def test_what_the_store_has_is_ordered_by_number_whatever_its_clock_said() -> None:
     log = a_log()
 
-    log.load(a_snapshot(an_event(7, at=NOON - timedelta(hours=1)), an_event(6, at=NOON)))
+    load_events(log, a_snapshot(an_event(7, at=NOON - timedelta(hours=1)), an_event(6, at=NOON)))
 
     assert numbers(log.listed(ANY)) == [6, 7]
 
@@ -94,7 +108,7 @@ def test_a_kind_that_only_another_version_knows_still_loads() -> None:
         1,
     )
 
-    log.load(Snapshot(1, (strange,)))
+    load_events(log, Snapshot(1, (strange,)))
 
     assert log.listed(ANY)[0].event.kind == "NodeSang"
     assert "NodeSang" not in list(EventKind)
@@ -131,13 +145,13 @@ async def test_a_number_that_a_failed_commit_used_up_does_not_stop_a_watch() -> 
 
 
 async def test_a_watcher_that_is_too_slow_is_told_and_another_is_not_troubled() -> None:
-    log = a_log(count_max=3, last=3)
+    log = a_log(last=3)
     slow, quick = log.watch(ANY, after=0), log.watch(ANY, after=0)
     assert await take(slow, 3) == [1, 2, 3]
     assert await take(quick, 3) == [1, 2, 3]
 
     for number in range(4, 9):
-        log.take([an_event(number)])
+        log.take([an_event(number)], [number - 3])
         assert await take(quick, 1) == [number]
 
     with pytest.raises(OutOfRangeError, match="oldest that is kept is 6"):
@@ -145,7 +159,7 @@ async def test_a_watcher_that_is_too_slow_is_told_and_another_is_not_troubled() 
 
 
 async def test_what_is_no_longer_kept_cannot_be_watched() -> None:
-    log = a_log(count_max=3, last=8)
+    log = a_log(last=8, trimmed=5)
 
     with pytest.raises(OutOfRangeError):
         await anext(log.watch(ANY, after=4))
@@ -163,13 +177,13 @@ async def test_a_reload_neither_repeats_nor_skips_for_those_who_watch() -> None:
     stream = log.watch(ANY, after=0)
     assert await take(stream, 3) == [1, 2, 3]
 
-    log.load(a_snapshot(*events(1, 5)))
+    load_events(log, a_snapshot(*events(1, 5)))
 
     assert await take(stream, 2) == [4, 5]
 
 
 async def test_a_watch_that_matches_little_gets_a_bookmark_now_and_then() -> None:
-    log = a_log(count_max=2 * BOOKMARK_EVERY)
+    log = a_log()
     stream = log.watch(Filter(workload_id="db"), after=0, bookmarks=True)
 
     log.take(events(1, BOOKMARK_EVERY + 10))

@@ -31,7 +31,7 @@ async def test_a_standby_ends_although_its_watch_breaks_meanwhile(steps: int) ->
     standby = Standby(
         store,
         lead,
-        Modes(clock),
+        Modes(clock, on_normal=lambda: None),
         clock,
         load=lambda _snapshot: read.set(),
         take=lambda _changes: None,

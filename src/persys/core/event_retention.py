@@ -1,0 +1,119 @@
+"""Which events are kept: bounded by count and age, and shared fairly between their sources.
+
+While there is room every source keeps all of its events. When the limit is reached, the source with the most
+events loses its oldest one. So a node or a user that causes many events shortens its own history, and not
+that of others. The newest event is always kept: its number is where numbering continues.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from persys.model.event import Event
+
+SCHEDULER = "scheduler"
+
+
+@dataclass(frozen=True, slots=True)
+class EventLimits:
+    count_max: int = 5_000
+    age_max: timedelta = timedelta(days=7)
+
+
+def source_of(event: Event) -> str:
+    """The node that caused the event, or the scheduler itself."""
+    return f"node/{event.node_id}" if event.node_id else SCHEDULER
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    source: str
+    at: datetime
+
+
+class EventRetention:
+    def __init__(self, limits: EventLimits) -> None:
+        self._limits = limits
+        self._kept: dict[int, _Kept] = {}
+        # Both hold numbers that are no longer kept, until they come first.
+        self._order: deque[int] = deque()
+        self._of_source: dict[str, deque[int]] = {}
+        self._counts: dict[str, int] = {}
+        self._by_count: dict[int, dict[str, None]] = {}
+        self._largest = 0
+        self._newest = 0
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def add(self, sequence: int, event: Event) -> None:
+        """In the order of their numbers, or nearly so."""
+        if sequence in self._kept:
+            return
+        source = source_of(event)
+        self._kept[sequence] = _Kept(source, event.at)
+        self._newest = max(self._newest, sequence)
+        _insert(self._order, sequence)
+        _insert(self._of_source.setdefault(source, deque()), sequence)
+        self._recount(source, +1)
+
+    def discard(self, sequence: int) -> None:
+        kept = self._kept.pop(sequence, None)
+        if kept is not None:
+            self._recount(kept.source, -1)
+
+    def take_excess(self, now: datetime, *, limit: int) -> list[int]:
+        """At most `limit` numbers that are to be deleted. They are no longer kept here."""
+        excess: list[int] = []
+        while len(excess) < limit:
+            sequence = self._expired(now)
+            if sequence is None and len(self._kept) > self._limits.count_max:
+                sequence = self._oldest_of_largest()
+            if sequence is None:
+                break
+            self.discard(sequence)
+            excess.append(sequence)
+        return excess
+
+    def _expired(self, now: datetime) -> int | None:
+        oldest = self._first(self._order)
+        if oldest is None or oldest == self._newest:
+            return None
+        return oldest if self._kept[oldest].at < now - self._limits.age_max else None
+
+    def _oldest_of_largest(self) -> int | None:
+        for source in self._by_count.get(self._largest, ()):
+            oldest = self._first(self._of_source[source])
+            if oldest != self._newest:
+                return oldest
+        return None
+
+    def _first(self, sequences: deque[int]) -> int | None:
+        while sequences and sequences[0] not in self._kept:
+            sequences.popleft()
+        return sequences[0] if sequences else None
+
+    def _recount(self, source: str, difference: int) -> None:
+        old = self._counts.get(source, 0)
+        new = old + difference
+        if old:
+            del self._by_count[old][source]
+            if not self._by_count[old]:
+                del self._by_count[old]
+        if new:
+            self._counts[source] = new
+            self._by_count.setdefault(new, {})[source] = None
+        else:
+            del self._counts[source], self._of_source[source]
+        self._largest = max(self._largest, new)
+        while self._largest and self._largest not in self._by_count:
+            self._largest -= 1
+
+
+def _insert(sequences: deque[int], sequence: int) -> None:
+    """A transaction may be learnt of after its successors, but not by much."""
+    later: list[int] = []
+    while sequences and sequences[-1] > sequence:
+        later.append(sequences.pop())
+    sequences.append(sequence)
+    sequences.extend(reversed(later))

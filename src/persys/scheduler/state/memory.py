@@ -1,0 +1,226 @@
+"""How records get into memory and out of it, one pair of functions per record type.
+
+A put takes a record that is stored, a drop the key of one that is not stored any more. Both leave the
+reservations on nodes as the records say. Dropping what is not there does nothing.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+
+from persys.core.recovery import Merged
+from persys.model.assignment import Assignment, Tombstone
+from persys.model.belief import Belief, Retry
+from persys.model.drift import Drift, DriftType
+from persys.model.event import Event, Numbered
+from persys.model.history import History
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import Node
+from persys.model.removal import Removal
+from persys.model.secret import Secret
+from persys.model.suggestion import Ruling
+from persys.model.token import Token
+from persys.model.workload import Workload
+from persys.scheduler.cluster import Cluster
+from persys.store import keys
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Where records are put. Nodes that are new to it hold a lease until `lease_until`."""
+
+    cluster: Cluster
+    lease_until: float
+    now: datetime
+
+
+def put_node(memory: Memory, node: Node) -> None:
+    known = memory.cluster.members.get(node.id)
+    memory.cluster.put_node(node, lease_until=known.lease_until if known else memory.lease_until)
+
+
+def drop_node(memory: Memory, key: str) -> None:
+    """What is on record for the node stays, should its own record be unreadable and not deleted."""
+    cluster, node_id = memory.cluster, NodeId(_name(key))
+    if node_id not in cluster.members:
+        return
+    tombstones, drifts = cluster.tombstones.get(node_id, {}), cluster.drifts.on(node_id)
+    cluster.drop_node(node_id)
+    for drift in drifts:
+        put_drift(memory, drift)
+    for tombstone in tombstones.values():
+        put_tombstone(memory, tombstone)
+    for assignment in assignments_on(cluster, node_id):
+        cluster.settle_room(assignment.workload_id, (node_id,))
+
+
+def put_removal(memory: Memory, removal: Removal) -> None:
+    memory.cluster.removed[removal.node_id] = removal
+
+
+def assume_removed(memory: Memory, key: str) -> None:
+    """The removal's time is unknown: no certificate from before now is accepted, unless the node is back."""
+    node_id = NodeId(_name(key))
+    if node_id not in memory.cluster.members:
+        memory.cluster.removed[node_id] = Removal(node_id, memory.now)
+
+
+def put_workload(memory: Memory, workload: Workload) -> None:
+    cluster = memory.cluster
+    cluster.put_workload(workload)
+    if (assignment := cluster.detached.pop(workload.id, None)) is not None:
+        _bind(cluster, workload.id, assignment)
+
+
+def drop_workload(memory: Memory, key: str) -> None:
+    cluster, workload_id = memory.cluster, WorkloadId(_name(key))
+    entry = cluster.entries.get(workload_id)
+    if entry is None:
+        return
+    assignment = entry.assignment
+    _bind(cluster, workload_id, None)
+    cluster.drop_workload(workload_id)
+    if assignment is not None:
+        _bind(cluster, workload_id, assignment)
+
+
+def put_assignment(memory: Memory, assignment: Assignment) -> None:
+    _bind(memory.cluster, assignment.workload_id, assignment)
+
+
+def drop_assignment(memory: Memory, key: str) -> None:
+    _bind(memory.cluster, WorkloadId(_name(key)), None)
+
+
+def _bind(cluster: Cluster, workload_id: WorkloadId, assignment: Assignment | None) -> None:
+    entry = cluster.entries.get(workload_id)
+    old = entry.assignment if entry is not None else cluster.detached.get(workload_id)
+    if entry is not None:
+        cluster.put_assignment(workload_id, assignment)
+    elif assignment is not None:
+        cluster.detached[workload_id] = assignment
+    else:
+        cluster.detached.pop(workload_id, None)
+    nodes = {one.node_id for one in (old, assignment) if one is not None}
+    cluster.settle_room(workload_id, nodes)
+
+
+def assignments(cluster: Cluster) -> Iterable[Assignment]:
+    for entry in cluster.entries.values():
+        if entry.assignment is not None:
+            yield entry.assignment
+    yield from cluster.detached.values()
+
+
+def assignments_on(cluster: Cluster, node_id: NodeId) -> list[Assignment]:
+    bound = cluster.assignments_of(cluster.on_node.get(node_id, ())).values()
+    return [*bound, *(one for one in cluster.detached.values() if one.node_id == node_id)]
+
+
+def put_belief(memory: Memory, belief: Belief) -> None:
+    if entry := memory.cluster.entries.get(belief.workload_id):
+        entry.belief = belief
+
+
+def drop_belief(memory: Memory, key: str) -> None:
+    if entry := memory.cluster.entries.get(WorkloadId(_name(key))):
+        entry.belief = None
+
+
+def put_retry(memory: Memory, retry: Retry) -> None:
+    if entry := memory.cluster.entries.get(retry.workload_id):
+        entry.retry = retry
+
+
+def drop_retry(memory: Memory, key: str) -> None:
+    if entry := memory.cluster.entries.get(WorkloadId(_name(key))):
+        entry.retry = None
+
+
+def put_history(memory: Memory, history: History) -> None:
+    if entry := memory.cluster.entries.get(history.workload_id):
+        entry.history = history
+
+
+def drop_history(memory: Memory, key: str) -> None:
+    if entry := memory.cluster.entries.get(WorkloadId(_name(key))):
+        entry.history = None
+
+
+def put_tombstone(memory: Memory, tombstone: Tombstone) -> None:
+    memory.cluster.put_tombstone(tombstone)
+    buried = tombstone.assignment
+    memory.cluster.settle_room(buried.workload_id, (buried.node_id,))
+
+
+def drop_tombstone(memory: Memory, key: str) -> None:
+    node_id = NodeId(key.removeprefix(keys.TOMBSTONES).partition("/")[0])
+    workload_id = WorkloadId(_name(key))
+    memory.cluster.drop_tombstone(node_id, workload_id)
+    memory.cluster.settle_room(workload_id, (node_id,))
+
+
+def put_drift(memory: Memory, drift: Drift) -> None:
+    memory.cluster.drifts.put(drift)
+    if drift.type is DriftType.ORPHAN:
+        memory.cluster.strangers.stand_in(drift)
+
+
+def drop_drift(memory: Memory, key: str) -> None:
+    cluster = memory.cluster
+    node, _, rest = key.removeprefix(keys.DRIFTS).partition("/")
+    workload, _, kind = rest.partition("/")
+    for drift in cluster.drifts.of(NodeId(node), WorkloadId(workload)):
+        if drift.type == kind:
+            cluster.drifts.drop(drift)
+            cluster.strangers.drop(drift.node_id, drift.workload_id)
+
+
+def rebuilt_drifts(merged: Merged, held: Iterable[Drift]) -> Iterable[Drift]:
+    """Of nodes that are still there, unless the copy is bound or to be removed there now."""
+    settled = {(one.node_id, one.workload_id) for one in merged.assignments.values()}
+    settled |= {(one.assignment.node_id, one.assignment.workload_id) for one in merged.tombstones}
+    for drift in held:
+        if drift.node_id in merged.nodes and (drift.node_id, drift.workload_id) not in settled:
+            yield drift
+
+
+def put_token(memory: Memory, token: Token) -> None:
+    memory.cluster.tokens[token.id] = token
+
+
+def put_secret(memory: Memory, secret: Secret) -> None:
+    memory.cluster.secrets[secret.name] = secret
+
+
+def put_ruling(memory: Memory, ruling: Ruling) -> None:
+    memory.cluster.rulings[ruling.suggestion.id] = ruling
+
+
+def put_event(memory: Memory, key: str, event: Event) -> None:
+    memory.cluster.events.put(Numbered(keys.event_sequence(key), event))
+
+
+def drop_event(memory: Memory, key: str) -> None:
+    if keys.is_event(key):
+        memory.cluster.events.drop(keys.event_sequence(key))
+
+
+def _name(key: str) -> str:
+    return key.rpartition("/")[2]
+
+
+def drop_removal(memory: Memory, key: str) -> None:
+    memory.cluster.removed.pop(NodeId(_name(key)), None)
+
+
+def drop_token(memory: Memory, key: str) -> None:
+    memory.cluster.tokens.pop(_name(key), None)
+
+
+def drop_secret(memory: Memory, key: str) -> None:
+    memory.cluster.secrets.pop(key.removeprefix(keys.SECRETS), None)
+
+
+def drop_ruling(memory: Memory, key: str) -> None:
+    memory.cluster.rulings.pop(key.removeprefix(keys.SUGGESTIONS), None)

@@ -1,0 +1,73 @@
+"""Stored records that cannot be read: damaged, or written by a newer version.
+
+A quarantined record stays in the store as it is. Memory does not have it, so a decision that needs it is not
+made, and a write to its key is refused. Only a damaged record whose content is reported again anyway, such as
+a status, is replaced by the next write. An operator repairs the rest: restores the value or deletes the key.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from persys.errors import QuarantinedError
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """`replaceable`: the scheduler may write this key again although it could not read it."""
+
+    key: str
+    kind: str  # the name of the record type
+    reason: str
+    replaceable: bool
+
+    def __str__(self) -> str:
+        return f"record {self.key} cannot be read: {self.reason}"
+
+
+class Quarantine:
+    def __init__(self) -> None:
+        self._records: dict[str, Quarantined] = {}
+        self._unreported: dict[str, Quarantined] = {}
+
+    def __iter__(self) -> Iterator[Quarantined]:
+        """In the order of their keys."""
+        return iter([self._records[key] for key in sorted(self._records)])
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._records
+
+    def put(self, record: Quarantined) -> None:
+        if self._records.get(record.key) != record:
+            self._unreported[record.key] = record
+        self._records[record.key] = record
+
+    def release(self, key: str) -> None:
+        """The key was deleted, or holds a record that can be read."""
+        self._records.pop(key, None)
+        self._unreported.pop(key, None)
+
+    def release_all_but(self, keys: Iterable[str]) -> None:
+        for key in self._records.keys() - set(keys):
+            self.release(key)
+
+    def take_unreported(self) -> list[Quarantined]:
+        """Those that were not returned before."""
+        unreported, self._unreported = self._unreported, {}
+        return list(unreported.values())
+
+    def check_writable(self, keys: Iterable[str]) -> None:
+        """Raises QuarantinedError if one of these keys must not be written or deleted."""
+        if not self._records:
+            return
+        for key in keys:
+            held = self._records.get(key)
+            if held is not None and not held.replaceable:
+                raise QuarantinedError(f"{held}; restore it or delete the key, then restart")
+
+    def reason(self, key: str) -> str:
+        """Why this key's record cannot be read; empty if it can."""
+        held = self._records.get(key)
+        return str(held) if held is not None else ""

@@ -1,0 +1,395 @@
+"""RECORDS: one row per record type. Whatever needs to know the types of records is derived from this table.
+
+A row says where records of the type live, how one gets into memory and out of it, whether a snapshot file has
+it, what a rebuild keeps of it, and what is done when one cannot be read. The rows stand in the order in which
+records need each other: puts follow it, drops run against it.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TypeVar
+
+from msgspec import Struct
+
+from persys.core.recovery import Merged
+from persys.errors import RefusedError
+from persys.model.assignment import Assignment, Tombstone
+from persys.model.belief import Belief, Retry
+from persys.model.drift import Drift
+from persys.model.event import Event
+from persys.model.history import History
+from persys.model.leader import Leader
+from persys.model.lease import Lease
+from persys.model.mode import ClusterMarker
+from persys.model.node import Node
+from persys.model.removal import Removal
+from persys.model.secret import Secret
+from persys.model.suggestion import Ruling
+from persys.model.token import Token
+from persys.model.workload import Workload
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.state import memory
+from persys.scheduler.state.memory import Memory
+from persys.store import keys
+from persys.wire import records
+
+StructT = TypeVar("StructT", bound=Struct)
+
+
+class Unreadable(StrEnum):
+    """What happens to the key of a damaged record. A record of a newer schema is always held."""
+
+    HELD = "held"  # the scheduler does not write it: an operator repairs it
+    REPLACED = "replaced"  # the next write replaces it
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """A record, and what puts it into memory."""
+
+    record: Struct
+    put: Callable[[Memory], None]
+
+
+@dataclass(frozen=True, slots=True)
+class RecordType:
+    """`read` raises RefusedError for bytes that are not the record of that key.
+
+    `stand_in` puts into memory what is assumed while the record of a key cannot be read. `in_memory` and
+    `rebuilt` give keys and records: all of this type in memory, and those that a rebuild writes.
+    """
+
+    name: str
+    prefix: str
+    key_form: str  # as the documentation shows it
+    struct: type[Struct]
+    content: str
+    written_when: str
+    in_snapshot: bool
+    unreadable: Unreadable
+    read: Callable[[str, bytes], Read]
+    drop: Callable[[Memory, str], None]
+    stand_in: Callable[[Memory, str], None]
+    in_memory: Callable[[Cluster], Iterable[tuple[str, Struct]]]
+    rebuilt: Callable[[Merged, Cluster], Iterable[tuple[str, Struct]]]
+
+
+def _type(
+    name: str,
+    struct: type[StructT],
+    key_form: str,
+    *,
+    content: str,
+    written_when: str,
+    in_snapshot: bool,
+    unreadable: Unreadable,
+    key_of: Callable[[StructT], str],
+    put: Callable[[Memory, StructT], None],
+    drop: Callable[[Memory, str], None],
+    stand_in: Callable[[Memory, str], None],
+    in_memory: Callable[[Cluster], Iterable[StructT]],
+    rebuilt: Callable[[Merged, Iterable[StructT]], Iterable[StructT]],
+) -> RecordType:
+    def read(key: str, value: bytes) -> Read:
+        record = records.decode(value, struct)
+        if key_of(record) != key:
+            raise RefusedError(
+                f"a stored {struct.__name__} belongs to another key: {key_of(record)}"
+            )
+        return Read(record, lambda target: put(target, record))
+
+    def keyed(found: Iterable[StructT]) -> Iterable[tuple[str, Struct]]:
+        return ((key_of(record), record) for record in found)
+
+    return RecordType(
+        name,
+        prefix=key_form.partition("<")[0],
+        key_form=key_form,
+        struct=struct,
+        content=content,
+        written_when=written_when,
+        in_snapshot=in_snapshot,
+        unreadable=unreadable,
+        read=read,
+        drop=drop,
+        stand_in=stand_in,
+        in_memory=lambda cluster: keyed(in_memory(cluster)),
+        rebuilt=lambda merged, cluster: keyed(rebuilt(merged, in_memory(cluster))),
+    )
+
+
+def _nothing(_memory: Memory, _key: str) -> None:
+    """Memory does not have this type, or assumes nothing for a record that cannot be read."""
+
+
+def _read_event(key: str, value: bytes) -> Read:
+    event = records.decode(value, Event)
+    if not keys.is_event(key) or keys.event_key(event.at, keys.event_sequence(key)) != key:
+        raise RefusedError("a stored Event does not belong to its key")
+    return Read(event, lambda target: memory.put_event(target, key, event))
+
+
+def _events(cluster: Cluster) -> Iterable[tuple[str, Event]]:
+    return ((keys.event_key(event.at, number), event) for number, event in cluster.events)
+
+
+RECORDS: tuple[RecordType, ...] = (
+    _type(
+        "node",
+        Node,
+        "/nodes/<id>",
+        content="capabilities, endpoint, status",
+        written_when="a node registers or its status changes",
+        in_snapshot=True,
+        unreadable=Unreadable.REPLACED,  # when the node registers again
+        key_of=lambda node: keys.node_key(node.id),
+        put=memory.put_node,
+        drop=memory.drop_node,
+        stand_in=_nothing,
+        in_memory=lambda cluster: (member.node for member in cluster.members.values()),
+        rebuilt=lambda merged, _held: merged.nodes.values(),
+    ),
+    _type(
+        "lease",
+        Lease,
+        "/nodes/<id>/lease",
+        content="when the node was granted its lease; renewals live in memory",
+        written_when="a node registers",
+        in_snapshot=False,  # of the moment
+        unreadable=Unreadable.REPLACED,
+        key_of=lambda lease: keys.node_lease_key(lease.node_id),
+        put=lambda _memory, _lease: None,
+        drop=_nothing,
+        stand_in=_nothing,
+        in_memory=lambda _cluster: (),
+        rebuilt=lambda _merged, _held: (),
+    ),
+    _type(
+        "workload",
+        Workload,
+        "/workloads/<id>",
+        content="intent: spec, revision, desired state",
+        written_when="a user says so",
+        in_snapshot=True,
+        unreadable=Unreadable.HELD,
+        key_of=lambda workload: keys.workload_key(workload.id),
+        put=memory.put_workload,
+        drop=memory.drop_workload,
+        stand_in=_nothing,
+        in_memory=lambda cluster: (entry.workload for entry in cluster.entries.values()),
+        rebuilt=lambda merged, _held: merged.workloads.values(),
+    ),
+    _type(
+        "assignment",
+        Assignment,
+        "/assignments/<id>",
+        content="node, epoch, what is reserved",
+        written_when="placement decides",
+        in_snapshot=True,
+        unreadable=Unreadable.HELD,
+        key_of=lambda bound: keys.assignment_key(bound.workload_id),
+        put=memory.put_assignment,
+        drop=memory.drop_assignment,
+        stand_in=_nothing,
+        in_memory=memory.assignments,
+        rebuilt=lambda merged, _held: merged.assignments.values(),
+    ),
+    _type(
+        "belief",
+        Belief,
+        "/beliefs/<id>",
+        content="status, reason, failure",
+        written_when="what is shown changes",
+        in_snapshot=True,
+        unreadable=Unreadable.REPLACED,
+        key_of=lambda belief: keys.belief_key(belief.workload_id),
+        put=memory.put_belief,
+        drop=memory.drop_belief,
+        stand_in=_nothing,
+        in_memory=lambda cluster: (
+            entry.belief for entry in cluster.entries.values() if entry.belief is not None
+        ),
+        rebuilt=lambda merged, held: (
+            belief
+            for belief in held
+            if belief.workload_id in merged.workloads and merged.still_holds(belief)
+        ),
+    ),
+    _type(
+        "retry",
+        Retry,
+        "/retries/<id>",
+        content="attempts, next time",
+        written_when="an attempt fails or is forgiven",
+        in_snapshot=True,
+        unreadable=Unreadable.REPLACED,
+        key_of=lambda retry: keys.retry_key(retry.workload_id),
+        put=memory.put_retry,
+        drop=memory.drop_retry,
+        stand_in=_nothing,
+        in_memory=lambda cluster: (
+            entry.retry for entry in cluster.entries.values() if entry.retry is not None
+        ),
+        rebuilt=lambda merged, held: (
+            retry for retry in held if retry.workload_id in merged.workloads
+        ),
+    ),
+    _type(
+        "reconciliation",
+        History,
+        "/reconciliations/<id>",
+        content="what its node was doing when an operation did not end in time",
+        written_when="once per time-out",
+        in_snapshot=True,
+        unreadable=Unreadable.REPLACED,
+        key_of=lambda history: keys.history_key(history.workload_id),
+        put=memory.put_history,
+        drop=memory.drop_history,
+        stand_in=_nothing,
+        in_memory=lambda cluster: (
+            entry.history for entry in cluster.entries.values() if entry.history is not None
+        ),
+        rebuilt=lambda merged, held: (
+            history for history in held if history.workload_id in merged.workloads
+        ),
+    ),
+    _type(
+        "tombstone",
+        Tombstone,
+        "/tombstones/<node>/<id>",
+        content="a copy that must be removed, and its node has not confirmed that",
+        written_when="a workload is deleted or moved while a copy may exist",
+        in_snapshot=True,
+        unreadable=Unreadable.HELD,
+        key_of=lambda one: keys.tombstone_key(one.assignment.node_id, one.assignment.workload_id),
+        put=memory.put_tombstone,
+        drop=memory.drop_tombstone,
+        stand_in=_nothing,
+        in_memory=lambda cluster: (
+            one for buried in cluster.tombstones.values() for one in buried.values()
+        ),
+        rebuilt=lambda merged, _held: merged.tombstones,
+    ),
+    _type(
+        "drift",
+        Drift,
+        "/drifts/<node>/<id>/<type>",
+        content="a difference between record and node",
+        written_when="it has lasted, or is over",
+        in_snapshot=True,
+        unreadable=Unreadable.REPLACED,
+        key_of=lambda drift: keys.drift_key(drift.node_id, drift.workload_id, drift.type),
+        put=memory.put_drift,
+        drop=memory.drop_drift,
+        stand_in=_nothing,
+        in_memory=lambda cluster: cluster.drifts,
+        rebuilt=memory.rebuilt_drifts,
+    ),
+    _type(
+        "removal",
+        Removal,
+        "/removed/<node>",
+        content="when a node was removed: its certificates from before are void",
+        written_when="a node is removed; dropped after 91 days",
+        in_snapshot=True,
+        unreadable=Unreadable.HELD,
+        key_of=lambda removal: keys.removed_key(removal.node_id),
+        put=memory.put_removal,
+        drop=memory.drop_removal,
+        stand_in=memory.assume_removed,
+        in_memory=lambda cluster: cluster.removed.values(),
+        rebuilt=lambda _merged, held: held,
+    ),
+    _type(
+        "token",
+        Token,
+        "/tokens/<id>",
+        content="an access token of a person, without its secret",
+        written_when="a token is created or revoked",
+        in_snapshot=True,
+        unreadable=Unreadable.HELD,
+        key_of=lambda token: keys.token_key(token.id),
+        put=memory.put_token,
+        drop=memory.drop_token,
+        stand_in=_nothing,
+        in_memory=lambda cluster: cluster.tokens.values(),
+        rebuilt=lambda _merged, held: held,
+    ),
+    _type(
+        "secret",
+        Secret,
+        "/secrets/<name>",
+        content="the versions of a secret, encrypted",
+        written_when="a secret is put or deleted",
+        in_snapshot=True,
+        unreadable=Unreadable.HELD,
+        key_of=lambda secret: keys.secret_key(secret.name),
+        put=memory.put_secret,
+        drop=memory.drop_secret,
+        stand_in=_nothing,
+        in_memory=lambda cluster: cluster.secrets.values(),
+        rebuilt=lambda _merged, held: held,
+    ),
+    _type(
+        "suggestion",
+        Ruling,
+        "/suggestions/<id>",
+        content="what was ruled on an automation policy's suggestion",
+        written_when="with the change it makes",
+        in_snapshot=True,
+        unreadable=Unreadable.HELD,
+        key_of=lambda ruling: keys.suggestion_key(ruling.suggestion.id),
+        put=memory.put_ruling,
+        drop=memory.drop_ruling,
+        stand_in=_nothing,
+        in_memory=lambda cluster: cluster.rulings.values(),
+        rebuilt=lambda _merged, held: held,
+    ),
+    RecordType(
+        "event",
+        prefix=keys.EVENTS,
+        key_form="/events/<time>-<number>",
+        struct=Event,
+        content="what happened",
+        written_when="with each change above",
+        in_snapshot=True,
+        unreadable=Unreadable.HELD,
+        read=_read_event,
+        drop=memory.drop_event,
+        stand_in=_nothing,
+        in_memory=_events,
+        rebuilt=lambda _merged, cluster: _events(cluster),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SingleKey:
+    """A key of its own beside the records: about the store and not about the cluster's content."""
+
+    key: str
+    struct: type[Struct]
+    content: str
+    written_when: str
+
+
+SINGLE_KEYS = (
+    SingleKey(
+        keys.CLUSTER, ClusterMarker, "the cluster's identity", "a cluster begins or recovers"
+    ),
+    SingleKey(keys.LEADER, Leader, "which scheduler leads; its version is the fence", "at a start"),
+)
+
+_BY_PREFIX: Mapping[str, RecordType] = {
+    one.prefix: one for one in RECORDS if one.struct is not Lease
+}
+_LEASES = next(one for one in RECORDS if one.struct is Lease)
+
+
+def type_of(key: str) -> RecordType | None:
+    """The type of the record with this key. None: the key is not a record's."""
+    if keys.is_node_lease(key):
+        return _LEASES
+    end = key.find("/", 1) + 1
+    return _BY_PREFIX.get(key[:end]) if end else None

@@ -1,0 +1,130 @@
+"""Keeps memory what the store has: everything at once, or one revision of another scheduler at a time.
+
+Both come to the same. Within one revision nothing says in which order its records were written, so they are
+taken in the order of RECORDS. A record that cannot be read is quarantined, and everything else is taken.
+"""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from persys.core.recovery import Merged
+from persys.errors import RefusedError
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.state.memory import Memory
+from persys.scheduler.state.quarantine import Quarantined
+from persys.scheduler.state.records import RECORDS, Read, RecordType, Unreadable, type_of
+from persys.store.port import Change, Snapshot
+from persys.wire import records
+from persys.wire.records import NewerSchemaError
+
+_POSITION = {kind.name: position for position, kind in enumerate(RECORDS)}
+
+
+def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float, now: datetime) -> None:
+    """Make the records in memory what the snapshot has; what was observed and sent stays.
+
+    Nodes that are new to memory get a lease until `lease_until`: none is judged before it could report.
+    """
+    memory = Memory(cluster, lease_until, now)
+    found: dict[str, dict[str, Read]] = {kind.name: {} for kind in RECORDS}
+    unreadable: list[tuple[RecordType, Quarantined]] = []
+    for record in snapshot.records:
+        kind = type_of(record.key)
+        if kind is None:
+            continue
+        read = _read(kind, record.key, record.value)
+        if isinstance(read, Read):
+            found[kind.name][record.key] = read
+        else:
+            unreadable.append((kind, read))
+    for kind in reversed(RECORDS):
+        for key, _ in list(kind.in_memory(cluster)):
+            if key not in found[kind.name]:
+                kind.drop(memory, key)
+    for kind in RECORDS:
+        for read in found[kind.name].values():
+            read.put(memory)
+    cluster.quarantine.release_all_but(one.key for _, one in unreadable)
+    for kind, one in unreadable:
+        cluster.quarantine.put(one)
+        kind.stand_in(memory, one.key)
+    cluster.events.loaded()
+    _reserve(cluster)
+
+
+def follow(
+    cluster: Cluster, changes: Sequence[Change], *, lease_until: float, now: datetime
+) -> None:
+    """Take in what one revision changed."""
+    memory = Memory(cluster, lease_until, now)
+    written: list[tuple[RecordType, Read]] = []
+    gone: list[tuple[RecordType, str]] = []
+    unreadable: list[tuple[RecordType, str]] = []
+    for change in changes:
+        kind = type_of(change.key)
+        if kind is None:
+            continue
+        read = _read(kind, change.key, change.value) if change.value is not None else None
+        if isinstance(read, Quarantined):
+            cluster.quarantine.put(read)
+            unreadable.append((kind, change.key))
+        else:
+            cluster.quarantine.release(change.key)
+        if isinstance(read, Read):
+            written.append((kind, read))
+        else:
+            gone.append((kind, change.key))
+    for _, read in sorted(written, key=lambda one: _POSITION[one[0].name]):
+        read.put(memory)
+    for kind, key in sorted(gone, key=lambda one: -_POSITION[one[0].name]):
+        kind.drop(memory, key)
+    for kind, key in unreadable:
+        kind.stand_in(memory, key)
+
+
+def in_snapshot(key: str) -> bool:
+    """Who leads, how long nodes may be silent, what DNS says: of the moment and not of the cluster."""
+    kind = type_of(key)
+    return kind is not None and kind.in_snapshot
+
+
+def encoded(cluster: Cluster) -> dict[str, bytes]:
+    """What a snapshot file has, as memory has it."""
+    return {
+        key: records.encode(record)
+        for kind in RECORDS
+        if kind.in_snapshot
+        for key, record in kind.in_memory(cluster)
+    }
+
+
+def rebuilt(merged: Merged, base: Cluster) -> dict[str, bytes]:
+    """What the store holds after a recovery: what was merged, and what `base` has beside it."""
+    found: dict[str, Struct] = {}
+    for kind in RECORDS:
+        found.update(kind.rebuilt(merged, base))
+    return {key: records.encode(record) for key, record in found.items()}
+
+
+def _read(kind: RecordType, key: str, value: bytes) -> Read | Quarantined:
+    try:
+        return kind.read(key, value)
+    except NewerSchemaError as err:
+        return Quarantined(key, kind.name, str(err), replaceable=False)
+    except RefusedError as err:
+        replaceable = kind.unreadable is Unreadable.REPLACED
+        return Quarantined(key, kind.name, str(err), replaceable=replaceable)
+
+
+def _reserve(cluster: Cluster) -> None:
+    detached = {one.node_id for one in cluster.detached.values()}
+    for node_id in {*cluster.members, *cluster.on_node, *cluster.tombstones, *detached}:
+        cluster.columns.give_back_all(node_id)
+        for workload_id in cluster.on_node.get(node_id, ()):
+            cluster.settle_room(workload_id, (node_id,))
+        for workload_id in cluster.tombstones.get(node_id, {}):
+            cluster.settle_room(workload_id, (node_id,))
+    for assignment in cluster.detached.values():
+        cluster.settle_room(assignment.workload_id, (assignment.node_id,))

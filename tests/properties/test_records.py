@@ -1,0 +1,259 @@
+"""Every record type, by the table: it is stored, loaded, followed, kept in snapshots and rebuilds.
+
+A new type fails here until it has an example, and mypy until it has all its columns.
+"""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from builders import NOON, a_belief, a_workload, an_assignment
+from persys.core.recovery import NodeReport, Recorded, merge
+from persys.errors import InvalidError
+from persys.model.action import Action, ActionKind, ActionState
+from persys.model.assignment import Tombstone
+from persys.model.belief import Retry
+from persys.model.drift import Drift, DriftType
+from persys.model.event import Event, EventKind
+from persys.model.history import History, Sighting
+from persys.model.identity import Role
+from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
+from persys.model.lease import Lease
+from persys.model.node import Capabilities, Node
+from persys.model.removal import Removal
+from persys.model.secret import Secret, SecretVersion
+from persys.model.suggestion import Ruling, Suggestion
+from persys.model.token import Token
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.state.records import RECORDS, SINGLE_KEYS, RecordType, Unreadable, type_of
+from persys.scheduler.state.sync import encoded, follow, in_snapshot, load, rebuilt
+from persys.sim.mirror import Mirror
+from persys.store import keys
+from persys.store.port import VALUE_BYTES_MAX, Change, Record, Snapshot, Unit
+from persys.wire import records
+from strategies import values_of
+
+N1, WEB = NodeId("n1"), WorkloadId("web")
+DAY = timedelta(days=1)
+
+# One record of each type, which hang together: a workload that runs on a node, and what there is about both.
+EXAMPLES: dict[str, tuple[str, Struct]] = {
+    "node": (keys.node_key(N1), Node(N1, Capabilities(4000, 8000), "h:1", NOON)),
+    "lease": (keys.node_lease_key(N1), Lease(N1, NOON, timedelta(seconds=30))),
+    "workload": (keys.workload_key(WEB), a_workload("web")),
+    "assignment": (keys.assignment_key(WEB), an_assignment("n1")),
+    "belief": (keys.belief_key(WEB), a_belief(code="Completed")),
+    "retry": (keys.retry_key(WEB), Retry(WEB, Revision("r1"), 1, NOON)),
+    "reconciliation": (
+        keys.history_key(WEB),
+        History(
+            WEB,
+            (
+                Sighting(
+                    N1,
+                    NOON,
+                    Action(ActionId("t1"), WEB, ActionKind.APPLY, ActionState.RUNNING, NOON),
+                ),
+            ),
+        ),
+    ),
+    "tombstone": (
+        keys.tombstone_key(N1, WorkloadId("old")),
+        Tombstone(an_assignment("n1", name="old"), NOON),
+    ),
+    "drift": (
+        keys.drift_key(N1, WorkloadId("stray"), DriftType.ORPHAN),
+        Drift(N1, WorkloadId("stray"), DriftType.ORPHAN, NOON),
+    ),
+    "removal": (keys.removed_key(NodeId("n9")), Removal(NodeId("n9"), NOON)),
+    "token": (
+        keys.token_key("t1"),
+        Token("t1", "ann", Role.VIEWER, frozenset(), "hash", NOON, "ann", NOON + DAY),
+    ),
+    "secret": (keys.secret_key("db"), Secret("db", (SecretVersion(1, b"\x00\xff", "k", NOON),))),
+    "suggestion": (keys.suggestion_key("s1"), Ruling(Suggestion("s1"), True, NOON)),
+    "event": (keys.event_key(NOON, 7), Event(NOON, EventKind.NODE_READY, node_id="n1")),
+}
+STORED = {key: records.encode(record) for key, record in EXAMPLES.values()}
+every_type = pytest.mark.parametrize("kind", RECORDS, ids=lambda kind: kind.name)
+
+
+def a_snapshot(stored: dict[str, bytes]) -> Snapshot:
+    return Snapshot(1, tuple(Record(key, stored[key], 1) for key in sorted(stored)))
+
+
+def loaded(stored: dict[str, bytes]) -> Cluster:
+    cluster = Cluster()
+    load(cluster, a_snapshot(stored), lease_until=1.0, now=NOON)
+    return cluster
+
+
+def in_memory(cluster: Cluster) -> dict[str, Struct]:
+    return {key: record for kind in RECORDS for key, record in kind.in_memory(cluster)}
+
+
+def recovered(base: Cluster) -> dict[str, bytes]:
+    """What a recovery writes when every node answered and has what is recorded."""
+    recorded = Recorded(
+        {node_id: member.node for node_id, member in base.members.items()},
+        {workload_id: entry.workload for workload_id, entry in base.entries.items()},
+        base.assignments_of(base.entries),
+        tuple(one for buried in base.tombstones.values() for one in buried.values()),
+    )
+    reports = [NodeReport(member.node) for member in base.members.values()]
+    return rebuilt(merge(recorded, reports, now=NOON), base)
+
+
+def test_every_type_has_an_example() -> None:
+    assert list(EXAMPLES) == [kind.name for kind in RECORDS]
+
+
+@every_type
+def test_the_type_is_found_by_the_key(kind: RecordType) -> None:
+    key, _ = EXAMPLES[kind.name]
+
+    assert type_of(key) is kind
+
+
+@pytest.mark.parametrize(
+    "key", ["", "/", "/nodes", "/nodesx/a", "/skydns/a", "/cluster", "/leader"]
+)
+def test_other_keys_are_not_records(key: str) -> None:
+    assert type_of(key) is None
+
+
+@every_type
+def test_a_record_is_loaded_into_memory(kind: RecordType) -> None:
+    key, record = EXAMPLES[kind.name]
+
+    held = in_memory(loaded(STORED))
+
+    assert held.get(key) == (record if kind.struct is not Lease else None)
+
+
+@every_type
+def test_a_record_is_followed_into_memory_and_out_of_it(kind: RecordType) -> None:
+    key, record = EXAMPLES[kind.name]
+    others = {other: value for other, value in STORED.items() if other != key}
+    cluster = loaded(others)
+
+    follow(cluster, [Change(key, STORED[key], 2)], lease_until=1.0, now=NOON)
+    there = in_memory(cluster)
+    follow(cluster, [Change(key, None, 3)], lease_until=1.0, now=NOON)
+
+    assert there == in_memory(loaded(STORED)) or kind.name == "workload"
+    assert there.get(key) == (record if kind.struct is not Lease else None)
+    assert key not in in_memory(cluster)
+
+
+@every_type
+def test_a_record_that_is_no_longer_stored_is_gone_after_a_reload(kind: RecordType) -> None:
+    key, _ = EXAMPLES[kind.name]
+    cluster = loaded(STORED)
+
+    others = {other: value for other, value in STORED.items() if other != key}
+    load(cluster, a_snapshot(others), lease_until=1.0, now=NOON)
+
+    assert in_memory(cluster) == in_memory(loaded(others))
+    assert key not in in_memory(cluster)
+
+
+@every_type
+def test_a_snapshot_from_memory_has_what_a_snapshot_from_the_store_has(kind: RecordType) -> None:
+    key, _ = EXAMPLES[kind.name]
+
+    taken = encoded(loaded(STORED))
+
+    assert taken.get(key) == (STORED[key] if in_snapshot(key) else None)
+
+
+@every_type
+def test_a_recovery_keeps_the_record(kind: RecordType) -> None:
+    key, _ = EXAMPLES[kind.name]
+
+    kept = recovered(loaded(STORED))
+
+    assert kept.get(key) == (STORED[key] if kind.in_snapshot else None)
+
+
+@every_type
+def test_the_simulation_reads_the_record(kind: RecordType) -> None:
+    key, _ = EXAMPLES[kind.name]
+
+    assert Mirror().take([Unit(puts={key: STORED[key]})], 0.0) == {key}
+
+
+@every_type
+def test_a_record_under_the_key_of_another_is_quarantined(kind: RecordType) -> None:
+    key, _ = EXAMPLES[kind.name]
+    elsewhere = f"{kind.prefix}other{key.removeprefix(kind.prefix)}"
+
+    cluster = loaded({**STORED, elsewhere: STORED[key]})
+
+    held = in_memory(cluster)
+    held.pop(keys.removed_key(NodeId("othern9")), None)  # assumed while the record is unreadable
+    assert [one.key for one in cluster.quarantined] == [elsewhere]
+    assert held == in_memory(loaded(STORED))
+
+
+@every_type
+def test_a_record_of_a_newer_schema_is_quarantined_and_never_replaced(kind: RecordType) -> None:
+    key, _ = EXAMPLES[kind.name]
+
+    cluster = loaded({**STORED, key: b'{"schema":99,"id":"web"}'})
+
+    assert [(one.key, one.replaceable) for one in cluster.quarantined] == [(key, False)]
+
+
+@settings(suppress_health_check=[HealthCheck.too_slow])
+@given(st.data())
+def test_a_damaged_record_is_named_and_everything_else_is_loaded(data: st.DataObject) -> None:
+    kind = data.draw(st.sampled_from(RECORDS))
+    key, _ = EXAMPLES[kind.name]
+    value = bytearray(STORED[key])
+    if data.draw(st.booleans()):
+        value[data.draw(st.integers(0, len(value) - 1))] ^= data.draw(st.integers(1, 255))
+    else:
+        del value[data.draw(st.integers(0, len(value) - 1)) :]
+    damaged = {**STORED, key: bytes(value)}
+
+    cluster, fresh = loaded(STORED), loaded(damaged)
+    follow(cluster, [Change(key, bytes(value), 2)], lease_until=1.0, now=NOON)
+
+    named = [(one.key, one.replaceable) for one in fresh.quarantined]
+    assert named == [(key, kind.unreadable is Unreadable.REPLACED)]
+    assert [one.key for one in cluster.quarantined] == [key]
+    expected = in_memory(loaded({other: STORED[other] for other in STORED if other != key}))
+    if kind.name == "removal":  # certificates of that node from before are refused all the same
+        expected[key] = Removal(NodeId("n9"), NOON)
+    assert in_memory(fresh) == expected == in_memory(cluster)
+
+
+@pytest.mark.parametrize("kind", [*RECORDS, *SINGLE_KEYS], ids=lambda kind: kind.struct.__name__)
+def test_what_can_be_encoded_is_read_again_as_it_was(kind: RecordType) -> None:
+    @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+    @given(values_of(kind.struct))
+    def check(record: Struct) -> None:
+        try:
+            stored = records.encode(record)
+        except InvalidError:
+            return  # refused before anything was changed
+        again = records.decode(stored, kind.struct)
+        assert again == record
+        assert records.encode(again) == stored
+
+    check()
+
+
+def test_text_with_a_lone_surrogate_is_refused() -> None:
+    with pytest.raises(InvalidError, match="cannot be stored"):
+        records.encode(Removal(NodeId("\ud800"), NOON))
+
+
+def test_a_value_has_room_for_a_large_record() -> None:
+    belief = a_belief(message="x" * (VALUE_BYTES_MAX // 2))
+
+    assert len(records.encode(belief)) < VALUE_BYTES_MAX
