@@ -37,8 +37,9 @@ from persys.model.observation import Actual, Observation
 from persys.model.workload import Workload
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.outgoing import Outgoing, unknown_to
+from persys.scheduler.reports import Limited
 from persys.scheduler.streams import Streams, Tunnel
-from persys.wire import agent, control_message, foreign
+from persys.wire import agent, control_message, foreign, limits
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -71,13 +72,16 @@ class GrpcAgents:
         metrics: Metrics,
         *,
         deadline: timedelta,
+        limited: Limited,
         connect: Connect = over_grpc,
         resolve: Resolve = as_said,
     ) -> None:
+        """`limited` is told what of the answers exceeded a limit."""
         self._resolve = resolve
         self._clock = clock
         self._streams = streams
         self._deadline = deadline.total_seconds()
+        self._limited = limited
         self._connect = connect
         self._pool: dict[tuple[NodeId, str], tuple[Stub, Close]] = {}
         self._outgoing = Outgoing(metrics, clock)
@@ -162,6 +166,7 @@ class GrpcAgents:
             try:
                 async for message in stream:
                     try:
+                        limits.check(message)
                         kept.append(agent.intent(message, node_id))
                     except RefusedError as err:
                         log.warning("intent.unreadable", node_id=node_id, reason=str(err))
@@ -241,7 +246,12 @@ class GrpcAgents:
         seconds = self._deadline if deadline is None else deadline.total_seconds()
         with self._outgoing.call(node_id, method) as headers:
             call = getattr(self._stub(node_id, endpoint), method)
-            return await call(request, timeout=seconds, metadata=headers)
+            answer = await call(request, timeout=seconds, metadata=headers)
+        try:
+            self._limited.note(node_id, limits.trim(answer))
+        except InvalidError as err:
+            raise AgentUnreachableError(f"the answer of {node_id} cannot be read: {err}") from err
+        return answer
 
     def _applied(
         self,

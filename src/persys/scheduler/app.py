@@ -58,6 +58,7 @@ from persys.scheduler.queries import Queries
 from persys.scheduler.reconciler import Reconciler
 from persys.scheduler.recovery import Recovery
 from persys.scheduler.removed import Removed, Revoke
+from persys.scheduler.reports import Limited
 from persys.scheduler.resolving import Resolver, SecretSource
 from persys.scheduler.secrets import Secrets
 from persys.scheduler.settings import SchedulerSettings
@@ -167,6 +168,7 @@ class Scheduler:
     def _build_dispatch(self, connect: Connect, vault: SecretSource | None) -> None:
         """What sends orders to agents, and takes what they answer."""
         settings, clock = self._settings, self._clock
+        self.limited = Limited(self.metrics)
         self.streams = Streams()
         key_file = KeyFile(secrets_key_path(settings.store, settings.secrets_key_file))
         self.secrets = Secrets(self.cluster, self.committer, clock, key_file)
@@ -175,6 +177,7 @@ class Scheduler:
             self.streams,
             self.metrics,
             deadline=settings.agent_rpc_timeout,
+            limited=self.limited,
             connect=connect,
             resolve=Resolver(self.secrets.open, vault).resolve,
         )
@@ -332,6 +335,7 @@ class Scheduler:
             heartbeat_seconds=max(1, round(settings.heartbeat_interval.total_seconds())),
             modes=self.modes,
             authority=self.authority,
+            limited=self.limited,
             expiry=self.expiry,
         )
         return ControlApi(

@@ -50,6 +50,9 @@ class Metrics:
         self._ignored_reports = self._counter(
             "ignored_reports", "What nodes said of workloads that are not bound to them"
         )
+        self._limited = self._counter(
+            "limited_fields", "Fields of reports that exceeded a limit: cut or dropped", "field"
+        )
         commits = self._counter("commits", "Changes handed to the store", "outcome")
         self._stored = commits.labels("stored")
         self._conflicts = commits.labels("conflict")
@@ -91,6 +94,10 @@ class Metrics:
 
     def report_ignored(self) -> None:
         self._ignored_reports.inc()
+
+    def limited(self, field: str, count: int) -> None:
+        """`field` is a message and a field of the contract."""
+        self._limited.labels(field).inc(count)
 
     def retry_planned(self) -> None:
         self._retries.inc()

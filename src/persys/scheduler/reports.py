@@ -9,15 +9,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+import structlog
 from msgspec.structs import replace
 
 from persys.infra.aio.supervisor import InternalError
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.observation import Observation
 from persys.model.usage import NodeUsage, WorkloadUsage
-from persys.wire import control
+from persys.scheduler.metrics import Metrics
+from persys.wire import control, limits
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.times import EPOCH
+
+log = structlog.get_logger()
+
+TOLD_MAX = 20_000  # nodes
+# What differs in nearly every heartbeat.
+VOLATILE = ("usage", "timestamp", "workload_usage", "internal_errors")
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,44 +41,90 @@ class Report:
     internal_errors: tuple[InternalError, ...] = ()
 
 
+class Limited:
+    """What of the nodes' reports exceeded a limit: counted, and logged once per node and field."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._told: dict[NodeId, set[str]] = {}
+
+    def note(self, node_id: NodeId, trimmed: limits.Trimmed) -> None:
+        fields = trimmed.fields()
+        if not fields:
+            return
+        if len(self._told) >= TOLD_MAX:
+            self._told.clear()
+        told = self._told.setdefault(node_id, set())
+        for field, count in fields.items():
+            self._metrics.limited(field, count)
+            if field not in told:
+                told.add(field)
+                log.warning("report.limited", node_id=node_id, field=field, count=count)
+
+
 class Statuses:
     """What one node said last of its workloads: the bytes, and what they mean."""
 
-    __slots__ = ("_bytes", "_read")
+    __slots__ = ("_bytes", "_read", "is_whole", "removed")
 
     def __init__(self) -> None:
         self._bytes = b""
         self._read: list[Observation] = []
+        self.removed: list[WorkloadId] = []
+        self.is_whole = True  # no entry of it was dropped
 
     def read(
-        self, heartbeat: control_pb2.HeartbeatRequest, sender: NodeId, seen_at: datetime
+        self,
+        heartbeat: control_pb2.HeartbeatRequest,
+        sender: NodeId,
+        seen_at: datetime,
+        limited: Limited,
     ) -> list[Observation]:
         """Consumes the heartbeat: all that may differ each time is cleared."""
-        for field in ("usage", "timestamp", "workload_usage", "internal_errors"):
+        for field in VOLATILE:
             heartbeat.ClearField(field)
         told = heartbeat.SerializeToString()
         if told == self._bytes:
             self._read = [replace(seen, seen_at=seen_at) for seen in self._read]
-        else:
-            self._bytes = told
-            self._read = [
-                control.observation(found, sender, seen_at) for found in heartbeat.workload_statuses
-            ]
+            return self._read
+        self._bytes = b""  # until all of it is read
+        trimmed = limits.trim(heartbeat)
+        limited.note(sender, trimmed)
+        self._read = [
+            control.observation(found, sender, seen_at) for found in heartbeat.workload_statuses
+        ]
+        self.removed = [WorkloadId(gone) for gone in heartbeat.removed_workload_ids]
+        self.is_whole = not trimmed.dropped["HeartbeatRequest.workload_statuses"]
+        self._bytes = told
         return self._read
 
 
 def read(
-    heartbeat: control_pb2.HeartbeatRequest, sender: NodeId, statuses: Statuses, now: datetime
+    heartbeat: control_pb2.HeartbeatRequest,
+    sender: NodeId,
+    statuses: Statuses,
+    now: datetime,
+    limited: Limited,
 ) -> Report:
-    """Consumes the heartbeat. `statuses` are those of the sender."""
+    """Consumes the heartbeat. `statuses` are those of the sender.
+
+    What exceeds a limit is cut or dropped. A list from which something was dropped is not complete: what is
+    not on it may be there all the same.
+    """
+    limited.note(sender, limits.trim(heartbeat, VOLATILE))
+    usage = control.usage(heartbeat.usage)
+    workload_usage = [control.workload_usage(used) for used in heartbeat.workload_usage]
+    skew = _skew(heartbeat, now)
+    errors = tuple(map(_internal_error, heartbeat.internal_errors))
+    observations = statuses.read(heartbeat, sender, now, limited)  # last, for it consumes
     return Report(
-        usage=control.usage(heartbeat.usage),
-        removed=[WorkloadId(gone) for gone in heartbeat.removed_workload_ids],
-        workload_usage=[control.workload_usage(used) for used in heartbeat.workload_usage],
-        complete=heartbeat.complete,
-        clock_skew=_skew(heartbeat, now),
-        internal_errors=tuple(map(_internal_error, heartbeat.internal_errors)),
-        observations=statuses.read(heartbeat, sender, now),  # last, for it consumes
+        usage=usage,
+        observations=observations,
+        removed=statuses.removed,
+        workload_usage=workload_usage,
+        complete=heartbeat.complete and statuses.is_whole,
+        clock_skew=skew,
+        internal_errors=errors,
     )
 
 

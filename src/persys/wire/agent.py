@@ -17,7 +17,7 @@ from persys.model.order import Order
 from persys.model.spec import WorkloadType, type_of
 from persys.model.usage import WorkloadUsage
 from persys.model.workload import Desired, Workload
-from persys.wire import agent_form, agent_spec, checks, foreign, records
+from persys.wire import agent_form, agent_spec, checks, foreign, limits, records
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.times import EPOCH, from_unix_seconds, unix_seconds
 
@@ -76,6 +76,7 @@ def apply_message(
 def apply(message: agent_pb2.ApplyWorkloadRequest) -> Order:
     """What a scheduler, ours or another, wants made so. InvalidError names the first wrong field."""
     named = workload_id(message.id, field="id")
+    limits.check(message)
     spec = agent_spec.spec(message.spec)
     kind = type_of(spec)
     if message.type:
@@ -91,7 +92,7 @@ def apply(message: agent_pb2.ApplyWorkloadRequest) -> Order:
         workload_id=named,
         type=kind,
         revision=Revision(message.revision_id),
-        epoch=checks.number(message.epoch, "epoch", most=2**63 - 1),
+        epoch=message.epoch,
         desired=desired,
         spec=spec,
         stop_after_seconds=checks.number(

@@ -4,19 +4,22 @@ from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from builders import a_belief, a_workload, an_assignment
 from persys.model.belief import Status
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.observation import Actual, Observation
 from persys.scheduler.cluster import Cluster
+from persys.scheduler.metrics import Metrics
 from persys.scheduler.observations import Observations
-from persys.scheduler.reports import Statuses, read
+from persys.scheduler.reports import Limited, Statuses, read
 from persys.wire.control import timestamp
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 NODE = NodeId("n1")
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
+LIMITED = Limited(Metrics())
 LATER = NOW + timedelta(seconds=10)
 
 
@@ -41,17 +44,17 @@ def a_heartbeat(*states: str, memory_mb: int = 0) -> pb.HeartbeatRequest:
 
 def test_what_is_repeated_is_seen_anew() -> None:
     statuses = Statuses()
-    first = statuses.read(a_heartbeat("Running", "Stopped"), NODE, NOW)
-    again = statuses.read(a_heartbeat("Running", "Stopped"), NODE, LATER)
+    first = statuses.read(a_heartbeat("Running", "Stopped"), NODE, NOW, LIMITED)
+    again = statuses.read(a_heartbeat("Running", "Stopped"), NODE, LATER, LIMITED)
 
     assert [seen.seen_at for seen in first] == [NOW, NOW]
-    assert again == Statuses().read(a_heartbeat("Running", "Stopped"), NODE, LATER)
+    assert again == Statuses().read(a_heartbeat("Running", "Stopped"), NODE, LATER, LIMITED)
 
 
 def test_usage_and_clock_are_read_each_time() -> None:
     statuses = Statuses()
-    read(a_heartbeat("Running", memory_mb=1), NODE, statuses, NOW)
-    report = read(a_heartbeat("Running", memory_mb=2), NODE, statuses, LATER)
+    read(a_heartbeat("Running", memory_mb=1), NODE, statuses, NOW, LIMITED)
+    report = read(a_heartbeat("Running", memory_mb=2), NODE, statuses, LATER, LIMITED)
 
     assert report.usage.memory_used_mb == 2
     assert [used.memory_bytes for used in report.workload_usage] == [2]
@@ -63,9 +66,9 @@ def test_whatever_was_told_before_a_heartbeat_means_what_it_says(told: list[list
     statuses = Statuses()
     for number, states in enumerate(told):
         at = NOW + timedelta(seconds=number)
-        seen = statuses.read(a_heartbeat(*states), NODE, at)
+        seen = statuses.read(a_heartbeat(*states), NODE, at, LIMITED)
 
-        assert seen == Statuses().read(a_heartbeat(*states), NODE, at)
+        assert seen == Statuses().read(a_heartbeat(*states), NODE, at, LIMITED)
 
 
 def test_a_repetition_is_news_when_something_else_was_heard_between() -> None:
@@ -80,12 +83,36 @@ def test_a_repetition_is_news_when_something_else_was_heard_between() -> None:
         listed=lambda _node, _listed: None,
     )
     statuses = Statuses()
-    observations.take_all(NODE, statuses.read(a_heartbeat("Running"), NODE, NOW), NOW)
+    observations.take_all(NODE, statuses.read(a_heartbeat("Running"), NODE, NOW, LIMITED), NOW)
     failed = Observation(entry.workload.id, NODE, Actual.FAILED, NOW, epoch=1)
     observations.take(failed)
     woken.clear()
-    observations.take_all(NODE, statuses.read(a_heartbeat("Running"), NODE, LATER), LATER)
+    observations.take_all(NODE, statuses.read(a_heartbeat("Running"), NODE, LATER, LIMITED), LATER)
 
     assert woken == ["w0"]
     assert entry.observation is not None
     assert (entry.observation.actual, entry.observation.seen_at) == (Actual.RUNNING, LATER)
+
+
+def test_a_list_from_which_an_entry_was_dropped_is_not_complete() -> None:
+    statuses = Statuses()
+    for at in (NOW, LATER):  # repeated word for word, it means the same
+        heartbeat = a_heartbeat("Running", "Running")
+        heartbeat.workload_statuses[0].epoch = 2**63 - 1
+
+        report = read(heartbeat, NODE, statuses, at, LIMITED)
+
+        assert [seen.workload_id for seen in report.observations] == ["w1"]
+        assert not report.complete
+
+
+def test_what_exceeds_a_limit_is_logged_once_per_node_and_field() -> None:
+    limited, statuses = Limited(Metrics()), Statuses()
+    with capture_logs() as lines:
+        for number in range(3):
+            heartbeat = a_heartbeat("Running")
+            heartbeat.workload_statuses[0].message = str(number) * 10_000
+            read(heartbeat, NODE, statuses, NOW, limited)
+
+    told = [(line["node_id"], line["field"]) for line in lines if line["event"] == "report.limited"]
+    assert told == [(NODE, "WorkloadStatus.message")]

@@ -250,7 +250,7 @@ WRONG = {
     "another type than its spec": (an_order(type=pb.WORKLOAD_TYPE_VM), "type"),
     "an unknown desired state": (an_order(desired_state=9), "desired_state"),
     "a negative epoch": (an_order(epoch=-1), "epoch"),
-    "a spec too large": (a_container(env={"A": "x" * (2 << 20)}), "spec"),
+    "a spec too large": (a_container(env={"A": "x" * (2 << 20)}), "spec.container.env['A']"),
     "an empty image": (a_container(image=""), "spec.container.image"),
     "a port too high": (
         a_container(ports=[pb.PortMapping(host_port=65536, container_port=1)]),

@@ -19,7 +19,7 @@ from persys.scheduler.expiry import Expiry
 from persys.scheduler.membership import Membership
 from persys.scheduler.modes import Modes
 from persys.scheduler.queries import Queries
-from persys.wire import control
+from persys.wire import control, limits
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.placement import node_taints
 
@@ -36,6 +36,7 @@ class NodesApi:
         heartbeat_seconds: int,
         modes: Modes,
         authority: Authority,
+        limited: reports.Limited,
         expiry: Expiry | None = None,
     ) -> None:
         """`expiry` looks at the certificates of those who report, where they show any."""
@@ -45,6 +46,7 @@ class NodesApi:
         self._heartbeat_seconds = heartbeat_seconds
         self._modes = modes
         self._authority = authority
+        self._limited = limited
         self._expiry = expiry
 
     async def RegisterNode(
@@ -58,6 +60,7 @@ class NodesApi:
         """`streamed`: through the stream on which the agent can be called too."""
         need(request.node_id, "node_id")
         try:
+            self._limited.note(node_id(request.node_id), limits.trim(request))
             marker = await self._membership.register(
                 self._node(request, streamed=streamed),
                 cluster_uid=request.cluster_uid,
@@ -79,7 +82,8 @@ class NodesApi:
         sender = node_id(request.node_id)
         now = self._clock.now()
         statuses = self._membership.statuses_of(sender)
-        await self._membership.heartbeat(sender, reports.read(request, sender, statuses, now))
+        report = reports.read(request, sender, statuses, now, self._limited)
+        await self._membership.heartbeat(sender, report)
         if self._expiry is not None:
             await self._expiry.heard(sender)
         return control_pb2.HeartbeatResponse(

@@ -15,6 +15,7 @@ from persys.errors import InvalidError, PersysError
 from persys.infra import tracing
 from persys.infra.clock import Clock
 from persys.scheduler.api.freezing import heeding, heeding_stream
+from persys.scheduler.api.limited import limited
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.modes import Modes
 from persys.wire import status
@@ -35,7 +36,8 @@ class ControlApi(control_pb2_grpc.AgentControlServicer):
         for name in _METHODS:
             for part in parts:
                 if (method := getattr(part, name, None)) is not None:
-                    setattr(self, name, _measured(name, method, metrics, clock, modes))
+                    inner = limited(name, method)
+                    setattr(self, name, _measured(name, inner, metrics, clock, modes))
 
 
 def need(value: str, field: str) -> None:
