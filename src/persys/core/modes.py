@@ -95,13 +95,30 @@ def judge(
 
 
 def judge_newcomer(
-    marker: ClusterMarker, *, said_uid: str, workload_count: int, holds_workloads: bool
+    marker: ClusterMarker,
+    *,
+    said_uid: str,
+    workload_count: int,
+    holds_workloads: bool,
+    claims: int,
+    others: int,
 ) -> Lost | None:
-    """What an agent says of itself can tell that an empty store is not a new one."""
-    strange = said_uid not in ("", marker.uid, *marker.accepted)
-    if not strange or workload_count == 0 or holds_workloads:
+    """What agents say of themselves can tell that an empty store is not a new one.
+
+    `claims` counts the nodes that say they belong to that cluster, this one included, `others` the
+    registered nodes that do not. A minority does not freeze a cluster: what it has is recorded as orphans,
+    and nothing of it is deleted.
+    """
+    if not is_strange(marker, said_uid) or workload_count == 0 or holds_workloads:
+        return None
+    if claims <= others:
         return None
     return Lost(
         f"the store is empty, and a node has {workload_count} workloads of cluster {said_uid}",
         awaits=said_uid,
     )
+
+
+def is_strange(marker: ClusterMarker, said_uid: str) -> bool:
+    """Whether an agent says that it belongs to another cluster."""
+    return said_uid not in ("", marker.uid, *marker.accepted)

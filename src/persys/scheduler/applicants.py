@@ -6,6 +6,8 @@ from datetime import datetime
 from persys.model.ids import NodeId
 from persys.model.node import Node
 
+CLAIMS_MAX = 20_000
+
 
 @dataclass(frozen=True, slots=True)
 class Applicant:
@@ -18,6 +20,15 @@ class Applicant:
 class Applicants:
     def __init__(self) -> None:
         self._by_node: dict[NodeId, Applicant] = {}
+        self._claims: dict[NodeId, str] = {}
+
+    def claim(self, node_id: NodeId, uid: str) -> None:
+        """The node says that it belongs to another cluster. It counts also after the node has joined."""
+        if node_id in self._claims or len(self._claims) < CLAIMS_MAX:
+            self._claims[node_id] = uid
+
+    def claiming(self, uid: str) -> set[NodeId]:
+        return {node_id for node_id, claimed in self._claims.items() if claimed == uid}
 
     def note(self, applicant: Applicant) -> None:
         self._by_node[applicant.node.id] = applicant

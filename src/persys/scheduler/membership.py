@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 import structlog
 from msgspec.structs import replace
 
-from persys.core.modes import judge_newcomer
+from persys.core.modes import is_strange, judge_newcomer
 from persys.core.upkeep import standing
 from persys.errors import (
     ConflictError,
@@ -104,11 +104,17 @@ class Membership:
         modes, marker = self._committer.modes, self._committer.lead.marker
         if not modes.is_frozen:
             assert marker is not None
+            uid = applicant.cluster_uid
+            if is_strange(marker, uid):
+                self.applicants.claim(applicant.node.id, uid)
+            claiming = self.applicants.claiming(uid)
             lost = judge_newcomer(
                 marker,
-                said_uid=applicant.cluster_uid,
+                said_uid=uid,
                 workload_count=applicant.workload_count,
                 holds_workloads=bool(self._cluster.entries),
+                claims=len(claiming),
+                others=len(self._cluster.members.keys() - claiming),
             )
             if lost is None:
                 return

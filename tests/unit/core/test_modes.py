@@ -103,6 +103,24 @@ def test_a_node_of_another_cluster_shows_that_an_empty_store_is_not_new(
     said_uid: str, count: int, holds: bool, lost: bool
 ) -> None:
     marker = ClusterMarker("ours", NOON, accepted=("buried",))
-    verdict = judge_newcomer(marker, said_uid=said_uid, workload_count=count, holds_workloads=holds)
+    verdict = judge_newcomer(
+        marker, said_uid=said_uid, workload_count=count, holds_workloads=holds, claims=1, others=0
+    )
+
+    assert (verdict is not None) is lost
+
+
+@pytest.mark.parametrize(("claims", "others", "lost"), [(1, 0, True), (1, 1, False), (2, 1, True)])
+def test_a_minority_of_the_nodes_does_not_make_an_empty_store_a_lost_one(
+    claims: int, others: int, lost: bool
+) -> None:
+    verdict = judge_newcomer(
+        OURS,
+        said_uid="others",
+        workload_count=3,
+        holds_workloads=False,
+        claims=claims,
+        others=others,
+    )
 
     assert (verdict is not None) is lost
