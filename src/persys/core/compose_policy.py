@@ -7,7 +7,7 @@ without a rule: extension keys (`x-…`), which Compose ignores, and empty value
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
@@ -26,8 +26,35 @@ _NETWORK_OPTIONS = (
     "com.docker.network.bridge.enable_ip_masquerade",
 )
 _OOM_SCORE_MAX = 1000
+# What Compose knows and the list leaves out. Only for placement: the node refuses whatever is not listed.
+REFUSED_KEYS = frozenset(
+    [
+        "annotations",
+        "blkio_config",
+        "cap_add",
+        "cgroup_parent",
+        "cpu_rt_period",
+        "cpu_rt_runtime",
+        "credential_spec",
+        "develop",
+        "device_cgroup_rules",
+        "devices",
+        "gpus",
+        "isolation",
+        "models",
+        "oom_kill_disable",
+        "post_start",
+        "pre_stop",
+        "privileged",
+        "provider",
+        "runtime",
+        "use_api_socket",
+        "userns_mode",
+        "uts",
+    ]
+)
 # Compose resolves these and leaves them out of what `config` prints.
-_BEFORE_CONFIG = ("env_file", "extends", "label_file")
+BEFORE_CONFIG = ("env_file", "extends", "label_file")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,9 +104,17 @@ def violations(document: Mapping[str, Json]) -> list[Violation]:
 
 
 def needs_privilege(service: Mapping[str, Json]) -> bool:
-    """Whether a service, resolved or as written, uses a key or value that is not on the list."""
-    parts = {name: value for name, value in service.items() if name not in _BEFORE_CONFIG}
+    """Whether a service, as it is written, uses a key or value that is not on the list."""
+    parts = {name: value for name, value in service.items() if name not in BEFORE_CONFIG}
     return any(_check(parts, SERVICE, ""))
+
+
+def may_need_privilege(key: str) -> bool:
+    """Whether placement has to look at a service's key: one that is refused, or allowed with some values.
+
+    A key that Compose does not know is for the node to refuse, which says so by name.
+    """
+    return key in REFUSED_KEYS or SERVICE.allowed.get(key, ANY) != ANY
 
 
 def is_empty(value: Json) -> bool:
@@ -354,9 +389,3 @@ DOCUMENT = Keys(
         configs=Each(_CONFIG),
     )
 )
-
-
-def first(found: Sequence[Violation]) -> str:
-    """One line for a person: the first violation, and how many more there are."""
-    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
-    return f"{found[0]}{more}" if found else ""
