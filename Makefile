@@ -12,7 +12,7 @@ help: ## Show this list
 install: ## Make .venv with every dependency (pinned by hash) and all console scripts
 	@scripts/install
 
-up: install ## Start Docker, an authority, a scheduler, an agent, a gateway and a first workload
+up: install ## Start Docker and Compose, an authority, a scheduler, an agent, a gateway and a first workload
 	@$(BIN)/persys up
 
 down: install ## Stop what `make up` started; workloads go on

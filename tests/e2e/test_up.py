@@ -2,16 +2,22 @@
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import urllib.request
 import uuid
+import venv
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+
+from e2e.waiting import eventually
+from persys.cli.keeper import Status, read_status
 
 BIN = Path(sys.executable).parent
 
@@ -27,6 +33,7 @@ class Machine:
     demo_port: int
     options: tuple[str, ...]
     env: dict[str, str]
+    programs: Path = BIN
 
     def persys(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return self._run("persys", *arguments)
@@ -46,6 +53,10 @@ class Machine:
             f"--state-dir={self.state_dir}",
             f"--scheduler-port={self.scheduler_port}",
         )
+
+    def processes(self) -> dict[str, Status]:
+        names = ("ca", "scheduler", "agent", "gateway")
+        return {name: read_status(self.state_dir / f"{name}.status") for name in names}
 
     def page(self) -> str:
         url = f"http://127.0.0.1:{self.demo_port}/"
@@ -78,8 +89,9 @@ class Machine:
 
     def _run(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [BIN / program, *arguments],
+            [self.programs / program, *arguments],
             env=self.env,
+            cwd=self.state_dir.parent,
             capture_output=True,
             text=True,
             timeout=180,
@@ -170,6 +182,62 @@ def test_clean_demo_removes_what_up_deployed(machine: Machine) -> None:
     assert clean.returncode == 0, clean.stdout + clean.stderr
     assert machine.container() == ""
     assert machine.persysctl("workload", "list", "-o", "name").stdout == ""
+
+
+def test_a_killed_scheduler_is_back_within_seconds(machine: Machine) -> None:
+    machine.up()
+    before = machine.processes()
+
+    os.kill(before["scheduler"].pid, signal.SIGKILL)
+
+    eventually(
+        lambda: machine.processes()["scheduler"].pid not in (0, before["scheduler"].pid),
+        "the scheduler runs again",
+    )
+    eventually(
+        lambda: machine.persysctl("workload", "list").returncode == 0, "the scheduler answers"
+    )
+    status = machine.persys("status", f"--state-dir={machine.state_dir}")
+    assert status.returncode == 0, status.stdout
+    assert "killed by SIGKILL" in status.stdout
+    assert machine.processes()["agent"] == before["agent"]
+
+
+def test_a_wheel_that_is_installed_elsewhere_brings_everything_up(
+    machine: Machine, tmp_path: Path
+) -> None:
+    installed = replace(machine, programs=_installed_wheel(tmp_path))
+
+    up = installed.up()
+
+    assert up.returncode == 0, up.stdout + up.stderr
+    assert "It runs" in machine.page()
+    assert installed.persysctl("apply", "-f", "nowhere.yaml").returncode == 2
+
+
+def _installed_wheel(place: Path) -> Path:
+    """A new virtual environment with the wheel of this project. Only its dependencies are shared."""
+    project = Path(__file__).parents[2]
+    source = place / "source"
+    source.mkdir()
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy2(project / name, source / name)
+    shutil.copytree(
+        project / "src", source / "src", ignore=shutil.ignore_patterns("*.egg-info", "__pycache__")
+    )
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    wheels, environment = place / "wheels", place / "elsewhere"
+    build = [*pip, "wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", wheels, source]
+    subprocess.run(build, timeout=240, check=True)
+    venv.create(environment, with_pip=False)
+    (site,) = (environment / "lib").glob("python*/site-packages")
+    (site / "dependencies.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
+    (wheel,) = wheels.iterdir()
+    python = environment / "bin" / "python"
+    install = [*pip, "--python", python, "install", "--no-deps", "--no-index", wheel]
+    subprocess.run(install, timeout=240, check=True)
+    shutil.rmtree(source)
+    return environment / "bin"
 
 
 def _free_ports(count: int) -> list[int]:

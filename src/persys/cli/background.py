@@ -1,5 +1,7 @@
 """A process that outlives the command that started it: a session of its own, a log, a pid file.
 
+A kept process runs below a keeper, which starts it again when it exits uncleanly; the pid is the keeper's.
+
 The pid file also holds how the process was started. A pid alone proves nothing after a reboot, so a process
 counts as ours only while its command line is still the recorded one.
 """
@@ -9,12 +11,14 @@ import os
 import select
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from persys.cli.exits import SetUpError
+from persys.cli.keeper import Status, read_status
 from persys.cli.patience import poll
 
 _EXEC_DEADLINE = timedelta(seconds=5)
@@ -35,6 +39,7 @@ class Background:
     command: tuple[str, ...]
     environ: Mapping[str, str]  # set for this process beside what is inherited
     state_dir: Path
+    kept: bool = False  # a keeper starts it again when it exits uncleanly
 
     @property
     def log_path(self) -> Path:
@@ -47,10 +52,14 @@ class Background:
             return None
         return started.pid if command_line(started.pid) == started.command else None
 
+    def status(self) -> Status:
+        """What runs below the keeper, and how often it was started again."""
+        return read_status(self._status_path)
+
     def has_same_settings(self) -> bool:
         started = self._started()
         return started is not None and (started.command, started.environ) == (
-            list(self.command),
+            self._started_command,
             self.environ,
         )
 
@@ -58,8 +67,9 @@ class Background:
         try:
             self.state_dir.mkdir(parents=True, exist_ok=True)
             with self.log_path.open("ab") as log:
+                self._status_path.unlink(missing_ok=True)
                 process = subprocess.Popen(
-                    self.command,
+                    self._started_command,
                     env={**os.environ, **self.environ},
                     stdin=subprocess.DEVNULL,
                     stdout=log,
@@ -93,10 +103,13 @@ class Background:
         self._pid_path.unlink(missing_ok=True)
         return True
 
-    def check_runs(self) -> None:
-        """Raises SetUpError with the end of the log if it does not."""
+    def check_runs(self, *, restarts_before: int = 0) -> None:
+        """Raises SetUpError with the end of the log if it does not, or had to be started again."""
         if self.running() is None:
             raise self.trouble("ended")
+        status = self.status()
+        if self.kept and status.restarts > restarts_before:
+            raise self.trouble(status.last_exit or "ended")
 
     def trouble(self, problem: str) -> SetUpError:
         lines = self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -104,11 +117,21 @@ class Background:
         return SetUpError(f"{self.name} {problem}; the end of {self.log_path}:\n{tail}")
 
     @property
+    def _started_command(self) -> list[str]:
+        if not self.kept:
+            return list(self.command)
+        return [sys.executable, "-m", "persys.cli.keeper", str(self._status_path), *self.command]
+
+    @property
+    def _status_path(self) -> Path:
+        return self.state_dir / f"{self.name}.status"
+
+    @property
     def _pid_path(self) -> Path:
         return self.state_dir / f"{self.name}.pid"
 
     def _write(self, pid: int) -> None:
-        started = _Started(pid, list(self.command), dict(self.environ))
+        started = _Started(pid, self._started_command, dict(self.environ))
         self._pid_path.write_text(json.dumps(asdict(started)) + "\n", encoding="utf-8")
 
     def _started(self) -> _Started | None:

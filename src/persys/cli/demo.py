@@ -8,9 +8,9 @@ import hashlib
 import io
 import subprocess
 import tarfile
+from importlib.resources import files
 from pathlib import Path
 
-import persys
 from persys.cli.docker import run_docker
 from persys.cli.exits import SetUpError
 from persys.cli.packages import find_command, install_packages
@@ -56,12 +56,8 @@ def ensure_image(progress: Progress) -> None:
 
 
 def demo_request(*, host_port: int | None) -> ApplyWorkloadRequest:
-    """The workload of examples/hello.yaml, at another port of the host if one is given."""
-    path = Path(persys.__file__).parents[2] / "examples" / "hello.yaml"
-    try:
-        (document,) = read_spec_file(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as err:
-        raise SetUpError(f"{path} is missing; the demo runs from a clone of the project") from err
+    """The workload of hello.yaml, at another port of the host if one is given."""
+    (document,) = read_spec_file((files("persys.cli") / "hello.yaml").read_text(encoding="utf-8"))
     if host_port is not None:
         document.request.spec.container.ports[0].host_port = host_port
     return document.request

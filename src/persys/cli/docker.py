@@ -11,12 +11,14 @@ from pathlib import Path
 
 from persys.cli.background import Background, command_line
 from persys.cli.exits import SetUpError
-from persys.cli.packages import ensure_commands, find_command
+from persys.cli.packages import ensure_commands, find_command, install_packages
 from persys.cli.patience import poll
 from persys.cli.progress import Progress
 
 _ANSWER_DEADLINE = timedelta(seconds=60)
 _CALL_SECONDS = 120
+# Of Docker's own repository, of Ubuntu and of Debian.
+_COMPOSE_PACKAGES = ("docker-compose-plugin", "docker-compose-v2", "docker-compose")
 _PID_FILES = (Path("/var/run/docker.pid"), Path("/var/run/docker/containerd/containerd.pid"))
 
 
@@ -33,6 +35,40 @@ def docker_version() -> str | None:
         return None
     ended = run_docker("version", "--format", "{{.Server.Version}}")
     return ended.stdout.decode().strip() if ended.returncode == 0 else None
+
+
+def compose_command() -> list[str] | None:
+    """The Compose that answers: the plugin of docker, or the program of its own. None: neither."""
+    for command in (["docker", "compose"], ["docker-compose"]):
+        program = find_command(command[0])
+        if program is not None and _succeeds([program, *command[1:], "version"]):
+            return command
+    return None
+
+
+def ensure_compose(progress: Progress) -> None:
+    """Stacks need Compose. A machine where it cannot be installed runs everything else."""
+    command = compose_command()
+    if command is None:
+        package = next(
+            (name for name in _COMPOSE_PACKAGES if _succeeds(["apt-cache", "show", name])), None
+        )
+        if package is None or os.geteuid() != 0:
+            progress.done("no Compose here, so stacks do not run; install docker-compose for them")
+            return
+        install_packages([package], progress)
+        command = compose_command()
+        if command is None:
+            raise SetUpError(f"{package} is installed, but Compose does not answer")
+    progress.done(f"Compose answers (`{' '.join(command)}`)")
+
+
+def _succeeds(command: list[str]) -> bool:
+    try:
+        ended = subprocess.run(command, capture_output=True, timeout=_CALL_SECONDS, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return ended.returncode == 0
 
 
 def run_docker(*arguments: str, stdin: bytes | None = None) -> subprocess.CompletedProcess[bytes]:

@@ -14,11 +14,11 @@ from persys.cli.progress import Progress
 
 _DEADLINE_SECONDS = 900
 # Daemons live in sbin, which is not on the path of ordinary users.
-_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+_SBIN = ("/usr/sbin", "/sbin")
 
 
 def find_command(name: str) -> str | None:
-    return shutil.which(name, path=_PATH)
+    return shutil.which(name, path=os.pathsep.join((os.environ.get("PATH", ""), *_SBIN)))
 
 
 def ensure_commands(packages: Mapping[str, str], progress: Progress) -> None:

@@ -34,6 +34,11 @@ _COMMANDS = (
         ("state-dir",),
     ),
     (
+        "status",
+        "show the processes that `persys up` keeps running, and how often each was started again",
+        ("state-dir",),
+    ),
+    (
         "clean-demo",
         "remove the workload that `persys up` deployed",
         ("state-dir", "scheduler-port"),
@@ -61,7 +66,13 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
         return simulation.simulate
     from persys.cli import up  # after the command line was read: it is a heavy import
 
-    return {"up": up.up, "down": up.down, "clean-demo": up.clean_demo}[name]
+    commands = {
+        "up": up.up,
+        "down": up.down,
+        "status": up.status,
+        "clean-demo": up.clean_demo,
+    }
+    return commands[name]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -97,7 +108,7 @@ def _add(command: argparse.ArgumentParser, option: str) -> None:
         type=_port,
         default=default,
         metavar="PORT",
-        help=f"{text} (default: {default or 'as in examples/hello.yaml'})",
+        help=f"{text} (default: {default or 'as in its spec, 18080'})",
     )
 
 

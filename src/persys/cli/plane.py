@@ -52,7 +52,11 @@ class Plane:
         self.bootstrap = Bootstrap(state_dir, ports.ca)
         self.trust = self.bootstrap.trust
         self.ca = Background(
-            "ca", (sys.executable, "-m", "persys.ca"), self.bootstrap.ca_environ, state_dir
+            "ca",
+            (sys.executable, "-m", "persys.ca"),
+            self.bootstrap.ca_environ,
+            state_dir,
+            kept=True,
         )
         self.scheduler = Background(
             "scheduler",
@@ -64,6 +68,7 @@ class Plane:
                 **self.bootstrap.environ(Role.SCHEDULER),
             },
             state_dir,
+            kept=True,
         )
         self.agent = Background(
             "agent",
@@ -78,6 +83,7 @@ class Plane:
                 **_NEVER_TOO_BUSY,
             },
             state_dir,
+            kept=True,
         )
         self.gateway = Background(
             "gateway",
@@ -92,6 +98,7 @@ class Plane:
                 **self.bootstrap.environ(Role.GATEWAY),
             },
             state_dir,
+            kept=True,
         )
 
     def start(self, progress: Progress) -> None:
@@ -121,8 +128,13 @@ class Plane:
         self._wait(self.gateway, self._gateway_answers, "answer")
         progress.done(f"gateway answers at {self.dashboard} (log {self.gateway.log_path})")
 
+    @property
+    def processes(self) -> tuple[Background, ...]:
+        """In the order in which they start."""
+        return (self.ca, self.scheduler, self.agent, self.gateway)
+
     def stop(self, progress: Progress) -> None:
-        for process in (self.gateway, self.agent, self.scheduler, self.ca):
+        for process in reversed(self.processes):
             progress.doing(f"stopping {process.name}")
             if process.stop(grace=_STOP_GRACE):
                 progress.done(f"{process.name} stopped")
@@ -175,11 +187,17 @@ class Plane:
         return next((node for node in nodes if node.grpc_endpoint.endswith(port)), None)
 
     def _wait(self, process: Background, look: Callable[[], T | None], what: str) -> T:
+        before = process.status().restarts
+
         def look_while_it_runs() -> T | None:
-            process.check_runs()
+            process.check_runs(restarts_before=before)
             return look()
 
-        found = poll(look_while_it_runs, within=_START_DEADLINE)
+        try:
+            found = poll(look_while_it_runs, within=_START_DEADLINE)
+        except SetUpError:
+            process.stop(grace=_STOP_GRACE)  # it would be started again for ever
+            raise
         if found is None:
             raise process.trouble(f"did not {what} in {_START_DEADLINE.seconds} s")
         return found

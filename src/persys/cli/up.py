@@ -1,4 +1,4 @@
-"""`persys up`, `persys down` and `persys clean-demo`: everything on one machine, and how to leave it.
+"""`persys up`, `down`, `status` and `clean-demo`: everything on one machine, and how to leave it.
 
 Each may be run again at any time: what already is as it should be is left alone.
 """
@@ -8,17 +8,19 @@ import os
 from argparse import Namespace
 from collections.abc import Mapping
 from contextlib import closing
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from persys.cli.context import write_context
 from persys.cli.demo import demo_request, ensure_image
-from persys.cli.docker import ensure_docker
+from persys.cli.docker import ensure_compose, ensure_docker
 from persys.cli.exits import Exit, SetUpError
 from persys.cli.live import Update
+from persys.cli.output import aligned
 from persys.cli.patience import poll
 from persys.cli.plane import Plane, Ports, alone
 from persys.cli.progress import Progress, showing
 from persys.cli.settings import read_file
+from persys.cli.spans import NOT_SAID, short
 from persys.cli.tips import next_steps, program, what_still_runs
 from persys.cli.trust import trust_of
 from persys.cli.verdict import Goal, Wanted
@@ -26,6 +28,7 @@ from persys.cli.waiting import wait_for
 from persys.client.call import Trust
 from persys.client.scheduler import SchedulerClient
 from persys.errors import NotFoundError, UnavailableError
+from persys.infra.clock import SystemClock
 from persys.infra.logs import configure_logs
 
 _DEMO_DEADLINE = timedelta(minutes=2)
@@ -37,6 +40,7 @@ def up(options: Namespace) -> Exit:
     plane = _plane(options)
     with alone(options.state_dir), showing() as progress:
         ensure_docker(options.state_dir, progress)
+        ensure_compose(progress)
         ensure_image(progress)
         plane.start(progress)
         has_context = write_context(
@@ -55,6 +59,27 @@ def down(options: Namespace) -> Exit:
         _plane(options).stop(progress)
     print(what_still_runs())
     return Exit.OK
+
+
+def status(options: Namespace) -> Exit:
+    """Exit code 1 unless all processes run."""
+    plane = _plane(options)
+    rows = [["PROCESS", "STATE", "PID", "RESTARTS", "SINCE", "LAST EXIT", "LOG"]]
+    now = SystemClock().now()
+    for process in plane.processes:
+        found = process.status()
+        state = "stopped"
+        if process.running() is not None:
+            state = "running" if found.pid else "restarting"
+        runs = state == "running"
+        started = datetime.fromisoformat(found.started_at) if runs else now
+        since = short((now - started).total_seconds()) if runs else NOT_SAID
+        pid = str(found.pid) if runs else NOT_SAID
+        restarts = str(found.restarts) if state != "stopped" else NOT_SAID
+        last_exit = found.last_exit or NOT_SAID
+        rows.append([process.name, state, pid, restarts, since, last_exit, str(process.log_path)])
+    print(aligned(rows))
+    return Exit.OK if all(row[1] == "running" for row in rows[1:]) else Exit.FAILED
 
 
 def clean_demo(options: Namespace) -> Exit:

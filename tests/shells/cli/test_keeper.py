@@ -1,0 +1,116 @@
+"""A keeper starts its process again when it exits uncleanly, and ends it when it is told to stop."""
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from persys.cli.background import Background, command_line
+from persys.cli.exits import SetUpError
+from persys.cli.keeper import PAUSE_MAX, PAUSE_MIN, exit_text, pause_after
+from persys.cli.patience import poll
+
+DEADLINE = timedelta(seconds=60)
+GRACE = timedelta(seconds=20)
+SLEEPER = "import time; time.sleep(600)"
+FAILING = "raise SystemExit('no store')"
+STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + SLEEPER
+
+
+def kept(state_dir: Path, code: str) -> Background:
+    return Background("sleeper", (sys.executable, "-c", code), {}, state_dir, kept=True)
+
+
+@pytest.fixture
+def sleeper(tmp_path: Path) -> Iterator[Background]:
+    process = kept(tmp_path, SLEEPER)
+    process.start()
+    yield process
+    process.stop(grace=GRACE)
+
+
+def pid_of(process: Background, *, other_than: int = 0) -> int:
+    def look() -> int | None:
+        pid = process.status().pid
+        return pid if pid not in (0, other_than) and command_line(pid) else None
+
+    found = poll(look, within=DEADLINE)
+    assert found is not None, process.log_path.read_text()
+    return found
+
+
+def is_gone(pid: int) -> bool:
+    return poll(lambda: command_line(pid) == [] or None, within=DEADLINE) is not None
+
+
+def test_a_process_that_is_killed_runs_again(sleeper: Background) -> None:
+    first = pid_of(sleeper)
+
+    os.kill(first, signal.SIGKILL)
+
+    pid_of(sleeper, other_than=first)
+    assert (sleeper.status().restarts, sleeper.status().last_exit) == (1, "killed by SIGKILL")
+
+
+def test_stopping_the_keeper_stops_its_process_for_good(sleeper: Background) -> None:
+    pid = pid_of(sleeper)
+
+    assert sleeper.stop(grace=GRACE)
+
+    assert is_gone(pid)
+    assert sleeper.running() is None
+
+
+def test_a_process_that_ignores_sigterm_is_killed_with_its_keeper(tmp_path: Path) -> None:
+    process = kept(tmp_path, STUBBORN)
+    process.start()
+    pid = pid_of(process)
+
+    process.stop(grace=GRACE)
+
+    assert is_gone(pid)
+
+
+def test_a_killed_keeper_leaves_no_process_behind(sleeper: Background) -> None:
+    pid = pid_of(sleeper)
+    keeper = sleeper.running()
+    assert keeper is not None
+
+    os.kill(keeper, signal.SIGKILL)
+
+    assert is_gone(pid)
+
+
+def test_a_process_that_ends_well_is_not_started_again(tmp_path: Path) -> None:
+    process = kept(tmp_path, "pass")
+    process.start()
+
+    assert poll(lambda: process.running() is None or None, within=DEADLINE)
+    assert process.status().restarts == 0
+
+
+def test_a_process_that_fails_at_its_start_is_reported_with_its_last_words(tmp_path: Path) -> None:
+    process = kept(tmp_path, FAILING)
+    process.start()
+    try:
+        assert poll(lambda: process.status().restarts or None, within=DEADLINE)
+        with pytest.raises(SetUpError, match=r"exited with code 1(.|\n)*no store"):
+            process.check_runs()
+    finally:
+        process.stop(grace=GRACE)
+
+
+def test_pauses_double_up_to_a_limit() -> None:
+    pauses = [pause_after(failures) for failures in range(1, 40)]
+
+    assert pauses[:3] == [PAUSE_MIN, 2 * PAUSE_MIN, 4 * PAUSE_MIN]
+    assert pauses[-1] == PAUSE_MAX
+
+
+def test_an_exit_is_told_by_its_code_or_its_signal() -> None:
+    assert exit_text(3) == "exited with code 3"
+    assert exit_text(-9) == "killed by SIGKILL"
