@@ -168,6 +168,21 @@ def test_what_waits_says_why_and_what_would_help(
     cluster.client.delete(name)
 
 
+def test_a_workload_that_fails_its_health_check_is_not_shown_as_well(
+    browser: Browser, cluster: Cluster, unique_id: str, demo_image: str
+) -> None:
+    spec = a_container(demo_image, "sleep", "600")
+    spec.container.health_check.CopyFrom(
+        pb.HealthCheck(type="exec", command=["false"], interval_seconds=1, retries=1)
+    )
+    cluster.client.apply(pb.ApplyWorkloadRequest(workload_id=unique_id, spec=spec))
+
+    browser.open(f"workloads/{unique_id}")
+
+    browser.until_text("Running (unhealthy)", ".status.bad")
+    cluster.client.delete(unique_id)
+
+
 def test_events_are_searched(browser: Browser, talker: str) -> None:
     browser.open("events")
     browser.until_text(talker, ".timeline")

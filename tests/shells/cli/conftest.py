@@ -410,8 +410,8 @@ def run(
 def ctl(run: Run, cluster: Cluster) -> Run:
     """persysctl that talks to the stub cluster."""
 
-    def ctl(*words: str, stdin: str = "") -> Ended:
-        return run(*words, stdin=stdin, PERSYS_GRPC_ENDPOINT=cluster.address)
+    def ctl(*words: str, stdin: str = "", **variables: str) -> Ended:
+        return run(*words, stdin=stdin, PERSYS_GRPC_ENDPOINT=cluster.address, **variables)
 
     return ctl
 

@@ -274,6 +274,55 @@ def test_a_workload_that_waits(cluster: Cluster, ctl: Run) -> None:
     assert "persysctl explain web" in finding["cure"]
 
 
+@pytest.mark.parametrize(
+    ("status", "code", "failure", "cure"),
+    [
+        ("Failed", "CrashLoop", "RUNTIME_ERROR", "persysctl logs web"),
+        ("Failed", "", "IMAGE_PULL_FAILED", "check the image name"),
+        ("Failed", "", "STORAGE_ERROR", "persysctl volume list --workload web"),
+        ("Running", "Unhealthy", "", "persysctl logs web"),
+    ],
+)
+def test_a_workload_that_failed_is_a_problem_with_the_cure_of_its_kind(
+    status: str, code: str, failure: str, cure: str, cluster: Cluster, ctl: Run
+) -> None:
+    view = cluster.add_workload("web", status, failure_reason=failure)
+    view.reason.code = code
+
+    ended = ctl("doctor", "-o", "json")
+
+    (finding,) = found(ended, "workloads")
+    assert (ended.code, finding["level"]) == (1, "fail")
+    assert cure in finding["cure"]
+
+
+def test_the_sum_counts_failed_workloads(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_workload("web", "Failed")
+
+    assert "\n1 problem, " in ctl("doctor").out
+
+
+@pytest.mark.parametrize(
+    ("version", "program"), [("v2", "docker compose"), ("v1", "docker-compose")]
+)
+def test_either_compose_is_enough(
+    version: str,
+    program: str,
+    cluster: Cluster,
+    ctl: Run,
+    tmp_path: Path,
+) -> None:
+    for name, answers in (("docker", version == "v2"), ("docker-compose", version == "v1")):
+        script = f'#!/bin/sh\n[ "$1" = version ] && exit {int(name != "docker" and not answers)}\n'
+        (tmp_path / name).write_text(f"{script}exit {int(not answers)}\n")
+        (tmp_path / name).chmod(0o755)
+
+    ended = ctl("doctor", "-o", "json", "--agent", cluster.address, PATH=str(tmp_path))
+
+    (finding,) = [each for each in json.loads(ended.out) if each["check"] == "compose"]
+    assert (finding["level"], finding["what"]) == ("ok", f"`{program}` answers")
+
+
 def test_a_service_that_dns_does_not_know(run: Run, unused_address: str) -> None:
     ended = run(
         "doctor", "-o", "json", "--scheduler", "_persys._tcp.example", PERSYS_DNS_SERVER=unused_address

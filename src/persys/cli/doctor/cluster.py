@@ -1,6 +1,6 @@
 """The cluster as it answers: its clock, its mode, its nodes, its versions, and what waits."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -18,7 +18,7 @@ SKEW_FAIL = timedelta(
 )  # a certificate of a minute ago, a lease: both are judged by clocks
 NAMED_MAX = 5
 _READY = "ready"
-_WAITING = frozenset({"pending", "failed", "unknown"})
+_WAITING = frozenset({"pending", "unknown"})
 _CLOCK = "keep clocks together with NTP (timedatectl set-ntp true; chronyc tracking)"
 
 
@@ -97,14 +97,35 @@ def versions_of(nodes: Sequence["NodeView"], scheduler: str) -> Iterator[Finding
 
 
 def workloads_of(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
+    """A workload that failed or is unhealthy is a problem; one that waits may come up by itself."""
+    from persys.cli.advice import health_of
+
+    failed = [
+        each
+        for each in workloads
+        if each.status.lower() == "failed" or health_of(each) == "unhealthy"
+    ]
     waiting = [each for each in workloads if each.status.lower() in _WAITING]
-    for each in waiting[:NAMED_MAX]:
+    yield from _named(failed, fail, "failed or are unhealthy", "Failed")
+    yield from _named(waiting, warn, "wait", "Pending")
+    if not failed and not waiting:
+        yield ok("workloads", f"all {len(workloads)} are as they should be")
+
+
+def _named(
+    workloads: Sequence["WorkloadView"],
+    level: Callable[[str, str, str], Finding],
+    what: str,
+    status: str,
+) -> Iterator[Finding]:
+    from persys.cli.advice import next_step, status_text
+
+    for each in workloads[:NAMED_MAX]:
         parts = (each.reason.code or each.failure_reason, each.reason.message)
         reason = ": ".join(part for part in parts if part) or "no reason is given"
-        cure = f"`persysctl explain {each.workload_id}` tells what each node lacks"
-        yield warn("workloads", f"{each.workload_id} is {each.status}: {reason}", cure)
-    if len(waiting) > NAMED_MAX:
-        more = f"{len(waiting) - NAMED_MAX} more wait or failed"
-        yield warn("workloads", more, "`persysctl workload list --status Pending` names them")
-    if not waiting:
-        yield ok("workloads", f"none of {len(workloads)} waits")
+        text = f"{each.workload_id} is {status_text(each)}: {reason}"
+        yield level("workloads", text, next_step(each))
+    more = len(workloads) - NAMED_MAX
+    if more > 0:
+        cure = f"`persysctl workload list --status {status}` names them"
+        yield level("workloads", f"{more} more {what}", cure)

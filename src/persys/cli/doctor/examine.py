@@ -72,4 +72,6 @@ def _print(finding: Finding) -> None:
 def _print_sum(findings: list[Finding]) -> None:
     failed = sum(finding.level is Level.FAIL for finding in findings)
     warned = sum(finding.level is Level.WARN for finding in findings)
-    print(f"{failed} to mend, {warned} to look at" if failed or warned else "all is well")
+    problems = "1 problem" if failed == 1 else f"{failed} problems"
+    warnings = "1 warning" if warned == 1 else f"{warned} warnings"
+    print(f"{problems}, {warnings}" if failed or warned else "no problems found")

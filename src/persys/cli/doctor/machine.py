@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
+from persys.cli.docker import compose_command
 from persys.cli.doctor.verdict import Finding, fail, ok, warn
 from persys.cli.handshake import explain
 from persys.cli.packages import find_command
@@ -92,11 +93,11 @@ def _docker() -> Iterator[Finding]:
         yield fail("docker", f"Docker does not answer: {why}", cure)
         return
     yield ok("docker", "Docker answers")
-    if _fails("docker", "compose", "version") is None:
-        yield ok("compose", "the Compose plugin is there")
+    if (command := compose_command()) is not None:
+        yield ok("compose", f"`{' '.join(command)}` answers")
     else:
-        cure = "install docker-compose-plugin; without it stacks do not run here"
-        yield warn("compose", "docker has no compose command", cure)
+        cure = "install docker-compose or docker-compose-plugin; without it stacks do not run here"
+        yield warn("compose", "neither `docker compose` nor `docker-compose` answers", cure)
 
 
 def _libvirt() -> Finding:

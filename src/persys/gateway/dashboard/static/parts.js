@@ -10,12 +10,18 @@ const MARKS = {
   Running: ["good", "●"], Ready: ["good", "●"], normal: ["good", "●"], drained: ["good", "●"],
   Pending: ["wait", "◔"], Scheduled: ["wait", "◔"], Updating: ["wait", "◔"], Deleting: ["wait", "◔"], Draining: ["wait", "◔"],
   draining: ["wait", "◔"], degraded: ["wait", "▲"], Stopped: ["idle", "■"], Unknown: ["wait", "?"],
-  Failed: ["bad", "✕"], NotReady: ["bad", "✕"], recovery: ["bad", "✕"], overdue: ["bad", "✕"],
+  Failed: ["bad", "✕"], Unhealthy: ["bad", "▲"], NotReady: ["bad", "✕"], recovery: ["bad", "✕"], overdue: ["bad", "✕"],
 };
 
 export function status(word, shown = word) {
   const [tone, mark] = MARKS[word] ?? ["idle", "○"];
   return h("span", { class: `status ${tone}` }, h("span", { "aria-hidden": "true" }, mark), " ", shown || "–");
+}
+
+// A workload that runs but does not pass its health check is not shown as well.
+export function workloadStatus(view) {
+  const unhealthy = view.reason?.code === "Unhealthy" || view.metadata?.["container.health"] === "unhealthy";
+  return view.status === "Running" && unhealthy ? status("Unhealthy", "Running (unhealthy)") : status(view.status);
 }
 
 export const workloadLink = (id) => h("a", { href: `#/workloads/${part(id)}` }, id);

@@ -4,7 +4,7 @@ import * as api from "../api.js";
 import { confirm, perform } from "../dialog.js";
 import { h } from "../dom.js";
 import { counted } from "../format.js";
-import { bars, card, deed, facts, status, table, timeline, when, workloadLink } from "../parts.js";
+import { bars, card, deed, facts, status, table, timeline, when, workloadLink, workloadStatus } from "../parts.js";
 import { shownStatus } from "./nodes.js";
 
 const WORKLOADS_SHOWN = 200;
@@ -91,7 +91,7 @@ function body(node, held, past) {
     h("section", { class: "card wide" }, h("h2", {}, `Workloads (${node.workload_count ?? 0})`),
       held === null ? h("p", { class: "quiet" }, "Loading …")
         : table("Workloads of the node", ["Workload", "Status", "Type", "Updated"],
-          held.map((view) => [workloadLink(view.workload_id), status(view.status), view.type ?? "", when(view.last_updated)]),
+          held.map((view) => [workloadLink(view.workload_id), workloadStatus(view), view.type ?? "", when(view.last_updated)]),
           "Nothing runs here.")),
     h("section", { class: "card wide" }, h("h2", {}, "Events"), timeline(past, { about: node.node_id })));
 }

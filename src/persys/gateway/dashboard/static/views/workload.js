@@ -6,7 +6,7 @@ import { confirm, perform } from "../dialog.js";
 import { announce, h } from "../dom.js";
 import { bytes, clock } from "../format.js";
 import { Log } from "../logs.js";
-import { card, deed, facts, nodeLink, status, table, timeline, when } from "../parts.js";
+import { card, deed, facts, nodeLink, table, timeline, when, workloadStatus } from "../parts.js";
 import { explanation } from "./explain.js";
 
 export const title = ({ id }) => id;
@@ -41,7 +41,7 @@ export function open({ id }, { redraw }) {
       hear(view);
       if (view.usage) series.add(view.usage);
       log ??= new Log(id);
-      return [head, h("p", { class: "row" }, status(view.status), buttons(view)), why(view),
+      return [head, h("p", { class: "row" }, workloadStatus(view), buttons(view)), why(view),
         h("div", { class: "grid" }, about(view), explained(reasons), usage(series), events(past, id), history(view), spec(view),
           h("section", { class: "card wide" }, h("h2", {}, "Log"), log.element))];
     },

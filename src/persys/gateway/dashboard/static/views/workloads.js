@@ -2,7 +2,7 @@
 
 import { announce, h } from "../dom.js";
 import { ago, counted } from "../format.js";
-import { nodeLink, status, workloadLink } from "../parts.js";
+import { nodeLink, workloadLink, workloadStatus } from "../parts.js";
 import { Rows } from "../rows.js";
 
 const HEADS = ["Workload", "Status", "Type", "Node", "Updated", "Why"];
@@ -71,7 +71,7 @@ export function filtered(workloads, { status: wanted, type, node, q }) {
 
 const cells = (view) => [
   workloadLink(view.workload_id),
-  status(view.status),
+  workloadStatus(view),
   view.type ?? "",
   nodeLink(view.assigned_node_id),
   h("time", { datetime: view.last_updated, "data-at": view.last_updated }, ago(view.last_updated)),
