@@ -3,6 +3,7 @@
 PersysError
 ├── RefusedError           the request is wrong; change it
 │   ├── InvalidError       a field is wrong; `field` names it
+│   │   └── MissingFieldError  a required field is empty
 │   ├── NotFoundError      there is no such thing
 │   ├── DeniedError        who asks may not; ask as somebody else
 │   ├── OutOfRangeError    it is no longer kept, or never was; begin elsewhere
@@ -35,6 +36,13 @@ class InvalidError(RefusedError):
         super().__init__(f"{field}: {problem}")
         self.field = field
         self.problem = problem
+
+
+class MissingFieldError(InvalidError):
+    """A field that every request of this kind must have is empty."""
+
+    def __init__(self, field: str) -> None:
+        super().__init__(field, "is missing")
 
 
 class NotFoundError(RefusedError):

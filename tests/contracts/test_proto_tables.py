@@ -241,6 +241,18 @@ def test_a_message_has_exactly_its_fixed_fields(file: FileDescriptor, row: str) 
 
 # Messages of our own RPCs, which no peer in the field knows.
 OURS = {
+    "ListSuggestionsRequest",
+    "ListSuggestionsResponse",
+    "SuggestionView",
+    "SuggestionRequest",
+    "SuggestionAnswer",
+    "OrphanView",
+    "RecoveredWorkload",
+    "GetDiagnosticsRequest",
+    "DiagnosticsView",
+    "NodeErrors",
+    "QuarantinedRecord",
+    "PolicyViolation",
     "CreateTokenRequest",
     "CreateTokenResponse",
     "ListTokensRequest",

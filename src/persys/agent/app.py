@@ -70,10 +70,11 @@ from persys.agent.worker import Worker
 from persys.core.admission import Load
 from persys.core.garbage import Ages
 from persys.core.health import HEALTH
+from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.enrolling import ensure_certificate
 from persys.infra.gauges import watch_certificate
-from persys.infra.guarded import guarded
+from persys.infra.guarded import Guarded
 from persys.infra.http import SideServer
 from persys.infra.process import serve
 from persys.infra.rpc import new_server, start_server
@@ -171,6 +172,7 @@ class Agent:
         self._clock = around.clock
         self._news = News()
         self._metrics = Metrics(self._count_workloads, self._count_health)
+        self._supervisor = Supervisor("agent", self._clock, self._metrics.registry)
         if around.tls is not None:
             watch_certificate(self._metrics.registry, "agent", around.tls)
         self._runtimes = around.runtimes
@@ -250,7 +252,7 @@ class Agent:
         server = new_server()
         door = new_door(settings, tls, self._clock, self._metrics)
         agent_pb2_grpc.add_AgentServiceServicer_to_server(
-            guarded(self.api(), SERVICE_DESCRIPTOR, door), server
+            Guarded(self.api(), SERVICE_DESCRIPTOR, door, self._supervisor), server
         )
         side = SideServer(registry=self._metrics.registry, health=self._health)
         await side.start(settings.grpc_addr, settings.metrics_port)

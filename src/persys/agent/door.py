@@ -2,11 +2,11 @@
 
 from persys.agent.metrics import Metrics
 from persys.agent.settings import AgentSettings
-from persys.core.permission import AGENT
 from persys.infra.clock import Clock
 from persys.infra.door import Door
 from persys.infra.tls import Tls
 from persys.model.identity import Role
+from persys.wire.methods import AGENT_PERMISSIONS
 
 
 def new_door(
@@ -17,10 +17,13 @@ def new_door(
         return None
     closed_to = frozenset() if settings.allow_admin else frozenset({Role.ADMIN})
     return Door(
-        AGENT,
+        AGENT_PERMISSIONS,
         tls.certificates,
         clock,
         denied=lambda denial: metrics.denied(denial.role, denial.method),
+        narrow=lambda caller, method, request: request,
         closed_to=closed_to,
         check=tls.check,
+        tokens=None,
+        is_revoked=tls.is_revoked,
     )

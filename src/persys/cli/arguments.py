@@ -188,6 +188,23 @@ AGENT = Argument(
 DRY_RUN = Argument(
     ("--dry-run",), {"action": "store_true", "help": "only show what would be removed"}
 )
+PREVIEW = Argument(
+    ("--dry-run",), {"action": "store_true", "help": "only show what would be restored"}
+)
+ALLOW_SECRETS = Argument(
+    ("--allow-secrets",),
+    {
+        "metavar": "NAME,...",
+        "action": "append",
+        "default": [],
+        "help": "secrets that the node's report names and that may be sent to the node",
+    },
+)
+SUGGESTION_ID = Argument(("id",), {"metavar": "ID", "help": "id of the suggestion"})
+DECISION = Argument(
+    ("--decision",),
+    {"choices": ("accepted", "rejected", "pending"), "default": "", "help": "only these"},
+)
 SHELL = Argument(
     ("shell",), {"choices": ("bash", "zsh", "fish"), "help": "the shell to complete in"}
 )

@@ -10,10 +10,12 @@ from persys.cli.arguments import (
     AFTER,
     AGENT,
     ALLOW,
+    ALLOW_SECRETS,
     AUTHORITY,
     COMMAND,
     CONTEXT,
     DEADLINE,
+    DECISION,
     DRIFT_TYPE,
     DRY_RUN,
     FILES,
@@ -35,6 +37,7 @@ from persys.cli.arguments import (
     ON_NODES,
     ONCE,
     OUT,
+    PREVIEW,
     PREVIOUS,
     REASON,
     ROLE,
@@ -50,6 +53,7 @@ from persys.cli.arguments import (
     STATUS,
     STDIN,
     SUGGESTION,
+    SUGGESTION_ID,
     TAIL,
     TAINT,
     TAINT_KEY,
@@ -167,10 +171,16 @@ GROUPS = (
         (
             Command("list", "all orphans", "drifts:list_orphans", (ON_NODE, WATCH)),
             Command(
+                "get",
+                "one orphan, with the spec and the secrets that its node reports",
+                "drifts:get_orphan",
+                (WHERE, WORKLOAD),
+            ),
+            Command(
                 "adopt",
                 "make an orphan a workload again, without restarting it",
                 "drifts:adopt",
-                (WHERE, WORKLOAD),
+                (WHERE, WORKLOAD, ALLOW_SECRETS),
             ),
             Command(
                 "delete",
@@ -236,13 +246,28 @@ GROUPS = (
     ),
     Group(
         "suggestion",
-        "what an automation proposes; policy decides",
+        "submit, list and approve suggestions of automation policies",
         (
             Command(
                 "submit",
-                "propose what a file says, and hear what became of it",
+                "submit a suggestion from a file and show the decision",
                 "suggestions:submit",
                 (SUGGESTION,),
+            ),
+            Command(
+                "list",
+                "all suggestions that are kept, newest first",
+                "suggestions:list_suggestions",
+                (DECISION, LIMIT, WATCH),
+            ),
+            Command(
+                "approve",
+                "apply a pending suggestion; needs the permission of its action",
+                "suggestions:approve",
+                (SUGGESTION_ID,),
+            ),
+            Command(
+                "reject", "reject a pending suggestion", "suggestions:reject", (SUGGESTION_ID,)
             ),
         ),
     ),
@@ -255,6 +280,7 @@ GROUPS = (
                 "rebuild-from-agents",
                 "bring back what the scheduler remembers and what agents keep",
                 "recovery:rebuild",
+                (PREVIEW, ALLOW_SECRETS),
             ),
             Command(
                 "accept-empty",

@@ -1,13 +1,15 @@
 """Where nodes differ from what is recorded, and what to make of copies nobody asked for."""
 
 from argparse import Namespace
+from collections.abc import Iterable
+from datetime import datetime
 
 from persys.cli.exits import Exit
-from persys.cli.output import Column, render_list
+from persys.cli.output import Column, described, dump, plain, render_list, render_one
 from persys.cli.peers import scheduler
 from persys.cli.spans import NOT_SAID, age
 from persys.cli.watching import show
-from persys.wire.gen.control.v1.control_pb2 import DriftView, ListDriftsResponse
+from persys.wire.gen.control.v1.control_pb2 import DriftView, ListDriftsResponse, OrphanView
 
 ORPHAN = "orphan_on_agent"
 
@@ -61,9 +63,21 @@ def list_orphans(options: Namespace) -> Exit:
         )
 
 
+def get_orphan(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        view = client.get_orphan(options.node, options.id)
+    print(render_one(view, options, describe=_described_orphan, name=lambda _: options.id))
+    return Exit.OK
+
+
+def names(parts: Iterable[str]) -> list[str]:
+    """Names from an option that takes several, separated by commas, and may be repeated."""
+    return [name.strip() for part in parts for name in part.split(",") if name.strip()]
+
+
 def adopt(options: Namespace) -> Exit:
     with scheduler(options) as client:
-        client.adopt_orphan(options.node, options.id)
+        client.adopt_orphan(options.node, options.id, allow_secrets=names(options.allow_secrets))
     print(f"{options.id} is a workload again, bound to {options.node}")
     return Exit.OK
 
@@ -73,6 +87,21 @@ def delete(options: Namespace) -> Exit:
         client.delete_orphan(options.node, options.id)
     print(f"{options.id} is being removed from {options.node}")
     return Exit.OK
+
+
+def _described_orphan(view: OrphanView, now: datetime, wide: bool) -> str:
+    facts = described(
+        (
+            ("Node", view.drift.node_id),
+            ("Workload", view.drift.workload_id),
+            ("State", view.drift.state),
+            ("Revision", view.drift.revision_id),
+            ("Secrets", ", ".join(view.secrets) or "none"),
+        )
+    )
+    if not view.HasField("spec"):
+        return f"{facts}\nThe node does not keep its spec."
+    return f"{facts}\nSpec, as the node reports it:\n{dump(plain(view.spec), 'yaml')}"
 
 
 def _rendered(

@@ -33,6 +33,8 @@ _COLUMNS: tuple[Column[EventView], ...] = (
     Column("SEQUENCE", lambda event, now: str(event.sequence), wide=True),
     Column("REVISION", lambda event, now: event.revision_id or NOT_SAID, wide=True),
     Column("EPOCH", lambda event, now: str(event.epoch or NOT_SAID), wide=True),
+    Column("IDENTITY", lambda event, now: event.identity or NOT_SAID, wide=True),
+    Column("SOURCE", lambda event, now: event.source or NOT_SAID, wide=True),
     Column("MESSAGE", lambda event, now: " ".join(event.message.split()) or NOT_SAID),
 )
 

@@ -35,7 +35,8 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "cluster whoami": ("cluster whoami",),
     "drift list": ("drift list --node n1", "drift list --type revision_mismatch"),
     "orphans list": ("orphans list",),
-    "orphans adopt": ("orphans adopt n1 web",),
+    "orphans get": ("orphans get n1 web", "orphans get n1 web -o yaml"),
+    "orphans adopt": ("orphans adopt n1 web", "orphans adopt n1 web --allow-secrets db-password"),
     "orphans delete": ("orphans delete n1 web",),
     "image add": (
         "image add debian-12 debian-12.qcow2 --node n1",
@@ -53,8 +54,15 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "snapshot inspect": ("snapshot inspect today.snapshot",),
     "snapshot restore": ("snapshot restore today.snapshot",),
     "suggestion submit": ("suggestion submit -f suggestion.yaml",),
+    "suggestion list": ("suggestion list --decision pending",),
+    "suggestion approve": ("suggestion approve scale-down-17",),
+    "suggestion reject": ("suggestion reject scale-down-17",),
     "recovery status": ("recovery status",),
-    "recovery rebuild-from-agents": ("recovery rebuild-from-agents",),
+    "recovery rebuild-from-agents": (
+        "recovery rebuild-from-agents --dry-run",
+        "recovery rebuild-from-agents",
+        "recovery rebuild-from-agents --allow-secrets db-password,api-key",
+    ),
     "recovery accept-empty": ("recovery accept-empty",),
     "token create": (
         "token create --role operator --name ann --allow read,logs --ttl 7d",

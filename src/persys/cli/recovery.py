@@ -3,8 +3,9 @@
 from argparse import Namespace
 from datetime import datetime
 
+from persys.cli.drifts import names
 from persys.cli.exits import Exit
-from persys.cli.output import described, render_one
+from persys.cli.output import described, dump, plain, render_one
 from persys.cli.peers import scheduler
 from persys.cli.spans import age
 from persys.core.duration import format_duration
@@ -20,7 +21,11 @@ def status(options: Namespace) -> Exit:
 
 def rebuild(options: Namespace) -> Exit:
     with scheduler(options, quiet=True) as client:
-        answer = client.rebuild_from_agents()
+        answer = client.rebuild_from_agents(
+            dry_run=options.dry_run, allow_secrets=names(options.allow_secrets)
+        )
+    if options.dry_run:
+        return _preview(answer, options)
     return tell(answer, "rebuilt from the agents")
 
 
@@ -37,6 +42,19 @@ def tell(answer: RecoveryAnswer, what: str) -> Exit:
         print("not brought back, or to be looked at:")
         for line in answer.left_out:
             print(f"  {line}")
+    return Exit.OK
+
+
+def _preview(answer: RecoveryAnswer, options: Namespace) -> Exit:
+    if options.output in ("json", "yaml"):
+        print(dump(plain(answer), options.output))
+        return Exit.OK
+    print(f"would restore {answer.nodes} nodes and {answer.workloads} workloads")
+    for one in answer.recovered:
+        secrets = f", secrets: {', '.join(one.secrets)}" if one.secrets else ""
+        print(f"  {one.workload_id} as {one.node_id} reports it: {one.spec.type}{secrets}")
+    for line in answer.left_out:
+        print(f"  left out: {line}")
     return Exit.OK
 
 

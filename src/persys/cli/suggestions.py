@@ -1,4 +1,4 @@
-"""What an automation proposes, from a file: YAML or JSON of the contract's AutomationSuggestion."""
+"""Suggestions of automation policies: submitted from a file, listed, approved and rejected."""
 
 import sys
 from argparse import Namespace
@@ -6,11 +6,27 @@ from datetime import datetime
 from pathlib import Path
 
 from persys.cli.exits import Exit, UsageError
-from persys.cli.output import described, render_one
+from persys.cli.output import Column, described, render_list, render_one
 from persys.cli.peers import scheduler
+from persys.cli.spans import NOT_SAID, age
+from persys.cli.watching import show
 from persys.wire.gen.control.v1.control_pb2 import (
+    AutomationActionType,
     AutomationSuggestion,
     SubmitAutomationSuggestionResponse,
+    SuggestionView,
+)
+
+_COLUMNS: tuple[Column[SuggestionView], ...] = (
+    Column("ID", lambda view, now: view.suggestion.suggestion_id),
+    Column("DECISION", lambda view, now: view.decision),
+    Column("WORKLOAD", lambda view, now: view.suggestion.target_workload or NOT_SAID),
+    Column("ACTION", lambda view, now: _action(view)),
+    Column("DECIDED", lambda view, now: age(view, "decided_at", now=now)),
+    Column("SUBMITTED BY", lambda view, now: view.submitted_by or NOT_SAID, wide=True),
+    Column("DECIDED BY", lambda view, now: view.decided_by or NOT_SAID, wide=True),
+    Column("POLICY", lambda view, now: view.suggestion.policy_name or NOT_SAID, wide=True),
+    Column("REASON", lambda view, now: view.reason or NOT_SAID),
 )
 
 
@@ -21,6 +37,35 @@ def submit(options: Namespace) -> Exit:
         found = client.suggest(suggestion)
     print(render_one(found, options, describe=_describe, name=lambda _: suggestion.suggestion_id))
     return Exit.OK if found.accepted else Exit.FAILED
+
+
+def list_suggestions(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        return show(
+            lambda: client.list_suggestions(decision=options.decision, limit=options.limit),
+            lambda found: render_list(
+                found,
+                options,
+                columns=_COLUMNS,
+                name=lambda view: view.suggestion.suggestion_id,
+                nothing="no suggestions",
+            ),
+            watch=options.watch,
+        )
+
+
+def approve(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        view = client.approve_suggestion(options.id)
+    print(f"suggestion {options.id} approved: {view.applied_action}")
+    return Exit.OK
+
+
+def reject(options: Namespace) -> Exit:
+    with scheduler(options) as client:
+        client.reject_suggestion(options.id)
+    print(f"suggestion {options.id} rejected")
+    return Exit.OK
 
 
 def _read(name: str) -> AutomationSuggestion:
@@ -48,3 +93,10 @@ def _describe(found: SubmitAutomationSuggestionResponse, now: datetime, wide: bo
     return described(
         (("Decision", found.decision), ("Reason", found.reason), ("Done", found.applied_action))
     )
+
+
+def _action(view: SuggestionView) -> str:
+    kind = AutomationActionType.Name(view.suggestion.action_type)
+    word = kind.removeprefix("AUTOMATION_ACTION_").lower()
+    desired = view.suggestion.desired_state
+    return f"{word}={desired}" if desired else word

@@ -1,6 +1,6 @@
 """Calls about drifts and orphans."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from persys.client.call import RequestRefusedError, call
 from persys.client.calls import SchedulerCalls
@@ -21,16 +21,35 @@ class DriftCalls(SchedulerCalls):
         )
         return response
 
-    def adopt_orphan(self, node_id: str, workload_id: str) -> None:
-        """It is a workload again, bound where it is; nothing is restarted."""
-        self._say(self._stub.AdoptOrphan, node_id, workload_id)
+    def get_orphan(self, node_id: str, workload_id: str) -> pb.OrphanView:
+        """With the spec and the secrets that its node reports."""
+        request = pb.OrphanRequest(node_id=node_id, workload_id=workload_id)
+        response: pb.OrphanView = call(self._stub.GetOrphan, request, timeout=self._timeout)
+        return response
+
+    def adopt_orphan(
+        self, node_id: str, workload_id: str, *, allow_secrets: Iterable[str] = ()
+    ) -> None:
+        """It is a workload again, bound to its node, and not restarted.
+
+        Refused if its spec refers to secrets that `allow_secrets` does not name.
+        """
+        self._say(self._stub.AdoptOrphan, node_id, workload_id, allow_secrets)
 
     def delete_orphan(self, node_id: str, workload_id: str) -> None:
         """Returns when the wish is recorded; the node removes it as soon as it can."""
         self._say(self._stub.DeleteOrphan, node_id, workload_id)
 
-    def _say(self, method: Callable[..., pb.OrphanAnswer], node_id: str, workload_id: str) -> None:
-        request = pb.OrphanRequest(node_id=node_id, workload_id=workload_id)
+    def _say(
+        self,
+        method: Callable[..., pb.OrphanAnswer],
+        node_id: str,
+        workload_id: str,
+        allow_secrets: Iterable[str] = (),
+    ) -> None:
+        request = pb.OrphanRequest(
+            node_id=node_id, workload_id=workload_id, allow_secrets=allow_secrets
+        )
         response = call(method, request, timeout=self._timeout)
         if not response.accepted:
             raise RequestRefusedError(response.reason)

@@ -21,6 +21,14 @@ class RecoveryCalls(SchedulerCalls):
         response: pb.ModeView = call(self._stub.GetMode, request, timeout=self._timeout)
         return response
 
+    def get_diagnostics(self) -> pb.DiagnosticsView:
+        """Internal errors, quarantined records and policy violations."""
+        request = pb.GetDiagnosticsRequest()
+        response: pb.DiagnosticsView = call(
+            self._stub.GetDiagnostics, request, timeout=self._timeout
+        )
+        return response
+
     def save_snapshot(self) -> Iterator[bytes]:
         """The chunks of the file, in order."""
         stream = self._stub.SaveSnapshot(
@@ -34,8 +42,12 @@ class RecoveryCalls(SchedulerCalls):
         messages = (pb.SnapshotChunk(data=chunk) for chunk in chunks)
         return self._recover(self._stub.RestoreSnapshot, messages)
 
-    def rebuild_from_agents(self) -> pb.RecoveryAnswer:
-        return self._recover(self._stub.RebuildFromAgents, pb.RebuildFromAgentsRequest())
+    def rebuild_from_agents(
+        self, *, dry_run: bool = False, allow_secrets: Iterable[str] = ()
+    ) -> pb.RecoveryAnswer:
+        """Workloads with secrets that only nodes name are left out unless `allow_secrets` has them."""
+        request = pb.RebuildFromAgentsRequest(dry_run=dry_run, allow_secrets=allow_secrets)
+        return self._recover(self._stub.RebuildFromAgents, request)
 
     def accept_empty(self) -> pb.RecoveryAnswer:
         return self._recover(self._stub.AcceptEmpty, pb.AcceptEmptyRequest())

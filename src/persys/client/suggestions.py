@@ -1,6 +1,8 @@
-"""Calls of automations: they propose, policy decides."""
+"""Calls about suggestions of automation policies."""
 
-from persys.client.call import call
+from collections.abc import Callable
+
+from persys.client.call import RequestRefusedError, call
 from persys.client.calls import SchedulerCalls
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
@@ -13,3 +15,27 @@ class SuggestionCalls(SchedulerCalls):
             self._stub.SubmitAutomationSuggestion, request, timeout=self._timeout
         )
         return response
+
+    def list_suggestions(self, *, decision: str = "", limit: int = 0) -> list[pb.SuggestionView]:
+        """The newest first. `decision`: accepted, rejected or pending."""
+        request = pb.ListSuggestionsRequest(decision=decision, limit=limit)
+        response: pb.ListSuggestionsResponse = call(
+            self._stub.ListSuggestions, request, timeout=self._timeout
+        )
+        return list(response.suggestions)
+
+    def approve_suggestion(self, suggestion_id: str) -> pb.SuggestionView:
+        """Needs the permission of the suggested action. Raises RequestRefusedError."""
+        return self._decide(self._stub.ApproveSuggestion, suggestion_id)
+
+    def reject_suggestion(self, suggestion_id: str) -> pb.SuggestionView:
+        return self._decide(self._stub.RejectSuggestion, suggestion_id)
+
+    def _decide(
+        self, method: Callable[..., pb.SuggestionAnswer], suggestion_id: str
+    ) -> pb.SuggestionView:
+        request = pb.SuggestionRequest(suggestion_id=suggestion_id)
+        response = call(method, request, timeout=self._timeout)
+        if not response.accepted:
+            raise RequestRefusedError(response.reason)
+        return response.suggestion

@@ -1,13 +1,16 @@
-"""What an automation policy suggests, judged: the same as the word of a user, or a refusal.
+"""Decides what a suggestion of an automation policy does: the same as a user's request, or a refusal.
 
-A refusal is a RefusedError that names the field at fault, so that whoever wrote the policy can mend it.
+A refusal is a RefusedError that names the wrong field. A suggestion is applied only with the permission that
+its action needs; without it, it waits for approval by a caller that has it.
 """
 
 from datetime import datetime
 from typing import assert_never
 
 from persys.core.intake import Accepted, Unchanged, change_desired, retry
+from persys.core.permission import may
 from persys.errors import InvalidError, RefusedError
+from persys.model.identity import Caller, Deed
 from persys.model.ids import WorkloadId
 from persys.model.suggestion import SuggestedAction, Suggestion
 from persys.model.workload import Desired, Workload
@@ -17,6 +20,27 @@ _ONE_INSTANCE = (
     "a workload is one instance and has no replicas; "
     "apply one more workload for each further instance, and delete those that are too many"
 )
+
+
+def permission_for(action: SuggestedAction | None) -> Deed:
+    """What a caller needs to perform the action itself."""
+    match action:
+        case None:
+            return Deed.SUGGEST  # nothing can come of it
+        case (
+            SuggestedAction.SET_DESIRED_STATE
+            | SuggestedAction.RETRY_WORKLOAD
+            | SuggestedAction.DELETE_WORKLOAD
+            | SuggestedAction.SCALE_REPLICAS
+        ):
+            return Deed.WORKLOADS
+        case unreachable:
+            assert_never(unreachable)
+
+
+def may_apply(suggestion: Suggestion, caller: Caller | None) -> bool:
+    """Without authentication (`caller` None) every caller may."""
+    return caller is None or may(caller, permission_for(suggestion.action))
 
 
 def judge(

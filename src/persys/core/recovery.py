@@ -14,6 +14,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from persys.core.placement.needs import holds_data, needs_of
+from persys.core.secrets import secret_names
 from persys.core.situation import COMPLETED
 from persys.model.assignment import Assignment, HostPort, Tombstone
 from persys.model.belief import Belief
@@ -68,10 +69,19 @@ class _Copy:
     seen: Observation
 
 
-def merge(recorded: Recorded, reports: Sequence[NodeReport], *, now: datetime) -> Merged:
+def merge(
+    recorded: Recorded,
+    reports: Sequence[NodeReport],
+    *,
+    allow_secrets: Collection[str] = (),
+    now: datetime,
+) -> Merged:
+    """`allow_secrets`: secrets that may be resolved although only nodes' reports name them."""
     silent = {report.node.id: report.problem for report in reports if report.problem}
     answered = {report.node.id for report in reports if not report.problem}
-    intents = _newest_intents(reports)
+    reported = _newest_intents(reports)
+    withheld = withheld_secrets(recorded, reported.values(), allow_secrets)
+    intents = {name: kept for name, kept in reported.items() if name not in withheld}
     copies = _copies(reports)
     merged = Merged(
         {**recorded.nodes, **{report.node.id: report.node for report in reports}},
@@ -92,12 +102,34 @@ def merge(recorded: Recorded, reports: Sequence[NodeReport], *, now: datetime) -
         found = _ranked(copies.pop(workload_id, []), bound)
         _settle(merged, workload, bound, found, answered, silent, now)
     _check_room(merged, recorded)
+    for workload_id, names in sorted(withheld.items()):
+        merged.left_out.append(
+            f"{workload_id} on {reported[workload_id].node_id}: only the node's report names its secrets "
+            f"{', '.join(sorted(names))}; check the spec and allow them (--allow-secrets), "
+            "or adopt the orphan"
+        )
     for workload_id, unknown in sorted(copies.items()):
-        for copy in unknown:
+        for copy in unknown if workload_id not in withheld else ():
             merged.left_out.append(
                 f"{workload_id} on {copy.node_id}: its agent keeps no intent; it stays there as an orphan"
             )
     return merged
+
+
+def withheld_secrets(
+    recorded: Recorded, intents: Iterable[KeptIntent], allowed: Collection[str]
+) -> dict[WorkloadId, frozenset[str]]:
+    """Secrets that only a node's report names, by workload. A node could name any secret to receive it."""
+    found: dict[WorkloadId, frozenset[str]] = {}
+    for intent in intents:
+        workload = intent.workload
+        known = recorded.workloads.get(workload.id)
+        names = secret_names(workload.spec) - frozenset(allowed)
+        if known is not None:
+            names -= secret_names(known.spec)
+        if names:
+            found[workload.id] = names
+    return found
 
 
 def _settle(

@@ -89,6 +89,23 @@ def references_of(spec: Spec) -> dict[str, Reference]:
     return {field: parse(text, field) for field, text in _places(spec)}
 
 
+def secret_names(spec: Spec) -> frozenset[str]:
+    """The secrets that a spec refers to: names, or `vault/<path>`. Also of a spec that was never checked."""
+    names: set[str] = set()
+    for field, text in _places(spec):
+        try:
+            reference = parse(text, field)
+        except InvalidError:
+            names.add(text[:_PATH_LENGTH_MAX])
+            continue
+        match reference:
+            case StoredReference(name=name):
+                names.add(name)
+            case VaultReference(path=path):
+                names.add(f"{_VAULT}{path}")
+    return frozenset(names)
+
+
 def put_in(spec: Spec, values: Mapping[Reference, bytes]) -> Resolved:
     """Each reference replaced by its value. InvalidError: a variable cannot hold that."""
     match spec:

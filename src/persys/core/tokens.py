@@ -6,7 +6,7 @@ himself, and for no longer if he has it by a token; only who knows the secret is
 
 import hmac
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -25,6 +25,9 @@ COUNT_MAX = 1_000
 TRIMMED_MAX = 32  # expired ones that go with a new one
 ID_BYTES = 8
 SECRET_BYTES = 32
+
+# Whether the certificate with this serial was revoked.
+IsRevoked = Callable[[str], bool]
 
 _FORM = re.compile(r"psk_(?P<id>[0-9a-f]{16})_(?P<secret>[0-9a-f]{64})")
 
@@ -58,12 +61,14 @@ class Fault(StrEnum):
     MALFORMED = "this is no token; was all of it copied?"
     UNKNOWN = "this token is unknown here, or has been revoked"
     EXPIRED = "this token has expired"
+    CREATOR_REVOKED = "the certificate that created this token has been revoked; create a new token"
 
 
 def make(
     wish: Wish, drawn: Drawn, by: Caller, known: Iterable[Token], *, now: datetime
 ) -> tuple[Token, tuple[Token, ...]]:
-    """The token, and those that are over and go with it. Raises RefusedError."""
+    """The token, and the expired ones to delete with it. Raises RefusedError."""
+    known = list(known)
     token = Token(
         id=drawn.id,
         name=wish.name,
@@ -73,6 +78,7 @@ def make(
         created_at=now,
         created_by=signature(by),
         expires_at=now + _life(wish, by, now),
+        created_serial=_creator_serial(by, known),
     )
     granted(token.identity)
     if more := allowed(token) - by.deeds:
@@ -103,11 +109,23 @@ def parse(text: str) -> Drawn | None:
     return Drawn(found["id"], found["secret"]) if found else None
 
 
-def fault(token: Token | None, shown: Drawn, now: datetime) -> Fault | None:
+def fault(token: Token | None, shown: Drawn, now: datetime, is_revoked: IsRevoked) -> Fault | None:
+    """Why a token that is shown is not accepted."""
     kept = "" if token is None else token.secret_hash
     if not hmac.compare_digest(kept, hashed(shown.secret)) or token is None:
         return Fault.UNKNOWN
-    return Fault.EXPIRED if is_over(token, now) else None
+    return later_fault(token, now, is_revoked)
+
+
+def later_fault(token: Token | None, now: datetime, is_revoked: IsRevoked) -> Fault | None:
+    """Why a token that was accepted before is not any more."""
+    if token is None:
+        return Fault.UNKNOWN
+    if is_over(token, now):
+        return Fault.EXPIRED
+    if token.created_serial and is_revoked(token.created_serial):
+        return Fault.CREATOR_REVOKED
+    return None
 
 
 def holder(token: Token, serial: str) -> Caller:
@@ -118,6 +136,13 @@ def holder(token: Token, serial: str) -> Caller:
 def may_be_passed(identity: Identity, by: Role) -> bool:
     """Whether one of this role is believed to speak for somebody else."""
     return by is Role.SCHEDULER or (by is Role.GATEWAY and identity.role in PEOPLE)
+
+
+def _creator_serial(by: Caller, known: Iterable[Token]) -> str:
+    """A token that creates another passes on the certificate that it depends on itself."""
+    if not by.token_id:
+        return by.serial
+    return next((token.created_serial for token in known if token.id == by.token_id), "")
 
 
 def _role(text: str) -> Role:

@@ -15,10 +15,11 @@ from persys.gateway.door import Ask
 from persys.gateway.problems import ProblemError
 from persys.infra.turns import Turns
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.methods import METHODS
 from persys.wire.rest import Route
 from persys.wire.rest_json import to_json
 
-CONDITIONAL = frozenset({"ApplyWorkload", "DeleteWorkload"})
+CONDITIONAL = frozenset(method.name for method in METHODS.values() if method.conditional)
 
 
 class Conditions:

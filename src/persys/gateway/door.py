@@ -3,11 +3,13 @@
 Whatever is refused behind it reaches a client as a problem, with the id under which the log has it.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from itertools import count
 from secrets import token_hex
+from typing import NoReturn
 
 import grpc
 import structlog
@@ -31,6 +33,8 @@ from persys.gateway.proofs import Proofs
 from persys.gateway.routing import Strategy
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
+from persys.infra.door import PASSED_SOURCE
+from persys.infra.guarded import RECHECK_SECONDS
 
 log = structlog.get_logger()
 
@@ -59,6 +63,18 @@ class Ask(Struct, frozen=True, eq=False):
     id: str
     clusters: Mapping[str, Cluster]
     default_cluster: str
+    check: Callable[
+        [web.Request], object
+    ]  # raises DeniedError once the caller's certificate is invalid
+
+    async def until_denied(self) -> NoReturn:
+        """For an open stream: raises DeniedError when the caller's certificate expires or is revoked.
+
+        Tokens, and certificates once more, are checked by the scheduler that serves the stream.
+        """
+        while True:
+            await asyncio.sleep(RECHECK_SECONDS)
+            self.check(self.request)
 
     @property
     def cluster_id(self) -> str:
@@ -80,7 +96,8 @@ class Ask(Struct, frozen=True, eq=False):
     @property
     def metadata(self) -> Metadata:
         """With the trace that it is part of, if there is one."""
-        beside = (*self.who.passed, (_REQUEST_ID_METADATA, self.id))
+        source = (PASSED_SOURCE, self.request.remote or "")
+        beside = (*self.who.passed, source, (_REQUEST_ID_METADATA, self.id))
         trace = self.request.headers.get(_TRACE)
         if trace is not None and _TRACE_FORM.fullmatch(trace):
             return (*beside, (_TRACE, trace))
@@ -154,7 +171,7 @@ class Door:
                     self._refuse_other_sites(request)
                     who = self._identities.of(request)
                     self._limit_rate(who, request)
-                ask = Ask(request, who, request_id, self._clusters, self._default_cluster)
+                ask = self._ask(request, who, request_id)
                 if changes or request.body_exists:
                     await self._prove(ask)
                 is_known = True
@@ -170,7 +187,7 @@ class Door:
             if response.status == _UNKNOWN and who.passed:
                 self._count_stranger(request)
             if changes and is_known and response.status not in _NOT_LET_IN:
-                ask = Ask(request, who, request_id, self._clusters, self._default_cluster)
+                ask = self._ask(request, who, request_id)
                 await self.note(ask, changes, response.status)
             seconds = self._clock.monotonic() - began
             self._metrics.served(request.method, response.status, seconds)
@@ -223,6 +240,10 @@ class Door:
             self._metrics.refused_cross_site()
             raise ProblemError(403, "requests from pages of another site are not accepted")
 
+    def _ask(self, request: web.Request, who: Who, request_id: str) -> Ask:
+        check = self._identities.of if who is not ANYONE else _admitted
+        return Ask(request, who, request_id, self._clusters, self._default_cluster, check)
+
     def _count_stranger(self, request: web.Request) -> None:
         with suppress(ProblemError):  # the next one is told
             self._strangers.take(request.remote or "")
@@ -236,6 +257,10 @@ class Door:
             self._clock.now(), ask.who.name, where, deed, ask.cluster_id, target, status, ask.id
         )
         await self._audit.note(noted)
+
+
+def _admitted(_request: web.Request) -> None:
+    """Open to all, or -insecure."""
 
 
 def _tell(

@@ -17,7 +17,7 @@ from persys.errors import InvalidError, PersysError
 from persys.gateway.door import Ask, Door, Handler
 from persys.gateway.identity import SOCKET_PROTOCOL
 from persys.gateway.problems import ProblemError, problem_from, problem_from_rpc
-from persys.gateway.routes import IN_CLUSTER
+from persys.gateway.routes import IN_CLUSTER, audited_as
 from persys.gateway.streams import in_place
 from persys.gateway.transcoding import Transcoder
 from persys.gateway.upstream import Upstream
@@ -37,7 +37,7 @@ def socket_routes(door: Door, stopping: asyncio.Event) -> Iterator[web.RouteDef]
     for route in ROUTES:
         if route.form is Form.SOCKET:
             handler = in_place(door, socket_handler(door, route, stopping))
-            served = door.behind(handler, changes=route.rpc)
+            served = door.behind(handler, changes=audited_as(route))
             for prefix in (API, API + IN_CLUSTER):
                 yield web.get(prefix + route.path, served, allow_head=False)
 
@@ -97,6 +97,7 @@ class _Session:
                 tasks = [
                     group.create_task(self._feed(call, first, begun)),
                     group.create_task(_until_stopped(stopping)),
+                    group.create_task(self._ask.until_denied()),
                 ]
                 async for output in call:
                     begun.set()

@@ -8,21 +8,23 @@ can carry no header, so its token may come as the name of a protocol.
 from functools import lru_cache
 from hashlib import sha256
 
+import msgspec
 from aiohttp import web
 from cryptography import x509
 from msgspec import Struct
 
-from persys.core.permission import CONTROL, deeds_of
+from persys.core.permission import deeds_of
 from persys.core.tokens import may_be_passed
 from persys.errors import DeniedError
 from persys.gateway.cluster import Metadata
 from persys.gateway.problems import ProblemError
 from persys.infra.clock import Clock
-from persys.infra.door import PASSED_IDENTITY
+from persys.infra.door import PASSED_CERTIFICATE, PASSED_IDENTITY
 from persys.infra.http_server import shown_certificate
 from persys.infra.identity import Claims, claims_of
 from persys.infra.tls import Tls
-from persys.model.identity import Deed, Identity, Role
+from persys.model.identity import Deed, Role
+from persys.wire.methods import CONTROL_PERMISSIONS
 
 SOCKET_PROTOCOL = "persys.exec.v1"
 _BEARER = "bearer "
@@ -44,7 +46,7 @@ class Who(Struct, frozen=True):
 
     def need(self, rpc: str) -> None:
         """Raises DeniedError."""
-        if self.deeds is not None and CONTROL[rpc] not in self.deeds:
+        if self.deeds is not None and CONTROL_PERMISSIONS[rpc] not in self.deeds:
             raise DeniedError(f"{self.name} may not call {rpc}", reason="role")
 
 
@@ -76,18 +78,23 @@ class Identities:
             raise DeniedError("the certificate is not valid any more", reason="expired")
         own = tls.certificates.current.claims.trust_domain
         if claims.identity is None or (claims.trust_domain and claims.trust_domain != own):
-            raise DeniedError("the certificate is of nobody who is known here", reason="identity")
+            raise DeniedError("certificate identity is not recognised", reason="identity")
         tls.check(claims)
-        return _who(claims.identity)
+        return _who(claims)
 
 
 @lru_cache(_KNOWN_MAX)
-def _who(identity: Identity) -> Who:
-    """Schedulers take a gateway's word for people only, so nobody else gets through."""
+def _who(claims: Claims) -> Who:
+    """Schedulers trust a gateway for people only. They check the certificate again while a stream is open."""
+    identity = claims.identity
+    assert identity is not None
     if not may_be_passed(identity, Role.GATEWAY):
-        raise DeniedError(f"{identity} is no person: only people are served here", reason="role")
+        raise DeniedError(
+            f"{identity} is not a person: a gateway serves people only", reason="role"
+        )
     name = str(identity)
-    return Who(name, name, ((PASSED_IDENTITY, name),), deeds_of(identity.role))
+    passed = ((PASSED_IDENTITY, name), (PASSED_CERTIFICATE, msgspec.json.encode(claims)))
+    return Who(name, name, passed, deeds_of(identity.role))
 
 
 @lru_cache(_KNOWN_MAX)

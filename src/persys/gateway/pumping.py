@@ -5,9 +5,9 @@ slows the scheduler and fills no memory.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import grpc
 
@@ -75,12 +75,21 @@ class Pump:
 
 
 @asynccontextmanager
-async def pumping(call: Any, stopping: asyncio.Event) -> AsyncIterator[Pump]:
-    """Raises StreamEndedError when the gateway stops in the meantime."""
+async def pumping(
+    call: Any,
+    stopping: asyncio.Event,
+    *,
+    until_denied: Callable[[], Coroutine[None, None, NoReturn]],
+) -> AsyncIterator[Pump]:
+    """Raises StreamEndedError when the gateway stops meanwhile, DeniedError when the caller may not go on."""
     pump = Pump(call, stopping)
     try:
         async with together() as group:
-            tasks = [group.create_task(pump.read()), group.create_task(pump.watch_for_stop())]
+            tasks = [
+                group.create_task(pump.read()),
+                group.create_task(pump.watch_for_stop()),
+                group.create_task(until_denied()),
+            ]
             yield pump
             for task in tasks:
                 task.cancel()

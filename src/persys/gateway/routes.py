@@ -21,22 +21,18 @@ from persys.gateway.remembering import Remembered
 from persys.gateway.sharing import Shared
 from persys.gateway.transcoding import OURS, PAGING, Transcoder
 from persys.infra.clock import Clock
+from persys.wire.methods import METHODS, Audit
 from persys.wire.rest import API, CONTRACT_ROUTES, ROUTES, Form, Route
 from persys.wire.rest_json import to_json
 
 BODY_SECONDS = 30.0
-# These read, although their question is too long for a URL.
-ASKING = frozenset({"PlanWorkloads", "GetCapacity"})
 IN_CLUSTER = "/clusters/{cluster}"
 _NOT_FOUND = 404
 
 
-def reads(route: Route) -> bool:
-    return route.method == "GET" or route.rpc in ASKING
-
-
-def changed_by(route: Route) -> str:
-    return "" if reads(route) else route.rpc
+def audited_as(route: Route) -> str:
+    """The name under which the audit has it; empty for what is not audited."""
+    return route.rpc if METHODS[route.rpc].audit is not Audit.NONE else ""
 
 
 class UnaryRoutes:
@@ -50,13 +46,13 @@ class UnaryRoutes:
     def all(self) -> Iterator[web.RouteDef]:
         for route in CONTRACT_ROUTES:
             handler = self._contract(route)
-            served = self._door.behind(handler, contract=True, changes=changed_by(route))
+            served = self._door.behind(handler, contract=True, changes=audited_as(route))
             for prefix in ("", IN_CLUSTER):
                 yield web.route(route.method, prefix + route.path, served)
         for route in ROUTES:
             if route.form is Form.UNARY:
                 handler = self._handler(route)
-                served = self._door.behind(handler, changes=changed_by(route))
+                served = self._door.behind(handler, changes=audited_as(route))
                 for prefix in (API, API + IN_CLUSTER):
                     yield web.route(route.method, prefix + route.path, served)
 
@@ -179,7 +175,7 @@ async def call(ask: Ask, route: Route, message: Any) -> Answered:
         message,
         key=ask.routing_key(cluster, getattr(message, "workload_id", "")),
         metadata=ask.metadata,
-        again=reads(route),
+        again=METHODS[route.rpc].idempotent,
     )
 
 

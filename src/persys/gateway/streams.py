@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from persys.errors import InvalidError
+from persys.errors import DeniedError, InvalidError
 from persys.gateway.door import REQUEST_ID, Ask, Door, Handler
 from persys.gateway.problems import ProblemError
 from persys.gateway.pumping import FIRST_SECONDS, SILENCE, Pump, StreamEndedError, pumping
-from persys.gateway.routes import IN_CLUSTER
+from persys.gateway.routes import IN_CLUSTER, audited_as
 from persys.gateway.transcoding import Transcoder
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest import API, ROUTES, Form, Route
@@ -35,7 +35,8 @@ def stream_routes(door: Door, stopping: asyncio.Event) -> Iterator[web.RouteDef]
     make = {Form.EVENTS: watch_handler, Form.TEXT: text_handler}
     for route in ROUTES:
         if route.form in make:
-            served = door.behind(in_place(door, make[route.form](route, stopping)))
+            handler = in_place(door, make[route.form](route, stopping))
+            served = door.behind(handler, changes=audited_as(route))
             for prefix in (API, API + IN_CLUSTER):
                 yield web.get(prefix + route.path, served, allow_head=False)
 
@@ -139,12 +140,16 @@ async def pass_on(
     headers = {**_UNBUFFERED, REQUEST_ID: ask.id, "Content-Type": kind}
     response = web.StreamResponse(headers=headers)
     try:
-        async with pumping(call, stopping) as pump:
+        async with pumping(call, stopping, until_denied=ask.until_denied) as pump:
             await pump.begin(first_seconds)
             await response.prepare(ask.request)
             await write(ask, pump, response)
     except ConnectionError:
         pass  # the client has left
+    except DeniedError:
+        if not response.prepared:
+            raise
+        _break_off(ask)
     except StreamEndedError as err:
         if not response.prepared:
             raise ProblemError(503, str(err)) from err

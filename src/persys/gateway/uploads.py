@@ -14,7 +14,7 @@ from persys.gateway.answering import JSON
 from persys.gateway.door import Ask, Door, Handler
 from persys.gateway.problems import ProblemError, refusal_in
 from persys.gateway.pumping import Pump
-from persys.gateway.routes import IN_CLUSTER
+from persys.gateway.routes import IN_CLUSTER, audited_as
 from persys.gateway.streams import NDJSON, in_place, pass_on, write_lines
 from persys.gateway.transcoding import Transcoder
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -31,7 +31,7 @@ def upload_routes(door: Door, stopping: asyncio.Event) -> Iterator[web.RouteDef]
     for route in ROUTES:
         if route.form is Form.UPLOAD:
             make = image_handler if route.rpc == "AddImage" else snapshot_handler
-            served = door.behind(in_place(door, make(route, stopping)), changes=route.rpc)
+            served = door.behind(in_place(door, make(route, stopping)), changes=audited_as(route))
             for prefix in (API, API + IN_CLUSTER):
                 yield web.put(prefix + route.path, served)
 

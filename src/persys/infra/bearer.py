@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
-from persys.core.tokens import Fault, fault, parse
+from persys.core.tokens import Fault, IsRevoked, fault, later_fault, parse
 from persys.errors import DeniedError
 from persys.model.token import Token
 
@@ -15,27 +15,24 @@ _SCHEME = "bearer "
 FindToken = Callable[[str], Token | None]
 
 
-def judged(find: FindToken, said: Sequence[str], now: datetime) -> Token:
-    """Raises DeniedError for anything but one token that is good now."""
+def judged(find: FindToken, said: Sequence[str], now: datetime, *, is_revoked: IsRevoked) -> Token:
+    """Raises DeniedError unless exactly one valid token is shown."""
     text = said[0] if len(said) == 1 else ""  # of two it would be left to chance which counts
     scheme, secret = text[: len(_SCHEME)], text[len(_SCHEME) :]
     shown = parse(secret.strip()) if scheme.lower() == _SCHEME else None
     if shown is None:
         raise _denied(Fault.MALFORMED)
     token = find(shown.id)
-    if (wrong := fault(token, shown, now)) is not None:
+    if (wrong := fault(token, shown, now, is_revoked)) is not None:
         raise _denied(wrong)
     assert token is not None
     return token
 
 
-def check_still(find: FindToken, token_id: str, now: datetime) -> None:
-    """At a message on a stream that stands. Raises DeniedError once the token is over or taken back."""
-    token = find(token_id)
-    if token is None:
-        raise _denied(Fault.UNKNOWN)
-    if now >= token.expires_at:
-        raise _denied(Fault.EXPIRED)
+def check_still(find: FindToken, token_id: str, now: datetime, *, is_revoked: IsRevoked) -> None:
+    """For an open stream. Raises DeniedError once the token is expired or revoked."""
+    if (wrong := later_fault(find(token_id), now, is_revoked)) is not None:
+        raise _denied(wrong)
 
 
 def _denied(wrong: Fault) -> DeniedError:

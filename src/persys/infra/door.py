@@ -1,25 +1,27 @@
-"""Who comes in, and whether that one may do what it asks for: asked before every call of a service.
+"""Authenticates and authorizes the caller of every RPC of a service.
 
-The connection has shown that somebody holds a certificate of our authority; here is settled who that is and
-what the role allows; a token of a person that is shown beside it counts in its place. What would surprise: a
-scheduler that passes a call on says in whose name and with which certificate, and is believed; a gateway is,
-for people; nobody else is. A certificate or a token that is taken back ends its streams too, at their next
-message.
+The TLS connection proves that the caller holds a certificate of our authority. Here its identity and the
+permissions of its role are determined. A token that is shown with the call takes the place of the
+certificate's identity. A scheduler that forwards a call passes on the identity, certificate and address of
+the original caller and is trusted; a gateway is trusted for people only. Open streams are checked again,
+see `recheck`.
 """
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import grpc
 import msgspec
 import structlog
+from msgspec.structs import replace
 
 from persys.core.denials import Denial
 from persys.core.permission import deeds_of, may
-from persys.core.tokens import holder, may_be_passed
+from persys.core.tokens import IsRevoked, holder, may_be_passed
 from persys.errors import DeniedError, UnavailableError
 from persys.infra import bearer
 from persys.infra.certificates import Certificates
@@ -30,20 +32,31 @@ from persys.model.identity import Caller, Deed, Identity, Role
 log = structlog.get_logger()
 
 PASSED_IDENTITY = "persys-identity"
-PASSED_CERTIFICATE = "persys-certificate-bin"  # what it says, for those who did not see it
+PASSED_CERTIFICATE = "persys-certificate-bin"  # the claims of the original caller's certificate
+PASSED_SOURCE = "persys-source"  # network address of the original caller
+PASSED_VIA = "persys-via"  # the gateway, in a call that a standby forwards
+_PASSED_LENGTH_MAX = 256
 _CERTIFICATE = "x509_pem_cert"
 _KNOWN_MAX = 4096  # certificates whose claims are kept
 
 Context = grpc.aio.ServicerContext[Any, Any]
-# What of a request is taken from this caller: the request, perhaps watched; raises DeniedError.
+# Restricts a request to what this caller may ask for: returns it, perhaps wrapped, or raises DeniedError.
 Narrow = Callable[[Caller, str, Any], Any]
-# Whether what a certificate says still holds: raises DeniedError for one that was taken back.
+# Raises DeniedError for a revoked certificate.
 Check = Callable[[Claims], None]
 
-# Who asks for what is being answered; None where nobody is asked (-insecure).
+# The caller of the request that is being served; None with -insecure.
 CALLER: ContextVar[Caller | None] = ContextVar("caller", default=None)
-# What the certificate says with which that one came, to us or to whoever passes the call on.
+# The claims of that caller's certificate, as presented to us or to the scheduler or gateway in between.
 SHOWN: ContextVar[Claims | None] = ContextVar("shown", default=None)
+
+
+class Admission(NamedTuple):
+    """An admitted call: the request as far as it is accepted, and what must stay valid while it lasts."""
+
+    request: Any
+    claims: tuple[Claims, ...] = ()
+    token_id: str = ""
 
 
 class Door:
@@ -54,12 +67,13 @@ class Door:
         clock: Clock,
         *,
         denied: Callable[[Denial], None],
-        narrow: Narrow = lambda caller, method, request: request,
-        closed_to: frozenset[Role] = frozenset(),
-        check: Check = lambda claims: None,
-        tokens: bearer.FindToken | None = None,
+        narrow: Narrow,
+        closed_to: frozenset[Role],
+        check: Check,
+        tokens: bearer.FindToken | None,
+        is_revoked: IsRevoked,
     ) -> None:
-        """`denied` is told of each refusal. Where `tokens` is None, nobody's token counts."""
+        """`denied` is called with each refusal. With `tokens` None, tokens are ignored."""
         self._table = table
         self._certificates = certificates
         self._clock = clock
@@ -67,26 +81,44 @@ class Door:
         self._closed_to = closed_to
         self._check = check
         self._tokens = tokens
+        self._is_revoked = is_revoked
         self._narrow = narrow
 
-    def admit(self, method: str, context: Context, request: Any) -> Any:
-        """What is taken of the request. Raises DeniedError, or UnavailableError when nobody can tell."""
+    def admit(self, method: str, context: Context, request: Any) -> Admission:
+        """Raises DeniedError, or UnavailableError if tokens are not loaded yet."""
         CALLER.set(None)
         SHOWN.set(None)
         try:
-            caller = self._caller(context)
+            caller, claims = self._caller(context)
             CALLER.set(caller)
             deed = self._table.get(method)
             if deed is None or not may(caller, deed) or self._is_closed_to(caller, deed):
                 text = f"{caller.identity} may not call {method}"
                 raise DeniedError(text, reason="role")
-            return self._narrow(caller, method, request)
+            return Admission(self._narrow(caller, method, request), claims, caller.token_id)
+        except DeniedError as err:
+            self.tell(err, method, context)
+            raise
+
+    def recheck(self, admission: Admission, method: str, context: Context) -> None:
+        """Raises DeniedError once a certificate or the token of an open stream is expired or revoked."""
+        now = self._clock.now()
+        try:
+            for claims in admission.claims:
+                if _expires(claims) and now >= claims.not_after:
+                    raise DeniedError("the certificate has expired", reason="expired")
+                self._check(claims)
+            if admission.token_id and self._tokens is not None:
+                with suppress(UnavailableError):  # it was valid, and nothing newer is known
+                    bearer.check_still(
+                        self._tokens, admission.token_id, now, is_revoked=self._is_revoked
+                    )
         except DeniedError as err:
             self.tell(err, method, context)
             raise
 
     def tell(self, err: DeniedError, method: str, context: Context) -> None:
-        """Whoever was refused, as far as that is known."""
+        """Log and report a refusal, with the caller as far as it is known."""
         caller, claims = CALLER.get(), SHOWN.get()
         who = claims.identity if claims is not None else None
         if caller is not None:
@@ -99,39 +131,56 @@ class Door:
     def _is_closed_to(self, caller: Caller, deed: Deed) -> bool:
         return caller.identity.role in self._closed_to and deed is not Deed.ANYONE
 
-    def _caller(self, context: Context) -> Caller:
+    def _caller(self, context: Context) -> tuple[Caller, tuple[Claims, ...]]:
+        claims = self._peer_claims(context)
+        assert claims.identity is not None
+        peer = claims.identity
+        identity, own = peer, claims
+        via = peer if peer.role is Role.GATEWAY else None
+        source = peer_address(context.peer())
+        if (passed := _passed(context, peer.role)) is not None:
+            identity = passed
+            own = self._passed_claims(context, peer.role, passed) or claims
+            SHOWN.set(own)
+        if peer.role in (Role.SCHEDULER, Role.GATEWAY):
+            source = _beside_text(context, PASSED_SOURCE) or source
+        if peer.role is Role.SCHEDULER:
+            via = by_common_name(_beside_text(context, PASSED_VIA))
+        shown = (claims,) if own is claims else (claims, own)
+        said = _all_beside(context, bearer.AUTHORIZATION)
+        if said and self._tokens is not None:
+            caller = self._by_token(said, identity, own.serial)
+        else:
+            caller = Caller(identity, deeds_of(identity.role), own.not_after, own.serial)
+        through = str(via) if via is not None and via != caller.identity else ""
+        return replace(caller, via=through, source=source), shown
+
+    def _peer_claims(self, context: Context) -> Claims:
+        """Of the certificate of this connection. Raises DeniedError."""
         shown = next(iter(context.auth_context().get(_CERTIFICATE, ())), None)
         if shown is None:
             raise DeniedError("no certificate was shown", reason="certificate")
         claims = _claims(shown)
         own = self._certificates.current.claims.trust_domain
         if claims.identity is None or (claims.trust_domain and claims.trust_domain != own):
-            raise DeniedError("the certificate is of nobody who is known here", reason="identity")
+            raise DeniedError("certificate identity is not recognised", reason="identity")
         SHOWN.set(claims)
         if not claims.not_before <= self._clock.now() < claims.not_after:
             text = "the certificate is not valid yet, or not any more"
             raise DeniedError(text, reason="expired")
         self._check(claims)
-        identity = claims.identity
-        if (passed := _passed(context, identity.role)) is not None:
-            if identity.role is Role.SCHEDULER:
-                claims = self._passed_claims(context) or claims
-                SHOWN.set(claims)
-            identity = passed
-        said = _all_beside(context, bearer.AUTHORIZATION)
-        if said and self._tokens is not None:
-            return self._by_token(said, identity, claims.serial)
-        return Caller(identity, deeds_of(identity.role), claims.not_after, claims.serial)
+        return claims
 
     def _by_token(self, said: list[str], identity: Identity, serial: str) -> Caller:
         assert self._tokens is not None
         if identity.role is Role.AGENT:
             text = f"{identity} is a node: it shows no token of a person"
             raise DeniedError(text, reason=bearer.REASON)
-        return holder(bearer.judged(self._tokens, said, self._clock.now()), serial)
+        token = bearer.judged(self._tokens, said, self._clock.now(), is_revoked=self._is_revoked)
+        return holder(token, serial)
 
-    def _passed_claims(self, context: Context) -> Claims | None:
-        """What somebody has shown to the scheduler that passes this on."""
+    def _passed_claims(self, context: Context, by: Role, identity: Identity) -> Claims | None:
+        """Of the certificate that was presented to the scheduler or gateway that passes this call on."""
         told = _beside(context, PASSED_CERTIFICATE)
         if not told:
             return None
@@ -140,33 +189,33 @@ class Door:
         except msgspec.DecodeError as err:
             text = f"{PASSED_CERTIFICATE} cannot be read"
             raise DeniedError(text, reason="certificate") from err
+        if by is Role.GATEWAY and claims.identity != identity:
+            text = f"{PASSED_CERTIFICATE} is not a certificate of {identity}"
+            raise DeniedError(text, reason="certificate")
         self._check(claims)
         return claims
 
-    def look_again(
-        self, claims: Claims | None, token_id: str, method: str, context: Context
-    ) -> None:
-        """At a message on a stream that stands. Raises DeniedError for what was taken back since."""
-        if claims is None:
-            return
-        try:
-            self._check(claims)
-            if token_id and self._tokens is not None:
-                with suppress(UnavailableError):  # it was good, and nobody knows better
-                    bearer.check_still(self._tokens, token_id, self._clock.now())
-        except DeniedError as err:
-            self.tell(err, method, context)
-            raise
+
+def peer_address(peer: str) -> str:
+    """gRPC's name of a peer as host:port: "ipv4:10.0.0.5:4711", "ipv6:%5B::1%5D:4711"."""
+    kind, separator, address = peer.partition(":")
+    return unquote(address) if separator and kind in ("ipv4", "ipv6", "unix") else peer
+
+
+def _expires(claims: Claims) -> bool:
+    """Gateways and schedulers renew their certificates while the streams of others pass through them."""
+    identity = claims.identity
+    return identity is None or identity.role not in (Role.GATEWAY, Role.SCHEDULER)
 
 
 def _passed(context: Context, by: Role) -> Identity | None:
-    """In whose name this is asked, if one of this role may say so; what others say is not heard."""
+    """The original caller, if a peer of this role may name one; from other peers it is ignored."""
     told = str(_beside(context, PASSED_IDENTITY))
     if not told or by not in (Role.SCHEDULER, Role.GATEWAY):
         return None
     passed = by_common_name(told)
     if passed is None or not may_be_passed(passed, by):
-        text = f"{PASSED_IDENTITY} names nobody for whom a {by} may speak: {told[:80]!r}"
+        text = f"{PASSED_IDENTITY} {told[:80]!r}: a {by} may not speak for that identity"
         raise DeniedError(text, reason="identity")
     return passed
 
@@ -177,6 +226,10 @@ def _all_beside(context: Context, name: str) -> list[str]:
 
 def _beside(context: Context, name: str) -> str | bytes:
     return next((said for key, said in context.invocation_metadata() or () if key == name), "")
+
+
+def _beside_text(context: Context, name: str) -> str:
+    return str(_beside(context, name))[:_PASSED_LENGTH_MAX]
 
 
 @lru_cache(_KNOWN_MAX)

@@ -1,154 +1,200 @@
-"""A service behind a door: every call and every message of a stream passes it.
+"""A gRPC service behind authorization: every call, and every open stream for as long as it lasts.
 
-What would surprise: a certificate or a token that is taken back ends its streams too, at their next message.
+A stream whose certificate or token expires or is revoked ends within RECHECK_SECONDS of that being known
+here, also while no message flows. An unexpected exception in a handler ends only its call, with INTERNAL.
+Handlers of streams are served as coroutines that write their answers to the context.
 """
 
 import asyncio
 import inspect
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn, Self
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
 
-from persys.errors import DeniedError, UnavailableError
+from persys.errors import DefectError, DeniedError, UnavailableError
 from persys.infra import bearer
-from persys.infra.door import CALLER, SHOWN, Context, Door
+from persys.infra.aio.supervisor import InternalError, Supervisor
+from persys.infra.door import Admission, Context, Door
+from persys.infra.together import together
+
+RECHECK_SECONDS = 5.0
+
+Handler = Callable[[Any, Any], Awaitable[Any]]
+
+# How gRPC ends a handler whose call is over. Not a defect.
+_CALL_ENDED = (grpc.aio.AbortError, grpc.aio.UsageError)
 
 
-def guarded(servicer: Any, service: ServiceDescriptor, door: Door | None) -> Any:
-    """The same servicer behind a door; without one, anybody is served."""
-    if door is None:
-        return servicer
-    return _Guarded(servicer, service, door)
+class Guarded:
+    """The servicer with each handler wrapped. With `door` None (-insecure) every caller is admitted."""
 
-
-class _Guarded:
-    def __init__(self, servicer: Any, service: ServiceDescriptor, door: Door) -> None:
+    def __init__(
+        self,
+        servicer: Any,
+        service: ServiceDescriptor,
+        door: Door | None,
+        supervisor: Supervisor,
+        *,
+        recheck_seconds: float = RECHECK_SECONDS,
+    ) -> None:
+        self._door = door
+        self._supervisor = supervisor
+        self._recheck_seconds = recheck_seconds
         for method in service.methods:
-            inner = getattr(servicer, method.name)
-            make = _call
+            handler: Any = getattr(servicer, method.name, None)
+            if not (inspect.iscoroutinefunction(handler) or inspect.isasyncgenfunction(handler)):
+                setattr(self, method.name, _unimplemented)  # what generated classes have is not one
+                continue
             if method.server_streaming:
-                make = _answers if inspect.isasyncgenfunction(inner) else _conversation
-            setattr(self, method.name, make(method.name, inner, door))
+                handler = as_writer(handler)
+            streams = method.server_streaming or method.client_streaming
+            make = self._stream if streams else self._unary
+            setattr(self, method.name, make(method.name, handler))
 
+    def _unary(self, name: str, handler: Handler) -> Handler:
+        async def call(request: Any, context: Context) -> Any:
+            admission = await self._admit(name, request, context)
+            return await self._contained(name, handler(admission.request, context), context)
 
-def _call(name: str, inner: Callable[..., Any], door: Door) -> Callable[..., Any]:
-    async def call(request: Any, context: Context) -> Any:
-        entered = await _enter(name, request, context, door)
-        if hasattr(entered, "__aiter__"):
-            return await _heard(name, inner, entered, context, door)
-        return await inner(entered, context)
+        return call
 
-    return call
-
-
-def _conversation(name: str, inner: Callable[..., Any], door: Door) -> Callable[..., Any]:
-    """One that writes its answers by itself."""
-
-    async def converse(request: Any, context: Context) -> None:
-        entered = await _enter(name, request, context, door)
-        watched = _Watched(name, context, door)
-        if hasattr(entered, "__aiter__"):
-            await _heard(name, inner, entered, watched, door)
-        else:
-            await inner(entered, watched)
-
-    return converse
-
-
-async def _heard(
-    name: str, inner: Callable[..., Any], entered: Any, context: Any, door: Door
-) -> Any:
-    messages = _Messages(name, entered, context, door)
-    try:
-        return await inner(messages, context)
-    except asyncio.CancelledError:
-        # So it looks when a call is passed on whose messages end in error.
-        if messages.denied is None:
-            raise
-        await _refuse(messages.denied, context)
-
-
-def _answers(name: str, inner: Callable[..., Any], door: Door) -> Callable[..., Any]:
-    async def answers(request: Any, context: Context) -> AsyncIterator[Any]:
-        entered = await _enter(name, request, context, door)
-        shown, token_id = SHOWN.get(), _token_id()
-        async for one in inner(entered, context):
+    def _stream(self, name: str, handler: Handler) -> Handler:
+        async def converse(request: Any, context: Context) -> Any:
+            admission = await self._admit(name, request, context)
+            door = self._door
+            if door is None:
+                return await self._contained(name, handler(admission.request, context), context)
+            session = _Session(name, admission, context, door)
+            messages = admission.request
+            if hasattr(messages, "__aiter__"):
+                messages = session.checked(messages)
             try:
-                door.look_again(shown, token_id, name, context)
+                async with together() as group:
+                    watch = group.create_task(session.watch(self._recheck_seconds))
+                    answer = await self._contained(name, handler(messages, session), context)
+                    watch.cancel()
+                return answer
             except DeniedError as err:
                 await _refuse(err, context)
-            yield one
+            except asyncio.CancelledError:
+                # Also how a forwarded call ends whose messages end with an error.
+                if session.denied is None:
+                    raise
+                await _refuse(session.denied, context)
 
-    return answers
+        return converse
+
+    async def _admit(self, name: str, request: Any, context: Context) -> Admission:
+        if self._door is None:
+            return Admission(request)
+        try:
+            return self._door.admit(name, context, request)
+        except DeniedError as err:
+            await _refuse(err, context)
+        except UnavailableError as err:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, str(err))
+
+    async def _contained(self, name: str, work: Awaitable[Any], context: Context) -> Any:
+        try:
+            return await contained(self._supervisor, name, work)
+        except DefectError as err:
+            await context.abort(grpc.StatusCode.INTERNAL, str(err))
 
 
-class _Watched:
-    """The way back to a caller, for as long as what it has shown is good."""
+async def contained(supervisor: Supervisor, name: str, work: Awaitable[Any]) -> Any:
+    """Await the work of one call. Raises DefectError in place of an unexpected exception."""
+    ended: BaseException | None = None
+    failures: list[InternalError] = []
+    with supervisor.contain("rpc", name, failed=failures.append):
+        try:
+            return await work
+        except _CALL_ENDED as err:
+            ended = err
+    if ended is not None:
+        raise ended
+    raise DefectError(f"internal error in {name}: {failures[0].text}")
 
-    def __init__(self, name: str, context: Context, door: Door) -> None:
+
+def as_writer(handler: Callable[..., Any]) -> Handler:
+    """A handler that writes its answers to the context, also if it was an async generator."""
+    if not inspect.isasyncgenfunction(handler):
+        return handler
+
+    async def write(request: Any, context: Any) -> None:
+        answers = handler(request, context)
+        try:
+            async for answer in answers:
+                await context.write(answer)
+        finally:
+            await answers.aclose()
+
+    return write
+
+
+class _Session:
+    """The context of an open stream. What is read and written is checked, and so is an idle stream."""
+
+    def __init__(self, name: str, admission: Admission, context: Context, door: Door) -> None:
         self._name = name
+        self._admission = admission
         self._context = context
         self._door = door
-        self._shown, self._token_id = SHOWN.get(), _token_id()
+        self.denied: DeniedError | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
 
+    async def watch(self, every_seconds: float) -> NoReturn:
+        """Raises DeniedError once the caller may not go on."""
+        while True:
+            await asyncio.sleep(every_seconds)
+            self._recheck()
+
     async def write(self, message: Any) -> None:
-        try:
-            self._door.look_again(self._shown, self._token_id, self._name, self._context)
-        except DeniedError as err:
-            await _refuse(err, self._context)
+        self._recheck()
         await self._context.write(message)
+
+    def checked(self, messages: AsyncIterator[Any]) -> "_Messages":
+        return _Messages(messages, self)
+
+    def _recheck(self) -> None:
+        try:
+            self._door.recheck(self._admission, self._name, self._context)
+        except DeniedError as err:
+            self.denied = err
+            raise
+
+    async def next_of(self, messages: AsyncIterator[Any]) -> Any:
+        try:
+            message = await anext(messages)
+        except DeniedError as err:  # refused by `narrow`
+            self._door.tell(err, self._name, self._context)
+            self.denied = err
+            raise
+        self._recheck()
+        return message
 
 
 class _Messages:
-    """What comes on a stream, for as long as its sender's certificate is good."""
+    """An iterator that is not a generator: gRPC may read it from another task than the handler."""
 
-    def __init__(
-        self, name: str, messages: AsyncIterator[Any], context: Context, door: Door
-    ) -> None:
-        self._name = name
+    def __init__(self, messages: AsyncIterator[Any], session: _Session) -> None:
         self._messages = messages
-        self._context = context
-        self._door = door
-        self._shown, self._token_id = SHOWN.get(), _token_id()
-        self.denied: DeniedError | None = None
+        self._session = session
 
     def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Any:
-        try:
-            message = await anext(self._messages)
-        except DeniedError as err:  # of what is taken from this sender
-            self._door.tell(err, self._name, self._context)
-            self.denied = err
-            raise
-        try:
-            self._door.look_again(self._shown, self._token_id, self._name, self._context)
-        except DeniedError as err:
-            self.denied = err
-            raise
-        return message
+        return await self._session.next_of(self._messages)
 
 
-async def _enter(name: str, request: Any, context: Context, door: Door) -> Any:
-    try:
-        return door.admit(name, context, request)
-    except DeniedError as err:
-        await _refuse(err, context)
-    except UnavailableError as err:
-        await context.abort(grpc.StatusCode.UNAVAILABLE, str(err))
+async def _unimplemented(_request: Any, context: Context) -> NoReturn:
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not supported by this version")
 
 
 async def _refuse(err: DeniedError, context: Context) -> NoReturn:
     denied, unknown = grpc.StatusCode.PERMISSION_DENIED, grpc.StatusCode.UNAUTHENTICATED
     await context.abort(unknown if err.reason == bearer.REASON else denied, str(err))
-
-
-def _token_id() -> str:
-    caller = CALLER.get()
-    return caller.token_id if caller is not None else ""

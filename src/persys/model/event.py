@@ -54,6 +54,16 @@ class EventKind(StrEnum):
     SECRET_DELETED = "SecretDeleted"  # noqa: S105 - no secret
     SUGGESTION_ACCEPTED = "SuggestionAccepted"
     SUGGESTION_REJECTED = "SuggestionRejected"
+    SUGGESTION_PENDING = "SuggestionPending"
+    EXEC_STARTED = "ExecStarted"
+    CONSOLE_OPENED = "ConsoleOpened"
+    IMAGE_ADDED = "ImageAdded"
+    IMAGE_REMOVED = "ImageRemoved"
+    VOLUME_DELETED = "VolumeDeleted"
+    SNAPSHOT_SAVED = "SnapshotSaved"
+    SNAPSHOT_RESTORED = "SnapshotRestored"
+    CLUSTER_REBUILT = "ClusterRebuilt"
+    STORE_ACCEPTED = "StoreAccepted"
 
     @classmethod
     def _missing_(cls, value: object) -> "EventKind | None":
@@ -72,6 +82,8 @@ class Event(Struct, frozen=True):
     node_id: str = ""
     revision: str = ""
     epoch: int = 0
+    identity: str = ""  # of the caller whose request caused it: role/name, perhaps "via gateway/g1"
+    source: str = ""  # network address of that caller
 
 
 class Numbered(NamedTuple):

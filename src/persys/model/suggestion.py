@@ -39,10 +39,19 @@ class Suggestion(Struct, frozen=True):
 
 
 class Ruling(Struct, frozen=True):
-    """The answer to a suggestion, the same however often it is submitted."""
+    """The decision about a suggestion, the same each time it is submitted.
+
+    With `pending_until` it is rejected for now and can be approved until then.
+    """
 
     suggestion: Suggestion
     accepted: bool
     decided_at: datetime
     reason: str = ""
     applied_action: str = ""  # what was done; empty when it was rejected
+    submitted_by: str = ""
+    decided_by: str = ""  # who approved or rejected it
+    pending_until: datetime | None = None
+
+    def is_pending(self, now: datetime) -> bool:
+        return self.pending_until is not None and now < self.pending_until

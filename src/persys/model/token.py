@@ -16,6 +16,9 @@ class Token(Struct, frozen=True):
     created_at: datetime
     created_by: str
     expires_at: datetime
+    # Of the certificate that created it, directly or through another token. Empty: created by an older
+    # version.
+    created_serial: str = ""
 
     @property
     def identity(self) -> Identity:

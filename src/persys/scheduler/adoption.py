@@ -4,10 +4,13 @@ Adopting binds the copy where it is, under a higher epoch and the same revision,
 Deleting writes a tombstone; the burials see to the rest. Both refuse what is no orphan.
 """
 
+from collections.abc import Collection
+
 from msgspec.structs import replace
 
 from persys.core.drift import Stranger
 from persys.core.intake import Accepted
+from persys.core.secrets import secret_names
 from persys.errors import NotFoundError, RefusedError
 from persys.infra.clock import Clock
 from persys.model.assignment import Assignment, Tombstone
@@ -41,18 +44,34 @@ class Adoption:
         self._agents = agents
         self._clock = clock
 
-    async def adopt(self, node_id: NodeId, workload_id: WorkloadId) -> None:
-        """RefusedError says why not and what to do instead."""
+    async def reported(self, node_id: NodeId, workload_id: WorkloadId) -> Workload | None:
+        """An orphan as its node reports it. None: the node does not keep the spec."""
         member = self._member(node_id)
         self._orphan(node_id, workload_id)
         intents = await self._agents.intents(node_id, member.node.endpoint)
         kept = next((kept for kept in intents if kept.workload.id == workload_id), None)
-        if kept is None:
+        return kept.workload if kept is not None else None
+
+    async def adopt(
+        self, node_id: NodeId, workload_id: WorkloadId, *, allow_secrets: Collection[str]
+    ) -> None:
+        """Raises RefusedError with the reason and what to do instead.
+
+        Secrets that only the node's report names are sent to it only if `allow_secrets` has them.
+        """
+        workload = await self.reported(node_id, workload_id)
+        if workload is None:
             raise RefusedError(
-                f"node {node_id} does not keep what {workload_id} was asked to be; apply its spec "
+                f"node {node_id} does not keep the spec of {workload_id}; apply its spec "
                 f"under this id with the constraint `node.id = {node_id}`, or delete the orphan"
             )
-        workload = kept.workload
+        if unapproved := sorted(secret_names(workload.spec) - set(allow_secrets)):
+            names = ",".join(unapproved)
+            raise RefusedError(
+                f"the spec that node {node_id} reports refers to the secrets {names}; check it with "
+                f"`persysctl orphans get {node_id} {workload_id}`, then adopt it with "
+                f"--allow-secrets {names}"
+            )
 
         def judge(old: Workload | None) -> Accepted:
             self._check(old, workload, node_id)

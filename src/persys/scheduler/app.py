@@ -19,23 +19,9 @@ from persys.infra.sealing import KeyFile
 from persys.model.event import Numbered
 from persys.model.ids import NodeId
 from persys.scheduler import whereabouts
-from persys.scheduler.adoption import Adoption
 from persys.scheduler.agents import Connect, GrpcAgents, over_grpc
-from persys.scheduler.api.access import AccessApi
-from persys.scheduler.api.automation import AutomationApi
-from persys.scheduler.api.drifts import DriftsApi
-from persys.scheduler.api.events import EventsApi
-from persys.scheduler.api.identity import IdentityApi
-from persys.scheduler.api.images import ImagesApi
-from persys.scheduler.api.nodes import NodesApi
-from persys.scheduler.api.outlook import OutlookApi
-from persys.scheduler.api.recovery import RecoveryApi
-from persys.scheduler.api.secrets import SecretsApi
+from persys.scheduler.api.control import control_api
 from persys.scheduler.api.service import ControlApi
-from persys.scheduler.api.stream import StreamApi
-from persys.scheduler.api.tokens import TokensApi
-from persys.scheduler.api.volumes import VolumesApi
-from persys.scheduler.api.workloads import WorkloadsApi
 from persys.scheduler.authority import Authority
 from persys.scheduler.burials import Burials
 from persys.scheduler.census import Census
@@ -46,23 +32,20 @@ from persys.scheduler.discovery import Discovery
 from persys.scheduler.expiry import Expiry
 from persys.scheduler.gauges import ClusterCollector, Sources
 from persys.scheduler.histories import Histories
-from persys.scheduler.intake import Intake
 from persys.scheduler.membership import Membership
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.modes import Modes
 from persys.scheduler.observations import Observations
 from persys.scheduler.orphans import Orphans
+from persys.scheduler.owner import Owner
 from persys.scheduler.passes import Passes
 from persys.scheduler.performer import Performer
-from persys.scheduler.queries import Queries
 from persys.scheduler.reconciler import Reconciler
-from persys.scheduler.recovery import Recovery
 from persys.scheduler.removed import Removed, Revoke
 from persys.scheduler.reports import Limited
 from persys.scheduler.resolving import Resolver, SecretSource
 from persys.scheduler.secrets import Secrets
 from persys.scheduler.settings import SchedulerSettings
-from persys.scheduler.snapshots import Snapshots
 from persys.scheduler.standby import Standby
 from persys.scheduler.state.sync import follow, load
 from persys.scheduler.streams import Streams
@@ -72,6 +55,8 @@ from persys.store.open import file_bytes, secrets_key_path
 from persys.store.port import Change, Snapshot, Store
 
 log = structlog.get_logger()
+
+REQUESTS_MAX = 2048  # changes in progress at the same time
 
 
 class Scheduler:
@@ -111,8 +96,9 @@ class Scheduler:
         self._build_membership(revoke)
         self.expiry = Expiry(self.committer, clock) if watches_certificates else None
         self.denials = Denials(self.committer, clock)
+        self.requests = Owner(self.supervisor, tasks_max=REQUESTS_MAX)
         self.tokens = Tokens(self.cluster, self.committer, clock)
-        self.suggestions = Suggestions(self.cluster.rulings, self.reconciler, self.committer, clock)
+        self.suggestions = Suggestions(self.cluster, self.reconciler, self.committer, clock)
         self.passes = Passes(
             self.cluster,
             self.agents,
@@ -312,6 +298,7 @@ class Scheduler:
             Loop("commit", self.committer.run, ends_process=True),
             Loop("leadership", self.authority.run, ends_process=True),
             Loop("requests", self.reconciler.own_requests, ends_process=True),
+            Loop("calls", self.requests.run, ends_process=True),
             Loop("orders", self.performer.run),
             Loop("reconcile", self.reconciler.run),
             Loop("lease", self.membership.run),
@@ -325,52 +312,7 @@ class Scheduler:
 
     def api(self) -> ControlApi:
         settings = self._settings
-        queries = Queries(
-            self.cluster, self._clock, attempts_max=policy_of(settings).retry.attempts_max
-        )
-        nodes = NodesApi(
-            self.membership,
-            queries,
-            self._clock,
-            heartbeat_seconds=max(1, round(settings.heartbeat_interval.total_seconds())),
-            modes=self.modes,
-            authority=self.authority,
-            limited=self.limited,
-            expiry=self.expiry,
-        )
-        return ControlApi(
-            nodes,
-            StreamApi(nodes, self.streams),
-            WorkloadsApi(self._intake(), queries),
-            DriftsApi(self.cluster, self._adoption()),
-            EventsApi(self.events),
-            OutlookApi(
-                self.cluster,
-                self._clock,
-                situated=self.reconciler.situated,
-                policy=policy_of(settings),
-                lease=settings.node_lease,
-            ),
-            AutomationApi(self.suggestions),
-            AccessApi(self.cluster, self.agents),
-            VolumesApi(self.cluster, self.agents),
-            ImagesApi(self.cluster, self.agents),
-            IdentityApi(),
-            SecretsApi(self.secrets, self.cluster, self.reconciler),
-            TokensApi(self.tokens),
-            self._recovery_api(),
-            metrics=self.metrics,
-            clock=self._clock,
-            modes=self.modes,
-        )
-
-    def _intake(self) -> Intake:
-        return Intake(
-            self.reconciler,
-            self._clock,
-            lease=self._settings.node_lease,
-            secrets=self.cluster.secrets,
-        )
+        return control_api(self, settings, self._store, self._clock, policy_of(settings))
 
     def _discovery(self, names: Store) -> Discovery:
         settings, lead = self._settings, self.committer.lead
@@ -387,17 +329,6 @@ class Scheduler:
             port=whereabouts.port_of(settings),
             fence=lambda: lead.fence if same_etcd else None,
             leads=lambda: lead.fence is not None,
-        )
-
-    def _recovery_api(self) -> RecoveryApi:
-        applicants = self.membership.applicants
-        return RecoveryApi(
-            Recovery(self.cluster, self.committer, self.agents, applicants, self._clock),
-            Snapshots(self._store, self.cluster, self.committer, self._clock),
-            self.committer,
-            self.cluster,
-            applicants,
-            store=self._settings.store,
         )
 
     def _gauges(self) -> ClusterCollector:
@@ -427,16 +358,6 @@ class Scheduler:
     def _told(self, events: list[Numbered], trimmed: list[int]) -> None:
         self.metrics.told(events)
         self.events.take(events, trimmed)
-
-    def _adoption(self) -> Adoption:
-        return Adoption(
-            self.cluster,
-            self.committer,
-            self.reconciler,
-            self.burials,
-            self.agents,
-            self._clock,
-        )
 
     def _load(self, snapshot: Snapshot) -> None:
         lease_until = self.membership.lease_ends()

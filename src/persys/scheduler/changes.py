@@ -1,9 +1,11 @@
 """A change: records to write and drop together, as keys and values, and what it does to the memory."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from persys.model.event import Event
 
@@ -20,3 +22,28 @@ class Change:
     @property
     def is_empty(self) -> bool:
         return not (self.puts or self.drops or self.events)
+
+
+@dataclass(slots=True)
+class Origin:
+    """The caller of the request that is being served. Tasks that outlive the request no longer act for it."""
+
+    identity: str
+    source: str
+    is_open: bool = True
+
+
+ORIGIN: ContextVar[Origin | None] = ContextVar("origin", default=None)
+
+
+def attributed(events: Iterable[Event]) -> list[Event]:
+    """The events with the identity and source address of the request in which they are committed."""
+    origin = ORIGIN.get()
+    if origin is None or not origin.is_open:
+        return list(events)
+    return [
+        event
+        if event.identity or event.source
+        else replace(event, identity=origin.identity, source=origin.source)
+        for event in events
+    ]

@@ -27,7 +27,7 @@ from persys.infra import tracing
 from persys.infra.clock import Clock
 from persys.model.event import Numbered
 from persys.model.mode import ClusterMarker
-from persys.scheduler.changes import Change
+from persys.scheduler.changes import Change, attributed
 from persys.scheduler.commit_queue import CommitQueue, Pending, fail
 from persys.scheduler.lead import Lead
 from persys.scheduler.metrics import Metrics
@@ -140,6 +140,7 @@ class Committer:
         if self.modes.is_frozen:
             raise self.modes.refusal()
         self._quarantine.check_writable((*change.puts, *change.drops))
+        change.events = attributed(change.events)
         values = encoded(change)
         stored = self._queue.add(change, values)
         self._news.set()

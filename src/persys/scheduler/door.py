@@ -1,10 +1,9 @@
-"""The scheduler's door: the table of its calls, and that an agent speaks for no node but its own."""
+"""Authorization of the scheduler's RPCs. An agent may only speak for its own node."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 from persys.core.denials import Denial
-from persys.core.permission import CONTROL
 from persys.errors import DeniedError
 from persys.infra.bearer import FindToken
 from persys.infra.clock import Clock
@@ -12,6 +11,7 @@ from persys.infra.door import Check, Door
 from persys.infra.tls import Tls
 from persys.model.identity import Caller, Role
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.methods import CONTROL_PERMISSIONS
 
 
 def new_door(
@@ -26,13 +26,15 @@ def new_door(
     if tls is None:
         return None
     return Door(
-        CONTROL,
+        CONTROL_PERMISSIONS,
         tls.certificates,
         clock,
         denied=denied,
         narrow=as_own_node,
+        closed_to=frozenset(),
         check=check,
         tokens=tokens,
+        is_revoked=tls.is_revoked,
     )
 
 

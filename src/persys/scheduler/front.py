@@ -1,19 +1,19 @@
-"""The door of a scheduler that may lead or stand by: it serves, or passes on to the one that leads.
+"""Forwards calls to the leader: the RPCs of a scheduler that leads or stands by.
 
-A standby answers reads from its own memory, and says how old that is. All else goes to the leader, streams
-too, so that whoever knows one scheduler knows them all. A call that finds no leader waits for the next one,
-within its deadline. What may have reached a leader is not sent to another: the caller is told, and knows
-whether to ask again. One that was passed on already is not passed on again.
+A standby answers the reads that METHODS marks from its own memory and says how old that is. Everything else
+is forwarded to the leader, streams too, so that any scheduler can be called. A call that finds no leader
+waits for the next one within its deadline. A call that may have reached a leader is not sent to another: it
+fails, and the caller decides whether to repeat it. A forwarded call is not forwarded again.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 import grpc
 
-from persys.scheduler.api.freezing import REFUSALS
+from persys.model.role import Deed
 from persys.scheduler.api.service import ControlApi
 from persys.scheduler.passing import (
     Context,
@@ -28,41 +28,18 @@ from persys.scheduler.passing import (
 from persys.scheduler.standby import Standby
 from persys.scheduler.upstream import LeaderChangedError, Upstream
 from persys.wire.beside import DATA_AGE_MS, NOT_LEADING, REVISION, ROLE
-from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.methods import METHODS, Method
 
-# What a standby answers by itself.
-READS = frozenset(
-    {
-        "ListNodes",
-        "GetNode",
-        "ListWorkloads",
-        "GetWorkload",
-        "GetWorkloads",
-        "GetClusterSummary",
-        "ExplainWorkload",
-        "PlanWorkloads",
-        "GetCapacity",
-        "ListEvents",
-        "ListDrifts",
-        "GetMode",
-        "GetIdentity",
-    }
-)
-CHANGES = frozenset(REFUSALS)
 # As long as the next leader may take to appear.
 PATIENCE_SECONDS = 15.0
 PATIENCE_SHARE = 0.8  # of a call's time; the rest is for the leader
 # Less than an agent waits for an answer to its registration before it takes this for an old scheduler.
 STREAM_BEGIN_SECONDS = 4.0
 AGAIN_SECONDS = 0.1
-# Methods that write their answers themselves.
-WRITING = frozenset({"ControlStream", "StreamLogs", "Exec", "AddImage"})
-# Of these the answer to the first message comes at once, if anybody is there. That they are served is said
-# before it: the other side waits a little for a refusal.
-BEGINNING = frozenset({"ControlStream"})
 
 
-class Front(control_pb2_grpc.AgentControlServicer):
+class Front:
     def __init__(self, upstream: Callable[[str], Upstream] = Upstream) -> None:
         """A simulation has its own way to the one that leads."""
         self._new_upstream = upstream
@@ -73,14 +50,11 @@ class Front(control_pb2_grpc.AgentControlServicer):
         self._upstream: Upstream | None = None
         self._left: list[Upstream] = []
         self._news = asyncio.Event()
-        service = control_pb2.DESCRIPTOR.services_by_name["AgentControl"]
-        for method in service.methods:
+        for method in METHODS.values():
             if method.name == "WatchEvents":
                 continue
-            make = self._call
-            if method.server_streaming:
-                make = self._both_ways if method.name in WRITING else self._answers
-            setattr(self, method.name, make(method.name))
+            make = self._stream if method.stream.of_answers else self._call
+            setattr(self, method.name, make(method))
 
     def lead(self, api: ControlApi, *, revision: Callable[[], int]) -> None:
         """`revision` is that of the store after the last commit."""
@@ -123,16 +97,18 @@ class Front(control_pb2_grpc.AgentControlServicer):
             if one is not None:
                 await one.close()
 
-    def _call(self, name: str) -> Callable[..., Any]:
+    def _call(self, method: Method) -> Callable[..., Any]:
+        name = method.name
+
         async def call(request: Any, context: Context) -> Any:
-            if self._answers_itself(name):
+            if self._answers_itself(method):
                 return await self._read(name, request, context)
             patience = _patience(context.time_remaining())
             while (upstream := await self._way(context, patience)) is not None:
                 try:
                     answer, revision = await pass_on(upstream, name, request, context)
-                    if name in CHANGES and self._standby is not None:
-                        # Who has changed something and then looks, shall see it.
+                    if method.mutating and self._standby is not None:
+                        # A caller that reads its own change from this standby must see it.
                         await self._standby.catch_up(revision)
                     return answer
                 except grpc.aio.AioRpcError as err:
@@ -140,38 +116,18 @@ class Front(control_pb2_grpc.AgentControlServicer):
                         await refuse(err, context)
                 await self._rest()
             answer = await getattr(self._leading, name)(request, context)
-            if name in CHANGES and is_passed_on(context):
+            if method.mutating and is_passed_on(context):
                 add_beside(context, (REVISION, str(self._revision())))
             return answer
 
         return call
 
-    def _answers(self, name: str) -> Callable[..., Any]:
-        async def answers(request: Any, context: Context) -> AsyncIterator[Any]:
-            upstream = await self._way(context, _patience(context.time_remaining()))
-            if upstream is None:
-                async for one in getattr(self._leading, name)(request, context):
-                    yield one
-                return
-            method = getattr(upstream.stub, name)
-            call = method(request, timeout=context.time_remaining(), metadata=beside(context))
-            try:
-                with upstream.using(call):
-                    async for one in call:
-                        yield one
-            except grpc.aio.AioRpcError as err:
-                await refuse(err, context)
-            except LeaderChangedError:
-                await refuse_change(context)
-
-        return answers
-
     async def WatchEvents(  # noqa: N802
         self, request: control_pb2.WatchEventsRequest, context: Context
-    ) -> AsyncIterator[control_pb2.EventView]:
-        """Goes on with the next leader after the last event that came, so that the client notices nothing.
+    ) -> None:
+        """Continues with the next leader after the last event, so that the client notices nothing.
 
-        Not answered from a standby's memory, in which events may stand in another order for a moment.
+        Not answered from a standby's memory, in which events may be in another order for a moment.
         """
         while (upstream := await self._way(context, PATIENCE_SECONDS)) is not None:
             call = upstream.stub.WatchEvents(
@@ -181,7 +137,7 @@ class Front(control_pb2_grpc.AgentControlServicer):
                 with upstream.using(call):
                     async for event in call:
                         request.after_sequence = event.sequence
-                        yield event
+                        await context.write(event)
             except grpc.aio.AioRpcError as err:
                 if (
                     err.code() is not grpc.StatusCode.UNAVAILABLE
@@ -194,12 +150,16 @@ class Front(control_pb2_grpc.AgentControlServicer):
                     await refuse_change(context)
             await self._rest()
         leading: Any = self._leading
-        async for event in leading.WatchEvents(request, context):
-            yield event
+        await leading.WatchEvents(request, context)
 
-    def _both_ways(self, name: str) -> Callable[..., Any]:
+    def _stream(self, method: Method) -> Callable[..., Any]:
+        name = method.name
+        # The answer to an agent's first message comes at once, if there is a leader. That the stream is
+        # served is said before it: the agent waits a little for a refusal.
+        is_control = method.permission is Deed.REPORT
+
         async def converse(messages: Any, context: Context) -> None:
-            if name in BEGINNING:
+            if is_control:
                 await context.send_initial_metadata(())
             try:
                 async with asyncio.timeout(STREAM_BEGIN_SECONDS) as begin:
@@ -208,9 +168,11 @@ class Front(control_pb2_grpc.AgentControlServicer):
                         begin.reschedule(None)
                         await getattr(self._leading, name)(messages, context)
                         return
-                    if name not in BEGINNING:
+                    if not is_control:
                         begin.reschedule(None)
-                    call = getattr(upstream.stub, name)(messages, metadata=beside(context))
+                    call = getattr(upstream.stub, name)(
+                        messages, timeout=context.time_remaining(), metadata=beside(context)
+                    )
                     with upstream.using(call):
                         async for one in call:
                             begin.reschedule(None)
@@ -222,11 +184,11 @@ class Front(control_pb2_grpc.AgentControlServicer):
 
         return converse
 
-    def _answers_itself(self, name: str) -> bool:
+    def _answers_itself(self, method: Method) -> bool:
         """Whether a standby knows enough to answer. Of the mode it always does."""
-        if self._standby is None or self._reading is None or name not in READS:
+        if self._standby is None or self._reading is None or not method.standby:
             return False
-        return self._standby.has_read or name == "GetMode"
+        return self._standby.has_read or method.name == "GetMode"
 
     async def _read(self, name: str, request: Any, context: Context) -> Any:
         assert self._standby is not None

@@ -1,21 +1,23 @@
 """Work that belongs to the leader and not to its caller: it is finished even if the caller leaves.
 
-An unexpected exception in it fails that request only.
+An unexpected exception in it fails that request only. The number of tasks is bounded.
 """
 
 import asyncio
 from collections.abc import Coroutine
 from typing import TypeVar
 
-from persys.errors import DefectError, FencedError, PersysError
+from persys.errors import DefectError, FencedError, PersysError, UnavailableError
 from persys.infra.aio.supervisor import InternalError, Supervisor
 
 T = TypeVar("T")
 
 
 class Owner:
-    def __init__(self, supervisor: Supervisor) -> None:
+    def __init__(self, supervisor: Supervisor, *, tasks_max: int) -> None:
         self._supervisor = supervisor
+        self._tasks_max = tasks_max
+        self.count = 0  # tasks in progress
         self._group: asyncio.TaskGroup | None = None
 
     async def run(self) -> None:
@@ -27,18 +29,33 @@ class Owner:
             finally:
                 self._group = None
 
-    async def do(self, work: Coroutine[None, None, T], *, key: str = "") -> T:
-        """Done even if the caller leaves. What it raises is for the caller, not for the group.
+    async def do(
+        self, work: Coroutine[None, None, T], *, key: str = "", deadline_seconds: float = 0
+    ) -> T:
+        """Wait for the work, at most until the deadline (0: none); the work continues in any case.
 
-        Raises FencedError when this scheduler does not lead any more; it may have been done all the same.
-        Raises DefectError when it failed unexpectedly.
+        What it raises is for the caller, not for the group. Raises FencedError when this scheduler does not
+        lead any more; it may have been done all the same. Raises DefectError when it failed unexpectedly, and
+        UnavailableError at the deadline or when too much is in progress.
         """
         if self._group is None:
             work.close()
             raise FencedError("this scheduler does not lead any more; try again")
+        if self.count >= self._tasks_max:
+            work.close()
+            raise UnavailableError(
+                f"{self.count} changes are in progress, which is the limit; try again later"
+            )
         task = self._group.create_task(self._outcome(work, key))
+        self.count += 1
+        task.add_done_callback(self._ended)
         try:
-            outcome = await asyncio.shield(task)
+            async with asyncio.timeout(deadline_seconds or None):
+                outcome = await asyncio.shield(task)
+        except TimeoutError:
+            raise UnavailableError(
+                f"no result within {deadline_seconds:g}s; the change is still in progress"
+            ) from None
         except asyncio.CancelledError:
             caller = asyncio.current_task()
             if task.cancelled() and caller is not None and not caller.cancelling():
@@ -47,6 +64,9 @@ class Owner:
         if isinstance(outcome, PersysError):
             raise outcome
         return outcome
+
+    def _ended(self, _task: object) -> None:
+        self.count -= 1
 
     async def _outcome(self, work: Coroutine[None, None, T], key: str) -> T | PersysError:
         failures: list[InternalError] = []

@@ -7,7 +7,14 @@ import msgspec
 
 from persys.infra import tracing
 from persys.infra.bearer import AUTHORIZATION
-from persys.infra.door import CALLER, PASSED_CERTIFICATE, PASSED_IDENTITY, SHOWN
+from persys.infra.door import (
+    CALLER,
+    PASSED_CERTIFICATE,
+    PASSED_IDENTITY,
+    PASSED_SOURCE,
+    PASSED_VIA,
+    SHOWN,
+)
 from persys.scheduler.api.service import SERVICE
 from persys.scheduler.upstream import LeaderChangedError, Upstream
 from persys.wire.beside import NOT_LEADING, PASSED_ON, REVISION
@@ -68,7 +75,11 @@ def beside(
     if not headers:
         headers = tuple((key, str(text)) for key, text in received if key in _TRACE_HEADERS)
     caller = CALLER.get()
-    named = ((PASSED_IDENTITY, str(caller.identity)),) if caller is not None else ()
+    named: tuple[tuple[str, str], ...] = (
+        ((PASSED_IDENTITY, str(caller.identity)),) if caller is not None else ()
+    )
+    if caller is not None:
+        named += ((PASSED_SOURCE, caller.source), (PASSED_VIA, caller.via))
     shown = SHOWN.get()
     said = ((PASSED_CERTIFICATE, msgspec.json.encode(shown)),) if shown is not None else ()
     # Where nobody is asked, nothing is encrypted either: there a token goes no further.

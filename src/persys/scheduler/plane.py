@@ -30,7 +30,7 @@ from persys.infra.clock import Clock, SystemClock
 from persys.infra.enrolling import ensure_certificate
 from persys.infra.garbage import sweep
 from persys.infra.gauges import watch_certificate
-from persys.infra.guarded import guarded
+from persys.infra.guarded import Guarded
 from persys.infra.http import SideServer
 from persys.infra.identity import Claims
 from persys.infra.rpc import new_server, start_server
@@ -104,7 +104,7 @@ class Plane:
             check=self._check,
         )
         control_pb2_grpc.add_AgentControlServicer_to_server(
-            guarded(self._front, SERVICE_DESCRIPTOR, door), server
+            Guarded(self._front, SERVICE_DESCRIPTOR, door, self._supervisor), server
         )
         side = SideServer(
             registry=self._metrics.registry,

@@ -56,6 +56,7 @@ STORE_RETRY_SECONDS = 1.0
 ASIDE_AFTER_REFUSAL = timedelta(minutes=1)
 STEPS_AT_ONCE = 512
 STEP = "reconcile"
+OWNED_MAX = 4096
 
 
 def _nothing(_change: Change) -> None:
@@ -95,7 +96,7 @@ class Reconciler:
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
         self._rooms = rooms_over(cluster.columns)
         self._situating = Situating(cluster, clock, node_lease=node_lease, node_grace=node_grace)
-        self._owner = Owner(supervisor)
+        self._owner = Owner(supervisor, tasks_max=OWNED_MAX)
         self.steps = 0
 
     def wake(self, workload_id: WorkloadId) -> None:

@@ -5,7 +5,8 @@ What nodes say is heard first, so that nothing is started twice and nothing that
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping, Sequence
+import dataclasses
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
@@ -16,8 +17,10 @@ from persys.core.modes import Lost
 from persys.core.recovery import Merged, NodeReport, Recorded, merge
 from persys.errors import AgentUnreachableError, RefusedError
 from persys.infra.clock import Clock
+from persys.model.ids import NodeId
 from persys.model.mode import ClusterMarker
 from persys.model.node import Node
+from persys.model.workload import Workload
 from persys.scheduler.applicants import Applicants
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer, Rewrite
@@ -42,6 +45,7 @@ class Recovered:
     nodes: int
     workloads: int
     left_out: Sequence[str] = ()
+    reported: Sequence[tuple[NodeId, Workload]] = ()  # that only nodes' reports describe
 
 
 class Recovery:
@@ -66,7 +70,7 @@ class Recovery:
         kept = [(key, value) for key, value in contents.records if in_snapshot(key)]
         base, now = Cluster(), self._clock.now()
         await asyncio.to_thread(load, base, _snapshot(kept), lease_until=0.0, now=now)
-        merged = await self._merge(base)
+        merged = await self._merged(base, await self._reports(base), ())
         merged.left_out.extend(str(one) for one in base.quarantined[:UNREADABLE_NAMED_MAX])
         why = f"a snapshot of {header.taken_at:%Y-%m-%d %H:%M:%S} UTC was restored"
         if not self._committer.modes.in_recovery:
@@ -76,19 +80,28 @@ class Recovery:
         encoded = await asyncio.to_thread(rebuilt, merged, base)
         return await self._replace(encoded, merged, marker, why)
 
-    async def rebuild(self) -> Recovered:
-        """From the records in memory, if there are any, and from what every node says and keeps."""
+    async def rebuild(self, *, allow_secrets: Collection[str], dry_run: bool) -> Recovered:
+        """From the records in memory, if there are any, and from what every node reports and keeps.
+
+        A workload with secrets that only its node names is left out unless `allow_secrets` has them. With
+        `dry_run` nothing is changed.
+        """
         self._check_in_recovery()
-        merged = await self._merge(self._cluster)
+        reports = await self._reports(self._cluster)
+        merged = await self._merged(self._cluster, reports, allow_secrets)
         if not merged.nodes:
             raise RefusedError(
                 "no node is known yet: agents try to join every few seconds; look at "
                 "`persysctl recovery status` and try again"
             )
+        reported = _reported(reports, self._cluster)
+        if dry_run:
+            return Recovered(len(merged.nodes), len(merged.workloads), merged.left_out, reported)
         standing, known = self._committer.modes.standing, self._committer.lead.marker
         marker = self._marker(standing.awaits or (known.uid if known else ""))
         encoded = await asyncio.to_thread(rebuilt, merged, self._cluster)
-        return await self._replace(encoded, merged, marker, "it was rebuilt from the agents")
+        done = await self._replace(encoded, merged, marker, "it was rebuilt from the agents")
+        return dataclasses.replace(done, reported=reported)
 
     async def accept(self) -> Recovered:
         """Go on with what the store holds now. What nodes have beside it become orphans."""
@@ -134,16 +147,23 @@ class Recovery:
             others |= {known.uid, *known.accepted}
         return replace(marker, accepted=tuple(sorted(others - {"", marker.uid})))
 
-    async def _merge(self, base: Cluster) -> Merged:
+    async def _reports(self, base: Cluster) -> list[NodeReport]:
         nodes = {node_id: member.node for node_id, member in base.members.items()}
         for node_id, member in self._cluster.members.items():
             nodes[node_id] = _told_by_operator(nodes.get(node_id), member.node)
         for applicant in self._applicants.all():
             node = applicant.node
             nodes[node.id] = _told_by_operator(nodes.get(node.id), node)
-        reports = await self._ask(nodes.values())
-        # A hundred thousand workloads take seconds, in which heartbeats shall be answered.
-        return await asyncio.to_thread(merge, _recorded(base), reports, now=self._clock.now())
+        return await self._ask(nodes.values())
+
+    async def _merged(
+        self, base: Cluster, reports: Sequence[NodeReport], allow_secrets: Collection[str]
+    ) -> Merged:
+        """In a thread: a hundred thousand workloads take seconds, in which heartbeats are answered."""
+        recorded = _recorded(base)
+        return await asyncio.to_thread(
+            merge, recorded, reports, allow_secrets=allow_secrets, now=self._clock.now()
+        )
 
     async def _ask(self, nodes: Iterable[Node]) -> list[NodeReport]:
         slots = asyncio.Semaphore(NODES_ASKED_AT_ONCE)
@@ -188,6 +208,15 @@ class Recovery:
             await self._committer.rewrite(write)
         finally:
             self._busy = False
+
+
+def _reported(reports: Iterable[NodeReport], base: Cluster) -> list[tuple[NodeId, Workload]]:
+    return [
+        (report.node.id, intent.workload)
+        for report in reports
+        for intent in report.intents
+        if intent.workload.id not in base.entries
+    ]
 
 
 def _recorded(base: Cluster) -> Recorded:

@@ -1,64 +1,146 @@
-"""Suggestions of automation policies: judged once, carried out with the same commit, answered alike for ever.
+"""Suggestions of automation policies: decided once, applied in the same commit, answered the same each time.
 
-What was ruled is a record beside the change it made, so no crash comes between them: a suggestion that is
-submitted again after any failure finds its ruling, and does not touch a workload that was created since.
-Only the newest rulings are kept.
+The decision is a record beside the change it made, so that no crash comes between them: a suggestion that is
+submitted again after any failure finds its decision and does not touch a workload that was created since.
+A suggestion whose sender may not perform the action waits for approval. Only the newest decisions are kept,
+and pending ones until they expire.
 """
 
+from datetime import timedelta
 from operator import attrgetter
+
+from msgspec.structs import replace
 
 from persys.core import automation
 from persys.core.intake import Accepted, Unchanged
-from persys.errors import RefusedError
+from persys.errors import DeniedError, NotFoundError, RefusedError
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
 from persys.model.event import Event, EventKind
+from persys.model.identity import Caller
 from persys.model.ids import WorkloadId
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
 from persys.model.workload import Desired, Workload
 from persys.scheduler.changes import Change
+from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer, insist
 from persys.scheduler.reconciler import Reconciler
 from persys.store import keys
 from persys.wire import control
 
 KEPT_MAX = 1_000
+PENDING_MAX = 200
+PENDING_FOR = timedelta(days=7)
 DROPS_MAX = 8
 
 
 class Suggestions:
     def __init__(
-        self,
-        rulings: dict[str, Ruling],
-        reconciler: Reconciler,
-        committer: Committer,
-        clock: Clock,
+        self, cluster: Cluster, reconciler: Reconciler, committer: Committer, clock: Clock
     ) -> None:
-        """`rulings` are those on record, by the id of the suggestion."""
+        self._cluster = cluster
         self._reconciler = reconciler
         self._committer = committer
         self._clock = clock
         self._turns: Turns[str] = Turns()
-        self._rulings = rulings
+        self._rulings = cluster.rulings
 
-    async def submit(self, suggestion: Suggestion) -> Ruling:
-        """The ruling. UnavailableError: there is none yet, submit it again."""
-        return await self._reconciler.owned(self._submit(suggestion))
+    def all(self) -> list[Ruling]:
+        """The newest first."""
+        return sorted(self._rulings.values(), key=attrgetter("decided_at"), reverse=True)
 
-    async def _submit(self, suggestion: Suggestion) -> Ruling:
+    async def submit(self, suggestion: Suggestion, caller: Caller | None) -> Ruling:
+        """Applied if the caller may perform the action, else stored for approval.
+
+        Raises UnavailableError if nothing was decided: submit it again.
+        """
         async with self._turns.of(suggestion.id):
             known = self._rulings.get(suggestion.id)
+            permitted = automation.may_apply(suggestion, caller)
+            by = caller.label if caller is not None else ""
+            if known is None and permitted:
+                return await self._rule(suggestion, submitted_by=by)
             if known is None:
-                return await self._rule(suggestion)
+                return await self._defer(suggestion, by)
         if suggestion.asks_the_same_as(known.suggestion):
             return known
         reason = (
-            f"suggestion_id: {suggestion.id} was already decided, and asked for something else then; "
-            "give what is new an id of its own"
+            f"suggestion_id: {suggestion.id} was already used for another suggestion; "
+            "use a new id for each suggestion"
         )
         return Ruling(suggestion, accepted=False, decided_at=self._clock.now(), reason=reason)
 
-    async def _rule(self, suggestion: Suggestion) -> Ruling:
+    async def approve(self, suggestion_id: str, caller: Caller | None) -> Ruling:
+        """Apply a pending suggestion. Raises DeniedError unless the caller may perform its action."""
+        async with self._turns.of(suggestion_id):
+            pending = self._pending(suggestion_id, caller)
+            by = caller.label if caller is not None else ""
+            return await self._rule(
+                pending.suggestion, submitted_by=pending.submitted_by, decided_by=by
+            )
+
+    async def reject(self, suggestion_id: str, caller: Caller | None) -> Ruling:
+        async with self._turns.of(suggestion_id):
+            pending = self._pending(suggestion_id, caller)
+            by = caller.label if caller is not None else ""
+            ruling = replace(
+                pending,
+                decided_at=self._clock.now(),
+                reason=f"rejected by {by or 'an operator'}",
+                decided_by=by,
+                pending_until=None,
+            )
+            await self._store(ruling)
+            return ruling
+
+    def _pending(self, suggestion_id: str, caller: Caller | None) -> Ruling:
+        ruling = self._rulings.get(suggestion_id)
+        if ruling is None:
+            raise NotFoundError("suggestion", suggestion_id)
+        if ruling.pending_until is None:
+            decision = "accepted" if ruling.accepted else "rejected"
+            raise RefusedError(f"suggestion {suggestion_id} was already {decision}")
+        if not ruling.is_pending(self._clock.now()):
+            raise RefusedError(
+                f"suggestion {suggestion_id} expired at {ruling.pending_until:%F %T}"
+            )
+        if not automation.may_apply(ruling.suggestion, caller):
+            needed = automation.permission_for(ruling.suggestion.action)
+            raise DeniedError(
+                f"suggestion {suggestion_id} needs the permission {needed!s}", reason="role"
+            )
+        return ruling
+
+    async def _defer(self, suggestion: Suggestion, by: str) -> Ruling:
+        """Store it for approval. One that could not be applied anyway is rejected at once."""
+        now = self._clock.now()
+        rejected = Ruling(suggestion, accepted=False, decided_at=now, submitted_by=by)
+        try:
+            entry = self._cluster.entries.get(WorkloadId(suggestion.target_workload))
+            target = entry.workload if entry is not None else None
+            automation.judge(suggestion, _desired(suggestion), target, now=now)
+        except RefusedError as err:
+            ruling = replace(rejected, reason=str(err))
+            await self._store(ruling)
+            return ruling
+        waiting = sum(one.is_pending(now) for one in self._rulings.values())
+        if waiting >= PENDING_MAX:
+            return replace(
+                rejected, reason=f"{waiting} suggestions wait for approval, which is the limit"
+            )
+        needed = automation.permission_for(suggestion.action)
+        ruling = replace(
+            rejected,
+            reason=f"{by} does not have the permission {needed!s}; to apply it, an operator runs: "
+            f"persysctl suggestion approve {suggestion.id}",
+            pending_until=now + PENDING_FOR,
+        )
+        await self._store(ruling)
+        return ruling
+
+    async def _rule(
+        self, suggestion: Suggestion, *, submitted_by: str, decided_by: str = ""
+    ) -> Ruling:
         ruling: Ruling | None = None
 
         def judge(target: Workload | None) -> Accepted | Unchanged:
@@ -67,7 +149,8 @@ class Suggestions:
 
         def beside(outcome: Accepted | Unchanged, change: Change) -> None:
             nonlocal ruling
-            ruling = self._granted(suggestion, outcome)
+            granted = self._granted(suggestion, outcome)
+            ruling = replace(granted, submitted_by=submitted_by, decided_by=decided_by)
             self._record(ruling, change)
 
         try:
@@ -76,9 +159,14 @@ class Suggestions:
             )
         except RefusedError as err:
             ruling = Ruling(
-                suggestion, accepted=False, decided_at=self._clock.now(), reason=str(err)
+                suggestion,
+                accepted=False,
+                decided_at=self._clock.now(),
+                reason=str(err),
+                submitted_by=submitted_by,
+                decided_by=decided_by,
             )
-            await self._reject(ruling)
+            await self._store(ruling)
         assert ruling is not None
         return ruling
 
@@ -92,7 +180,7 @@ class Suggestions:
             applied_action=automation.applied(suggestion, outcome),
         )
 
-    async def _reject(self, ruling: Ruling) -> None:
+    async def _store(self, ruling: Ruling) -> None:
         async def attempt() -> None:
             change = Change(done=lambda: None)
             self._record(ruling, change)
@@ -119,7 +207,10 @@ class Suggestions:
         change.done = done_and_kept
 
     def _oldest(self, count: int) -> list[str]:
-        ordered = sorted(self._rulings.values(), key=attrgetter("decided_at"))
+        """Of those that are decided."""
+        now = self._clock.now()
+        decided = (ruling for ruling in self._rulings.values() if not ruling.is_pending(now))
+        ordered = sorted(decided, key=attrgetter("decided_at"))
         return [ruling.suggestion.id for ruling in ordered[:count]]
 
 
@@ -135,9 +226,10 @@ def _event(ruling: Ruling) -> Event:
     by = f" of policy {policy}" if policy else ""
     because = f" because {suggestion.reason}" if suggestion.reason else ""
     what = ruling.applied_action if ruling.accepted else ruling.reason
+    kind = EventKind.SUGGESTION_ACCEPTED if ruling.accepted else EventKind.SUGGESTION_REJECTED
     return Event(
         ruling.decided_at,
-        EventKind.SUGGESTION_ACCEPTED if ruling.accepted else EventKind.SUGGESTION_REJECTED,
+        EventKind.SUGGESTION_PENDING if ruling.pending_until is not None else kind,
         f"{suggestion.id}{by}{because}: {what}",
         workload_id=suggestion.target_workload,
     )

@@ -1,11 +1,15 @@
 """Suggestions of automation policies on the wire. Texts are cut to what a record should hold."""
 
-from persys.errors import InvalidError
+from datetime import datetime
+
+from persys.errors import InvalidError, MissingFieldError
 from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.times import timestamp
 
 ID_LENGTH_MAX = 256
+PENDING = "pending"
+DECISIONS = ("accepted", "rejected", PENDING)
 TEXT_LENGTH_MAX = 512
 
 _ACTIONS: dict[int, SuggestedAction] = {
@@ -18,7 +22,7 @@ _ACTIONS: dict[int, SuggestedAction] = {
 
 def suggestion(message: control_pb2.AutomationSuggestion) -> Suggestion:
     if not message.suggestion_id:
-        raise InvalidError("suggestion_id", "is missing")
+        raise MissingFieldError("suggestion_id")
     if len(message.suggestion_id) > ID_LENGTH_MAX:
         raise InvalidError(
             "suggestion_id",
@@ -44,4 +48,40 @@ def ruling_message(ruling: Ruling) -> control_pb2.SubmitAutomationSuggestionResp
         reason=ruling.reason,
         applied_action=ruling.applied_action,
         decided_at=timestamp(ruling.decided_at),
+    )
+
+
+def suggestion_view(ruling: Ruling, now: datetime) -> control_pb2.SuggestionView:
+    view = control_pb2.SuggestionView(
+        suggestion=_suggestion_message(ruling.suggestion),
+        decision=decision_of(ruling, now),
+        reason=ruling.reason,
+        applied_action=ruling.applied_action,
+        decided_at=timestamp(ruling.decided_at),
+        submitted_by=ruling.submitted_by,
+        decided_by=ruling.decided_by,
+    )
+    if ruling.pending_until is not None:
+        view.expires_at.CopyFrom(timestamp(ruling.pending_until))
+    return view
+
+
+def decision_of(ruling: Ruling, now: datetime) -> str:
+    if ruling.is_pending(now):
+        return PENDING
+    return "accepted" if ruling.accepted else "rejected"
+
+
+def _suggestion_message(suggestion: Suggestion) -> control_pb2.AutomationSuggestion:
+    number = next((key for key, action in _ACTIONS.items() if action is suggestion.action), 0)
+    return control_pb2.AutomationSuggestion(
+        suggestion_id=suggestion.id,
+        policy_id=suggestion.policy_id,
+        policy_name=suggestion.policy_name,
+        target_workload=suggestion.target_workload,
+        action_type=control_pb2.AutomationActionType.Name(number),
+        desired_state=suggestion.desired_state,
+        desired_replicas=suggestion.desired_replicas,
+        replica_delta=suggestion.replica_delta,
+        reason=suggestion.reason,
     )

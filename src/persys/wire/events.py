@@ -21,6 +21,8 @@ def event_message(numbered: Numbered) -> control_pb2.EventView:
         node_id=event.node_id,
         revision_id=event.revision,
         epoch=event.epoch,
+        identity=event.identity,
+        source=event.source,
     )
 
 

@@ -47,9 +47,12 @@ TEXTS: dict[str, int] = {
         image_credential instance_id key leader node_id node_ids policy_id policy_name pool
         pool_name project_name removed_workload_ids secret_env service shares_with suggestion_id
         target_workload task_id token_id used_by user workload_id workload_ids bound stranded name
-        network bridge created_by updated_by status_updated_by
+        network bridge created_by updated_by status_updated_by allow_secrets
         """,
     ),
+    # "operator/name by token id via gateway/name".
+    **_all(4 * NAME, "identity submitted_by decided_by"),
+    **_all(PATH, "OrphanView.secrets RecoveredWorkload.secrets"),  # also vault/<path>
     "ApplyWorkloadRequest.id": NAME,
     "DeleteWorkloadRequest.id": NAME,
     "GetWorkloadStatusRequest.id": NAME,
@@ -207,13 +210,15 @@ COUNTS: dict[str, int] = {
     "actions": WORKLOADS_OF_A_NODE,
     "ListVolumesResponse.volumes": VIEWS,
     **_all(10_000, "node_ids workload_ids"),
+    "allow_secrets": 1_000,
     "PlanWorkloadsRequest.workloads": 10_000,
     # Lists that the scheduler or an agent answers.
     **_all(
         VIEWS,
         """
         blocked bound changes counts displaces drifts events found history images items left_out losses
-        next_steps nodes plans problems score secrets stranded tokens used_by versions
+        next_steps nodes plans problems score secrets stranded tokens used_by versions recovered
+        suggestions quarantined policy_violations DiagnosticsView.internal_errors
         """,
     ),
 }

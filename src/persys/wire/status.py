@@ -44,6 +44,8 @@ _REFUSALS = frozenset(
 
 
 def grpc_code(err: PersysError) -> grpc.StatusCode:
+    if isinstance(err, DeniedError) and err.reason == "token":
+        return grpc.StatusCode.UNAUTHENTICATED
     return next(code for kind, code in _CODES if isinstance(err, kind))
 
 

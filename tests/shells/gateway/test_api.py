@@ -4,14 +4,8 @@ import asyncio
 
 import pytest
 
-from persys.core.permission import CONTROL
-from persys.wire.rest import NOT_SERVED, ROUTES
 from shells.gateway.town import House, a_container
 from shells.scheduler.harness import Cluster
-
-
-def test_every_call_of_the_contract_has_a_route_or_is_not_for_people() -> None:
-    assert {route.rpc for route in ROUTES} | NOT_SERVED == CONTROL.keys()
 
 
 async def test_a_workload_lives_and_dies(house: House, cluster: Cluster) -> None:

@@ -14,13 +14,14 @@ import aiohttp
 import pytest
 
 from certified import Root
-from persys.core.permission import CONTROL, deeds_of
+from persys.core.permission import deeds_of
 from persys.infra.clock import SystemClock
 from persys.infra.files import CertificateFiles
 from persys.infra.http_server import HttpLimits
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.methods import METHODS
 from persys.wire.rest import API, CONTRACT_ROUTES, ROUTES
 from shells.gateway.town import House, a_container, a_gateway, quiet
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
@@ -108,7 +109,9 @@ async def test_every_route_asks_for_what_its_call_needs(
     context = shows(root, root.write(role, "somebody"))
     every = [(API, route) for route in ROUTES] + [("", route) for route in CONTRACT_ROUTES]
     refused = [
-        (prefix, route) for prefix, route in every if CONTROL[route.rpc] not in deeds_of(role)
+        (prefix, route)
+        for prefix, route in every
+        if METHODS[route.rpc].permission not in deeds_of(role)
     ]
 
     for prefix, route in refused:

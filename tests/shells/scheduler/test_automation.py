@@ -143,7 +143,7 @@ async def test_an_id_with_other_content_is_rejected(cluster: Cluster) -> None:
     other = await suggest(cluster, "s1", DELETE)
 
     assert not other.accepted
-    assert "already decided" in other.reason
+    assert "already used" in other.reason
     assert await suggest(cluster, "s1", SET, desired="stopped") == first
     await cluster.control.until("web", "Stopped")
 

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from certified import LIFE, Root
-from persys.core.permission import CONTROL, ROLES
+from persys.core.permission import ROLES
 from persys.infra.clock import SystemClock
 from persys.infra.door import PASSED_CERTIFICATE, PASSED_IDENTITY
 from persys.infra.revocation import Revocations
@@ -25,6 +25,7 @@ from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1 import control_pb2_grpc
+from persys.wire.methods import METHODS
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
 from shells.scheduler.seats import Seats
 from shells.scheduler.stores import TroubledStore
@@ -279,7 +280,7 @@ async def test_a_handshake_that_trickles_is_cut(cluster: Cluster) -> None:
 
 
 def methods_beyond(role: Role) -> list[str]:
-    return [name for name, deed in CONTROL.items() if deed not in ROLES[role]]
+    return [row.name for row in METHODS.values() if row.permission not in ROLES[role]]
 
 
 async def answer_of(stub: control_pb2_grpc.AgentControlStub, name: str) -> grpc.StatusCode:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from builders import a_workload
 from persys.model.resources import Resources
+from persys.model.spec import ContainerSpec
 from persys.store import keys
 from persys.wire import records
 from persys.wire.gen.agent.v1 import agent_pb2
@@ -286,6 +287,34 @@ async def test_an_adopted_orphan_is_a_workload_again_above_its_epoch(cluster: Cl
     assert (await cluster.control.node("n1")).workload_count == 1
     assert await drifts(cluster) == []
     assert len(await events(cluster, "OrphanAdopted")) == 1
+
+
+async def test_an_orphan_with_secrets_is_shown_and_adopted_only_with_their_names(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join()
+    give(node, "ghost", epoch=4)
+    spec = ContainerSpec("nginx", env={"PASSWORD": "secret://db-password", "BAD": "secret://NO"})
+    workload = a_workload("ghost", spec=spec, resources=Resources(100, 64))
+    intent = agent_pb2.IntentView(id="ghost", epoch=4, intent=records.encode(workload))
+    node.agent.intents = [intent]
+    await until_noted(cluster)
+
+    stub, request = cluster.control.stub, pb.OrphanRequest(node_id="n1", workload_id="ghost")
+    view = await stub.GetOrphan(request, timeout=10)
+    assert view.spec.container.env["PASSWORD"] == "secret://db-password"
+    assert list(view.secrets) == ["db-password", "secret://NO"]
+    assert view.drift.workload_id == "ghost"
+
+    refused = await orphan_word(cluster, "AdoptOrphan", "ghost")
+    assert not refused.accepted
+    assert "persysctl orphans get n1 ghost" in refused.reason
+    assert "--allow-secrets db-password,secret://NO" in refused.reason
+    assert await cluster.control.names() == []
+
+    request.allow_secrets.extend(view.secrets)
+    assert (await stub.AdoptOrphan(request, timeout=10)).accepted
+    assert await cluster.control.names() == ["ghost"]
 
 
 async def test_an_orphan_that_does_not_fit_is_not_adopted(cluster: Cluster) -> None:

@@ -59,10 +59,20 @@ async def test_a_rebuild_brings_all_back_and_restarts_nothing(
     uid, starts = node.cluster_uid, list(node.agent.starts)
     await lose_the_store(cluster, and_memory=and_memory)
 
+    preview = await cluster.control.stub.RebuildFromAgents(
+        pb.RebuildFromAgentsRequest(dry_run=True), timeout=30
+    )
+    assert (preview.accepted, preview.workloads) == (True, 2)
+    assert (await mode(cluster.control)).mode == "recovery"
+    described = sorted(one.workload_id for one in preview.recovered)
+    assert described == (["mail", "web"] if and_memory else [])
+
     answer = await rebuild(cluster)
 
     assert answer.accepted, answer.reason
     assert (answer.nodes, answer.workloads, list(answer.left_out)) == (1, 2, [])
+    asked = pb.ListEventsRequest(kinds=["ClusterRebuilt"])
+    assert len((await cluster.control.stub.ListEvents(asked, timeout=10)).events) == 1
     web = await cluster.control.until("web", "Running")
     mail = await cluster.control.until("mail", "Stopped")
     assert (web.epoch, mail.epoch) == (before["web"] + 1, before["mail"] + 1)

@@ -2,10 +2,8 @@
 
 import pytest
 
-from persys.core.permission import AGENT, CONTROL, ROLES
+from persys.core.permission import ROLES
 from persys.model.identity import Deed, Role
-from persys.wire.gen.agent.v1 import agent_pb2
-from persys.wire.gen.control.v1 import control_pb2
 
 CHANGING = {
     Deed.WORKLOADS,
@@ -16,16 +14,6 @@ CHANGING = {
     Deed.RECOVERY,
     Deed.ORDER,
 }
-
-
-def test_no_call_of_the_scheduler_is_missing() -> None:
-    service = control_pb2.DESCRIPTOR.services_by_name["AgentControl"]
-    assert set(CONTROL) == {method.name for method in service.methods}
-
-
-def test_no_call_of_the_agent_is_missing() -> None:
-    service = agent_pb2.DESCRIPTOR.services_by_name["AgentService"]
-    assert set(AGENT) == {method.name for method in service.methods}
 
 
 def test_every_role_has_its_deeds() -> None:

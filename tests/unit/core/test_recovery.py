@@ -231,3 +231,40 @@ def test_a_copy_that_is_in_nobodys_books_and_finds_no_room_stays_an_orphan() -> 
 
     assert merged.workloads.keys() == merged.assignments.keys() == {SHOP}
     assert merged.left_out == ["web: no room on n1; it stays there as an orphan"]
+
+
+WITH_SECRET = ContainerSpec("nginx", env={"PASSWORD": "secret://db-password"})
+
+
+def test_a_workload_whose_secrets_only_a_node_names_is_left_out() -> None:
+    reported = a_workload(spec=WITH_SECRET)
+    merged = merge(Recorded(), [a_report(N1, 3, intent=reported)], now=NOON)
+
+    assert merged.workloads == {}
+    (line,) = merged.left_out
+    assert "only the node's report names its secrets db-password" in line
+
+
+def test_a_workload_whose_secrets_are_allowed_is_brought_back() -> None:
+    reported = a_workload(spec=WITH_SECRET)
+    reports = [a_report(N1, 3, intent=reported)]
+    merged = merge(Recorded(), reports, allow_secrets=["db-password"], now=NOON)
+
+    assert merged.workloads == {WEB: reported}
+    assert merged.left_out == []
+
+
+def test_secrets_that_the_record_has_are_not_in_doubt() -> None:
+    known = a_workload(spec=WITH_SECRET)
+    newer = replace(known, updated_at=after(1), metadata={"a": "b"})
+    merged = merge(recorded(known), [a_report(N1, 3, intent=newer)], now=NOON)
+
+    assert merged.workloads[WEB].metadata == {"a": "b"}
+
+
+def test_a_node_cannot_add_a_secret_to_a_workload_that_is_on_record() -> None:
+    known = a_workload()
+    newer = replace(known, updated_at=after(1), spec=WITH_SECRET)
+    merged = merge(recorded(known), [a_report(N1, 3, intent=newer)], now=NOON)
+
+    assert merged.workloads[WEB].spec == known.spec

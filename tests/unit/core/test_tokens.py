@@ -15,6 +15,7 @@ from persys.core.tokens import (
     allowed,
     fault,
     holder,
+    later_fault,
     make,
     may_be_passed,
     parse,
@@ -126,10 +127,28 @@ def test_only_who_knows_the_secret_hears_that_a_token_is_over() -> None:
     token = a_token()
     later = token.expires_at
     guess = Drawn(DRAWN.id, "00" * 32)
-    assert fault(token, DRAWN, NOW) is None
-    assert fault(token, DRAWN, later) is Fault.EXPIRED
-    assert fault(token, guess, later) is Fault.UNKNOWN
-    assert fault(None, DRAWN, NOW) is Fault.UNKNOWN
+    assert fault(token, DRAWN, NOW, none_revoked) is None
+    assert fault(token, DRAWN, later, none_revoked) is Fault.EXPIRED
+    assert fault(token, guess, later, none_revoked) is Fault.UNKNOWN
+    assert fault(None, DRAWN, NOW, none_revoked) is Fault.UNKNOWN
+
+
+def test_a_token_is_invalid_once_the_certificate_that_created_it_is_revoked() -> None:
+    token = a_token()
+    assert token.created_serial
+    assert fault(token, DRAWN, NOW, {token.created_serial}.__contains__) is Fault.CREATOR_REVOKED
+    assert later_fault(token, NOW, {token.created_serial}.__contains__) is Fault.CREATOR_REVOKED
+
+
+def test_a_token_made_with_a_token_depends_on_the_same_certificate() -> None:
+    first = a_token()
+    by = holder(first, "of a gateway")
+    second, _ = make(Wish("ci", "viewer"), DRAWN, by, [first], now=NOW)
+    assert second.created_serial == first.created_serial
+
+
+def none_revoked(_serial: str) -> bool:
+    return False
 
 
 def test_its_holder_is_who_the_token_says_for_as_long_as_it_lasts() -> None:

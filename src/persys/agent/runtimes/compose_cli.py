@@ -18,19 +18,15 @@ _VERSION = re.compile(r"v?(\d+)\.\d+")
 _PASSED = ("PATH", "HOME", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 _PLUGIN = ("docker", "compose")
 _ALONE = ("docker-compose",)
-_NO_VARIABLES: Mapping[str, str] = {}
-
-
-STDIN = Path("-")
 
 
 class Project(NamedTuple):
-    """What every call of Compose for one stack has in common. The file may be STDIN."""
+    """What every call of Compose for one stack has in common."""
 
     name: str
     directory: Path
     env_file: Path
-    file: Path
+    files: tuple[Path, ...]
 
 
 class ComposeCli:
@@ -44,28 +40,22 @@ class ComposeCli:
         return self.version.startswith("1.")
 
     async def run(
-        self,
-        project: Project,
-        *arguments: str,
-        deadline: float,
-        lock: Path | None = None,
-        stdin: bytes = b"",
-        variables: Mapping[str, str] = _NO_VARIABLES,
+        self, project: Project, *arguments: str, deadline: float, lock: Path | None = None
     ) -> Ran:
-        """`variables` are for secrets that name one. Raises TimeoutError, OSError."""
+        """Raises TimeoutError, OSError."""
         command = [*self._command, "--project-name", project.name]
         command += ["--project-directory", str(project.directory)]
         command += ["--env-file", str(project.env_file)]
-        command += ["--file", str(project.file)]
+        for path in project.files:
+            command += ["--file", str(path)]
         if self.is_old:
             command += ["--compatibility"]  # else it would ignore the limits under `deploy`
         return await run(
             [*command, *arguments],
-            env={**variables, **self._env()},
+            env=self._env(),
             cwd=project.directory,
             deadline=deadline,
             lock=lock,
-            stdin=stdin,
         )
 
     def _env(self) -> dict[str, str]:

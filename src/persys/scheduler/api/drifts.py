@@ -1,12 +1,13 @@
 """Drifts: operators look at where nodes differ, and say what becomes of copies nobody asked for."""
 
-from persys.errors import InvalidError, PersysError
+from persys.errors import InvalidError
 from persys.model.drift import Drift, DriftType
 from persys.model.ids import node_id, workload_id
 from persys.scheduler.adoption import Adoption
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.cluster import Cluster
 from persys.wire import control
+from persys.wire.adoption import orphan_view
 from persys.wire.gen.control.v1 import control_pb2
 
 
@@ -33,24 +34,34 @@ class DriftsApi:
             ),
         )
 
+    async def GetOrphan(
+        self, request: control_pb2.OrphanRequest, context: Context
+    ) -> control_pb2.OrphanView:
+        need(request.node_id, "node_id")
+        where, name = node_id(request.node_id), workload_id(request.workload_id)
+        reported = await self._adoption.reported(where, name)
+        drift = next(
+            (one for one in self._cluster.drifts.of(where, name) if one.type is DriftType.ORPHAN),
+            None,
+        )
+        return orphan_view(reported, self._view(drift) if drift is not None else None)
+
     async def AdoptOrphan(
         self, request: control_pb2.OrphanRequest, context: Context
     ) -> control_pb2.OrphanAnswer:
         need(request.node_id, "node_id")
-        try:
-            await self._adoption.adopt(node_id(request.node_id), workload_id(request.workload_id))
-        except PersysError as err:
-            return control_pb2.OrphanAnswer(accepted=False, reason=str(err))
+        await self._adoption.adopt(
+            node_id(request.node_id),
+            workload_id(request.workload_id),
+            allow_secrets=request.allow_secrets,
+        )
         return control_pb2.OrphanAnswer(accepted=True)
 
     async def DeleteOrphan(
         self, request: control_pb2.OrphanRequest, context: Context
     ) -> control_pb2.OrphanAnswer:
         need(request.node_id, "node_id")
-        try:
-            await self._adoption.delete(node_id(request.node_id), workload_id(request.workload_id))
-        except PersysError as err:
-            return control_pb2.OrphanAnswer(accepted=False, reason=str(err))
+        await self._adoption.delete(node_id(request.node_id), workload_id(request.workload_id))
         return control_pb2.OrphanAnswer(accepted=True)
 
     def _view(self, drift: Drift) -> control_pb2.DriftView:

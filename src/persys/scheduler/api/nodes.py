@@ -161,20 +161,14 @@ class NodesApi:
         self, request: control_pb2.NodeRequest, context: Context
     ) -> control_pb2.NodeAnswer:
         need(request.node_id, "node_id")
-        try:
-            await self._membership.remove(node_id(request.node_id))
-        except PersysError as err:
-            return control_pb2.NodeAnswer(accepted=False, reason=str(err))
+        await self._membership.remove(node_id(request.node_id))
         return control_pb2.NodeAnswer(accepted=True)
 
     async def _change_node(
         self, wanted: str, kind: EventKind, make: Callable[[Node], Node]
     ) -> control_pb2.NodeAnswer:
         need(wanted, "node_id")
-        try:
-            await self._membership.change(node_id(wanted), kind, make)
-        except PersysError as err:
-            return control_pb2.NodeAnswer(accepted=False, reason=str(err))
+        await self._membership.change(node_id(wanted), kind, make)
         return control_pb2.NodeAnswer(accepted=True, node=self._queries.get_node(wanted))
 
     def _node(self, request: control_pb2.RegisterNodeRequest, *, streamed: bool) -> Node:

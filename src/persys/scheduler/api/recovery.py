@@ -1,11 +1,11 @@
 """The mode, snapshots, and the ways out of recovery. Refused with OK and a reason, as other words are."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 
 from persys import __version__
 from persys.core.modes import Standing
-from persys.errors import InvalidError, PersysError
+from persys.errors import InvalidError
 from persys.model.mode import Mode
 from persys.scheduler.api.service import Context
 from persys.scheduler.applicants import Applicants
@@ -14,10 +14,12 @@ from persys.scheduler.committer import Committer
 from persys.scheduler.recovery import Recovered, Recovery
 from persys.scheduler.snapshots import Snapshots
 from persys.wire import control, snapshot
+from persys.wire.adoption import recovered_view
 from persys.wire.gen.control.v1 import control_pb2
 
 SNAPSHOT_BYTES_MAX = 1024 * 1024 * 1024
 LEFT_OUT_SHOWN_MAX = 1000
+RECOVERED_SHOWN_MAX = 500
 
 _NEXT_STEPS = {
     Mode.NORMAL: (),
@@ -97,17 +99,21 @@ class RecoveryApi:
                 raise InvalidError("snapshot", f"is over {SNAPSHOT_BYTES_MAX} bytes")
             chunks.append(chunk.data)
         contents = await asyncio.to_thread(snapshot.read, chunks)
-        return await _answer(self._recovery.restore(contents))
+        return _answer(await self._recovery.restore(contents))
 
     async def RebuildFromAgents(
         self, request: control_pb2.RebuildFromAgentsRequest, context: Context
     ) -> control_pb2.RecoveryAnswer:
-        return await _answer(self._recovery.rebuild())
+        return _answer(
+            await self._recovery.rebuild(
+                allow_secrets=request.allow_secrets, dry_run=request.dry_run
+            )
+        )
 
     async def AcceptEmpty(
         self, request: control_pb2.AcceptEmptyRequest, context: Context
     ) -> control_pb2.RecoveryAnswer:
-        return await _answer(self._recovery.accept())
+        return _answer(await self._recovery.accept())
 
     def _on_agents(self) -> int:
         """As they said when they wanted to join; of the others, what is bound to them."""
@@ -121,14 +127,14 @@ def _uid(standing: Standing, known: str) -> str:
     return standing.awaits or known
 
 
-async def _answer(work: Awaitable[Recovered]) -> control_pb2.RecoveryAnswer:
-    try:
-        done = await work
-    except PersysError as err:
-        return control_pb2.RecoveryAnswer(accepted=False, reason=str(err))
+def _answer(done: Recovered) -> control_pb2.RecoveryAnswer:
     shown = list(done.left_out[:LEFT_OUT_SHOWN_MAX])
     if len(done.left_out) > len(shown):
         shown.append(f"and {len(done.left_out) - len(shown)} more")
     return control_pb2.RecoveryAnswer(
-        accepted=True, nodes=done.nodes, workloads=done.workloads, left_out=shown
+        accepted=True,
+        nodes=done.nodes,
+        workloads=done.workloads,
+        left_out=shown,
+        recovered=[recovered_view(*one) for one in done.reported[:RECOVERED_SHOWN_MAX]],
     )

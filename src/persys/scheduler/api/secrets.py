@@ -1,33 +1,24 @@
-"""Secrets: put, listed without their values, deleted. Nobody reads them back."""
+"""Secrets: stored, listed without their values, deleted. No call returns a value."""
 
-from persys.errors import FencedError, PersysError
 from persys.infra.door import CALLER
 from persys.model.secret import Secret
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.cluster import Cluster
-from persys.scheduler.reconciler import Reconciler
 from persys.scheduler.secrets import Secrets
 from persys.wire.control import timestamp
 from persys.wire.gen.control.v1 import control_pb2
 
 
 class SecretsApi:
-    def __init__(self, secrets: Secrets, cluster: Cluster, reconciler: Reconciler) -> None:
+    def __init__(self, secrets: Secrets, cluster: Cluster) -> None:
         self._secrets = secrets
         self._cluster = cluster
-        self._reconciler = reconciler
 
     async def PutSecret(
         self, request: control_pb2.PutSecretRequest, context: Context
     ) -> control_pb2.SecretAnswer:
         need(request.name, "name")
-        try:
-            putting = self._secrets.put(request.name, request.value, by=_caller())
-            secret = await self._reconciler.owned(putting)
-        except FencedError:
-            raise
-        except PersysError as err:
-            return control_pb2.SecretAnswer(accepted=False, reason=str(err))
+        secret = await self._secrets.put(request.name, request.value, by=_caller())
         return control_pb2.SecretAnswer(accepted=True, secret=self._view(secret))
 
     async def ListSecrets(
@@ -40,12 +31,7 @@ class SecretsApi:
         self, request: control_pb2.DeleteSecretRequest, context: Context
     ) -> control_pb2.SecretAnswer:
         need(request.name, "name")
-        try:
-            await self._reconciler.owned(self._secrets.delete(request.name, by=_caller()))
-        except FencedError:
-            raise
-        except PersysError as err:
-            return control_pb2.SecretAnswer(accepted=False, reason=str(err))
+        await self._secrets.delete(request.name, by=_caller())
         return control_pb2.SecretAnswer(accepted=True)
 
     def _view(self, secret: Secret) -> control_pb2.SecretView:

@@ -1,9 +1,9 @@
-"""Tokens of people. A refusal is an answer; the secret is in one answer and nowhere else."""
+"""Tokens of people. The secret is in one answer and nowhere else."""
 
 from datetime import timedelta
 
 from persys.core import tokens as rules
-from persys.errors import FencedError, InvalidError, PersysError, RefusedError
+from persys.errors import InvalidError, RefusedError
 from persys.infra.door import CALLER
 from persys.model.token import Token
 from persys.scheduler.api.service import Context, need
@@ -12,9 +12,9 @@ from persys.wire import control
 from persys.wire.gen.control.v1 import control_pb2
 
 _TTL_SECONDS_MAX = round(rules.LIFE_MOST.total_seconds())
-_NOBODY = (
-    "this scheduler asks nobody who they are (-insecure): a token would be of no use, "
-    "and whoever made one now would have it when it asks"
+_NOT_AUTHENTICATED = (
+    "this scheduler does not authenticate callers (-insecure), so it creates no tokens: "
+    "they would be valid once it does"
 )
 
 
@@ -25,15 +25,10 @@ class TokensApi:
     async def CreateToken(
         self, request: control_pb2.CreateTokenRequest, context: Context
     ) -> control_pb2.CreateTokenResponse:
-        try:
-            caller = CALLER.get()
-            if caller is None:
-                raise RefusedError(_NOBODY)
-            token, text = await self._tokens.create(_wish(request), caller)
-        except FencedError:
-            raise
-        except PersysError as err:
-            return control_pb2.CreateTokenResponse(accepted=False, reason=str(err))
+        caller = CALLER.get()
+        if caller is None:
+            raise RefusedError(_NOT_AUTHENTICATED)
+        token, text = await self._tokens.create(_wish(request), caller)
         return control_pb2.CreateTokenResponse(accepted=True, token=_view(token), secret=text)
 
     async def ListTokens(
@@ -44,15 +39,10 @@ class TokensApi:
     async def RevokeToken(
         self, request: control_pb2.RevokeTokenRequest, context: Context
     ) -> control_pb2.TokenAnswer:
+        need(request.token_id, "token_id")
         caller = CALLER.get()
-        try:
-            need(request.token_id, "token_id")
-            by = rules.signature(caller) if caller is not None else "anybody"
-            await self._tokens.revoke(request.token_id, by)
-        except FencedError:
-            raise
-        except PersysError as err:
-            return control_pb2.TokenAnswer(accepted=False, reason=str(err))
+        by = rules.signature(caller) if caller is not None else "anybody"
+        await self._tokens.revoke(request.token_id, by)
         return control_pb2.TokenAnswer(accepted=True)
 
 

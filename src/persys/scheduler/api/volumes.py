@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from persys.errors import NotFoundError, PersysError, RefusedError
+from persys.errors import NotFoundError, RefusedError
 from persys.model.ids import NodeId, WorkloadId, workload_id
 from persys.model.node import Node
 from persys.scheduler.agents import GrpcAgents
@@ -40,10 +40,7 @@ class VolumesApi:
     ) -> control_pb2.DeleteVolumeResponse:
         workload_id(request.workload_id)
         need(request.name, "name")
-        try:
-            await self._delete(request)
-        except PersysError as err:
-            return control_pb2.DeleteVolumeResponse(success=False, error_message=str(err))
+        await self._delete(request)
         return control_pb2.DeleteVolumeResponse(success=True)
 
     async def _delete(self, request: control_pb2.DeleteVolumeRequest) -> None:

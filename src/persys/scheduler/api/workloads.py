@@ -1,17 +1,13 @@
-"""Workloads: users state what they want to run, and look at what has come of it.
+"""Workloads: users state what they want to run and read what became of it.
 
 Apply, Delete, Retry and Redeploy refuse with OK and a reason in the answer, because clients in the field
 read it there; only an empty id is an INVALID_ARGUMENT, and a scheduler that does not lead any more is
-UNAVAILABLE.
-Reads refuse with status codes.
+UNAVAILABLE. Reads refuse with status codes.
 """
 
-from persys.errors import FencedError, PersysError, RefusedError
-from persys.model.failure import FailureReason
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.intake import Intake
 from persys.scheduler.queries import Queries
-from persys.wire import control
 from persys.wire.gen.control.v1 import control_pb2
 
 
@@ -24,53 +20,28 @@ class WorkloadsApi:
         self, request: control_pb2.ApplyWorkloadRequest, context: Context
     ) -> control_pb2.ApplyWorkloadResponse:
         need(request.workload_id, "workload_id")
-        try:
-            workload = await self._intake.apply(request)
-        except FencedError:
-            raise
-        except PersysError as err:
-            wrong = isinstance(err, RefusedError)
-            return control_pb2.ApplyWorkloadResponse(
-                success=False,
-                failure_reason=control.failure_enum(FailureReason.INVALID_SPEC if wrong else None),
-                error_message=str(err),
-            )
+        workload = await self._intake.apply(request)
         return control_pb2.ApplyWorkloadResponse(success=True, revision_id=workload.revision)
 
     async def DeleteWorkload(
         self, request: control_pb2.DeleteWorkloadRequest, context: Context
     ) -> control_pb2.DeleteWorkloadResponse:
         need(request.workload_id, "workload_id")
-        try:
-            await self._intake.delete(request)
-        except FencedError:
-            raise
-        except PersysError as err:
-            return control_pb2.DeleteWorkloadResponse(success=False, error_message=str(err))
+        await self._intake.delete(request)
         return control_pb2.DeleteWorkloadResponse(success=True)
 
     async def RetryWorkload(
         self, request: control_pb2.RetryWorkloadRequest, context: Context
     ) -> control_pb2.RetryWorkloadResponse:
         need(request.workload_id, "workload_id")
-        try:
-            await self._intake.retry(request)
-        except FencedError:
-            raise
-        except PersysError as err:
-            return control_pb2.RetryWorkloadResponse(accepted=False, reason=str(err))
+        await self._intake.retry(request)
         return control_pb2.RetryWorkloadResponse(accepted=True)
 
     async def RedeployWorkload(
         self, request: control_pb2.RedeployWorkloadRequest, context: Context
     ) -> control_pb2.RedeployWorkloadResponse:
         need(request.workload_id, "workload_id")
-        try:
-            workload = await self._intake.redeploy(request)
-        except FencedError:
-            raise
-        except PersysError as err:
-            return control_pb2.RedeployWorkloadResponse(accepted=False, reason=str(err))
+        workload = await self._intake.redeploy(request)
         return control_pb2.RedeployWorkloadResponse(accepted=True, revision_id=workload.revision)
 
     async def ListWorkloads(

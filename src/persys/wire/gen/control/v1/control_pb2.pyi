@@ -1148,7 +1148,7 @@ class LossView(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., stranded: _Optional[_Iterable[str]] = ..., bound: _Optional[_Iterable[str]] = ..., moved: _Optional[int] = ...) -> None: ...
 
 class EventView(_message.Message):
-    __slots__ = ("sequence", "at", "kind", "message", "workload_id", "node_id", "revision_id", "epoch")
+    __slots__ = ("sequence", "at", "kind", "message", "workload_id", "node_id", "revision_id", "epoch", "identity", "source")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -1157,6 +1157,8 @@ class EventView(_message.Message):
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     REVISION_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    IDENTITY_FIELD_NUMBER: _ClassVar[int]
+    SOURCE_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     at: _timestamp_pb2.Timestamp
     kind: str
@@ -1165,7 +1167,9 @@ class EventView(_message.Message):
     node_id: str
     revision_id: str
     epoch: int
-    def __init__(self, sequence: _Optional[int] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., revision_id: _Optional[str] = ..., epoch: _Optional[int] = ...) -> None: ...
+    identity: str
+    source: str
+    def __init__(self, sequence: _Optional[int] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., revision_id: _Optional[str] = ..., epoch: _Optional[int] = ..., identity: _Optional[str] = ..., source: _Optional[str] = ...) -> None: ...
 
 class ListEventsRequest(_message.Message):
     __slots__ = ("workload_id", "node_id", "kinds", "since", "after_sequence", "limit")
@@ -1248,12 +1252,24 @@ class DriftView(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., workload_id: _Optional[str] = ..., type: _Optional[str] = ..., detail: _Optional[str] = ..., detected_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., revision_id: _Optional[str] = ..., epoch: _Optional[int] = ..., state: _Optional[str] = ..., adoptable: _Optional[bool] = ...) -> None: ...
 
 class OrphanRequest(_message.Message):
-    __slots__ = ("node_id", "workload_id")
+    __slots__ = ("node_id", "workload_id", "allow_secrets")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_SECRETS_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     workload_id: str
-    def __init__(self, node_id: _Optional[str] = ..., workload_id: _Optional[str] = ...) -> None: ...
+    allow_secrets: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[str] = ..., workload_id: _Optional[str] = ..., allow_secrets: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class OrphanView(_message.Message):
+    __slots__ = ("drift", "spec", "secrets")
+    DRIFT_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
+    drift: DriftView
+    spec: WorkloadSpec
+    secrets: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, drift: _Optional[_Union[DriftView, _Mapping]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., secrets: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class OrphanAnswer(_message.Message):
     __slots__ = ("accepted", "reason")
@@ -1310,26 +1326,44 @@ class SnapshotChunk(_message.Message):
     def __init__(self, data: _Optional[bytes] = ...) -> None: ...
 
 class RebuildFromAgentsRequest(_message.Message):
-    __slots__ = ()
-    def __init__(self) -> None: ...
+    __slots__ = ("dry_run", "allow_secrets")
+    DRY_RUN_FIELD_NUMBER: _ClassVar[int]
+    ALLOW_SECRETS_FIELD_NUMBER: _ClassVar[int]
+    dry_run: bool
+    allow_secrets: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, dry_run: _Optional[bool] = ..., allow_secrets: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class AcceptEmptyRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class RecoveryAnswer(_message.Message):
-    __slots__ = ("accepted", "reason", "nodes", "workloads", "left_out")
+    __slots__ = ("accepted", "reason", "nodes", "workloads", "left_out", "recovered")
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     WORKLOADS_FIELD_NUMBER: _ClassVar[int]
     LEFT_OUT_FIELD_NUMBER: _ClassVar[int]
+    RECOVERED_FIELD_NUMBER: _ClassVar[int]
     accepted: bool
     reason: str
     nodes: int
     workloads: int
     left_out: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., nodes: _Optional[int] = ..., workloads: _Optional[int] = ..., left_out: _Optional[_Iterable[str]] = ...) -> None: ...
+    recovered: _containers.RepeatedCompositeFieldContainer[RecoveredWorkload]
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., nodes: _Optional[int] = ..., workloads: _Optional[int] = ..., left_out: _Optional[_Iterable[str]] = ..., recovered: _Optional[_Iterable[_Union[RecoveredWorkload, _Mapping]]] = ...) -> None: ...
+
+class RecoveredWorkload(_message.Message):
+    __slots__ = ("workload_id", "node_id", "spec", "secrets")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    SECRETS_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    node_id: str
+    spec: WorkloadSpec
+    secrets: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., secrets: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class LogsRequest(_message.Message):
     __slots__ = ("workload_id", "service", "follow", "since", "tail", "previous", "timestamps")
@@ -1710,3 +1744,95 @@ class SecretView(_message.Message):
     updated_by: str
     used_by: _containers.RepeatedScalarFieldContainer[str]
     def __init__(self, name: _Optional[str] = ..., version: _Optional[int] = ..., versions: _Optional[_Iterable[int]] = ..., updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., updated_by: _Optional[str] = ..., used_by: _Optional[_Iterable[str]] = ...) -> None: ...
+
+class ListSuggestionsRequest(_message.Message):
+    __slots__ = ("decision", "limit")
+    DECISION_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_FIELD_NUMBER: _ClassVar[int]
+    decision: str
+    limit: int
+    def __init__(self, decision: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
+
+class ListSuggestionsResponse(_message.Message):
+    __slots__ = ("suggestions",)
+    SUGGESTIONS_FIELD_NUMBER: _ClassVar[int]
+    suggestions: _containers.RepeatedCompositeFieldContainer[SuggestionView]
+    def __init__(self, suggestions: _Optional[_Iterable[_Union[SuggestionView, _Mapping]]] = ...) -> None: ...
+
+class SuggestionView(_message.Message):
+    __slots__ = ("suggestion", "decision", "reason", "applied_action", "decided_at", "submitted_by", "decided_by", "expires_at")
+    SUGGESTION_FIELD_NUMBER: _ClassVar[int]
+    DECISION_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    APPLIED_ACTION_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_AT_FIELD_NUMBER: _ClassVar[int]
+    SUBMITTED_BY_FIELD_NUMBER: _ClassVar[int]
+    DECIDED_BY_FIELD_NUMBER: _ClassVar[int]
+    EXPIRES_AT_FIELD_NUMBER: _ClassVar[int]
+    suggestion: AutomationSuggestion
+    decision: str
+    reason: str
+    applied_action: str
+    decided_at: _timestamp_pb2.Timestamp
+    submitted_by: str
+    decided_by: str
+    expires_at: _timestamp_pb2.Timestamp
+    def __init__(self, suggestion: _Optional[_Union[AutomationSuggestion, _Mapping]] = ..., decision: _Optional[str] = ..., reason: _Optional[str] = ..., applied_action: _Optional[str] = ..., decided_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., submitted_by: _Optional[str] = ..., decided_by: _Optional[str] = ..., expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ...) -> None: ...
+
+class SuggestionRequest(_message.Message):
+    __slots__ = ("suggestion_id",)
+    SUGGESTION_ID_FIELD_NUMBER: _ClassVar[int]
+    suggestion_id: str
+    def __init__(self, suggestion_id: _Optional[str] = ...) -> None: ...
+
+class SuggestionAnswer(_message.Message):
+    __slots__ = ("accepted", "reason", "suggestion")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    SUGGESTION_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    suggestion: SuggestionView
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., suggestion: _Optional[_Union[SuggestionView, _Mapping]] = ...) -> None: ...
+
+class GetDiagnosticsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class DiagnosticsView(_message.Message):
+    __slots__ = ("internal_errors", "nodes", "quarantined", "policy_violations")
+    INTERNAL_ERRORS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    QUARANTINED_FIELD_NUMBER: _ClassVar[int]
+    POLICY_VIOLATIONS_FIELD_NUMBER: _ClassVar[int]
+    internal_errors: _containers.RepeatedCompositeFieldContainer[InternalError]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeErrors]
+    quarantined: _containers.RepeatedCompositeFieldContainer[QuarantinedRecord]
+    policy_violations: _containers.RepeatedCompositeFieldContainer[PolicyViolation]
+    def __init__(self, internal_errors: _Optional[_Iterable[_Union[InternalError, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeErrors, _Mapping]]] = ..., quarantined: _Optional[_Iterable[_Union[QuarantinedRecord, _Mapping]]] = ..., policy_violations: _Optional[_Iterable[_Union[PolicyViolation, _Mapping]]] = ...) -> None: ...
+
+class NodeErrors(_message.Message):
+    __slots__ = ("node_id", "internal_errors")
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    INTERNAL_ERRORS_FIELD_NUMBER: _ClassVar[int]
+    node_id: str
+    internal_errors: _containers.RepeatedCompositeFieldContainer[InternalError]
+    def __init__(self, node_id: _Optional[str] = ..., internal_errors: _Optional[_Iterable[_Union[InternalError, _Mapping]]] = ...) -> None: ...
+
+class QuarantinedRecord(_message.Message):
+    __slots__ = ("key", "reason")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    reason: str
+    def __init__(self, key: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class PolicyViolation(_message.Message):
+    __slots__ = ("workload_id", "node_id", "reason")
+    WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
+    NODE_ID_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    workload_id: str
+    node_id: str
+    reason: str
+    def __init__(self, workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...

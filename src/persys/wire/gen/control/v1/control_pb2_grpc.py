@@ -269,6 +269,31 @@ class AgentControlStub:
                 request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DeleteSecretRequest.SerializeToString,
                 response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SecretAnswer.FromString,
                 _registered_method=True)
+        self.ListSuggestions = channel.unary_unary(
+                '/persys.control.v1.AgentControl/ListSuggestions',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListSuggestionsRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListSuggestionsResponse.FromString,
+                _registered_method=True)
+        self.ApproveSuggestion = channel.unary_unary(
+                '/persys.control.v1.AgentControl/ApproveSuggestion',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SuggestionRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SuggestionAnswer.FromString,
+                _registered_method=True)
+        self.RejectSuggestion = channel.unary_unary(
+                '/persys.control.v1.AgentControl/RejectSuggestion',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SuggestionRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SuggestionAnswer.FromString,
+                _registered_method=True)
+        self.GetOrphan = channel.unary_unary(
+                '/persys.control.v1.AgentControl/GetOrphan',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanView.FromString,
+                _registered_method=True)
+        self.GetDiagnostics = channel.unary_unary(
+                '/persys.control.v1.AgentControl/GetDiagnostics',
+                request_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetDiagnosticsRequest.SerializeToString,
+                response_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DiagnosticsView.FromString,
+                _registered_method=True)
 
 
 class AgentControlServicer:
@@ -571,6 +596,39 @@ class AgentControlServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListSuggestions(self, request, context):
+        """Ours: suggestions whose sender may not perform the action wait for approval.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ApproveSuggestion(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RejectSuggestion(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetOrphan(self, request, context):
+        """Ours: an orphan with the spec and the secret references that its node reports.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetDiagnostics(self, request, context):
+        """Ours: contained internal errors, quarantined records and policy violations.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AgentControlServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -808,6 +866,31 @@ def add_AgentControlServicer_to_server(servicer, server):
                     servicer.DeleteSecret,
                     request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DeleteSecretRequest.FromString,
                     response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SecretAnswer.SerializeToString,
+            ),
+            'ListSuggestions': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSuggestions,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListSuggestionsRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListSuggestionsResponse.SerializeToString,
+            ),
+            'ApproveSuggestion': grpc.unary_unary_rpc_method_handler(
+                    servicer.ApproveSuggestion,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SuggestionRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SuggestionAnswer.SerializeToString,
+            ),
+            'RejectSuggestion': grpc.unary_unary_rpc_method_handler(
+                    servicer.RejectSuggestion,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SuggestionRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SuggestionAnswer.SerializeToString,
+            ),
+            'GetOrphan': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetOrphan,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanView.SerializeToString,
+            ),
+            'GetDiagnostics': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetDiagnostics,
+                    request_deserializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetDiagnosticsRequest.FromString,
+                    response_serializer=persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DiagnosticsView.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2079,6 +2162,141 @@ class AgentControl:
             '/persys.control.v1.AgentControl/DeleteSecret',
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DeleteSecretRequest.SerializeToString,
             persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SecretAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSuggestions(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/ListSuggestions',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListSuggestionsRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.ListSuggestionsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ApproveSuggestion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/ApproveSuggestion',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SuggestionRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SuggestionAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RejectSuggestion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/RejectSuggestion',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SuggestionRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.SuggestionAnswer.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetOrphan(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/GetOrphan',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.OrphanView.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetDiagnostics(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/persys.control.v1.AgentControl/GetDiagnostics',
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.GetDiagnosticsRequest.SerializeToString,
+            persys_dot_wire_dot_gen_dot_control_dot_v1_dot_control__pb2.DiagnosticsView.FromString,
             options,
             channel_credentials,
             insecure,

@@ -1,0 +1,166 @@
+"""What every RPC of the scheduler passes between authorization and its handler, from its row in METHODS.
+
+Read-only mode, audit, ownership of changes, containment of defects, refusals, metrics and traces.
+Authorization is `infra/guarded.py`, forwarding to the leader `scheduler/front.py`; both come before this.
+
+A unary change runs in a task of the process: a caller that leaves, or whose deadline passes, does not stop
+it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+
+from persys.errors import (
+    DefectError,
+    FencedError,
+    FrozenError,
+    InvalidError,
+    MissingFieldError,
+    PersysError,
+    UnavailableError,
+)
+from persys.infra import tracing
+from persys.infra.aio.supervisor import Supervisor
+from persys.infra.clock import Clock
+from persys.infra.guarded import as_writer, contained
+from persys.scheduler.api.limited import within_limits
+from persys.scheduler.api.methods import DECISIONS, REFUSALS, SERVICE, is_refusal
+from persys.scheduler.audit import Audit
+from persys.scheduler.metrics import Metrics
+from persys.scheduler.modes import Modes
+from persys.scheduler.owner import Owner
+from persys.wire import status
+from persys.wire.beside import DATA_AGE_MS, MODE
+from persys.wire.methods import Audit as Audited
+from persys.wire.methods import Method, ReadOnly, Stream
+
+Context = grpc.aio.ServicerContext[Any, Any]
+Handler = Callable[[Any, Any], Awaitable[Any]]
+
+# These end a call with a status although its answer could hold a refusal: clients retry elsewhere, or are
+# wrong.
+_STATUS_ONLY = (FencedError, MissingFieldError, DefectError)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Everything that is applied to a handler. All of it is required: nothing is open by default."""
+
+    metrics: Metrics
+    clock: Clock
+    modes: Modes
+    audit: Audit
+    owner: Owner
+    supervisor: Supervisor
+
+    def wrap(self, method: Method, handler: Callable[..., Any]) -> Handler:
+        self.metrics.expect(method.name)
+        if method.stream.of_answers:
+            return self._stream(method, as_writer(handler))
+        return self._call(method, handler)
+
+    def _call(self, method: Method, handler: Handler) -> Handler:
+        full_name = f"{SERVICE}/{method.name}"
+
+        async def call(request: Any, context: Context) -> Any:
+            began = self.clock.monotonic()
+            code = grpc.StatusCode.UNKNOWN
+            with tracing.serving(full_name, context.invocation_metadata) as span:
+                try:
+                    answer = await self._answer(method, handler, request, context)
+                    code = grpc.StatusCode.OK
+                except PersysError as err:
+                    code = status.grpc_code(err)
+                    await context.abort(code, str(err))
+                except asyncio.CancelledError:
+                    code = grpc.StatusCode.CANCELLED
+                    raise
+                finally:
+                    self.metrics.answered(method.name, code.name, self.clock.monotonic() - began)
+                    span.answered(code.name)
+            return answer
+
+        return call
+
+    async def _answer(
+        self, method: Method, handler: Handler, request: Any, context: Context
+    ) -> Any:
+        """The handler's answer, or one that refuses. Raises what only a status can tell."""
+        refuse = REFUSALS.get(method.name)
+        try:
+            self._gate(method, context)
+        except FrozenError as err:
+            if refuse is None:
+                raise
+            return refuse(err)
+        try:
+            work = self._work(method, handler, within_limits(method, request), context)
+            if not method.mutating or method.stream is not Stream.NONE:
+                return await work
+            return await self.owner.do(work, deadline_seconds=method.deadline_seconds)
+        except PersysError as err:
+            if refuse is None or isinstance(err, _STATUS_ONLY):
+                raise
+            if method.name in DECISIONS and isinstance(err, UnavailableError):
+                raise
+            if method.stream.of_requests and isinstance(err, InvalidError):
+                raise  # an upload that cannot be read
+            return refuse(err)
+
+    async def _work(self, method: Method, handler: Handler, request: Any, context: Context) -> Any:
+        with self.audit.request(context):
+            answer = await contained(self.supervisor, method.name, handler(request, context))
+            if method.audit is Audited.END and not is_refusal(answer):
+                await self.audit.write(method, request)
+            return answer
+
+    def _stream(self, method: Method, handler: Handler) -> Handler:
+        async def converse(request: Any, context: Context) -> None:
+            code = grpc.StatusCode.CANCELLED
+            try:
+                self._gate(method, context)
+                with self.audit.request(context):
+                    request = within_limits(method, request)
+                    if method.audit is Audited.START:
+                        request = await self._audited(method, request)
+                    await contained(self.supervisor, method.name, handler(request, context))
+                code = grpc.StatusCode.OK
+            except PersysError as err:
+                code = status.grpc_code(err)
+                await context.abort(code, str(err))
+            finally:
+                self.metrics.streamed(method.name, code.name)
+
+        return converse
+
+    async def _audited(self, method: Method, request: Any) -> Any:
+        """The request, after its event is written: a stream of messages has it with the first."""
+        if not method.stream.of_requests:
+            await self.audit.write(method, request)
+            return request
+        return self._first_audited(method, request)
+
+    async def _first_audited(
+        self, method: Method, messages: AsyncIterator[Any]
+    ) -> AsyncIterator[Any]:
+        first = await anext(messages, None)
+        if first is None:
+            return
+        await self.audit.write(method, first)
+        yield first
+        async for message in messages:
+            yield message
+
+    def _gate(self, method: Method, context: Context) -> None:
+        """In degraded and recovery mode changes are refused, and every answer says how old its data is."""
+        if not self.modes.is_frozen:
+            return
+        age_ms = round(self.modes.data_age().total_seconds() * 1000)
+        mode = self.modes.state.mode.value
+        context.set_trailing_metadata(((MODE, mode), (DATA_AGE_MS, str(age_ms))))
+        if method.read_only is ReadOnly.REFUSE:
+            raise self.modes.refusal()

@@ -1,0 +1,97 @@
+"""Wires the parts of the AgentControl service to a scheduler, and the chain that all of its RPCs pass."""
+
+from typing import TYPE_CHECKING
+
+from persys.core.situation import Policy
+from persys.infra.clock import Clock
+from persys.scheduler.adoption import Adoption
+from persys.scheduler.api.access import AccessApi
+from persys.scheduler.api.automation import AutomationApi
+from persys.scheduler.api.chain import Chain
+from persys.scheduler.api.diagnostics import DiagnosticsApi
+from persys.scheduler.api.drifts import DriftsApi
+from persys.scheduler.api.events import EventsApi
+from persys.scheduler.api.identity import IdentityApi
+from persys.scheduler.api.images import ImagesApi
+from persys.scheduler.api.nodes import NodesApi
+from persys.scheduler.api.outlook import OutlookApi
+from persys.scheduler.api.recovery import RecoveryApi
+from persys.scheduler.api.secrets import SecretsApi
+from persys.scheduler.api.service import ControlApi
+from persys.scheduler.api.stream import StreamApi
+from persys.scheduler.api.tokens import TokensApi
+from persys.scheduler.api.volumes import VolumesApi
+from persys.scheduler.api.workloads import WorkloadsApi
+from persys.scheduler.audit import Audit
+from persys.scheduler.intake import Intake
+from persys.scheduler.queries import Queries
+from persys.scheduler.recovery import Recovery
+from persys.scheduler.settings import SchedulerSettings
+from persys.scheduler.snapshots import Snapshots
+from persys.store.port import Store
+
+if TYPE_CHECKING:
+    from persys.scheduler.app import Scheduler
+
+
+def control_api(
+    app: "Scheduler", settings: SchedulerSettings, store: Store, clock: Clock, policy: Policy
+) -> ControlApi:
+    queries = Queries(app.cluster, clock, attempts_max=policy.retry.attempts_max)
+    nodes = NodesApi(
+        app.membership,
+        queries,
+        clock,
+        heartbeat_seconds=max(1, round(settings.heartbeat_interval.total_seconds())),
+        modes=app.modes,
+        authority=app.authority,
+        limited=app.limited,
+        expiry=app.expiry,
+    )
+    intake = Intake(app.reconciler, clock, lease=settings.node_lease, secrets=app.cluster.secrets)
+    adoption = Adoption(app.cluster, app.committer, app.reconciler, app.burials, app.agents, clock)
+    return ControlApi(
+        nodes,
+        StreamApi(nodes, app.streams),
+        WorkloadsApi(intake, queries),
+        DriftsApi(app.cluster, adoption),
+        EventsApi(app.events),
+        OutlookApi(
+            app.cluster,
+            clock,
+            situated=app.reconciler.situated,
+            policy=policy,
+            lease=settings.node_lease,
+        ),
+        AutomationApi(app.suggestions, clock),
+        AccessApi(app.cluster, app.agents),
+        VolumesApi(app.cluster, app.agents),
+        ImagesApi(app.cluster, app.agents),
+        IdentityApi(),
+        DiagnosticsApi(app.cluster, app.supervisor),
+        SecretsApi(app.secrets, app.cluster),
+        TokensApi(app.tokens),
+        _recovery_api(app, settings, store, clock),
+        chain=Chain(
+            metrics=app.metrics,
+            clock=clock,
+            modes=app.modes,
+            audit=Audit(app.committer, clock),
+            owner=app.requests,
+            supervisor=app.supervisor,
+        ),
+    )
+
+
+def _recovery_api(
+    app: "Scheduler", settings: SchedulerSettings, store: Store, clock: Clock
+) -> RecoveryApi:
+    applicants = app.membership.applicants
+    return RecoveryApi(
+        Recovery(app.cluster, app.committer, app.agents, applicants, clock),
+        Snapshots(store, app.cluster, app.committer, clock),
+        app.committer,
+        app.cluster,
+        applicants,
+        store=settings.store,
+    )

@@ -1,0 +1,62 @@
+"""What went wrong inside the control plane: for `persysctl doctor`.
+
+Contained exceptions of this scheduler and, as last reported, of agents; stored records that could not be
+read; workloads that run although their node's policy would now refuse them.
+"""
+
+from collections.abc import Iterable
+
+from persys.infra.aio.supervisor import InternalError, Supervisor
+from persys.scheduler.api.service import Context
+from persys.scheduler.cluster import Cluster
+from persys.wire.control import timestamp
+from persys.wire.gen.control.v1 import control_pb2
+
+POLICY_VIOLATION = "policy_violation"  # in the metadata of a workload's status
+SHOWN_MAX = 1000
+
+
+class DiagnosticsApi:
+    def __init__(self, cluster: Cluster, supervisor: Supervisor) -> None:
+        self._cluster = cluster
+        self._supervisor = supervisor
+
+    async def GetDiagnostics(
+        self, request: control_pb2.GetDiagnosticsRequest, context: Context
+    ) -> control_pb2.DiagnosticsView:
+        return control_pb2.DiagnosticsView(
+            internal_errors=map(_error, self._supervisor.recent()),
+            nodes=list(self._node_errors())[:SHOWN_MAX],
+            quarantined=[
+                control_pb2.QuarantinedRecord(key=record.key, reason=record.reason)
+                for record in self._cluster.quarantined[:SHOWN_MAX]
+            ],
+            policy_violations=list(self._violations())[:SHOWN_MAX],
+        )
+
+    def _node_errors(self) -> Iterable[control_pb2.NodeErrors]:
+        for node_id, member in sorted(self._cluster.members.items()):
+            if member.internal_errors:
+                errors = map(_error, member.internal_errors)
+                yield control_pb2.NodeErrors(node_id=node_id, internal_errors=errors)
+
+    def _violations(self) -> Iterable[control_pb2.PolicyViolation]:
+        for workload_id, entry in sorted(self._cluster.entries.items()):
+            belief, bound = entry.belief, entry.assignment
+            if belief is None or bound is None:
+                continue
+            if reason := belief.metadata.get(POLICY_VIOLATION):
+                yield control_pb2.PolicyViolation(
+                    workload_id=workload_id, node_id=bound.node_id, reason=reason
+                )
+
+
+def _error(error: InternalError) -> control_pb2.InternalError:
+    return control_pb2.InternalError(
+        component=error.component,
+        where=error.where,
+        key=error.key,
+        text=error.text,
+        count=error.count,
+        last_at=timestamp(error.last_at),
+    )

@@ -1,0 +1,67 @@
+"""How each RPC of the scheduler refuses: in its answer, with OK, where the message has fields for that.
+
+Clients in the field read `accepted` or `success` and a text in the answer of a change. Which fields a message
+has is read from its descriptor, so an RPC that is added gets its refusal by the shape of its answer.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from google.protobuf.descriptor import Descriptor
+from google.protobuf.message import Message
+from google.protobuf.message_factory import GetMessageClass
+
+from persys.errors import PersysError, RefusedError
+from persys.model.failure import FailureReason
+from persys.wire import control
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.methods import METHODS
+
+SERVICE = "persys.control.v1.AgentControl"
+SERVICE_DESCRIPTOR = control_pb2.DESCRIPTOR.services_by_name["AgentControl"]
+
+Refuse = Callable[[PersysError], Message]
+
+_FLAGS = ("accepted", "success")
+_TEXTS = ("reason", "error_message")
+
+
+def refusal_of(answer: Descriptor) -> Refuse | None:
+    """Builds the answer that refuses; None for a message without fields for it."""
+    fields = answer.fields_by_name
+    text = next((name for name in _TEXTS if name in fields), None)
+    if text is None or not any(flag in fields for flag in _FLAGS):
+        return None
+    make = GetMessageClass(answer)
+
+    def refuse(err: PersysError) -> Message:
+        values: dict[str, Any] = {text: str(err)}
+        if "decision" in fields:
+            values["decision"] = "rejected"
+        if "failure_reason" in fields and isinstance(err, RefusedError):
+            values["failure_reason"] = control.failure_enum(FailureReason.INVALID_SPEC)
+        return make(**values)
+
+    return refuse
+
+
+REFUSALS: dict[str, Refuse] = {
+    name: refuse
+    for name, method in METHODS.items()
+    if method.mutating
+    and (refuse := refusal_of(SERVICE_DESCRIPTOR.methods_by_name[name].output_type)) is not None
+}
+
+
+# Their answer is a decision that is kept. Where none was made the call fails, so that it is repeated.
+DECISIONS = frozenset(
+    name
+    for name in REFUSALS
+    if "decision" in SERVICE_DESCRIPTOR.methods_by_name[name].output_type.fields_by_name
+)
+
+
+def is_refusal(answer: Message) -> bool:
+    """Whether this answer of a change says that nothing was changed."""
+    fields = answer.DESCRIPTOR.fields_by_name
+    return any(flag in fields and not getattr(answer, flag) for flag in _FLAGS)

@@ -1,0 +1,309 @@
+"""Every RPC of both services in one table. What depends on the RPC is derived from its row.
+
+From it come authorization, forwarding by a standby, read-only mode, audit, time limits, the REST routes with
+their OpenAPI document, the REST client and the permission tables in docs/security.md. An RPC without a row is
+not served; a test compares the table with the service descriptors.
+
+Plain data without protobuf or msgspec: persysctl imports it at start-up.
+"""
+
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from persys.model.role import Deed
+
+MIB = 1024 * 1024
+REQUEST_BYTES_MAX = 4 * MIB
+DEADLINE_SECONDS = 30.0
+LONG_SECONDS = 600.0
+
+
+class Stream(StrEnum):
+    """Which side sends more than one message."""
+
+    NONE = "none"
+    REQUESTS = "requests"
+    ANSWERS = "answers"
+    BOTH = "both"
+
+    @property
+    def of_requests(self) -> bool:
+        return self in (Stream.REQUESTS, Stream.BOTH)
+
+    @property
+    def of_answers(self) -> bool:
+        return self in (Stream.ANSWERS, Stream.BOTH)
+
+
+class ReadOnly(StrEnum):
+    """What happens to a call while the scheduler is in degraded or recovery mode."""
+
+    SERVE = "serve"  # reads, and what stores nothing in the cluster's records
+    REFUSE = "refuse"
+    OWN = "own"  # the handler decides: nodes report, and recovery is what these modes are for
+
+
+class Audit(StrEnum):
+    """Which event names the caller."""
+
+    NONE = "none"
+    COMMIT = "commit"  # the event that is committed with the change
+    START = "start"  # one of its own, before the first answer
+    END = "end"  # one of its own, after it succeeded
+
+
+class Form(StrEnum):
+    """How a request and its answer travel over HTTP."""
+
+    UNARY = "unary"  # JSON and JSON
+    EVENTS = "events"  # answers as server-sent events
+    TEXT = "text"  # answers as the bytes that they hold, one after the other
+    UPLOAD = "upload"  # the request is the bytes of a file
+    SOCKET = "socket"  # both ways, over a WebSocket
+
+
+class Http(NamedTuple):
+    """One HTTP route of an RPC. A name in braces is a field of the request."""
+
+    method: str
+    path: str
+    body: bool = False
+    form: Form = Form.UNARY
+
+
+class Method(NamedTuple):
+    """One RPC. The defaults are those of an RPC that changes nothing."""
+
+    name: str
+    permission: Deed
+    mutating: bool = False
+    standby: bool = False  # a standby answers it from its own memory
+    stream: Stream = Stream.NONE
+    read_only: ReadOnly = ReadOnly.SERVE
+    audit: Audit = Audit.NONE
+    event: str = ""  # the EventKind of an audit event of its own
+    idempotent: bool = True  # may be sent again when the connection breaks
+    conditional: bool = False  # over HTTP: takes If-Match and If-None-Match
+    routes: tuple[Http, ...] = ()  # under /api/v1; empty: not served by a gateway
+    older_routes: tuple[Http, ...] = ()  # without a prefix; clients in the field use them
+    request_bytes_max: int = REQUEST_BYTES_MAX  # of one message
+    deadline_seconds: float = DEADLINE_SECONDS  # how long a caller waits at most; 0: no limit
+
+
+def _read(name: str, *routes: Http, **others: Any) -> Method:
+    return Method(name, Deed.READ, standby=True, routes=routes)._replace(**others)
+
+
+def _change(name: str, permission: Deed, *routes: Http, **others: Any) -> Method:
+    """A change of the cluster's records: refused in read-only mode, committed with its event."""
+    return Method(
+        name,
+        permission,
+        mutating=True,
+        read_only=ReadOnly.REFUSE,
+        audit=Audit.COMMIT,
+        idempotent=False,
+        routes=routes,
+    )._replace(**others)
+
+
+_WORKLOAD = "/workloads/{workload_id}"
+_NODE = "/nodes/{node_id}"
+_ORPHAN = "/orphans/{node_id}/{workload_id}"
+
+_ROWS: tuple[Method, ...] = (
+    # Nodes report.
+    _change("RegisterNode", Deed.REPORT, read_only=ReadOnly.OWN, idempotent=True, audit=Audit.NONE),
+    _change("Heartbeat", Deed.REPORT, read_only=ReadOnly.OWN, idempotent=True, audit=Audit.NONE),
+    Method(
+        "ControlStream",
+        Deed.REPORT,
+        stream=Stream.BOTH,
+        read_only=ReadOnly.OWN,
+        idempotent=False,
+        deadline_seconds=0,
+    ),
+    # Workloads.
+    _change(
+        "ApplyWorkload",
+        Deed.WORKLOADS,
+        Http("PUT", _WORKLOAD, body=True),
+        conditional=True,
+        older_routes=(Http("POST", "/workloads/schedule", body=True),),
+    ),
+    _change(
+        "DeleteWorkload",
+        Deed.WORKLOADS,
+        Http("DELETE", _WORKLOAD),
+        conditional=True,
+        older_routes=(Http("DELETE", _WORKLOAD),),
+    ),
+    _change(
+        "RetryWorkload",
+        Deed.WORKLOADS,
+        Http("POST", f"{_WORKLOAD}/retry"),
+        older_routes=(Http("POST", f"{_WORKLOAD}/retry"),),
+    ),
+    _change("RedeployWorkload", Deed.WORKLOADS, Http("POST", f"{_WORKLOAD}/redeploy")),
+    _change("SubmitAutomationSuggestion", Deed.SUGGEST, Http("POST", "/suggestions", body=True)),
+    _read("ListSuggestions", Http("GET", "/suggestions")),
+    # Approving needs the permission of the suggested action, which the handler checks.
+    _change("ApproveSuggestion", Deed.ANYONE, Http("POST", "/suggestions/{suggestion_id}/approve")),
+    _change("RejectSuggestion", Deed.ANYONE, Http("POST", "/suggestions/{suggestion_id}/reject")),
+    _read(
+        "ListWorkloads",
+        Http("GET", "/workloads"),
+        older_routes=(Http("GET", "/workloads"), Http("GET", "/list")),
+    ),
+    _read("GetWorkload", Http("GET", _WORKLOAD), older_routes=(Http("GET", _WORKLOAD),)),
+    _read("GetWorkloads"),  # for gateways
+    _read("ExplainWorkload", Http("GET", f"{_WORKLOAD}/explain")),
+    _read("PlanWorkloads", Http("POST", "/plan", body=True)),
+    _read("GetCapacity", Http("POST", "/capacity", body=True)),
+    Method(
+        "StreamLogs",
+        Deed.LOGS,
+        stream=Stream.ANSWERS,
+        routes=(Http("GET", f"{_WORKLOAD}/logs", form=Form.TEXT),),
+        deadline_seconds=0,
+    ),
+    Method(
+        "Exec",
+        Deed.EXEC,
+        stream=Stream.BOTH,
+        idempotent=False,
+        audit=Audit.START,
+        event="ExecStarted",
+        routes=(Http("GET", f"{_WORKLOAD}/exec", form=Form.SOCKET),),
+        deadline_seconds=0,
+    ),
+    # Nodes.
+    _read("ListNodes", Http("GET", "/nodes"), older_routes=(Http("GET", "/nodes"),)),
+    _read("GetNode", Http("GET", _NODE), older_routes=(Http("GET", _NODE),)),
+    _change("CordonNode", Deed.NODES, Http("POST", f"{_NODE}/cordon")),
+    _change("UncordonNode", Deed.NODES, Http("POST", f"{_NODE}/uncordon")),
+    _change("DrainNode", Deed.NODES, Http("POST", f"{_NODE}/drain", body=True)),
+    _change("ConfirmNodeDead", Deed.NODES, Http("POST", f"{_NODE}/confirm-dead")),
+    _change("RemoveNode", Deed.NODES, Http("DELETE", _NODE)),
+    _change("TaintNode", Deed.NODES, Http("PUT", f"{_NODE}/taints", body=True)),
+    # The cluster.
+    _read(
+        "GetClusterSummary",
+        Http("GET", "/summary"),
+        older_routes=(Http("GET", "/cluster/metrics"),),
+    ),
+    _read("ListEvents", Http("GET", "/events")),
+    _read(
+        "WatchEvents",
+        Http("GET", "/events/watch", form=Form.EVENTS),
+        standby=False,
+        stream=Stream.ANSWERS,
+        deadline_seconds=0,
+    ),
+    _read("ListDrifts", Http("GET", "/drifts")),
+    _read("GetOrphan", Http("GET", _ORPHAN), standby=False),
+    _change("AdoptOrphan", Deed.NODES, Http("POST", f"{_ORPHAN}/adopt")),
+    _change("DeleteOrphan", Deed.NODES, Http("DELETE", _ORPHAN)),
+    _read("GetMode", Http("GET", "/mode")),
+    _read("GetDiagnostics", Http("GET", "/diagnostics"), standby=False),
+    # Recovery.
+    Method(
+        "SaveSnapshot",
+        Deed.RECOVERY,
+        stream=Stream.ANSWERS,
+        audit=Audit.START,
+        event="SnapshotSaved",
+        routes=(Http("GET", "/snapshot", form=Form.TEXT),),
+        deadline_seconds=0,
+    ),
+    _change(
+        "RestoreSnapshot",
+        Deed.RECOVERY,
+        Http("PUT", "/snapshot", form=Form.UPLOAD),
+        stream=Stream.REQUESTS,
+        read_only=ReadOnly.OWN,
+        audit=Audit.END,
+        event="SnapshotRestored",
+        deadline_seconds=0,
+    ),
+    _change(
+        "RebuildFromAgents",
+        Deed.RECOVERY,
+        Http("POST", "/recovery/rebuild"),
+        read_only=ReadOnly.OWN,
+        audit=Audit.END,
+        event="ClusterRebuilt",
+        deadline_seconds=LONG_SECONDS,
+    ),
+    _change(
+        "AcceptEmpty",
+        Deed.RECOVERY,
+        Http("POST", "/recovery/accept-empty"),
+        read_only=ReadOnly.OWN,
+        audit=Audit.END,
+        event="StoreAccepted",
+        deadline_seconds=LONG_SECONDS,
+    ),
+    # Images and volumes are on the nodes: nothing of them is in the store.
+    _read("ListImages", Http("GET", "/images"), standby=False),
+    Method(
+        "AddImage",
+        Deed.DATA,
+        stream=Stream.BOTH,
+        idempotent=False,
+        audit=Audit.START,
+        event="ImageAdded",
+        routes=(Http("PUT", "/images/{name}", form=Form.UPLOAD),),
+        deadline_seconds=0,
+    ),
+    _change(
+        "RemoveImage",
+        Deed.DATA,
+        Http("DELETE", "/images/{name}"),
+        read_only=ReadOnly.SERVE,
+        audit=Audit.END,
+        event="ImageRemoved",
+        deadline_seconds=LONG_SECONDS,
+    ),
+    _read("ListVolumes", Http("GET", "/volumes"), standby=False),
+    _change(
+        "DeleteVolume",
+        Deed.DATA,
+        Http("DELETE", "/volumes/{node_id}/{workload_id}/{name}"),
+        audit=Audit.END,
+        event="VolumeDeleted",
+        deadline_seconds=LONG_SECONDS,
+    ),
+    # Access.
+    _read("GetIdentity", Http("GET", "/identity"), permission=Deed.ANYONE),
+    _change("CreateToken", Deed.TOKENS, Http("POST", "/tokens", body=True)),
+    _read("ListTokens", Http("GET", "/tokens"), permission=Deed.TOKENS, standby=False),
+    _change("RevokeToken", Deed.TOKENS, Http("DELETE", "/tokens/{token_id}")),
+    _change("PutSecret", Deed.SECRETS, Http("PUT", "/secrets/{name}", body=True)),
+    _read("ListSecrets", Http("GET", "/secrets"), standby=False),
+    _change("DeleteSecret", Deed.SECRETS, Http("DELETE", "/secrets/{name}")),
+)
+
+_AGENT_ROWS: tuple[Method, ...] = (
+    Method("ApplyWorkload", Deed.ORDER, mutating=True),
+    Method("DeleteWorkload", Deed.ORDER, mutating=True),
+    Method("GetWorkloadStatus", Deed.ORDER),
+    Method("ListWorkloads", Deed.ORDER),
+    Method("ListActions", Deed.ORDER),
+    Method("ListIntents", Deed.ORDER, stream=Stream.ANSWERS, deadline_seconds=0),
+    Method("GarbageCollect", Deed.ORDER, mutating=True, deadline_seconds=LONG_SECONDS),
+    Method("StreamLogs", Deed.ORDER, stream=Stream.ANSWERS, deadline_seconds=0),
+    Method("Exec", Deed.ORDER, stream=Stream.BOTH, idempotent=False, deadline_seconds=0),
+    Method("HealthCheck", Deed.ANYONE),
+    Method("ListImages", Deed.ORDER),
+    Method("AddImage", Deed.ORDER, stream=Stream.BOTH, idempotent=False, deadline_seconds=0),
+    Method("RemoveImage", Deed.ORDER, mutating=True, deadline_seconds=LONG_SECONDS),
+    Method("ListVolumes", Deed.ORDER),
+    Method("DeleteVolume", Deed.ORDER, mutating=True, deadline_seconds=LONG_SECONDS),
+)
+
+METHODS: dict[str, Method] = {row.name: row for row in _ROWS}
+AGENT_METHODS: dict[str, Method] = {row.name: row for row in _AGENT_ROWS}
+
+CONTROL_PERMISSIONS: dict[str, Deed] = {row.name: row.permission for row in _ROWS}
+AGENT_PERMISSIONS: dict[str, Deed] = {row.name: row.permission for row in _AGENT_ROWS}
