@@ -1,0 +1,72 @@
+"""The table of RPCs against the services it describes."""
+
+import pytest
+from google.protobuf.descriptor import ServiceDescriptor
+
+from persys.model.event import EventKind
+from persys.model.identity import Deed
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.methods import AGENT_METHODS, METHODS, Audit, Method, ReadOnly, Stream
+from persys.wire.rest import CONTRACT_ROUTES, ROUTES, Route
+
+SERVICES: list[tuple[ServiceDescriptor, dict[str, Method]]] = [
+    (control_pb2.DESCRIPTOR.services_by_name["AgentControl"], METHODS),
+    (agent_pb2.DESCRIPTOR.services_by_name["AgentService"], AGENT_METHODS),
+]
+ROWS = [(row.name, row) for row in METHODS.values()]
+STREAMS = {
+    (False, False): Stream.NONE,
+    (True, False): Stream.REQUESTS,
+    (False, True): Stream.ANSWERS,
+    (True, True): Stream.BOTH,
+}
+
+
+@pytest.mark.parametrize(("service", "table"), SERVICES)
+def test_the_table_has_exactly_the_rpcs_of_the_service(
+    service: ServiceDescriptor, table: dict[str, Method]
+) -> None:
+    assert {
+        method.name: STREAMS[method.client_streaming, method.server_streaming]
+        for method in service.methods
+    } == {row.name: row.stream for row in table.values()}
+
+
+@pytest.mark.parametrize(("name", "row"), ROWS)
+def test_a_change_by_a_person_is_audited(name: str, row: Method) -> None:
+    if row.mutating and row.permission is not Deed.REPORT:
+        assert row.audit is not Audit.NONE
+
+
+@pytest.mark.parametrize(("name", "row"), ROWS)
+def test_an_audit_event_of_its_own_has_a_known_kind(name: str, row: Method) -> None:
+    own = row.audit in (Audit.START, Audit.END)
+    assert (row.event in set(EventKind)) is own
+
+
+@pytest.mark.parametrize(("name", "row"), ROWS)
+def test_only_reads_are_served_by_a_standby_or_sent_twice(name: str, row: Method) -> None:
+    if row.mutating:
+        assert not row.standby
+        assert not row.idempotent or row.permission is Deed.REPORT
+    if row.standby:
+        assert row.read_only is ReadOnly.SERVE
+        assert row.stream is Stream.NONE
+
+
+@pytest.mark.parametrize(("name", "row"), ROWS)
+def test_read_only_mode_refuses_only_changes(name: str, row: Method) -> None:
+    assert row.mutating or row.read_only is not ReadOnly.REFUSE
+
+
+@pytest.mark.parametrize(("name", "row"), ROWS)
+def test_a_get_route_changes_nothing(name: str, row: Method) -> None:
+    if any(route.method == "GET" for route in row.routes + row.older_routes):
+        assert not row.mutating
+
+
+@pytest.mark.parametrize("routes", [ROUTES, CONTRACT_ROUTES])
+def test_no_two_rpcs_share_a_route(routes: tuple[Route, ...]) -> None:
+    places = [(route.method, route.path) for route in routes]
+    assert len(places) == len(set(places))
