@@ -1,0 +1,166 @@
+"""A suggestion is applied only with the permission of its action; otherwise it waits for approval."""
+
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from certified import Root
+from persys.infra.clock import SystemClock
+from persys.infra.tls import Tls
+from persys.model.identity import Role
+from persys.scheduler.suggestions import PENDING_FOR, PENDING_MAX
+from persys.store.memory import MemoryStore
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.scheduler.harness import Cluster, Control, a_cluster, brisk
+from shells.scheduler.stores import TroubledStore
+
+DELETE = pb.AUTOMATION_ACTION_DELETE_WORKLOAD
+Metadata = tuple[tuple[str, str], ...]
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Root:
+    return Root(tmp_path)
+
+
+@pytest.fixture
+async def cluster(root: Root) -> AsyncIterator[Cluster]:
+    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    tls = root.tls(Role.SCHEDULER, "s1")
+    user = Tls(root.write(Role.ADMIN, "me", life=timedelta(days=60)), SystemClock())
+    async with a_cluster(store, brisk(), tls=tls, user=user) as running:
+        await running.control.apply("web")
+        yield running
+    await store.store.close()
+
+
+@pytest.fixture
+async def bot(cluster: Cluster) -> Metadata:
+    """A token that may only suggest."""
+    made = await cluster.control.stub.CreateToken(
+        pb.CreateTokenRequest(name="bot", role="operator", deeds=["suggest"]), timeout=10
+    )
+    return (("authorization", f"Bearer {made.secret}"),)
+
+
+async def suggest(
+    cluster: Cluster, suggestion_id: str, metadata: Metadata = (), target: str = "web"
+) -> pb.SubmitAutomationSuggestionResponse:
+    suggestion = pb.AutomationSuggestion(
+        suggestion_id=suggestion_id, target_workload=target, action_type=DELETE
+    )
+    request = pb.SubmitAutomationSuggestionRequest(suggestion=suggestion)
+    stub = cluster.control.stub
+    answer: pb.SubmitAutomationSuggestionResponse = await stub.SubmitAutomationSuggestion(
+        request, timeout=10, metadata=metadata
+    )
+    return answer
+
+
+async def decide(cluster: Cluster, verb: str, suggestion_id: str) -> pb.SuggestionAnswer:
+    request = pb.SuggestionRequest(suggestion_id=suggestion_id)
+    answer: pb.SuggestionAnswer = await getattr(cluster.control.stub, verb)(request, timeout=10)
+    return answer
+
+
+async def listed(cluster: Cluster, decision: str = "") -> list[pb.SuggestionView]:
+    request = pb.ListSuggestionsRequest(decision=decision)
+    return list((await cluster.control.stub.ListSuggestions(request, timeout=10)).suggestions)
+
+
+async def test_a_token_that_may_only_suggest_deletes_nothing(
+    cluster: Cluster, bot: Metadata
+) -> None:
+    answer = await suggest(cluster, "s1", bot)
+
+    assert (answer.accepted, answer.decision) == (False, "rejected")
+    assert "persysctl suggestion approve s1" in answer.reason
+    assert (await cluster.control.workload("web")).desired_state == "Running"
+    (pending,) = await listed(cluster, "pending")
+    assert pending.suggestion.suggestion_id == "s1"
+    assert pending.submitted_by.startswith("operator/bot by token ")
+
+
+async def test_a_suggestion_is_applied_at_once_for_who_may_perform_the_action(
+    cluster: Cluster,
+) -> None:
+    answer = await suggest(cluster, "s1")
+
+    assert (answer.accepted, answer.applied_action) == (True, "delete_workload")
+    await cluster.control.until_gone("web")
+
+
+async def test_an_approved_suggestion_is_applied_and_answered_as_accepted(
+    cluster: Cluster, bot: Metadata
+) -> None:
+    await suggest(cluster, "s1", bot)
+
+    answer = await decide(cluster, "ApproveSuggestion", "s1")
+
+    assert answer.accepted, answer.reason
+    assert (answer.suggestion.decision, answer.suggestion.decided_by) == ("accepted", "admin/me")
+    await cluster.control.until_gone("web")
+    assert (await suggest(cluster, "s1", bot)).accepted
+    again = await decide(cluster, "ApproveSuggestion", "s1")
+    assert "already accepted" in again.reason
+
+
+async def test_a_rejected_suggestion_cannot_be_approved(cluster: Cluster, bot: Metadata) -> None:
+    await suggest(cluster, "s1", bot)
+
+    assert (await decide(cluster, "RejectSuggestion", "s1")).accepted
+
+    refused = await decide(cluster, "ApproveSuggestion", "s1")
+    assert not refused.accepted
+    assert "already rejected" in refused.reason
+    assert (await cluster.control.workload("web")).desired_state == "Running"
+
+
+@pytest.mark.parametrize("verb", ["ApproveSuggestion", "RejectSuggestion"])
+async def test_only_who_may_perform_the_action_decides(
+    cluster: Cluster, root: Root, bot: Metadata, verb: str
+) -> None:
+    await suggest(cluster, "s1", bot)
+    viewer = Control(cluster.settings.grpc_port, root.tls(Role.VIEWER, "eve"))
+    request = pb.SuggestionRequest(suggestion_id="s1")
+
+    for stub, metadata in ((viewer.stub, ()), (cluster.control.stub, bot)):
+        answer = await getattr(stub, verb)(request, timeout=10, metadata=metadata)
+        assert not answer.accepted
+        assert "needs the permission workloads" in answer.reason
+    await viewer.channel.close()
+    assert len(await listed(cluster, "pending")) == 1
+
+
+async def test_a_pending_suggestion_expires(cluster: Cluster, bot: Metadata) -> None:
+    await suggest(cluster, "s1", bot)
+    cluster.clock.ahead = PENDING_FOR + timedelta(minutes=1)
+
+    refused = await decide(cluster, "ApproveSuggestion", "s1")
+
+    assert not refused.accepted
+    assert "expired" in refused.reason
+    assert [view.decision for view in await listed(cluster)] == ["rejected"]
+
+
+async def test_what_could_not_be_applied_is_not_kept_for_approval(
+    cluster: Cluster, bot: Metadata
+) -> None:
+    answer = await suggest(cluster, "s1", bot, target="none")
+
+    assert "workload not found: none" in answer.reason
+    assert await listed(cluster, "pending") == []
+
+
+async def test_the_number_of_pending_suggestions_is_bounded(
+    cluster: Cluster, bot: Metadata
+) -> None:
+    for number in range(PENDING_MAX):
+        await suggest(cluster, f"s{number}", bot)
+
+    answer = await suggest(cluster, "one-more", bot)
+
+    assert "wait for approval, which is the limit" in answer.reason
+    assert len(await listed(cluster, "pending")) == PENDING_MAX
