@@ -56,6 +56,8 @@ def standing(node: Node) -> NodeStatus:
 
 def closed_because(node: Node) -> str:
     """Why placement gives this node nothing; empty if it may."""
+    if node.removing_since is not None:
+        return "being removed"
     if node.status is NodeStatus.NOT_READY:
         return "not ready"
     if node.drain is not None:

@@ -64,3 +64,4 @@ class Node(Struct, frozen=True):
     drain: Drain | None = None
     confirmed_dead: bool = False
     taints: frozenset[str] = frozenset()  # key or key=value
+    removing_since: datetime | None = None  # it is being removed with all that is on record for it

@@ -16,6 +16,7 @@ from persys.errors import PersysError, QuarantinedError
 from persys.infra.aio.supervisor import KeyedWork, Loop, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.sealing import KeyFile
+from persys.infra.turns import Turns
 from persys.model.event import Numbered
 from persys.model.ids import NodeId
 from persys.scheduler import whereabouts
@@ -35,6 +36,7 @@ from persys.scheduler.histories import Histories
 from persys.scheduler.membership import Membership
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.modes import Modes
+from persys.scheduler.node_removal import NodeRemoval
 from persys.scheduler.observations import Observations
 from persys.scheduler.orphans import Orphans
 from persys.scheduler.owner import Owner
@@ -210,6 +212,10 @@ class Scheduler:
             revoke,
             revoking=KeyedWork(self.supervisor, "revocation", clock, expects=PersysError),
         )
+        node_turns: Turns[NodeId] = Turns()
+        self.removal = NodeRemoval(
+            self.cluster, self.committer, clock, removed=self.removed, turns=node_turns
+        )
         self.membership = Membership(
             self.cluster,
             self.committer,
@@ -222,6 +228,8 @@ class Scheduler:
             room_appeared=self.reconciler.room_appeared,
             node_returned=self._node_returned,
             removed=self.removed,
+            removal=self.removal,
+            turns=node_turns,
         )
 
     async def lead(self, begun: Callable[[], None] = lambda: None) -> None:
@@ -249,6 +257,7 @@ class Scheduler:
     def _begin_to_lead(self) -> None:
         # Whoever only followed has heard from no node: nobody is judged before they could speak.
         self.membership.renew_all()
+        self.removal.resume()
         self.secrets.look()
         if self.discovery is not None:
             self.discovery.wake()
@@ -304,6 +313,7 @@ class Scheduler:
             Loop("lease", self.membership.run),
             Loop("tombstones", self.burials.run),
             Loop("orphans", self.orphans.run),
+            Loop("node_removal", self.removal.run),
             Loop("revocation", self.removed.run),
             Loop("denials", self.denials.run),
             Loop("reconcile_pass", partial(self.passes.reconcile, settings.reconcile_interval)),

@@ -29,12 +29,11 @@ from persys.model.lease import Lease
 from persys.model.mode import ClusterMarker
 from persys.model.node import Node, NodeStatus
 from persys.model.observation import Actual, Observation
-from persys.model.removal import Removal
 from persys.scheduler.applicants import Applicant, Applicants
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster, Member
 from persys.scheduler.committer import Committer, insist
-from persys.scheduler.drifts import key_of
+from persys.scheduler.node_removal import NodeRemoval
 from persys.scheduler.observations import Observations
 from persys.scheduler.removed import Removed
 from persys.scheduler.reports import Report, Statuses
@@ -61,7 +60,10 @@ class Membership:
         room_appeared: Callable[[NodeId], None],
         node_returned: Callable[[NodeId], None],
         removed: Removed,
+        removal: NodeRemoval,
+        turns: Turns[NodeId],
     ) -> None:
+        """`turns` are those in which node records are changed."""
         self._cluster = cluster
         self._committer = committer
         self._observations = observations
@@ -72,9 +74,10 @@ class Membership:
         self._room_appeared = room_appeared
         self._node_returned = node_returned
         self._removed = removed
+        self._removal = removal
         self._supervisor = supervisor
         self._leases: KeyedWork[NodeId] = KeyedWork(supervisor, "lease", clock)
-        self._turns: Turns[NodeId] = Turns()
+        self._turns = turns
         self.applicants = Applicants()
 
     def lease_ends(self) -> float:
@@ -131,6 +134,7 @@ class Membership:
             if known is None:
                 await self._put(node, EventKind.NODE_REGISTERED)
                 return node
+            _check_not_removing(known.node)
             renewed = _renewed(known.node, node)
             await self._put(renewed, EventKind.NODE_REGISTERED_AGAIN)
             return renewed
@@ -151,6 +155,8 @@ class Membership:
     async def heartbeat(self, node_id: NodeId, report: Report) -> None:
         """Raises NotFoundError for a node that never registered: it shall do that first."""
         member = self._known(node_id)
+        if member.node.removing_since is not None:
+            raise NotFoundError("node", node_id)
         self._heard_from(member)
         member.clock_skew = report.clock_skew
         member.usage = report.usage
@@ -168,47 +174,16 @@ class Membership:
         """An operator changes what a node may do. `make` may refuse by raising."""
 
         async def attempt() -> None:
-            await self._put(make(self._known(node_id).node), kind)
+            node = self._known(node_id).node
+            _check_not_removing(node)
+            await self._put(make(node), kind)
 
         async with self._turns.of(node_id):
             await insist(attempt)
 
     async def remove(self, node_id: NodeId) -> None:
         """Forget a node that has nothing. With a certificate from before it does not register again."""
-
-        async def attempt() -> None:
-            self._known(node_id)
-            if bound := self._cluster.bound_to(node_id):
-                raise RefusedError(
-                    f"node {node_id} still has {len(bound)} workloads, such as {min(bound)}; "
-                    "drain it or delete them first"
-                )
-            buried = self._cluster.tombstones.get(node_id, {})
-            now = self._clock.now()
-            removal = Removal(node_id, now)
-
-            def done() -> None:
-                self._cluster.drop_node(node_id)
-                self._removed.note(removal)
-
-            await self._committer.commit(
-                Change(
-                    done=done,
-                    puts={keys.removed_key(node_id): removal},
-                    drops=[
-                        *self._removed.forget(now),
-                        keys.node_key(node_id),
-                        keys.node_lease_key(node_id),
-                        *(keys.tombstone_key(node_id, workload_id) for workload_id in buried),
-                        *(key_of(drift) for drift in self._cluster.drifts.on(node_id)),
-                    ],
-                    events=[Event(now, EventKind.NODE_REMOVED, node_id=node_id)],
-                )
-            )
-
-        async with self._turns.of(node_id):
-            await insist(attempt)
-        log.info("node.removed", node_id=node_id)
+        await self._removal.remove(node_id)
 
     def is_draining(self, node_id: NodeId) -> bool:
         return self._known(node_id).node.drain is not None
@@ -327,6 +302,11 @@ class Membership:
 
 def _ignore(_error: InternalError) -> None:
     """It is logged and counted; the next report is taken as usual."""
+
+
+def _check_not_removing(node: Node) -> None:
+    if node.removing_since is not None:
+        raise RefusedError(f"node {node.id} is being removed")
 
 
 def _renewed(old: Node, new: Node) -> Node:

@@ -63,7 +63,10 @@ class Orphans:
             await asyncio.Event().wait()  # until cancelled, and the lanes with it
 
     def listed(self, node_id: NodeId, listed: Sequence[Observation]) -> None:
-        """All that a node has, as it says."""
+        """All that a node has, as it says. Of a node that is being removed nothing is noted any more."""
+        member = self._cluster.members.get(node_id)
+        if member is None or member.node.removing_since is not None:
+            return
         found = drift.strangers(
             listed,
             self._cluster.bound_to(node_id),

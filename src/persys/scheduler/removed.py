@@ -65,7 +65,13 @@ class Removed:
 
         They leave memory at once, so that no two changes drop them; if the change fails, all is read again.
         """
-        old = outdated(self._cluster.removed.values(), now)
+        quarantine = self._cluster.quarantine
+        known = [
+            removal
+            for node_id, removal in self._cluster.removed.items()
+            if keys.removed_key(node_id) not in quarantine
+        ]
+        old = outdated(known, now)
         for removal in old:
             del self._cluster.removed[removal.node_id]
         return [keys.removed_key(removal.node_id) for removal in old]

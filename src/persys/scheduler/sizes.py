@@ -9,6 +9,8 @@ from persys.store.limits import OPERATIONS_MAX, check
 from persys.store.port import VALUE_BYTES_MAX, Unit
 from persys.wire import records
 
+# A transaction of etcd takes 128 operations; this leaves room for trimmed events.
+CHANGE_RECORDS_MAX = 112
 # Old events that go with each unit, so that the store does not grow.
 OUTDATED_PER_UNIT_MAX = 8
 # Below this a change of few records fits into a transaction whatever its events say.
@@ -17,7 +19,15 @@ _EVENT_BYTES = 8 * 1024
 
 
 def encoded(change: Change) -> dict[str, bytes]:
-    """The values to write. InvalidError names the record, or one of them, that is too large."""
+    """The values to write. InvalidError names the record, or one of them, that is too large.
+
+    How many records a change has never depends on the size of the fleet: what does is split by its maker.
+    """
+    count = len(change.puts) + len(change.drops) + len(change.events)
+    assert count <= CHANGE_RECORDS_MAX, (
+        f"a change of {count} records, such as {_any_key(change)}, is over {CHANGE_RECORDS_MAX}: "
+        "it must be split into bounded steps"
+    )
     values = {key: records.encode(record) for key, record in change.puts.items()}
     for key, value in values.items():
         if len(value) > VALUE_BYTES_MAX:
@@ -28,6 +38,10 @@ def encoded(change: Change) -> dict[str, bytes]:
     if writes >= OPERATIONS_MAX or sum(map(len, values.values())) >= _CHECKED_FROM_BYTES:
         check([_largest_unit(change, values)])
     return values
+
+
+def _any_key(change: Change) -> str:
+    return next(iter((*change.puts, *change.drops)), "an event")
 
 
 def _largest_unit(change: Change, values: Mapping[str, bytes]) -> Unit:

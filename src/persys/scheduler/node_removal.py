@@ -1,0 +1,188 @@
+"""Removes nodes with all that is on record for them, in transactions of bounded size.
+
+A node with few tombstones and drifts goes in one transaction. One with many is first marked, so that it takes
+no work and cannot register; then its records are deleted a part at a time, and the node with the last part.
+The steps are made by the process and not by the caller, who may leave. A leader resumes what is marked.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import assert_never
+
+import structlog
+from msgspec.structs import replace
+
+from persys.core.removal import Blocked, Last, Mark, Part, next_step
+from persys.errors import (
+    ConflictError,
+    NotFoundError,
+    RefusedError,
+    StoreUnavailableError,
+    UnavailableError,
+)
+from persys.infra.clock import Clock
+from persys.infra.turns import Turns
+from persys.model.event import Event, EventKind
+from persys.model.ids import NodeId
+from persys.model.node import Node
+from persys.model.removal import Removal
+from persys.scheduler.changes import Change
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.committer import Committer, insist
+from persys.scheduler.drifts import key_of
+from persys.scheduler.removed import Removed
+from persys.store import keys
+
+log = structlog.get_logger()
+
+RETRY_SECONDS = 1.0
+WAIT_SECONDS = 60.0
+
+
+class NodeRemoval:
+    def __init__(
+        self,
+        cluster: Cluster,
+        committer: Committer,
+        clock: Clock,
+        *,
+        removed: Removed,
+        turns: Turns[NodeId],
+    ) -> None:
+        """`turns` are those in which node records are changed."""
+        self._cluster = cluster
+        self._committer = committer
+        self._clock = clock
+        self._removed = removed
+        self._turns = turns
+        self._wanted = asyncio.Event()
+        self._moved = asyncio.Event()
+
+    async def remove(self, node_id: NodeId) -> None:
+        """Returns when the node is gone. Raises RefusedError while it has workloads.
+
+        UnavailableError: it takes longer, and goes on.
+        """
+        await self._step(node_id)
+        self._wanted.set()
+        try:
+            async with asyncio.timeout(WAIT_SECONDS):
+                await self._until_gone(node_id)
+        except TimeoutError as err:
+            raise UnavailableError(f"node {node_id} is still being removed; try again") from err
+
+    async def _until_gone(self, node_id: NodeId) -> None:
+        while (member := self._cluster.members.get(node_id)) is not None:
+            if member.node.removing_since is None:
+                raise RefusedError(f"node {node_id} was assigned a workload meanwhile and stays")
+            await self._moved.wait()
+
+    def resume(self) -> None:
+        """This scheduler leads now: go on with what is marked."""
+        self._wanted.set()
+
+    async def run(self) -> None:
+        """Finish every removal that is marked."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            for node_id in self._marked():
+                await self._finish(node_id)
+            if self._marked():
+                await asyncio.sleep(RETRY_SECONDS)
+                self._wanted.set()
+
+    def _marked(self) -> list[NodeId]:
+        return [
+            node_id
+            for node_id, member in self._cluster.members.items()
+            if member.node.removing_since is not None
+        ]
+
+    async def _finish(self, node_id: NodeId) -> None:
+        while (member := self._cluster.members.get(node_id)) and member.node.removing_since:
+            try:
+                await self._step(node_id)
+            except RefusedError:
+                return  # it has a workload: the mark was taken back
+            except (StoreUnavailableError, ConflictError):
+                return  # tried again in a second
+
+    async def _step(self, node_id: NodeId) -> None:
+        async with self._turns.of(node_id):
+            await insist(lambda: self._make_step(node_id))
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
+
+    async def _make_step(self, node_id: NodeId) -> None:
+        member = self._cluster.members.get(node_id)
+        if member is None:
+            raise NotFoundError("node", node_id)
+        node, now = member.node, self._clock.now()
+        bound = self._cluster.bound_to(node_id)
+        match next_step(node, self._dependents(node_id), bound, now=now):
+            case Blocked(why=why):
+                if node.removing_since is not None:
+                    await self._put(replace(node, removing_since=None))
+                raise RefusedError(why)
+            case Mark(node=marked):
+                await self._put(marked)
+            case Part(keys=gone):
+                await self._committer.commit(
+                    Change(done=lambda: self._forget(node_id, gone), drops=list(gone))
+                )
+            case Last(keys=gone):
+                await self._remove(node_id, list(gone))
+            case unreachable:
+                assert_never(unreachable)
+
+    def _dependents(self, node_id: NodeId) -> list[str]:
+        buried = self._cluster.tombstones.get(node_id, {})
+        return [
+            *(keys.tombstone_key(node_id, workload_id) for workload_id in buried),
+            *(key_of(drift) for drift in self._cluster.drifts.on(node_id)),
+        ]
+
+    async def _put(self, node: Node) -> None:
+        change = Change(
+            done=lambda: _show(self._cluster, node), puts={keys.node_key(node.id): node}
+        )
+        await self._committer.commit(change)
+
+    async def _remove(self, node_id: NodeId, gone: list[str]) -> None:
+        now = self._clock.now()
+        removal = Removal(node_id, now)
+
+        def done() -> None:
+            self._cluster.drop_node(node_id)
+            self._removed.note(removal)
+            log.info("node.removed", node_id=node_id)
+
+        await self._committer.commit(
+            Change(
+                done=done,
+                puts={keys.removed_key(node_id): removal},
+                drops=[
+                    *self._removed.forget(now),
+                    keys.node_key(node_id),
+                    keys.node_lease_key(node_id),
+                    *gone,
+                ],
+                events=[Event(now, EventKind.NODE_REMOVED, node_id=node_id)],
+            )
+        )
+
+    def _forget(self, node_id: NodeId, gone: Iterable[str]) -> None:
+        deleted = set(gone)
+        for workload_id in list(self._cluster.tombstones.get(node_id, {})):
+            if keys.tombstone_key(node_id, workload_id) in deleted:
+                self._cluster.drop_tombstone(node_id, workload_id)
+                self._cluster.settle_room(workload_id, (node_id,))
+        for drift in self._cluster.drifts.on(node_id):
+            if key_of(drift) in deleted:
+                self._cluster.drifts.drop(drift)
+
+
+def _show(cluster: Cluster, node: Node) -> None:
+    if node.id in cluster.members:
+        cluster.put_node(node)

@@ -1,0 +1,178 @@
+"""The committer on a store that others write to, that is lost for a while, or that holds damaged records."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+
+import pytest
+
+from builders import NOON
+from persys.core.event_retention import EventLimits
+from persys.core.modes import Silent, Whole
+from persys.errors import ConflictError, FrozenError, InvalidError, QuarantinedError
+from persys.infra.clock import SystemClock
+from persys.model.event import Event, EventKind
+from persys.model.ids import NodeId
+from persys.model.removal import Removal
+from persys.scheduler.changes import Change
+from persys.scheduler.committer import Committer
+from persys.scheduler.metrics import Metrics
+from persys.scheduler.modes import UNTOLD_MAX, Modes
+from persys.scheduler.sizes import CHANGE_RECORDS_MAX
+from persys.scheduler.state.quarantine import Quarantine, Quarantined
+from persys.store import keys
+from persys.store.memory import MemoryStore
+from persys.store.port import Snapshot, Unit
+from persys.wire import records
+from shells.scheduler.harness import DEADLINE_SECONDS, eventually
+from shells.scheduler.stores import TroubledStore
+
+KEY = keys.removed_key(NodeId("n1"))
+
+
+class Leading:
+    """A committer that leads, with what it called back."""
+
+    def __init__(self) -> None:
+        clock = SystemClock()
+        self.store = TroubledStore(MemoryStore(clock.monotonic))
+        self.modes = Modes(clock, on_normal=lambda: None)
+        self.quarantine = Quarantine()
+        self.reloads: list[Snapshot] = []
+        self.events: list[Event] = []
+        self.committer = Committer(
+            self.store,
+            clock,
+            events=EventLimits(),
+            modes=self.modes,
+            quarantine=self.quarantine,
+            new_uid=lambda: "u1",
+            metrics=Metrics(),
+            lease_seconds=0,
+            remembers=lambda: False,
+            on_reload=self.reloads.append,
+            on_events=lambda events, _trimmed: self.events.extend(one.event for one in events),
+        )
+
+    async def put(self, key: str = KEY, *, number: int = 0) -> None:
+        removal = Removal(NodeId("n1"), NOON + timedelta(seconds=number))
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            await self.committer.commit(Change(done=lambda: None, puts={key: removal}))
+
+
+@asynccontextmanager
+async def leading() -> AsyncIterator[Leading]:
+    made = Leading()
+    await made.committer.take_over("me")
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(made.committer.run())
+        yield made
+        running.cancel()
+    await made.store.store.close()
+
+
+async def test_a_conflict_leads_to_reading_again_so_that_the_next_attempt_succeeds() -> None:
+    async with leading() as made:
+        await made.put()
+        await made.store.store.commit(
+            [Unit(puts={KEY: records.encode(Removal(NodeId("n1"), NOON))})]
+        )
+
+        with pytest.raises(ConflictError):
+            await made.put(number=1)
+        await eventually(lambda: _is_true(bool(made.reloads)), lambda: "the store to be read again")
+        await made.put(number=2)
+
+        stored = await made.store.get(KEY)
+        assert stored is not None
+        assert records.decode(stored.value, Removal).removed_at == NOON + timedelta(seconds=2)
+
+
+async def test_what_was_decided_before_a_conflict_was_read_again_is_void() -> None:
+    async with leading() as made:
+        await made.put()
+        await made.store.store.commit(
+            [Unit(puts={KEY: records.encode(Removal(NodeId("n1"), NOON))})]
+        )
+        made.store.commit_seconds = 0.05
+        first = asyncio.ensure_future(made.put(number=1))
+        await asyncio.sleep(0.02)
+        second = asyncio.ensure_future(made.put(keys.removed_key(NodeId("n2"))))
+
+        outcomes = await asyncio.wait_for(
+            asyncio.gather(first, second, return_exceptions=True), DEADLINE_SECONDS
+        )
+
+        assert [type(outcome) for outcome in outcomes] == [ConflictError, ConflictError]
+
+
+async def test_after_any_number_of_outages_the_store_is_written_again() -> None:
+    async with leading() as made:
+        for number in range(200):
+            made.modes.take(Silent(f"outage {number}"))
+            made.modes.take(Whole())
+        made.store.down = True
+        with pytest.raises(FrozenError):
+            await made.put()
+        made.store.down = False
+
+        await eventually(lambda: _is_true(not made.modes.is_frozen), lambda: "normal mode")
+
+        await made.put()
+        changes = [one for one in made.events if one.kind is EventKind.MODE_CHANGED]
+        assert len(changes) == UNTOLD_MAX + 1
+        assert "outage 0" in changes[0].message
+        assert "169 earlier changes" in changes[-1].message
+
+
+async def test_a_quarantined_record_is_neither_written_nor_deleted() -> None:
+    async with leading() as made:
+        made.quarantine.put(Quarantined(KEY, "removal", "damaged", replaceable=False))
+
+        with pytest.raises(QuarantinedError, match="/removed/n1 cannot be read: damaged"):
+            await made.put()
+        with pytest.raises(QuarantinedError):
+            await made.committer.commit(Change(done=lambda: None, drops=[KEY]))
+        await made.put(keys.removed_key(NodeId("n2")))
+
+        assert await made.store.get(KEY) is None
+        assert KEY in made.quarantine
+
+
+async def test_a_damaged_record_that_may_be_replaced_is_no_longer_quarantined_after_that() -> None:
+    async with leading() as made:
+        made.quarantine.put(Quarantined(KEY, "removal", "damaged", replaceable=True))
+
+        await made.put()
+
+        assert KEY not in made.quarantine
+
+
+async def test_a_change_that_grows_with_the_fleet_is_a_defect_and_changes_nothing() -> None:
+    async with leading() as made:
+        many = [keys.removed_key(NodeId(f"n{number}")) for number in range(CHANGE_RECORDS_MAX + 1)]
+
+        with pytest.raises(AssertionError, match="must be split"):
+            await made.committer.commit(Change(done=lambda: None, drops=many))
+
+        await made.committer.commit(Change(done=lambda: None, drops=many[:-1]))
+
+
+async def test_a_record_that_cannot_be_stored_fails_alone_and_changes_nothing_in_memory() -> None:
+    done: list[str] = []
+
+    async with leading() as made:
+        odd = Removal(NodeId("\ud800"), NOON)
+        with pytest.raises(InvalidError, match="cannot be stored"):
+            await made.committer.commit(
+                Change(done=lambda: done.append("odd"), puts={"/removed/odd": odd})
+            )
+        await made.put()
+
+        assert done == []
+        assert await made.store.get(KEY) is not None
+
+
+async def _is_true(value: bool) -> bool:
+    return value
