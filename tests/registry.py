@@ -21,7 +21,7 @@ class Registry:
         self.address = f"127.0.0.1:{_free_port()}"
         self.credentials = directory / "credentials"  # as nodes keep them: one, named registry
         self.credentials.mkdir()
-        _keep(self.credentials / "registry.json", PASSWORD)
+        self.keep_credential()
         self._directory = directory
         (directory / "htpasswd").write_text(HTPASSWD)
         config = {
@@ -40,6 +40,13 @@ class Registry:
                 [command, "serve", str(directory / "config.yml")], stdout=log, stderr=log
             )
         self._wait()
+
+    def keep_credential(self, *more_hosts: str) -> None:
+        """The credential for this registry, and for other addresses that lead to it."""
+        path = self.credentials / "registry.json"
+        hosts = [self.address, *more_hosts]
+        path.write_text(json.dumps({"hosts": hosts, "username": USER, "password": PASSWORD}))
+        path.chmod(0o600)
 
     def push(self, image: str, name: str) -> str:
         """Give the registry an image that Docker has, and take it from Docker under its new name."""
@@ -107,11 +114,6 @@ class SlowWay:
                 sink.sendall(data)
                 time.sleep(pause * len(data) / CHUNK_BYTES)
             sink.shutdown(socket.SHUT_WR)
-
-
-def _keep(path: Path, password: str) -> None:
-    path.write_text(json.dumps({"username": USER, "password": password}))
-    path.chmod(0o600)
 
 
 def _free_port() -> int:

@@ -34,15 +34,16 @@ async def run(
     deadline: float,
     cwd: Path | None = None,
     lock: Path | None = None,
+    stdin: bytes = b"",
 ) -> Ran:
     """Raises TimeoutError; the program has been ended then. OSError: it cannot be run at all."""
     async with asyncio.timeout(deadline):
         if lock is None:
-            return await _run(command, env, cwd, ())
+            return await _run(command, env, cwd, (), stdin)
         held = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             await _take(held)
-            return await _run(command, env, cwd, (held,))
+            return await _run(command, env, cwd, (held,), stdin)
         finally:
             os.close(held)
 
@@ -58,14 +59,18 @@ async def _take(held: int) -> None:
 
 
 async def _run(
-    command: Sequence[str], env: Mapping[str, str], cwd: Path | None, held: tuple[int, ...]
+    command: Sequence[str],
+    env: Mapping[str, str],
+    cwd: Path | None,
+    held: tuple[int, ...],
+    stdin: bytes,
 ) -> Ran:
     process = await asyncio.create_subprocess_exec(
         *command,
         env=dict(env),
         cwd=cwd,
         pass_fds=held,
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE if stdin else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,  # so that its own children can be ended with it
@@ -77,12 +82,21 @@ async def _run(
             out = group.create_task(_read(process.stdout))
             err = group.create_task(_read(process.stderr))
             code = group.create_task(process.wait())
+            if process.stdin is not None:
+                group.create_task(_feed(process.stdin, stdin))
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     return Ran(code.result(), out.result(), err.result())
+
+
+async def _feed(stream: asyncio.StreamWriter, content: bytes) -> None:
+    with suppress(BrokenPipeError, ConnectionResetError):  # it has ended without reading all of it
+        stream.write(content)
+        await stream.drain()
+        stream.close()
 
 
 async def _read(stream: asyncio.StreamReader) -> str:

@@ -1,7 +1,10 @@
-"""Credentials that specs refer to by name. They are files on the node, and are read anew each time.
+"""Credentials that specs refer to by name: files on the node, read again for each use.
 
-`<name>.json` or `<name>.yaml` in one directory, readable by their owner alone, with any of `username`,
-`password`, `ssh_key` and `known_hosts`. Nothing of their content is ever in a message, a log or an error.
+`<name>.json` or `<name>.yaml` in one directory, readable by its owner only, with `hosts` and any of
+`username`, `password`, `ssh_key` and `known_hosts`. `hosts` lists the registries and git servers that may
+receive the credential, as HOST or HOST:PORT; without it the name of the file must be a host name, and is the
+only one.
+The content is never part of a message, a log or an error.
 """
 
 import stat
@@ -23,9 +26,8 @@ class Credential(Struct, frozen=True, forbid_unknown_fields=True):
     username: str = ""
     password: str = ""
     ssh_key: str = ""  # a private key as OpenSSH writes it
-    known_hosts: str = (
-        ""  # lines for the hosts that the key is for; "": those that the machine knows
-    )
+    known_hosts: str = ""  # as in ~/.ssh/known_hosts; "": those that the machine knows
+    hosts: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
         return "Credential(…)"  # a traceback must not tell it
@@ -50,6 +52,26 @@ class Credentials:
             return _decoded(content, name, path)
         raise NotFoundError("credential", name)
 
+    def get_for(self, name: str, host: str) -> Credential:
+        """The credential, if it may be sent to this host. InvalidError, NotFoundError."""
+        found = self.get(name)
+        hosts = self.hosts_of(name, found)
+        if host.lower() not in hosts:
+            problem = f"is for {', '.join(hosts)}, not for {host or 'a local repository'}"
+            raise InvalidError(f"credential {name}", problem)
+        return found
+
+    def hosts_of(self, name: str, credential: Credential) -> tuple[str, ...]:
+        """Raises InvalidError for one that names no host."""
+        if credential.hosts:
+            return tuple(host.lower() for host in credential.hosts)
+        if "." in name:
+            return (name.lower(),)
+        problem = (
+            'has no hosts; add the servers that may receive it, for example hosts: ["ghcr.io"]'
+        )
+        raise InvalidError(f"credential {name}", problem)
+
 
 def _read(path: Path) -> bytes:
     with path.open("rb") as file:
@@ -67,5 +89,5 @@ def _decoded(content: bytes, name: str, path: Path) -> Credential:
         return msgspec.convert(load(content.decode(), YAML_LIMITS), Credential)
     except (msgspec.DecodeError, UnicodeDecodeError, YamlError):
         pass  # what the decoder says, and its traceback, may quote the content
-    expected = "username, password, ssh_key and known_hosts"
-    raise InvalidError(f"credential {name}", f"{path} cannot be read; expected texts {expected}")
+    expected = "hosts (a list of texts), username, password, ssh_key and known_hosts (texts)"
+    raise InvalidError(f"credential {name}", f"{path} cannot be read; expected {expected}")

@@ -1,7 +1,8 @@
 """What this machine has for an agent to work with: runtimes, and what looks after what they made."""
 
 from functools import partial
-from urllib.parse import quote
+from pathlib import Path, PurePosixPath
+from urllib.parse import quote, urlsplit
 
 import structlog
 
@@ -29,6 +30,7 @@ from persys.agent.runtimes.machine_usage import MachineUsage
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.core.garbage import Kind
+from persys.core.host_paths import SYSTEM_DIRECTORIES
 from persys.infra.clock import Clock, SystemClock
 from persys.model.ids import WorkloadId
 from persys.model.spec import WorkloadType
@@ -49,6 +51,7 @@ async def find_runtimes(
             owner,
             puller=puller,
             files=container_files(settings, owner),
+            policy=policy_of(settings),
             stop_grace_seconds=round(settings.stop_grace.total_seconds()),
             pids_max=settings.pids_max,
         )
@@ -117,4 +120,21 @@ def container_files(settings: AgentSettings, owner: Owner) -> ContainerFiles:
 
 
 def policy_of(settings: AgentSettings) -> NodePolicy:
-    return NodePolicy(settings.allow_privileged, settings.bind_roots)
+    """Beside the directories of the system, everything that this agent itself works with is protected."""
+    own = (
+        settings.state_path.parent,
+        settings.credentials_dir,
+        settings.vm_images_dir,
+        settings.vm_disks_dir,
+        settings.vm_dir,
+        settings.storage_local_root,
+        settings.storage_nfs_stage_dir,
+        settings.storage_ceph_stage_dir,
+        settings.tls_ca.parent,
+        settings.tls_cert.parent,
+        settings.tls_key.parent,
+        Path(urlsplit(settings.docker_host).path or "/var/run/docker.sock"),
+    )
+    protected = dict.fromkeys((*SYSTEM_DIRECTORIES, *(str(path.absolute()) for path in own)))
+    roots = tuple(str(PurePosixPath(root)) for root in settings.bind_roots)
+    return NodePolicy(settings.allow_privileged, roots, tuple(protected))

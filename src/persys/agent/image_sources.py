@@ -1,16 +1,17 @@
 """Images from where they are: an address of http or https, or a file of this node."""
 
 import asyncio
+import os
 import stat
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
 import aiohttp
 from msgspec import Struct
 
+from persys.agent.host_paths import HostBind, HostPathError, open_below
 from persys.agent.policy import NodePolicy
 from persys.errors import InvalidError, NotFoundError, RefusedError, UnavailableError
 
@@ -78,23 +79,27 @@ def _check(url: str, status: int) -> None:
 
 @asynccontextmanager
 async def _from_file(path: str, policy: NodePolicy) -> AsyncIterator[Source]:
-    if not policy.allows_path(path):
-        below = ", ".join(policy.bind_roots)
-        raise RefusedError(f"{path} is not below {below} (PERSYS_BIND_ROOTS)")
+    if problem := policy.problem_with(path):
+        raise RefusedError(problem)
     try:
-        with await asyncio.to_thread(_regular, path) as file:
-            size = await asyncio.to_thread(lambda: Path(path).stat().st_size)
-            yield Source(_read(file.read), size)
-    except FileNotFoundError as err:
-        raise NotFoundError("image", f"{path} on this node") from err
+        with await asyncio.to_thread(_regular, policy.bind(path, "")) as file:
+            yield Source(_read(file.read), os.fstat(file.fileno()).st_size)
+    except HostPathError as err:
+        if err.missing:
+            raise NotFoundError("image", f"{path} on this node") from err
+        raise
     except OSError as err:
         raise RefusedError(f"{path} cannot be read: {err.strerror}") from err
 
 
-def _regular(path: str) -> BinaryIO:
-    if not stat.S_ISREG(Path(path).stat().st_mode):
-        raise RefusedError(f"{path} is no file")
-    return Path(path).open("rb")
+def _regular(wanted: HostBind) -> BinaryIO:
+    # Not to wait for the other end of a pipe.
+    flags = os.O_RDONLY | os.O_NONBLOCK
+    descriptor = open_below(wanted.root, wanted.source, flags=flags)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise RefusedError(f"{wanted.source} is not a regular file")
+    return os.fdopen(descriptor, "rb")
 
 
 async def _read(read: Callable[[int], bytes]) -> AsyncGenerator[bytes, None]:

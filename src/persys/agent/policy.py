@@ -1,18 +1,28 @@
-"""What this node lets a workload ask for. A no names the field, so that the user can change it."""
+"""What this node accepts from a spec. A refusal names the field, the value and the setting.
 
-import os
+The checks here only look at the text of the spec. Paths are opened later, by the step that uses them, because
+a file system may not answer and because a link can be swapped in at any time.
+"""
+
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import PurePosixPath
 
+from persys.agent.host_paths import HostBind
 from persys.agent.runtimes.docker_form import LABEL_PREFIX
+from persys.core.host_paths import problem_with, root_of
 from persys.errors import InvalidError
 from persys.model.spec import ComposeSpec, ContainerSpec, Spec, VMSpec
+
+_PRIVILEGED = "is not allowed on this node (PERSYS_ALLOW_PRIVILEGED)"
 
 
 @dataclass(frozen=True, slots=True)
 class NodePolicy:
-    allow_privileged: bool = False
-    bind_roots: tuple[str, ...] = ()  # empty: any host path
+    """`protected` are paths that no workload reaches unless `bind_roots` lists them."""
+
+    allow_privileged: bool
+    bind_roots: tuple[str, ...]
+    protected: tuple[str, ...]
 
     def check(self, spec: Spec) -> None:
         """Raises InvalidError."""
@@ -21,14 +31,20 @@ class NodePolicy:
         elif isinstance(spec, VMSpec):
             self._check_machine(spec)
         elif isinstance(spec, ComposeSpec) and spec.needs.privileged and not self.allow_privileged:
-            problem = "power over the node is not allowed on this one (PERSYS_ALLOW_PRIVILEGED)"
-            raise InvalidError("spec.compose", problem)
+            raise InvalidError("spec.compose", f"what the file asks for {_PRIVILEGED}")
+
+    def problem_with(self, path: str) -> str:
+        """Why a workload may not use this path of the host; "" if it may."""
+        return problem_with(path, roots=self.bind_roots, protected=self.protected)
+
+    def bind(self, source: str, target: str, *, create: bool = False) -> HostBind:
+        """A path that `problem_with` allows, with the root that it must not leave."""
+        plain = str(PurePosixPath(source))
+        return HostBind(plain, root_of(plain, self.bind_roots), target, create)
 
     def _check_container(self, spec: ContainerSpec) -> None:
         if spec.privileged and not self.allow_privileged:
-            raise InvalidError(
-                "spec.container.privileged", "is not allowed on this node (PERSYS_ALLOW_PRIVILEGED)"
-            )
+            raise InvalidError("spec.container.privileged", _PRIVILEGED)
         for label in spec.labels:
             if label.startswith(LABEL_PREFIX):
                 raise InvalidError(
@@ -36,23 +52,13 @@ class NodePolicy:
                     f"names in {LABEL_PREFIX} are the agent's own",
                 )
         for index, mount in enumerate(spec.volumes):
-            if not self.allows_path(mount.host_path):
-                raise InvalidError(
-                    f"spec.container.volumes[{index}].host_path",
-                    f"{mount.host_path!r} is not below {', '.join(self.bind_roots)} (PERSYS_BIND_ROOTS)",
-                )
+            self._check_path(mount.host_path, f"spec.container.volumes[{index}].host_path")
 
     def _check_machine(self, spec: VMSpec) -> None:
         for index, disk in enumerate(spec.disks):
-            if disk.path and not self.allows_path(disk.path):
-                raise InvalidError(
-                    f"spec.vm.disks[{index}].path",
-                    f"{disk.path!r} is not below {', '.join(self.bind_roots)} (PERSYS_BIND_ROOTS)",
-                )
+            if disk.path:
+                self._check_path(disk.path, f"spec.vm.disks[{index}].path")
 
-    def allows_path(self, host_path: str) -> bool:
-        if not self.bind_roots:
-            return True
-        # A link below an allowed root may lead out of it.
-        real = Path(os.path.realpath(host_path))
-        return any(real.is_relative_to(os.path.realpath(root)) for root in self.bind_roots)
+    def _check_path(self, path: str, field: str) -> None:
+        if problem := self.problem_with(path):
+            raise InvalidError(field, problem)

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import structlog
+from prometheus_client import CollectorRegistry
 
 from persys.ca.api import Api
 from persys.ca.authority import Authority, Rules
@@ -16,6 +17,7 @@ from persys.ca.keeping import BOOK, Keys, open_keys
 from persys.ca.settings import CaSettings
 from persys.ca.whereabouts import addresses, own_hosts
 from persys.core.renewal import renew_at
+from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.http_server import HttpLimits, HttpServer, server_context, show_certificate
 from persys.infra.keys import fingerprint, key_pem, new_key
@@ -70,6 +72,7 @@ class Ca:
             thread=self._thread,
             handlers=handlers,
             request_seconds=request_seconds,
+            supervisor=Supervisor("ca", clock, CollectorRegistry()),
         )
         self._context = server_context(self.authority.keys.roots_pem)
         self._listener = HttpServer(door.app(), limits=limits, context=self._context)

@@ -17,6 +17,7 @@ from persys.ca.book import REFUSED, Book
 from persys.ca.issuing import issue, pem
 from persys.ca.keeping import Keys
 from persys.ca.revocation import revocation_list
+from persys.core.denials import Denial, Ration
 from persys.core.enrolment import (
     FAULTS,
     SERVICES,
@@ -27,6 +28,7 @@ from persys.core.enrolment import (
     granted_life,
     hashed,
     invited,
+    joining_hosts,
     token_fault,
     token_life,
 )
@@ -50,6 +52,8 @@ from persys.wire.join import JoinToken, write_token
 
 SECRET_BYTES = 32
 _REFUSALS_BETWEEN = 1_000
+_REFUSALS_PER_MINUTE = 50
+RENEWALS_PER_HOUR = 1_000
 _DETAIL_LENGTH_MAX = 500
 
 
@@ -96,6 +100,8 @@ class Authority:
         self._rules = rules
         self._addresses = addresses
         self._refusals = 0
+        self._identified = Ration(told_max=_REFUSALS_PER_MINUTE)
+        self._anonymous = Ration(told_max=_REFUSALS_PER_MINUTE)
 
     @property
     def trust_domain(self) -> str:
@@ -115,7 +121,7 @@ class Authority:
         check_identity(asked, token.identity, self.trust_domain)
         wish = Wish(
             identity=token.identity,
-            hosts=granted_hosts(asked.hosts, token.hosts or None) or token.hosts,
+            hosts=joining_hosts(token, asked.hosts, source_address=where),
             asked_by=f"token {token.id} of {token.created_by}, from {where}",
             how="joined",
             token_id=token.id,
@@ -129,6 +135,7 @@ class Authority:
         """The same identity again. Hosts may become fewer, never other ones."""
         asked = read_request(csr)
         check_identity(asked, holder.identity, self.trust_domain)
+        self._limit_renewals(holder.identity)
         wish = Wish(
             identity=holder.identity,
             hosts=granted_hosts(asked.hosts, holder.hosts) or holder.hosts,
@@ -243,11 +250,22 @@ class Authority:
     def crl_pem(self) -> bytes:
         return self.revocation_list().public_bytes(Encoding.PEM)
 
-    def note_refusal(self, who: str, what: str, why: str) -> None:
-        """Anybody can cause these, so the book is kept from growing without end."""
-        self.book.add_line(self._line(REFUSED, who, what, why))
-        self._refusals += 1
-        if self._refusals % _REFUSALS_BETWEEN == 0:
+    def note_refusal(self, who: Identity | None, where: str, what: str, why: str) -> None:
+        """Anyone can cause these, so only some of each minute are written one by one.
+
+        Those without an identity are counted apart: they cannot hide what an identity was refused.
+        """
+        name = f"{who or 'unknown'}, from {where}"
+        ration = self._anonymous if who is None else self._identified
+        now = self._clock.monotonic()
+        lines = [(f"several, until {self._clock.now():%H:%M}", text) for text in ration.close(now)]
+        if ration.take(Denial(name, "", what, where, "", why), now) is not None:
+            lines.append((name, why))
+        for author, text in lines:
+            self.book.add_line(self._line(REFUSED, author, what, text))
+        self._refusals += len(lines)
+        if self._refusals >= _REFUSALS_BETWEEN:
+            self._refusals = 0
             self.forget()
 
     def forget(self) -> None:
@@ -273,6 +291,15 @@ class Authority:
         if view is None or holder.identity.role in SERVICES:
             return None
         return view.expires_at - view.issued_at
+
+    def _limit_renewals(self, identity: Identity) -> None:
+        """One key that renews without pause must not fill the disk."""
+        since = self._clock.now() - timedelta(hours=1)
+        if self.book.issued_since(identity, since) >= RENEWALS_PER_HOUR:
+            raise DeniedError(
+                f"{identity} got {RENEWALS_PER_HOUR} certificates within an hour; try again later",
+                reason="rate",
+            )
 
     def _check_alike(self, identity: Identity, now: datetime) -> None:
         # In DNS, and so in certificates, capitals do not count: N1 could stand in for n1.

@@ -20,6 +20,7 @@ from persys.model.identity import Identity, Role
 from persys.wire.authority import AuditLine, CertificateView
 
 REFUSALS_MAX = 10_000
+LINES_PER_AUTHOR_MAX = 10_000
 REFUSED = "refused"
 _SCHEMA = 2
 _TABLES = """
@@ -140,6 +141,14 @@ class Book:
         rows = self._read(query, identity.role, identity.name, _text(now))
         return [_certificate(row) for row in rows]
 
+    def issued_since(self, identity: Identity, since: datetime) -> int:
+        rows = self._read(
+            "SELECT count(*) FROM certificates WHERE role = ? AND name = ? COLLATE NOCASE"
+            " AND issued_at > ?",
+            *(identity.role, identity.name, _text(since)),
+        )
+        return int(rows[0][0])
+
     def revoked(self, now: datetime) -> list[CertificateView]:
         """All that have not expired by themselves."""
         query = (
@@ -161,7 +170,7 @@ class Book:
         ]
 
     def forget(self, before: datetime) -> None:
-        """What was over before then, and refusals beyond their number."""
+        """What was over before then, refusals beyond their number, lines beyond the share of one author."""
         over = _text(before)
         with self._writing():
             self._connection.execute("DELETE FROM certificates WHERE expires_at < ?", (over,))
@@ -171,6 +180,12 @@ class Book:
                 "DELETE FROM audit WHERE deed = ? AND number NOT IN"
                 " (SELECT number FROM audit WHERE deed = ? ORDER BY number DESC LIMIT ?)",
                 (REFUSED, REFUSED, REFUSALS_MAX),
+            )
+            self._connection.execute(
+                "DELETE FROM audit WHERE number IN (SELECT number FROM (SELECT number,"
+                " row_number() OVER (PARTITION BY who ORDER BY number DESC) AS nth FROM audit)"
+                " WHERE nth > ?)",
+                (LINES_PER_AUTHOR_MAX,),
             )
 
     def _check_trust_domain(self, trust_domain: str) -> None:

@@ -20,10 +20,11 @@ from persys.ca.authority import Authority, Holder
 from persys.ca.call import JSON, Answer, Call, Handler
 from persys.core.permission import CA, deeds_of
 from persys.errors import DeniedError, InvalidError, PersysError
+from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.http_server import shown_certificate
 from persys.infra.identity import claims_of, hosts_of
-from persys.model.identity import Deed, Role
+from persys.model.identity import Deed, Identity, Role
 from persys.wire.authority import BODY_BYTES_MAX, Refusal, http_status
 
 log = structlog.get_logger()
@@ -40,6 +41,7 @@ class Door:
         thread: Executor,
         handlers: Mapping[str, Handler],
         request_seconds: float,
+        supervisor: Supervisor,
     ) -> None:
         assert handlers.keys() == CA.keys(), "every route has its line in the table"
         self._authority = authority
@@ -47,6 +49,7 @@ class Door:
         self._thread = thread
         self._handlers = handlers
         self._request_seconds = request_seconds
+        self._supervisor = supervisor
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=BODY_BYTES_MAX)
@@ -59,22 +62,42 @@ class Door:
         self, door: str, deed: Deed | None
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
-            try:
-                async with asyncio.timeout(self._request_seconds):
-                    body = await request.read()
-                    shown = shown_certificate(request) if deed is not None else None
-                    serve = partial(self._serve, door, deed, shown, request.remote or "?")
-                    answer = await self._run(partial(serve, body, dict(request.query)))
-            except TimeoutError:
-                return _refused(door, 408, "took too long")
-            except web.HTTPRequestEntityTooLarge:
-                return _refused(door, 413, f"more than {BODY_BYTES_MAX} bytes")
-            except PersysError as err:
-                status = http_status(err)
-                return _refused(door, status, str(err), reason=getattr(err, "reason", ""))
-            return web.Response(body=answer.body, content_type=answer.kind)
+            error: InternalError | None = None
+
+            def failed(found: InternalError) -> None:
+                nonlocal error
+                error = found
+
+            answer: web.Response | None = None
+            with self._supervisor.contain("request", door, failed=failed):
+                answer = await self._answer(door, deed, request)
+            if answer is not None:
+                return answer
+            assert error is not None, "contained"
+            return _refused(door, 500, f"internal error in {error.where}; see the log of persys-ca")
 
         return handle
+
+    async def _answer(self, door: str, deed: Deed | None, request: web.Request) -> web.Response:
+        shown = shown_certificate(request) if deed is not None else None
+        where = request.remote or "?"
+        try:
+            async with asyncio.timeout(self._request_seconds):
+                # A client without the certificate that the route needs sends its body to nobody.
+                needs_body = deed is None or shown is not None
+                body = await request.read() if needs_body else b""
+                serve = partial(self._serve, door, deed, shown, where)
+                answer = await self._run(partial(serve, body, dict(request.query)))
+        except TimeoutError:
+            return _refused(door, 408, "took too long")
+        except web.HTTPRequestEntityTooLarge:
+            return _refused(door, 413, f"more than {BODY_BYTES_MAX} bytes")
+        except PersysError as err:
+            refused = _refused(door, http_status(err), str(err), reason=getattr(err, "reason", ""))
+            if not request.content.is_eof():
+                refused.force_close()
+            return refused
+        return web.Response(body=answer.body, content_type=answer.kind)
 
     def _serve(
         self,
@@ -86,17 +109,17 @@ class Door:
         query: Mapping[str, str],
     ) -> Answer:
         """On the authority's thread."""
-        who = f"somebody, from {where}"
+        who: Identity | None = None
         try:
             holder = None if deed is None else self._holder(shown)
             if holder is not None:
-                who = f"{holder.identity}, from {where}"
+                who = holder.identity
             if holder is not None and deed not in deeds_of(holder.identity.role):
                 raise DeniedError(f"{holder.identity} may not do this", reason="role")
             return self._handlers[door](Call(body, query, where, holder))
         except (DeniedError, InvalidError) as err:
-            log.warning("request.refused", door=door, who=who, why=str(err))
-            self._authority.note_refusal(who, door, str(err))
+            log.warning("request.refused", door=door, who=str(who or ""), where=where, why=str(err))
+            self._authority.note_refusal(who, where, door, str(err))
             raise
 
     def _holder(self, shown: bytes | None) -> Holder:

@@ -56,17 +56,24 @@ def pem(certificate: x509.Certificate) -> bytes:
     return certificate.public_bytes(Encoding.PEM)
 
 
-def new_root(name: str, *, now: datetime, life: timedelta = ROOT_LIFE) -> Issuer:
+def new_root(
+    name: str, *, now: datetime, life: timedelta = ROOT_LIFE, trust_domain: str = ""
+) -> Issuer:
+    """With a trust domain, only identities of that domain are valid below this root.
+
+    Names of hosts are not constrained: gateways have names in domains of the operator.
+    """
     key = new_key()
     subject = _subject(name)
-    certificate = (
+    builder = (
         _builder(subject, key.public_key(), now, life)
         .issuer_name(subject)
         .add_extension(x509.BasicConstraints(ca=True, path_length=1), critical=True)
         .add_extension(_SIGNING, critical=True)
-        .sign(key, hashes.SHA256())
     )
-    return Issuer(certificate, key)
+    if trust_domain:
+        builder = builder.add_extension(_only_identities_of(trust_domain), critical=True)
+    return Issuer(builder.sign(key, hashes.SHA256()), key)
 
 
 def new_intermediate(
@@ -142,6 +149,11 @@ def _subject(name: str, enrolled_at: datetime | None = None) -> x509.Name:
     if enrolled_at is not None:
         attributes.append(x509.NameAttribute(ENROLLED_AT, enrolled_at.isoformat()))
     return x509.Name(attributes)
+
+
+def _only_identities_of(trust_domain: str) -> x509.NameConstraints:
+    permitted = [x509.UniformResourceIdentifier(trust_domain)]
+    return x509.NameConstraints(permitted_subtrees=permitted, excluded_subtrees=None)
 
 
 def _issued_by(issuer: Issuer) -> x509.AuthorityKeyIdentifier:

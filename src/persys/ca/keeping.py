@@ -94,7 +94,7 @@ def _root(folder: Path, trust_domain: str, passphrase: bytes, now: datetime) -> 
                 f"{folder / name} is there but {path} is not: put it back, "
                 "or name another directory for a new authority"
             )
-    made = new_root(f"Persys root {trust_domain}", now=now)
+    made = new_root(f"Persys root {trust_domain}", now=now, trust_domain=trust_domain)
     _save(path, made, passphrase)
     log.info("root.made", path=str(path), expires_at=made.certificate.not_valid_after_utc)
     return _Kept(made.certificate, made.key)

@@ -34,6 +34,7 @@ _NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._@]{0,127}")
 _NAME_RULE = "1 to 128 of letters, digits, '.', '_', '-' and '@', beginning with a letter or digit"
 _LABEL = re.compile(r"[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?")
 _HOST_LENGTH_MAX = 253
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _NUMERIC = re.compile(r"[0-9]+")
 
 
@@ -61,7 +62,7 @@ class Invitation(Struct, frozen=True):
     created_at: datetime
     expires_at: datetime
     created_by: str
-    hosts: tuple[str, ...] = ()  # all that may be asked for; none: any that are allowed at all
+    hosts: tuple[str, ...] = ()  # may be asked for beside the node's own name and address
     used_at: datetime | None = None
     serial: str = ""  # of the certificate it was used for
 
@@ -93,6 +94,28 @@ def granted_hosts(hosts: Sequence[str], among: Sequence[str] | None = None) -> t
     if among is not None and (more := [host for host in told if host not in among]):
         raise InvalidError("hosts", f"{more[0]} is not among those that were allowed")
     return told
+
+
+def joining_hosts(
+    token: Invitation, asked: Sequence[str], *, source_address: str
+) -> tuple[str, ...]:
+    """The names and addresses in the certificate of one that joins with a token.
+
+    A token holder proves no host. So it may ask for its own name, the address it comes from, and what the
+    creator of the token allowed. If it asks for nothing, it gets what the token allows.
+    """
+    own = [token.identity.name.lower(), source_address]
+    if _is_loopback(source_address):
+        own += _LOOPBACK
+    wanted = granted_hosts(asked)
+    if more := [host for host in wanted if host not in (*token.hosts, *own)]:
+        allowed = ", ".join(dict.fromkeys((*token.hosts, *own[:2])))
+        raise InvalidError(
+            "hosts",
+            f"{more[0]} is not among those that were allowed: {allowed}; "
+            f"create a token with --host {more[0]}",
+        )
+    return wanted or token.hosts
 
 
 def granted_life(
@@ -131,6 +154,13 @@ def token_fault(token: Invitation | None, secret: str, now: datetime) -> Fault |
     if token.used_at is not None:
         return Fault.USED
     return Fault.EXPIRED if now >= token.expires_at else None
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def _host(text: str) -> str:

@@ -22,6 +22,7 @@ class Mount(NamedTuple):
 
     source: str
     read_only: bool
+    target: str = ""
 
     @property
     def is_bind(self) -> bool:
@@ -53,7 +54,7 @@ def mount(text: str) -> Mount:
     if not rest:
         return Mount("", read_only=False)
     modes = rest[1].split(",") if len(rest) > 1 else []
-    return Mount(source, "ro" in modes)
+    return Mount(source, "ro" in modes, rest[0])
 
 
 def memory_mb(text: str) -> int:

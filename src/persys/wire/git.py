@@ -24,9 +24,27 @@ def repository(text: str, path: str) -> str:
     if url.password is not None or (url.username is not None and url.scheme == "https"):
         # It must not be quoted either.
         raise InvalidError(path, "holds a credential; name one that the node keeps: git_credential")
-    if url.scheme != "file" and not url.hostname:
+    if url.scheme == "file":
+        _check_local(text, path)
+    elif not url.hostname:
         raise InvalidError(path, f"{checks.shown(text)} names no host")
     return text
+
+
+def host_of(repository: str) -> str:
+    """The host, with its port if one is written; "" for a repository on the node itself."""
+    if "://" not in repository:
+        return repository.partition(":")[0].rpartition("@")[2].lower()
+    return urlsplit(repository).netloc.rpartition("@")[2].lower()
+
+
+def _check_local(text: str, path: str) -> None:
+    """git decodes %2e, and file systems resolve '..': either would lead out of what was checked."""
+    url = urlsplit(text)
+    plain = url.path.rstrip("/")
+    if url.netloc or "%" in text or url.query or url.fragment or normpath(plain) != plain:
+        expected = "expected file:///PATH without '..', '%' or a host"
+        raise InvalidError(path, f"invalid repository {checks.shown(text)}: {expected}")
 
 
 def word(text: str, path: str) -> str:

@@ -17,10 +17,12 @@ from persys.core.bounded_yaml import (
     compose,
     text_node,
 )
+from persys.core.compose_policy import Json
 from persys.errors import InvalidError
 from persys.wire.interpolation import VariableError
 
 VISITS_MAX = 50_000
+_NO = ("false", "no", "off")
 
 
 class Item(NamedTuple):
@@ -92,6 +94,17 @@ class Walk:
 
     def sequence_at(self, parts: Mapping[str, Item], key: str) -> list[Item]:
         return self.sequence(parts[key]) if key in parts else []
+
+    def plain(self, item: Item) -> Json:
+        """The value without lines. The words for no are False, since Compose reads them so."""
+        if item.is_empty:
+            return None
+        if isinstance(item.node, MappingNode):
+            return {key: self.plain(part) for key, part in self.mapping(item).items()}
+        if isinstance(item.node, SequenceNode):
+            return [self.plain(part) for part in self.sequence(item)]
+        text = self.text(item)
+        return False if text.lower() in _NO else text
 
     def names(self, item: Item) -> Iterator[Item]:
         """The names in a mapping, or in a list of `name` or `name=value`, as Compose allows for labels."""

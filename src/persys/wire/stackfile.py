@@ -10,15 +10,15 @@ from posixpath import normpath
 from typing import NamedTuple
 
 from persys.core.bounded_yaml import MappingNode, ScalarNode
+from persys.core.compose_policy import may_need_privilege, needs_privilege, violations
 from persys.errors import InvalidError
 from persys.model.spec import Port, RestartPolicy, StackNeeds
 from persys.wire import amounts
 from persys.wire.interpolation import interpolated
 from persys.wire.nodes import Item, Walk
-from persys.wire.stackrules import HOST_SPACES, NO_OTHER_FILE, Rules
+from persys.wire.stackrules import NO_OTHER_FILE, Rules
 
 PROFILES = "COMPOSE_PROFILES"
-_NEEDS_PRIVILEGE = ("cap_add", "devices", "device_cgroup_rules", "cgroup_parent", "gpus", "runtime")
 _RESTARTS = {"none": "no", "on-failure": "on-failure"}
 _RESTART_NAMES = ("", "no", "always", "on-failure", "unless-stopped")
 
@@ -27,6 +27,7 @@ class Bind(NamedTuple):
     path: str
     read_only: bool
     where: str  # in the file
+    target: str = ""  # in the container
 
 
 class Service(NamedTuple):
@@ -95,7 +96,8 @@ class _Reader:
             ports=tuple(dict.fromkeys(ports)),
             cpu_millicores=sum(self._cpu(found[s.name]) * s.replicas for s in services),
             memory_mb=sum(self._memory(found[s.name]) * s.replicas for s in services),
-            privileged=any(self._is_privileged(parts) for parts in found.values()),
+            privileged=any(self._is_privileged(parts) for parts in found.values())
+            or self._is_shared_privileged(top),
             holds_data=any(not bind.read_only for bind in binds)
             or any(self._names_volume(parts) for parts in found.values()),
         )
@@ -193,15 +195,14 @@ class _Reader:
             raise item.refused(f"{text[:40]!r}: {err}") from err
 
     def _is_privileged(self, parts: Mapping[str, Item]) -> bool:
-        walk = self._walk
-        if walk.text_at(parts, "privileged").lower() not in ("", "false", "no", "off"):
-            return True
-        if any(key in parts and not parts[key].is_empty for key in _NEEDS_PRIVILEGE):
-            return True
-        if any(walk.text_at(parts, key) == "host" for key in HOST_SPACES):
-            return True
-        options = walk.sequence_at(parts, "security_opt")
-        return any(not walk.text(option).startswith("no-new-privileges") for option in options)
+        plain = {
+            key: self._walk.plain(item) for key, item in parts.items() if may_need_privilege(key)
+        }
+        return needs_privilege(plain)
+
+    def _is_shared_privileged(self, top: Mapping[str, Item]) -> bool:
+        shared = {key: self._walk.plain(top[key]) for key in ("networks", "volumes") if key in top}
+        return bool(violations(shared))
 
     def _mounts(self, parts: Mapping[str, Item]) -> Iterator[tuple[Item, amounts.Mount]]:
         walk = self._walk
@@ -216,7 +217,8 @@ class _Reader:
             if kind not in ("bind", "volume"):
                 raise item.refused(f"type {kind!r} is not supported; use bind, volume or tmpfs")
             read_only = walk.text_at(mount, "read_only").lower() == "true"
-            yield item, amounts.Mount(walk.text_at(mount, "source"), read_only)
+            source, target = walk.text_at(mount, "source"), walk.text_at(mount, "target")
+            yield item, amounts.Mount(source, read_only, target)
 
     def _binds(self, parts: Mapping[str, Item]) -> Iterator[Bind]:
         for item, mount in self._mounts(parts):
@@ -224,7 +226,8 @@ class _Reader:
                 continue
             if not mount.source.startswith("/"):
                 raise item.refused(f"{mount.source!r}: {NO_OTHER_FILE} or a named volume")
-            yield Bind(mount.source, mount.read_only, f"{item.path}, line {item.line}")
+            where = f"{item.path}, line {item.line}"
+            yield Bind(mount.source, mount.read_only, where, mount.target)
 
     def _hidden_bind(self, item: Item) -> Iterator[Bind]:
         """The driver `local` can make a volume of any directory of the host."""

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -12,6 +13,7 @@ import composes
 import forge
 from forge import Repository
 from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.git import host_of
 
 if TYPE_CHECKING:
     from shells.agent.conftest import Agent
@@ -158,14 +160,21 @@ def test_a_private_repository_over_https_opens_to_a_credential(
     path = credentials / "forge.json"
     path.touch(mode=0o600)
     with forge.https(repository, certificates) as (url, _):
-        path.write_text(json.dumps({"username": forge.USER, "password": "wr0ng"}))
+        host = urlsplit(url).netloc
+        said = {"hosts": ["git.example.org"], "username": forge.USER, "password": forge.PASSWORD}
+        path.write_text(json.dumps(said))
+        apply(stacks, stack_id, url, git_credential="forge", revision="r0")
+        elsewhere = stacks.wait_for(stack_id, FAILED, within=WITHIN)
+        said = {"hosts": [host], "username": forge.USER, "password": "wr0ng"}
+        path.write_text(json.dumps(said))
         apply(stacks, stack_id, url, git_credential="forge")
         refused = stacks.wait_for(stack_id, FAILED, within=WITHIN)
-        path.write_text(json.dumps({"username": forge.USER, "password": forge.PASSWORD}))
+        path.write_text(json.dumps(said | {"password": forge.PASSWORD}))
         apply(stacks, stack_id, url, git_credential="forge")
         status = stacks.wait_for(stack_id, RUNNING, within=WITHIN)
 
     assert status.metadata["compose.commit"] == commit
+    assert "is for git.example.org, not for 127.0.0.1:" in elsewhere.message
     assert "git fetch" in refused.message
     kept = [path for path in stacks.directory.rglob("*") if path.is_file()]
     assert all(word not in path.read_bytes() for path in kept for word in (b"wr0ng", b"p4ss word"))
@@ -184,10 +193,11 @@ def test_a_private_repository_over_ssh_opens_to_a_key(
     path = credentials / "key.json"
     path.touch(mode=0o600)
     with forge.over_ssh(repository, tmp_path, free_port) as (url, key, host):
-        path.write_text(json.dumps({"ssh_key": key}))
+        said = {"hosts": [host_of(url)], "ssh_key": key}
+        path.write_text(json.dumps(said))
         apply(stacks, stack_id, url, git_credential="key")
         unknown = stacks.wait_for(stack_id, FAILED, within=WITHIN)
-        path.write_text(json.dumps({"ssh_key": key, "known_hosts": host}))
+        path.write_text(json.dumps(said | {"known_hosts": host}))
         apply(stacks, stack_id, url, git_credential="key")
         status = stacks.wait_for(stack_id, RUNNING, within=WITHIN)
 

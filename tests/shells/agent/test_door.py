@@ -224,11 +224,19 @@ def test_binds_stay_below_the_allowed_roots(
     agent = new_agent(PERSYS_BIND_ROOTS=str(tmp_path / "allowed"))
     agent.start()
 
-    for path, allowed in ((tmp_path / "allowed", True), (tmp_path / "allowed" / "escape", False)):
+    def bound(path: Path) -> agent_pb2.ContainerSpec:
         spec = agent_pb2.ContainerSpec()
         spec.CopyFrom(sleeper)
         spec.volumes.add(host_path=str(path), container_path="/given")
-        assert agent.apply(unique_id, spec, revision=str(path)[-8:]).applied is allowed
+        return spec
+
+    assert not agent.apply(unique_id, bound(tmp_path), revision="r1").applied
+    assert agent.apply(unique_id, bound(tmp_path / "allowed" / "escape"), revision="r2").applied
+    status = agent.wait_for(unique_id, agent_pb2.ACTUAL_STATE_FAILED)
+    assert status.metadata["failure_reason"] == "INVALID_SPEC"
+    assert "symbolic link" in status.message
+    assert agent.apply(unique_id, bound(tmp_path / "allowed"), revision="r3").applied
+    agent.wait_for(unique_id, agent_pb2.ACTUAL_STATE_RUNNING)
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,7 @@ def reopen(tmp_path: Path, needs: Needs) -> Callable[[], ImageStore]:
     """As a start of the agent does."""
 
     def made() -> ImageStore:
-        policy = NodePolicy(bind_roots=(str(tmp_path / "allowed"),))
+        policy = NodePolicy(False, (str(tmp_path / "allowed"),), ())
         store = ImageStore(tmp_path / "images", SystemClock(), policy=policy, users=needs)
         store.open()
         return store
@@ -397,7 +397,7 @@ async def test_a_file_of_the_node_is_read_only_where_the_node_allows_it(
     for path, problem in (
         (tmp_path / "disk.qcow2", "PERSYS_BIND_ROOTS"),
         (tmp_path / "allowed" / "none", "image not found"),
-        (tmp_path / "allowed", "is no file"),
+        (tmp_path / "allowed", "is not a regular file"),
     ):
         with pytest.raises(RefusedError, match=problem):
             await store.add_from("other", f"file://{path}", told=lambda *_: None)

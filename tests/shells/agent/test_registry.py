@@ -28,14 +28,21 @@ def image(registry: Registry, demo_image: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def credentials(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def credentials(tmp_path_factory: pytest.TempPathFactory, registry: Registry) -> Path:
     directory = tmp_path_factory.mktemp("credentials")
-    for name, password in (("ours", PASSWORD), ("wrong", "guess"), ("open", PASSWORD)):
+    hosts = {"elsewhere": ["registry.example.org"]}
+    for name, password in (
+        ("ours", PASSWORD),
+        ("wrong", "guess"),
+        ("open", PASSWORD),
+        ("elsewhere", PASSWORD),
+    ):
         path = directory / f"{name}.json"
-        path.write_text(json.dumps({"username": USER, "password": password}))
+        said = {"username": USER, "password": password}
+        path.write_text(json.dumps(said | {"hosts": hosts.get(name, [registry.address])}))
         path.chmod(0o644 if name == "open" else 0o600)
     key = directory / "key.json"
-    key.write_text(json.dumps({"ssh_key": "k"}))
+    key.write_text(json.dumps({"ssh_key": "k", "hosts": [registry.address]}))
     key.chmod(0o600)
     return directory
 
@@ -106,6 +113,7 @@ def test_the_secret_is_in_no_record_log_or_status(
         ("absent", "credential not found: absent"),
         ("open", "is open to others (mode 0644); expected 0600"),
         ("key", "has no username and password"),
+        ("elsewhere", "is for registry.example.org, not for 127.0.0.1:"),
     ],
 )
 def test_without_a_credential_that_does_the_pull_fails_and_says_why(
@@ -133,12 +141,16 @@ def test_the_status_tells_how_far_a_pull_is(
     node: Agent,
     apply: Callable[[str, str], str],
     registry: Registry,
+    credentials: Path,
     large_image: str,
 ) -> None:
     way = SlowWay(registry.address, bytes_per_second=LAYER_BYTES // 4)
+    hosts = {"hosts": [way.address], "username": USER, "password": PASSWORD}
+    (credentials / "slow.json").write_text(json.dumps(hosts))
+    (credentials / "slow.json").chmod(0o600)
     told: set[str] = set()
     try:
-        workload_id = apply(large_image.replace(registry.address, way.address), "ours")
+        workload_id = apply(large_image.replace(registry.address, way.address), "slow")
 
         def is_over() -> bool:
             status = node.status(workload_id)

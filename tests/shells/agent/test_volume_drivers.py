@@ -38,9 +38,9 @@ DISK = ManagedVolume("data", size_gb=1)
 SYSTEM_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
 MOUNT = """#!/bin/sh
-# mount -t nfs SOURCE AT
+# mount -t nfs -o OPTIONS SOURCE AT
 if [ "$2" != nfs ]; then exec {real} "$@"; fi
-exec {real} -t overlay -o lowerdir={room}/lower,upperdir={room}/upper,workdir={room}/scratch "$3" "$4"
+exec {real} -t overlay -o lowerdir={room}/lower,upperdir={room}/upper,workdir={room}/scratch "$5" "$6"
 """
 RBD = """#!/bin/sh
 cd {room} || exit 1

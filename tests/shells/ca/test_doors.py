@@ -5,13 +5,21 @@ import json
 import socket
 import ssl
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 
+import aiohttp
 import pytest
+from prometheus_client import CollectorRegistry
 
+from persys.ca.call import Answer, Call
 from persys.ca.cfssl import PREFIX
+from persys.ca.door import Door
 from persys.core.permission import CA
-from persys.model.identity import NAMES
+from persys.infra.aio.supervisor import Supervisor
+from persys.infra.clock import SystemClock
+from persys.infra.http_server import HttpLimits, HttpServer
+from persys.model.identity import NAMES, Identity, Role
 from persys.wire.authority import BODY_BYTES_MAX
 from shells.ca.town import Town
 
@@ -156,3 +164,56 @@ async def test_a_thousand_connections_that_say_nothing_do_not_stop_service(town:
     finally:
         for one in silent:
             one.close()
+
+
+async def test_a_body_without_the_certificate_it_needs_is_not_read(town: Town) -> None:
+    async with asyncio.timeout(20), connection(town) as (reader, writer):
+        writer.write(b"POST /api/v1/tokens HTTP/1.1\r\nHost: ca\r\nContent-Length: 60000\r\n\r\n")
+        answer = (await reader.readuntil(b"\r\n\r\n")).lower()
+
+    assert answer.startswith(b"http/1.1 403")
+    assert b"connection: close" in answer
+
+
+async def test_refusals_without_an_identity_hide_no_refusal_of_one(town: Town) -> None:
+    authority = town.ca.authority
+    operator = Identity(Role.OPERATOR, "ann")
+    for number in range(3_000):
+        authority.note_refusal(None, f"10.0.{number // 250}.{number % 250}", "POST /x", "unknown")
+    authority.note_refusal(operator, "10.1.1.1", "POST /api/v1/tokens", "may not")
+    lines = authority.book.audit(10_000)
+
+    assert sum(line.who.startswith("unknown") for line in lines) <= 50
+    assert [line.what for line in lines if line.who == "operator/ann, from 10.1.1.1"] == [
+        "POST /api/v1/tokens"
+    ]
+
+
+async def test_an_unexpected_exception_is_answered_and_the_authority_goes_on(town: Town) -> None:
+    clock = SystemClock()
+    supervisor = Supervisor("ca", clock, CollectorRegistry())
+
+    def fail(call: Call) -> Answer:
+        raise RuntimeError("a defect")
+
+    with ThreadPoolExecutor(1) as thread:
+        door = Door(
+            town.ca.authority,
+            clock,
+            thread=thread,
+            handlers=dict.fromkeys(CA, fail),
+            request_seconds=10.0,
+            supervisor=supervisor,
+        )
+        server = HttpServer(door.app(), limits=HttpLimits(closing_seconds=1.0), context=None)
+        port = await server.start("127.0.0.1", 0)
+        async with aiohttp.ClientSession(f"http://127.0.0.1:{port}") as session:
+            for _ in range(2):
+                async with session.get("/health") as response:
+                    assert response.status == 500
+                    assert "a defect" not in await response.text()
+        await server.stop()
+
+    assert [(error.where, error.key, error.count) for error in supervisor.recent()] == [
+        ("request", "GET /health", 2)
+    ]

@@ -12,6 +12,7 @@ import pytest
 from cryptography import x509
 
 from persys.ca.app import Ca
+from persys.ca.authority import RENEWALS_PER_HOUR
 from persys.ca.settings import CaSettings
 from persys.client.authority import AuthoritySource
 from persys.errors import DeniedError, RefusedError, UnavailableError
@@ -19,7 +20,7 @@ from persys.infra.clock import SystemClock
 from persys.infra.identity import hosts_of, read_claims
 from persys.infra.keys import key_pem, new_key, new_request
 from persys.model.identity import Identity, Role
-from persys.wire.authority import CertificateRequest, RevokeRequest
+from persys.wire.authority import AuditLine, CertificateRequest, CertificateView, RevokeRequest
 from shells.ca.town import Town, keep
 
 
@@ -237,3 +238,17 @@ async def test_the_authority_renews_its_own_certificate_while_it_serves(
         await eventually(lambda: serial() != first)
         upkeep.cancel()
     await ca.stop()
+
+
+async def test_one_identity_gets_a_bounded_number_of_certificates_an_hour(town: Town) -> None:
+    files = await town.joined("n1")
+    book, now = town.ca.authority.book, town.clock.now()
+    for number in range(RENEWALS_PER_HOUR):
+        view = CertificateView(
+            f"{number:x}", "agent", "n1", (), now, now + timedelta(hours=1), "", "renewed"
+        )
+        book.add_certificate(view, AuditLine(0, now, "renewed", "agent/n1", "agent/n1"))
+
+    csr = new_request(new_key(), Identity(Role.AGENT, "n1"), ())
+    with pytest.raises(DeniedError, match="within an hour"):
+        await town.ask(files, lambda client: client.renew(csr))

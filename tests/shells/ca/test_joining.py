@@ -1,7 +1,8 @@
 """Newcomers: a token is good once, for a while, for one name, and only with the right authority."""
 
 import asyncio
-from datetime import timedelta
+import subprocess
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -9,6 +10,7 @@ import pytest
 from cryptography import x509
 
 from persys.ca.app import Ca
+from persys.ca.issuing import issue
 from persys.ca.settings import CaSettings
 from persys.client.authority import join
 from persys.core.enrolment import Fault
@@ -16,7 +18,8 @@ from persys.errors import DeniedError, RefusedError, UnavailableError
 from persys.infra.clock import SystemClock
 from persys.infra.identity import hosts_of, read_claims
 from persys.infra.keys import new_key, new_request
-from persys.infra.rpc import server_name
+from persys.infra.rpc import new_server, server_name, start_server
+from persys.infra.tls import Tls
 from persys.model.identity import Identity, Role
 from shells.ca.town import Town
 
@@ -24,7 +27,8 @@ HOUR = timedelta(hours=1)
 
 
 async def test_a_token_gives_a_node_its_certificate(town: Town) -> None:
-    issued = await town.join(await town.token(), hosts=("node-1.example.org", "10.0.0.7"))
+    hosts = ("node-1.example.org", "10.0.0.7")
+    issued = await town.join(await town.token(hosts=hosts), hosts=hosts)
 
     leaf, intermediate = x509.load_pem_x509_certificates(issued.chain_pem)
     (root,) = x509.load_pem_x509_certificates(issued.roots_pem)
@@ -176,6 +180,74 @@ async def test_a_wish_to_be_an_authority_has_no_effect(town: Town) -> None:
 async def test_a_host_that_would_say_too_much_is_refused(town: Town, host: str) -> None:
     with pytest.raises(RefusedError, match="hosts"):
         await town.join(await town.token(), hosts=(host,))
+
+
+@pytest.mark.parametrize("host", ["www.example.com", "n2", "n1.example.com", "8.8.8.8", "10.0.0.7"])
+async def test_a_token_without_hosts_gives_no_name_of_others(town: Town, host: str) -> None:
+    with pytest.raises(RefusedError, match=f"create a token with --host {host}"):
+        await town.join(await town.token(), hosts=(host,))
+
+
+@pytest.mark.parametrize("host", ["n1", "127.0.0.1", "localhost"])
+async def test_a_token_without_hosts_gives_the_own_name_and_source_address(
+    town: Town, host: str
+) -> None:
+    issued = await town.join(await town.token(), hosts=(host,))
+
+    assert hosts_of(x509.load_pem_x509_certificate(issued.chain_pem)) == (host,)
+
+
+async def test_the_root_is_valid_for_identities_of_its_trust_domain_only(town: Town) -> None:
+    from cryptography.hazmat.primitives.serialization import Encoding
+
+    keys = town.ca.authority.keys
+    folder = town.folder / "constraints"
+    folder.mkdir()
+    (folder / "roots.pem").write_bytes(keys.roots_pem)
+    (folder / "chain.pem").write_bytes(keys.chain_pem)
+    verified: dict[str, int] = {}
+    for domain in (town.ca.authority.trust_domain, "elsewhere.example"):
+        leaf = issue(
+            keys.issuer,
+            new_key().public_key(),
+            Identity(Role.AGENT, "n1"),
+            trust_domain=domain,
+            now=datetime.now(UTC),
+            life=timedelta(hours=1),
+        )
+        (folder / "leaf.pem").write_bytes(leaf.public_bytes(Encoding.PEM))
+        done = await asyncio.to_thread(
+            subprocess.run,
+            ["openssl", "verify", "-CAfile", "roots.pem", "-untrusted", "chain.pem", "leaf.pem"],
+            cwd=folder,
+            capture_output=True,
+            check=False,
+        )
+        verified[domain] = done.returncode
+
+    assert verified[town.ca.authority.trust_domain] == 0
+    assert verified["elsewhere.example"] != 0
+
+
+async def test_grpc_accepts_certificates_below_the_constrained_root(town: Town) -> None:
+    server_files = await asyncio.to_thread(town.certificate, Role.SCHEDULER, "s1")
+    client_files = await asyncio.to_thread(town.certificate, Role.ADMIN, "ada")
+    clock = SystemClock()
+    server = new_server()
+    port = await start_server(
+        server,
+        "persys.control.v1.AgentControl",
+        host="127.0.0.1",
+        port=0,
+        certificates=Tls(server_files, clock).certificates,
+    )
+    try:
+        channel = Tls(client_files, clock).dial(Role.SCHEDULER)(f"127.0.0.1:{port}")
+        async with asyncio.timeout(30):
+            await channel.channel_ready()
+        await channel.close()
+    finally:
+        await server.stop(None)
 
 
 async def test_a_token_may_say_which_hosts_may_be_asked_for(town: Town) -> None:

@@ -80,7 +80,7 @@ class Town:
         """An agent with its files."""
         key = new_key()
         request = new_request(key, Identity(Role.AGENT, name), hosts)
-        issued = await asyncio.to_thread(join, await self.token(name), request)
+        issued = await asyncio.to_thread(join, await self.token(name, hosts=hosts), request)
         return keep(self.folder / f"node-{name}", key_pem(key), issued)
 
 

@@ -1,17 +1,26 @@
-"""What a node lets a machine have."""
-
-from pathlib import Path
+"""What a node accepts from a spec: privileges and host paths."""
 
 import pytest
 
 from persys.agent.policy import NodePolicy
+from persys.core.host_paths import SYSTEM_DIRECTORIES
 from persys.errors import InvalidError
-from persys.model.spec import Disk, VMSpec
+from persys.model.spec import ContainerSpec, Disk, VMSpec, VolumeMount
+
+STATE = "/srv/agent"
 
 
-def test_a_disk_is_only_where_binds_may_be(tmp_path: Path) -> None:
-    policy = NodePolicy(bind_roots=(str(tmp_path),))
-    inside, outside = Disk(path=str(tmp_path / "a.qcow2")), Disk(path="/dev/null")
+def a_policy(*roots: str, allow_privileged: bool = False) -> NodePolicy:
+    return NodePolicy(allow_privileged, roots, (*SYSTEM_DIRECTORIES, STATE))
+
+
+def a_bind(path: str) -> ContainerSpec:
+    return ContainerSpec("image", volumes=(VolumeMount(path, "/given"),))
+
+
+def test_a_disk_is_only_where_binds_may_be() -> None:
+    policy = a_policy("/srv/disks")
+    inside, outside = Disk(path="/srv/disks/a.qcow2"), Disk(path="/dev/null")
 
     policy.check(VMSpec(1, 512, disks=(inside, Disk(pool_name="fast"))))
     with pytest.raises(InvalidError) as refused:
@@ -20,10 +29,70 @@ def test_a_disk_is_only_where_binds_may_be(tmp_path: Path) -> None:
     assert refused.value.field == "spec.vm.disks[1].path"
 
 
-def test_a_link_does_not_lead_out_of_the_roots(tmp_path: Path) -> None:
-    (tmp_path / "out").symlink_to("/dev")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/etc",
+        "/etc/shadow",
+        f"/{'root'}/.ssh",
+        "/proc/1/root",
+        "/sys/fs/cgroup",
+        "/dev/sda",
+        "/boot/vmlinuz",
+        "/run/docker.sock",
+        "/var/run/docker.sock",
+        "/var/lib/docker/volumes",
+        "/var/lib/libvirt/images",
+        "/var/lib/persys/ca",
+        "/var",
+        "/var/lib",
+        STATE,
+        f"{STATE}/stacks/web",
+        "/srv",
+        "/srv/../etc",
+        "//etc",
+        "relative",
+        f"/data/{'x' * 300}",
+        "/data/" + "x/" * 2500,
+        "/data/\0",
+    ],
+)
+@pytest.mark.parametrize("allow_privileged", [False, True])
+def test_protected_and_malformed_paths_are_refused_by_default(
+    path: str, allow_privileged: bool
+) -> None:
+    with pytest.raises(InvalidError) as refused:
+        a_policy(allow_privileged=allow_privileged).check(a_bind(path))
 
-    with pytest.raises(InvalidError):
-        NodePolicy(bind_roots=(str(tmp_path),)).check(
-            VMSpec(1, 512, disks=(Disk(path=str(tmp_path / "out" / "sda")),))
-        )
+    assert refused.value.field == "spec.container.volumes[0].host_path"
+
+
+@pytest.mark.parametrize(
+    "path", ["/data", "/srv/other", "/srv/agentless", "/users/me", "/var/lib/mysql"]
+)
+def test_other_paths_are_allowed_by_default(path: str) -> None:
+    a_policy().check(a_bind(path))
+
+
+@pytest.mark.parametrize(
+    ("roots", "path", "allowed"),
+    [
+        (("/data",), "/data", True),
+        (("/data",), "/data/sub", True),
+        (("/data",), "/database", False),
+        (("/data",), "/srv/x", False),
+        (("/etc/app",), "/etc/app/conf", True),
+        (("/etc/app",), "/etc/other", False),
+        (("/",), "/etc", False),
+        (("/",), "/data", True),
+        (("/",), "/", True),
+        (("/", "/etc"), "/etc/hosts", True),
+        (("/var/lib",), "/var/lib/mysql", True),
+        (("/var/lib",), "/var/lib/docker", False),
+    ],
+)
+def test_a_protected_directory_needs_a_root_of_its_own(
+    roots: tuple[str, ...], path: str, allowed: bool
+) -> None:
+    assert (a_policy(*roots).problem_with(path) == "") is allowed

@@ -1,12 +1,13 @@
 """Compose stacks on the Docker Engine.
 
-Compose makes and starts; Docker itself is asked how things are, and told to stop and remove.
+Compose creates and starts; Docker itself is asked for the state, and told to stop and remove.
 """
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 
+from persys.agent.bind_guard import BindGuard
 from persys.agent.ports import PullWatch
 from persys.agent.runtimes import docker_logs
 from persys.agent.runtimes.compose_cli import ComposeCli
@@ -15,7 +16,7 @@ from persys.agent.runtimes.compose_engine import PROJECT_LABEL, StackEngine, lab
 from persys.agent.runtimes.compose_override import Override
 from persys.agent.runtimes.compose_place import StackPlace, StackRecord
 from persys.agent.runtimes.compose_rubble import without_rubble
-from persys.agent.runtimes.compose_source import ComposeSource, compose_spec
+from persys.agent.runtimes.compose_source import ComposeSource, Prepared, compose_spec
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
 from persys.agent.runtimes.docker_events import container_changes
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
@@ -51,6 +52,8 @@ class ComposeRuntime:
         self._stack = StackEngine(engine, owner)
         self._override = Override(self._stack, owner, is_old=cli.is_old)
         self._commands = ComposeCommands(cli, engine)
+        self._binds = BindGuard(engine)
+        self._prepared: dict[WorkloadId, Prepared] = {}
         self._puller = puller
         self._root = root
         self._stop_grace_seconds = stop_grace_seconds
@@ -68,17 +71,18 @@ class ComposeRuntime:
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
         place, name = self._place(order.workload_id), self._owner.name(order.workload_id)
-        prepared = await self._source.prepare(order, place, name)
+        prepared = await self._prepare(order, place, name)
         if isinstance(prepared, Failure):
             return prepared
-        credential = compose_spec(order).image_credential
         for image, policy in prepared.images.items():
+            # Other registries of the stack never see the credential.
+            credential = self._puller.credential_for(image, compose_spec(order).image_credential)
             wanted = ContainerSpec(image, pull_policy=policy, image_credential=credential)
             failure = await self._puller.pull(wanted, watch)
             if failure is not None:
                 return failure
         if prepared.is_built:
-            return await self._commands.build(name, place, prepared.record)
+            return await self._commands.build(name, place, prepared)
         return None
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
@@ -86,21 +90,34 @@ class ComposeRuntime:
         if await self._stack.has_stranger(name, order.workload_id):
             text = f"the project {name} has containers that this agent did not make"
             return Failure(FailureReason.RUNTIME_ERROR, text, code="NameTaken")
-        record = await self._record(order, place)
-        if isinstance(record, Failure):
-            return record
+        prepared = await self._checked(order, place)
+        if isinstance(prepared, Failure):
+            return prepared
+        if (failure := await self._binds.check(prepared.binds)) is not None:
+            return failure
         await without_rubble(self._stack, order.workload_id)
-        override = await self._override.of(order, record)
-        failure = await self._commands.make(name, place, record, override)
+        document = await self._override.added_to(prepared, order)
+        failure = await self._commands.make(name, place, prepared, document)
         if failure is None:
-            await asyncio.to_thread(place.apply, record)
+            failure = await asyncio.to_thread(_apply, place, prepared.record)
         return failure
 
     async def start(self, order: Order, artefact: Artefact) -> Failure | None:
+        prepared = await self._checked(order, self._place(order.workload_id))
+        if isinstance(prepared, Failure):
+            return prepared
+
+        async def start() -> Failure | None:
+            return await self._start(order, artefact, prepared)
+
+        async def containers() -> list[str]:
+            return [str(one["Id"]) for one in await self._stack.containers(order.workload_id)]
+
+        return await self._binds.start(prepared.binds, start, containers)
+
+    async def _start(self, order: Order, artefact: Artefact, prepared: Prepared) -> Failure | None:
         place, name = self._place(order.workload_id), self._owner.name(order.workload_id)
-        record = await self._record(order, place)
-        if isinstance(record, Failure):
-            return record
+        record = prepared.record
         found = members(await without_rubble(self._stack, order.workload_id))
         if artefact.condition is Condition.PAUSED:
             await self._stack.unpause(
@@ -113,7 +130,8 @@ class ComposeRuntime:
             except EngineError as err:
                 return await self._why(record, order.workload_id, err.message)
             return None
-        failure = await self._commands.bring_up(name, place, record)
+        document = await self._override.added_to(prepared, order)
+        failure = await self._commands.bring_up(name, place, prepared, document)
         if failure is None:
             return None
         if await end_lost(failure.message):
@@ -152,8 +170,12 @@ class ComposeRuntime:
                 await self._stack.remove_volumes(order.workload_id)
         except EngineError as err:
             return Failure(FailureReason.STORAGE_ERROR, err.message)
+        self._prepared.pop(order.workload_id, None)
         place = self._place(order.workload_id)
-        await asyncio.to_thread(place.discard, keeps_data=keeps_data)
+        try:
+            await asyncio.to_thread(place.discard, keeps_data=keeps_data)
+        except OSError as err:
+            return _storage_error(place, err)
         return None
 
     async def log_tail(self, artefact: Artefact) -> str:
@@ -179,15 +201,36 @@ class ComposeRuntime:
     def _place(self, workload_id: WorkloadId) -> StackPlace:
         return StackPlace(self._root, workload_id)
 
-    async def _record(self, order: Order, place: StackPlace) -> StackRecord | Failure:
-        """What the files in place are for; if that is another revision, they are made anew."""
-        planned = await asyncio.to_thread(place.planned)
-        if planned is not None and planned.revision == order.revision:
-            return planned
-        name = self._owner.name(order.workload_id)
+    async def _checked(self, order: Order, place: StackPlace) -> Prepared | Failure:
+        """The checked document of this revision. After a restart of the agent it is made again.
+
+        For a git stack that is from the commit in the private repository, never from what containers mount.
+        """
+        known = self._prepared.get(order.workload_id)
+        if known is not None and known.record.revision == order.revision:
+            return known
+        return await self._prepare(order, place, self._owner.name(order.workload_id))
+
+    async def _prepare(self, order: Order, place: StackPlace, name: str) -> Prepared | Failure:
         prepared = await self._source.prepare(order, place, name)
-        return prepared if isinstance(prepared, Failure) else prepared.record
+        self._prepared.pop(order.workload_id, None)
+        if isinstance(prepared, Prepared):
+            self._prepared[order.workload_id] = prepared
+        return prepared
 
     async def _why(self, record: StackRecord, workload_id: WorkloadId, message: str) -> Failure:
         taken = await port_taken(self._engine, self._owner, workload_id, record.ports)
         return taken or Failure(FailureReason.RUNTIME_ERROR, message)
+
+
+def _apply(place: StackPlace, record: StackRecord) -> Failure | None:
+    try:
+        place.apply(record)
+    except OSError as err:
+        return _storage_error(place, err)
+    return None
+
+
+def _storage_error(place: StackPlace, err: OSError) -> Failure:
+    text = f"files of the stack: {err.filename or place.root}: {err.strerror or err}"
+    return Failure(FailureReason.STORAGE_ERROR, text)

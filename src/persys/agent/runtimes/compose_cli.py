@@ -18,15 +18,19 @@ _VERSION = re.compile(r"v?(\d+)\.\d+")
 _PASSED = ("PATH", "HOME", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 _PLUGIN = ("docker", "compose")
 _ALONE = ("docker-compose",)
+_NO_VARIABLES: Mapping[str, str] = {}
+
+
+STDIN = Path("-")
 
 
 class Project(NamedTuple):
-    """What every call of Compose for one stack has in common."""
+    """What every call of Compose for one stack has in common. The file may be STDIN."""
 
     name: str
     directory: Path
     env_file: Path
-    files: tuple[Path, ...]
+    file: Path
 
 
 class ComposeCli:
@@ -40,22 +44,28 @@ class ComposeCli:
         return self.version.startswith("1.")
 
     async def run(
-        self, project: Project, *arguments: str, deadline: float, lock: Path | None = None
+        self,
+        project: Project,
+        *arguments: str,
+        deadline: float,
+        lock: Path | None = None,
+        stdin: bytes = b"",
+        variables: Mapping[str, str] = _NO_VARIABLES,
     ) -> Ran:
-        """Raises TimeoutError, OSError."""
+        """`variables` are for secrets that name one. Raises TimeoutError, OSError."""
         command = [*self._command, "--project-name", project.name]
         command += ["--project-directory", str(project.directory)]
         command += ["--env-file", str(project.env_file)]
-        for path in project.files:
-            command += ["--file", str(path)]
+        command += ["--file", str(project.file)]
         if self.is_old:
             command += ["--compatibility"]  # else it would ignore the limits under `deploy`
         return await run(
             [*command, *arguments],
-            env=self._env(),
+            env={**variables, **self._env()},
             cwd=project.directory,
             deadline=deadline,
             lock=lock,
+            stdin=stdin,
         )
 
     def _env(self) -> dict[str, str]:

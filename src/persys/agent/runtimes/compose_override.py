@@ -1,15 +1,19 @@
-"""The file that the agent adds to a stack's own: labels for everything, and who restarts it.
+"""What the agent adds to a stack's document: labels for everything, and who restarts it.
 
 What would surprise: a label that changes makes Compose replace a container, so a service that stays the same
 keeps the revision and epoch that it was made with. The revision of the stack as a whole is in its record.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from copy import deepcopy
 
+from persys.agent.runtimes import compose_document as documents
+from persys.agent.runtimes.compose_document import Document
 from persys.agent.runtimes.compose_engine import Described, StackEngine, labels_of
 from persys.agent.runtimes.compose_place import StackRecord
+from persys.agent.runtimes.compose_source import Prepared
 from persys.agent.runtimes.docker_form import REVISION_LABEL, SERVICE_LABEL, WORKLOAD_LABEL, Owner
+from persys.core.compose_policy import Json
 from persys.model.order import Order
 
 _EPOCH_LABEL = "persys.epoch"
@@ -25,10 +29,15 @@ class Override:
         self._owner = owner
         self._is_old = is_old
 
-    async def of(self, order: Order, record: StackRecord) -> dict[str, Any]:
+    async def added_to(self, prepared: Prepared, order: Order) -> Document:
+        """The checked document with the parts of the agent."""
+        override = await self._of(order, prepared.record)
+        return documents.merged(prepared.document, override)
+
+    async def _of(self, order: Order, record: StackRecord) -> Document:
         made = await self._stack.containers(order.workload_id)
         before = {labels_of(one).get(SERVICE_LABEL): labels_of(one) for one in made}
-        services = {
+        services: dict[str, Json] = {
             name: self._service(order, hash_, before.get(name, {}))
             for name, hash_ in record.hashes.items()
         }
@@ -40,9 +49,9 @@ class Override:
             "volumes": self._shared(order, record.volumes, volumes, _VOLUME_LABEL),
         }
 
-    def _service(self, order: Order, hash_: str, before: Mapping[str, str]) -> dict[str, Any]:
+    def _service(self, order: Order, hash_: str, before: Mapping[str, str]) -> dict[str, Json]:
         labels = self._labels(order, before if before.get(_HASH_LABEL) == hash_ else {})
-        service: dict[str, Any] = {"labels": labels | {_HASH_LABEL: hash_}}
+        service: dict[str, Json] = {"labels": {**labels, _HASH_LABEL: hash_}}
         if not self._is_old:
             service["pull_policy"] = "never"  # all is here; Compose has no credentials
         if order.stop_after_seconds:
@@ -52,24 +61,25 @@ class Override:
 
     def _shared(
         self, order: Order, names: tuple[str, ...], made: list[Described], label: str
-    ) -> dict[str, Any]:
+    ) -> dict[str, Json]:
         before = {labels_of(one).get(label): labels_of(one) for one in made}
         return {name: {"labels": self._labels(order, before.get(name, {}))} for name in names}
 
-    def _labels(self, order: Order, before: Mapping[str, str]) -> dict[str, str]:
-        return self._owner.labels | {
+    def _labels(self, order: Order, before: Mapping[str, str]) -> dict[str, Json]:
+        labels = self._owner.labels | {
             WORKLOAD_LABEL: order.workload_id,
             REVISION_LABEL: before.get(REVISION_LABEL, order.revision),
             _EPOCH_LABEL: before.get(_EPOCH_LABEL, str(order.epoch)),
         }
+        # Compose looks for variables in every value.
+        return {name: value.replace("$", "$$") for name, value in labels.items()}
 
 
-def no_waiting(record: StackRecord) -> dict[str, Any]:
-    """For v1, which would wait for what nobody has started yet, also when it is only to create containers."""
-    at_once = {"condition": "service_started"}
-    return {
-        "services": {
-            name: {"depends_on": dict.fromkeys(others, at_once)}
-            for name, others in record.waits.items()
-        }
-    }
+def no_waiting(document: Document) -> Document:
+    """For v1, which waits for services to be healthy also when it only creates containers."""
+    changed = deepcopy(document)
+    for service in documents.section(changed, "services").values():
+        others = service.get("depends_on")
+        if isinstance(others, dict):
+            service["depends_on"] = {name: {"condition": "service_started"} for name in others}
+    return changed

@@ -1,4 +1,9 @@
-"""What the agent keeps of each stack: <root>/<workload id>, open to nobody else.
+"""What the agent keeps of each stack: <root>/<workload id>, readable by the agent only.
+
+    repository.git  the bare repository of a git stack
+    export          the files of the deployed commit: what Compose reads and builds from
+    source          a copy of them that containers mount; nothing of it is read again
+    project         an empty directory, the working directory of Compose
 
 `planned` is what the files beside it are for; `applied` is what the containers were last made from. Both are
 written whole or not at all. What Compose made is found by labels, so losing all of this restarts nothing.
@@ -16,11 +21,13 @@ from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import Port
 
 _PRIVATE = 0o700
+# Earlier agents left resolved values in these.
+_FORMER = ("env", "override.json", "no_waiting.json")
+_FORMER_IN_PROJECT = ("compose.yaml", ".env")
 
 
 class StackRecord(Struct, frozen=True):
     revision: Revision
-    file: str  # the Compose file
     services: dict[str, ServicePlan]
     hashes: dict[str, str]  # of what each service is made of
     waits: dict[str, tuple[str, ...]] = {}  # services that start only when others are ready
@@ -28,24 +35,37 @@ class StackRecord(Struct, frozen=True):
     volumes: tuple[str, ...] = ()
     ports: tuple[Port, ...] = ()
     commit: str = ""
-    source_has_data: bool = False  # a service writes into the checkout
+    source_has_data: bool = False  # a service writes into its copy of the checkout
+    files: tuple[str, ...] = ()  # what that copy has from the commit
 
 
 class StackPlace:
     def __init__(self, root: Path, workload_id: WorkloadId) -> None:
         self.root = root / workload_id
-        self.project = self.root / "project"  # of an inline file
-        self.source = self.root / "source"  # the checkout of a repository
-        self.env_file = self.root / "env"
-        self.override = self.root / "override.json"
-        self.no_waiting = self.root / "no_waiting.json"
+        self.project = self.root / "project"
+        self.repository = self.root / "repository.git"
+        self.export = self.root / "export"
+        self.source = self.root / "source"
+        self.no_variables = self.root / "no_variables.env"
         self.lock = self.root / "lock"
         self._planned = self.root / "planned.json"
         self._applied = self.root / "applied.json"
 
     def make(self) -> None:
-        for directory in (self.root.parent, self.root, self.project, self.source):
+        """Raises OSError."""
+        for directory in (self.root.parent, self.root, self.project):
             directory.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
+        for name in _FORMER:
+            (self.root / name).unlink(missing_ok=True)
+        for name in _FORMER_IN_PROJECT:
+            (self.project / name).unlink(missing_ok=True)
+        write_whole(self.no_variables, b"")
+
+    def empty_export(self) -> None:
+        """Raises OSError."""
+        if self.export.exists():
+            shutil.rmtree(self.export)
+        self.export.mkdir(mode=_PRIVATE)
 
     def planned(self) -> StackRecord | None:
         return _read(self._planned)

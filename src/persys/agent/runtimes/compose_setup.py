@@ -39,7 +39,7 @@ async def find_compose(
     log.info("compose.found", version=cli.version, git=git is not None)
     return ComposeRuntime(
         cli,
-        ComposeSource(cli, git, policy),
+        ComposeSource(cli, git, policy, pids_max=settings.pids_max),
         engine,
         owner,
         puller=puller,

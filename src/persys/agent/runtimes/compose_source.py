@@ -1,18 +1,30 @@
-"""From an order to files for Compose: written or fetched, resolved by Compose itself, and judged.
+"""From an order to the document that Compose executes: written or fetched, resolved, checked.
 
-Judged is what Compose resolved, not what somebody wrote: nothing gets past by an include or a variable.
+What is checked is the document that Compose resolved, and exactly that document is executed; nothing is read
+from a file again. Files that Compose reads while it resolves (includes, env files) are checked before,
+because they must be inside the project.
 """
 
 import asyncio
 import json
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 
-from persys.agent.git import FetchError, Git, is_local
+from persys.agent.checkouts import copy_files, remove_escaping_links
+from persys.agent.git import FetchError, Git, is_local, problem_with_local
+from persys.agent.host_paths import HostBind, HostPathError, open_below
 from persys.agent.policy import NodePolicy
+from persys.agent.runtimes import compose_document as documents
 from persys.agent.runtimes.compose_cli import ComposeCli, Project, env_text
+from persys.agent.runtimes.compose_document import Document
+from persys.agent.runtimes.compose_files import project_env, references_problem
 from persys.agent.runtimes.compose_place import StackPlace, StackRecord
-from persys.core.bounded_yaml import load_mapping
+from persys.core import compose_policy
 from persys.core.stack import ServicePlan
 from persys.errors import InvalidError
 from persys.infra.files import write_whole
@@ -21,149 +33,245 @@ from persys.model.order import Order
 from persys.model.spec import ComposeSpec, PullPolicy
 from persys.wire.foreign import RUNTIME_NOT_AVAILABLE
 from persys.wire.stack import compose_text
-from persys.wire.stackfile import Service, StackFile, read_resolved
+from persys.wire.stackfile import PROFILES, StackFile, read_resolved
 
 CONFIG_DEADLINE_SECONDS = 60.0
 _NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 _PULL_POLICIES = {"always": PullPolicy.ALWAYS, "never": PullPolicy.NEVER}
 _MESSAGE_MAX = 1000
+_OUTSIDE = "is outside the repository"
+_IN_MEMORY = Path("/dev/shm")  # noqa: S108  # a directory of random name is made in it
 
 
+@dataclass(frozen=True, slots=True)
 class Prepared:
-    """Files in their place, and what is in them."""
+    """A checked document, and what is needed to execute it."""
 
-    def __init__(self, record: StackRecord, services: tuple[Service, ...]) -> None:
-        self.record = record
-        self.images = {
-            service.image: _PULL_POLICIES.get(service.pull_policy, PullPolicy.IF_NOT_PRESENT)
-            for service in services
-            if service.image and not service.is_built
-        }
-        self.is_built = any(service.is_built for service in services)
+    record: StackRecord
+    document: Document
+    binds: tuple[HostBind, ...]
+    images: dict[str, PullPolicy]
+    is_built: bool
+    variables: dict[str, str] = field(repr=False)
 
 
 class ComposeSource:
-    def __init__(self, cli: ComposeCli, git: Git | None, policy: NodePolicy) -> None:
+    def __init__(
+        self, cli: ComposeCli, git: Git | None, policy: NodePolicy, *, pids_max: int
+    ) -> None:
         self._cli = cli
         self._git = git
         self._policy = policy
+        self._pids_max = pids_max
 
     async def prepare(self, order: Order, place: StackPlace, name: str) -> Prepared | Failure:
-        spec = compose_spec(order)
-        await asyncio.to_thread(place.make)
-        commit = ""
-        if spec.source_type == "git":
-            fetched = await self._fetch(order, spec, place)
-            if isinstance(fetched, Failure):
-                return fetched
-            commit = fetched
-        file = await asyncio.to_thread(self._write, spec, place)
-        if file is None:
-            return _invalid(f"there is no Compose file at {spec.git_path or 'the top'} of {commit}")
-        resolved = await self._resolve(file, place, name)
-        if isinstance(resolved, Failure):
-            return resolved
         try:
-            found = await asyncio.to_thread(self._judged, resolved, place if commit else None, name)
+            return await self._prepare(order, place, name)
         except InvalidError as err:
             return _invalid(str(err))
+        except (FetchError, HostPathError) as err:
+            return err.failure
+        except OSError as err:
+            text = f"files of the stack: {err.filename or place.root}: {err.strerror or err}"
+            return Failure(FailureReason.STORAGE_ERROR, text)
+
+    async def _prepare(self, order: Order, place: StackPlace, name: str) -> Prepared | Failure:
+        spec = compose_spec(order)
+        await asyncio.to_thread(place.make)
+        commit, links = "", dict[str, str]()
+        if spec.source_type == "git":
+            if self._git is None:
+                text = "git is not installed on this node"
+                return Failure(FailureReason.RUNTIME_ERROR, text, code=RUNTIME_NOT_AVAILABLE)
+            commit = await self._fetch(self._git, order, spec, place)
+            await asyncio.to_thread(place.empty_export)
+            await self._git.export(place.repository, commit, place.export)
+            links = await asyncio.to_thread(remove_escaping_links, place.export)
+        resolved = await self._resolve(spec, place, name, commit)
+        if isinstance(resolved, Failure):
+            return resolved
+        inside = str(place.export) if commit else ""
+        text = compose_text(resolved, "the Compose file")
+        found = await asyncio.to_thread(read_resolved, text, project=name, inside=inside)
+        document = await asyncio.to_thread(documents.load, text)
+        document = documents.with_active_services(document, self._profiles(spec))
+        active = documents.section(document, "services")
+        found = found._replace(services=tuple(s for s in found.services if s.name in active))
+        if not self._policy.allow_privileged:
+            self._refuse_violations(document)
+        await asyncio.to_thread(self._check_builds, document, place)
+        binds = self._binds(found, document, place, links if commit else None)
+        hashes = await self._hashes(document, found, place, commit)
+        document, variables = documents.with_values(document, spec.env)
         record = StackRecord(
             revision=order.revision,
-            file=str(file),
             services={s.name: ServicePlan(s.restart, s.replicas) for s in found.services},
-            hashes=await self._hashes(resolved, found, place, commit),
+            hashes=hashes,
             waits={s.name: s.waits_for for s in found.services if s.waits_for},
             networks=found.networks,
             volumes=found.volumes,
             ports=found.needs.ports,
             commit=commit,
             source_has_data=any(
-                not bind.read_only and _is_inside(bind.path, place.source) for bind in found.binds
+                not bind.read_only and _is_below(bind.path, place.export) for bind in found.binds
             ),
+            files=await self._copy(place, document, links) if commit else (),
         )
         await asyncio.to_thread(place.plan, record)
-        return Prepared(record, found.services)
+        document = documents.with_moved_paths(document, old=place.export, new=place.source)
+        document = documents.with_own_images(document, name)
+        is_old = self._cli.is_old
+        document = documents.with_pids_limit(document, self._pids_max, is_old=is_old)
+        return Prepared(
+            record,
+            document,
+            tuple(binds),
+            images=_images(document),
+            is_built=any(service.is_built for service in found.services),
+            variables=variables,
+        )
 
-    async def _fetch(self, order: Order, spec: ComposeSpec, place: StackPlace) -> str | Failure:
+    def _profiles(self, spec: ComposeSpec) -> frozenset[str]:
+        """v2 prints only the services of active profiles."""
+        profiles = frozenset(spec.env.get(PROFILES, "").split(",")) - {""}
+        return profiles if self._cli.is_old else frozenset("*")
+
+    async def _fetch(self, git: Git, order: Order, spec: ComposeSpec, place: StackPlace) -> str:
         """The commit. What was deployed once stays: the same revision is never another commit."""
-        if self._git is None:
-            text = "there is no git on this node"
-            return Failure(FailureReason.RUNTIME_ERROR, text, code=RUNTIME_NOT_AVAILABLE)
         local = is_local(spec.git_repo)
-        if local is not None and not self._policy.allows_path(str(local)):
-            return _invalid(f"{local} is not below any of PERSYS_BIND_ROOTS")
+        if local is not None:
+            await asyncio.to_thread(self._check_local, local)
         applied = await asyncio.to_thread(place.applied)
         is_same = applied is not None and applied.revision == order.revision
-        try:
-            return await self._git.fetch(
-                place.source,
-                repository=spec.git_repo,
-                ref=spec.git_ref,
-                credential=spec.git_credential,
-                commit=applied.commit if applied is not None and is_same else "",
-            )
-        except FetchError as err:
-            return err.failure
+        return await git.fetch(
+            place.repository,
+            repository=spec.git_repo,
+            ref=spec.git_ref,
+            credential=spec.git_credential,
+            commit=applied.commit if applied is not None and is_same else "",
+        )
 
-    def _write(self, spec: ComposeSpec, place: StackPlace) -> Path | None:
-        """The Compose file, in its place, and the env file beside it. None: the repository has none."""
-        ours = env_text(spec.env, is_old=self._cli.is_old).encode()
-        if spec.source_type == "inline":
-            write_whole(place.project / "compose.yaml", spec.yaml.encode())
-            write_whole(place.project / ".env", ours)  # services may name it in env_file
-            write_whole(place.env_file, ours)
-            return place.project / "compose.yaml"
-        file = _found(place.source, spec.git_path)
-        if file is None:
-            return None
-        theirs = file.parent / ".env"
-        has_theirs = theirs.is_file() and _is_inside(str(theirs), place.source)
-        write_whole(place.env_file, (theirs.read_bytes() + b"\n" if has_theirs else b"") + ours)
-        return file
+    def _check_local(self, repository: Path) -> None:
+        """Raises InvalidError, HostPathError."""
+        problem = self._policy.problem_with(str(repository))
+        if not problem:
+            bind = self._policy.bind(str(repository), "")
+            os.close(open_below(bind.root, bind.source))
+            problem = problem_with_local(repository)
+        if problem:
+            raise InvalidError("spec.compose.git_repo", problem)
 
-    async def _resolve(self, file: Path, place: StackPlace, name: str) -> str | Failure:
-        project = Project(name, file.parent, place.env_file, (file,))
+    async def _resolve(
+        self, spec: ComposeSpec, place: StackPlace, name: str, commit: str
+    ) -> str | Failure:
+        """What `config` prints. Values are in files only while it runs, and in memory where possible."""
+        memory = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else place.root
+        work = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="persys-stack-", dir=memory))
         try:
+            file = await asyncio.to_thread(self._write, spec, place, work)
+            if file is None:
+                where = spec.git_path or "the top"
+                return _invalid(f"no Compose file found at {where} of commit {commit}")
+            base = place.export if commit else work
+            if problem := await asyncio.to_thread(references_problem, file, base):
+                return _invalid(problem)
+            project = Project(name, file.parent, work / "env", file)
             ran = await self._cli.run(project, "config", deadline=CONFIG_DEADLINE_SECONDS)
-        except (TimeoutError, OSError) as err:
-            return Failure(FailureReason.RUNTIME_ERROR, f"compose config: {err}")
+        except TimeoutError:
+            text = f"compose config did not end within {CONFIG_DEADLINE_SECONDS:.0f} s"
+            return Failure(FailureReason.RUNTIME_ERROR, text)
+        finally:
+            await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
         return ran.out if ran.ok else _invalid(last_words(ran.err))
 
-    def _judged(self, resolved: str, checkout: StackPlace | None, name: str) -> StackFile:
-        """Raises InvalidError."""
-        text = compose_text(resolved, "the Compose file")
-        inside = str(checkout.source) if checkout is not None else ""
-        found = read_resolved(text, project=name, inside=inside)
-        if found.needs.privileged and not self._policy.allow_privileged:
-            problem = "power over the node is not allowed on this one (PERSYS_ALLOW_PRIVILEGED)"
-            raise InvalidError("services", problem)
-        for bind in found.binds:
-            if checkout is not None and _is_inside(bind.path, checkout.source):
+    def _write(self, spec: ComposeSpec, place: StackPlace, work: Path) -> Path | None:
+        """The Compose file, and in `work` the values for it. None: the repository has no such file."""
+        ours = env_text(spec.env, is_old=self._cli.is_old).encode()
+        if spec.source_type == "inline":
+            write_whole(work / "compose.yaml", spec.yaml.encode())
+            write_whole(work / ".env", ours)  # services may name it in env_file
+            write_whole(work / "env", ours)
+            return work / "compose.yaml"
+        file = _found(place.export, spec.git_path)
+        if file is not None:
+            write_whole(work / "env", project_env(file.parent / ".env") + ours)
+        return file
+
+    def _refuse_violations(self, document: Document) -> None:
+        if found := compose_policy.violations(document):
+            more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+            raise InvalidError(found[0].path, f"{found[0].problem}{more}")
+
+    def _check_builds(self, document: Document, place: StackPlace) -> None:
+        """Contexts and Dockerfiles must really be in the export, whatever links it holds."""
+        for name, service in documents.section(document, "services").items():
+            build = service.get("build")
+            if not isinstance(build, dict):
                 continue
-            if not self._policy.allows_path(bind.path):
-                raise InvalidError(
-                    bind.where, f"{bind.path!r} is not below any of PERSYS_BIND_ROOTS"
-                )
-        return found
+            context = Path(str(build.get("context", "")))
+            if not _is_inside(context, place.export):
+                raise InvalidError(f"services.{name}.build.context", _OUTSIDE)
+            if "dockerfile" in build and not _is_inside(
+                context / str(build["dockerfile"]), place.export
+            ):
+                raise InvalidError(f"services.{name}.build.dockerfile", _OUTSIDE)
+
+    def _binds(
+        self,
+        found: StackFile,
+        document: Document,
+        place: StackPlace,
+        links: Mapping[str, str] | None,
+    ) -> list[HostBind]:
+        """Every path of the host that the stack mounts. `links`: None without a repository. InvalidError."""
+        binds = []
+        for bind in found.binds:
+            if links is not None and _is_below(bind.path, place.export):
+                path = _copied(bind.path, place, links, bind.where)
+                binds.append(HostBind(path, str(place.source), bind.target, create=True))
+            elif problem := self._policy.problem_with(bind.path):
+                raise InvalidError(bind.where, problem)
+            else:
+                binds.append(self._policy.bind(bind.path, bind.target, create=True))
+        for use in documents.file_uses(document):
+            if links is None or not _is_below(use.file, place.export):
+                raise InvalidError(use.where, _OUTSIDE)
+            path = _copied(use.file, place, links, use.where)
+            targets = use.targets or ("",)
+            binds += (HostBind(path, str(place.source), target) for target in targets)
+        return binds
+
+    async def _copy(
+        self, place: StackPlace, document: Document, links: Mapping[str, str]
+    ) -> tuple[str, ...]:
+        """Only a stack that mounts its files needs a copy of them."""
+        before = await asyncio.to_thread(place.applied)
+        previous = frozenset(before.files if before is not None else ())
+        if str(place.export) not in json.dumps(document):
+            await asyncio.to_thread(shutil.rmtree, place.source / ".git", ignore_errors=True)
+            return tuple(previous)
+        names = await asyncio.to_thread(
+            copy_files, place.export, place.source, links=links, previous=previous
+        )
+        return tuple(sorted(names))
 
     async def _hashes(
-        self, resolved: str, found: StackFile, place: StackPlace, commit: str
+        self, document: Document, found: StackFile, place: StackPlace, commit: str
     ) -> dict[str, str]:
         """A service is another one also when a file of the repository that it binds has changed."""
-        services = (await asyncio.to_thread(load_mapping, resolved))["services"]
-        assert isinstance(services, dict), "checked when the file was judged"
         contents: dict[str, list[str]] = {}
         if self._git is not None and commit:
             for bind in found.binds:
-                if _is_inside(bind.path, place.source):
-                    path = Path(bind.path).relative_to(place.source).as_posix()
-                    said = await self._git.object_id(place.source, commit, path)
+                if _is_below(bind.path, place.export):
+                    path = Path(bind.path).relative_to(place.export).as_posix()
+                    said = await self._git.object_id(place.repository, commit, path)
                     contents.setdefault(bind.where.split(".")[1], []).append(said)
+        moved = documents.with_moved_paths(document, old=place.export, new=place.source)
         return {
             name: sha256(
                 json.dumps([parts, contents.get(name)], sort_keys=True, default=str).encode()
             ).hexdigest()[:16]
-            for name, parts in services.items()
+            for name, parts in documents.section(moved, "services").items()
         }
 
 
@@ -174,20 +282,46 @@ def compose_spec(order: Order) -> ComposeSpec:
 
 def last_words(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return " ".join(lines)[-_MESSAGE_MAX:] or "Compose failed and did not say why"
+    return " ".join(lines)[-_MESSAGE_MAX:] or "Compose failed without a message"
 
 
-def _found(checkout: Path, path: str) -> Path | None:
-    start = checkout / path
+def _images(document: Document) -> dict[str, PullPolicy]:
+    """What has to be pulled: neither what the stack builds nor what it uses of its own builds."""
+    services = documents.section(document, "services").values()
+    built = {service.get("image") for service in services if service.get("build")}
+    return {
+        str(service["image"]): _PULL_POLICIES.get(
+            str(service.get("pull_policy")), PullPolicy.IF_NOT_PRESENT
+        )
+        for service in services
+        if service.get("image") and service["image"] not in built
+    }
+
+
+def _found(export: Path, path: str) -> Path | None:
+    start = export / path
     candidates = [start / name for name in _NAMES] if start.is_dir() else [start]
-    return next(
-        (file for file in candidates if file.is_file() and _is_inside(str(file), checkout)), None
-    )
+    return next((file for file in candidates if file.is_file()), None)
 
 
-def _is_inside(path: str, directory: Path) -> bool:
+def _copied(path: str, place: StackPlace, links: Mapping[str, str], where: str) -> str:
+    """Where containers have a file of the export. Raises InvalidError for one behind a link out of it."""
+    relative = Path(path).relative_to(place.export)
+    if any(relative.is_relative_to(link) for link in links):
+        raise InvalidError(where, _OUTSIDE)
+    return str(place.source / relative)
+
+
+def _is_below(path: str, directory: Path) -> bool:
+    return Path(path).is_relative_to(directory)
+
+
+def _is_inside(path: Path, directory: Path) -> bool:
     """Also by way of links, which a repository may hold."""
-    return Path(path).resolve().is_relative_to(directory.resolve())
+    try:
+        return path.resolve().is_relative_to(directory.resolve())
+    except RuntimeError:  # a loop of links
+        return False
 
 
 def _invalid(message: str) -> Failure:

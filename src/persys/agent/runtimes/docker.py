@@ -6,7 +6,10 @@ from collections.abc import AsyncGenerator, Mapping
 from http import HTTPStatus
 from pathlib import Path
 
+from persys.agent.bind_guard import BindGuard
 from persys.agent.files import ContainerFiles
+from persys.agent.host_paths import HostBind
+from persys.agent.policy import NodePolicy
 from persys.agent.ports import PullWatch
 from persys.agent.runtimes import docker_logs
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
@@ -41,6 +44,7 @@ class DockerRuntime:
         *,
         puller: Puller,
         files: ContainerFiles,
+        policy: NodePolicy,
         stop_grace_seconds: int,
         pids_max: int,
     ) -> None:
@@ -48,6 +52,8 @@ class DockerRuntime:
         self._puller = puller
         self._owner = owner
         self._files = files
+        self._policy = policy
+        self._binds = BindGuard(engine)
         self._stop_grace_seconds = stop_grace_seconds
         self._pids_max = pids_max
 
@@ -66,6 +72,8 @@ class DockerRuntime:
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
         name = self._owner.name(order.workload_id)
+        if (failure := await self._binds.check(self._host_binds(order))) is not None:
+            return failure
         try:
             await asyncio.to_thread(self._files.write, order)
         except OSError as err:
@@ -93,7 +101,22 @@ class DockerRuntime:
             await asyncio.to_thread(self._files.restore, order)
         except OSError as err:
             return _no_files(err)
-        deed = "unpause" if artefact.condition is Condition.PAUSED else "start"
+        if artefact.condition is Condition.PAUSED:
+            return await self._start(order, artefact, "unpause")
+
+        async def start() -> Failure | None:
+            return await self._start(order, artefact, "start")
+
+        async def containers() -> list[str]:
+            return [artefact.id]
+
+        return await self._binds.start(self._host_binds(order), start, containers)
+
+    def _host_binds(self, order: Order) -> list[HostBind]:
+        mounts = container_spec(order).volumes
+        return [self._policy.bind(mount.host_path, mount.container_path) for mount in mounts]
+
+    async def _start(self, order: Order, artefact: Artefact, deed: str) -> Failure | None:
         try:
             await start_container(self._engine, artefact.id, deed)
         except EngineError as err:

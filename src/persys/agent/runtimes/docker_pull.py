@@ -19,7 +19,9 @@ from persys.model.failure import Failure, FailureReason
 from persys.model.spec import ContainerSpec, PullPolicy
 
 CREDENTIAL_UNUSABLE = "CredentialUnusable"
+HUB_HOST = "docker.io"
 _HUB = "https://index.docker.io/v1/"
+_HUB_NAMES = ("docker.io", "index.docker.io", "registry-1.docker.io")
 
 
 class Puller:
@@ -71,7 +73,7 @@ class Puller:
         """Raises NotFoundError, InvalidError."""
         if not spec.image_credential:
             return {}
-        found = self._credentials.get(spec.image_credential)
+        found = self._credentials.get_for(spec.image_credential, registry_host(spec.image))
         if not found.username or not found.password:
             raise InvalidError(
                 f"credential {spec.image_credential}", "has no username and password for a registry"
@@ -82,6 +84,19 @@ class Puller:
             "serveraddress": registry_of(spec.image),
         }
         return {"X-Registry-Auth": urlsafe_b64encode(json.dumps(said).encode()).decode()}
+
+    def credential_for(self, image: str, name: str) -> str:
+        """The credential if it belongs to the registry of this image; "": fetch without one.
+
+        A credential that cannot be used is returned, so that the fetch says what is wrong with it.
+        """
+        if not name:
+            return ""
+        try:
+            hosts = self._credentials.hosts_of(name, self._credentials.get(name))
+        except (NotFoundError, InvalidError):
+            return name
+        return name if registry_host(image) in hosts else ""
 
     async def _id(self, image: str) -> str:
         """ "" if it is not here."""
@@ -106,6 +121,12 @@ def registry_of(image: str) -> str:
     first, slash, _ = image.partition("/")
     is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
     return first if is_host else _HUB
+
+
+def registry_host(image: str) -> str:
+    """The name by which a credential lists the registry."""
+    registry = registry_of(image)
+    return HUB_HOST if registry == _HUB or registry in _HUB_NAMES else registry.lower()
 
 
 def image_not_found(message: str) -> Failure:

@@ -5,15 +5,14 @@ code whose fault a failure is.
 """
 
 import asyncio
-import re
 from pathlib import Path
 from typing import NamedTuple
 
 from persys.agent.volumes.tools import Tools, VolumeError, said
+from persys.infra.mount_table import read_mount_table
 
 MOUNT_SECONDS = 60.0
-_TABLE = Path("/proc/self/mountinfo")
-_ESCAPED = re.compile(r"\\([0-7]{3})")
+UNTRUSTED = "nosuid,nodev"
 _LOOPS = Path("/sys/block")
 _LOOKS_MAX = 500
 _LOOK_AGAIN_SECONDS = 0.02
@@ -37,11 +36,9 @@ class Mounted(NamedTuple):
 def mounted_at(path: Path) -> Mounted | None:
     """What is mounted there now. The path must have no links in it."""
     found = None
-    for line in _TABLE.read_text(encoding="utf-8", errors="surrogateescape").splitlines():
-        head, _, tail = line.partition(" - ")
-        if _plain(head.split(" ")[4]) == str(path):
-            fs_type, source, *_ = tail.split(" ")
-            found = Mounted(_plain(source), fs_type)  # the last one is on top
+    for entry in read_mount_table():
+        if entry.mount_point == str(path):
+            found = Mounted(entry.source, entry.fs_type)  # the last one is on top
     return found
 
 
@@ -75,12 +72,11 @@ class Mounts:
         self._tools = tools
 
     async def mount(self, source: str, at: Path, fs_type: str, options: str = "") -> None:
-        """Raises VolumeError."""
+        """Raises VolumeError. Its content is a workload's, so it brings neither devices nor set-uid files."""
         await asyncio.to_thread(at.mkdir, parents=True, exist_ok=True)
-        flags = ("-o", options) if options else ()
-        ran = await self._tools.run(
-            "mount", "-t", fs_type, *flags, source, str(at), deadline=MOUNT_SECONDS, ok=range(256)
-        )
+        flags = ",".join(filter(None, (options, UNTRUSTED)))
+        command = ("mount", "-t", fs_type, "-o", flags, source, str(at))
+        ran = await self._tools.run(*command, deadline=MOUNT_SECONDS, ok=range(256))
         if not ran.ok:
             code, fault = _FAULTS.get(ran.code, _FAULTS[32])
             raise VolumeError(f"mounting {source}: {fault}: {said(ran)}", code=code)
@@ -92,8 +88,3 @@ class Mounts:
             if not ran.ok:
                 code = "VolumeBusy" if ran.code == _BUSY else "UnmountFailed"
                 raise VolumeError(f"unmounting {at}: {said(ran)}", code=code)
-
-
-def _plain(text: str) -> str:
-    """The table writes spaces and the like as octal numbers."""
-    return _ESCAPED.sub(lambda found: chr(int(found[1], 8)), text)

@@ -1,0 +1,210 @@
+"""Opens paths of the host that a spec names, and proves what a container has mounted.
+
+A path is opened with openat2 below an allowed root and without following a link; on kernels without
+openat2, component by component with O_NOFOLLOW. Docker takes a path, not a descriptor, so a link that is
+swapped in between the check and the mount would be followed. Therefore the descriptor is kept while the
+container starts, and its mount table is compared with it afterwards.
+
+All functions block: call them from a thread, with a deadline.
+"""
+
+import ctypes
+import errno
+import os
+import stat
+from collections.abc import Iterable
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from persys.errors import RefusedError
+from persys.infra.mount_table import MountEntry, read_mount_table
+from persys.model.failure import Failure, FailureReason
+
+DIRECTORY_MODE = 0o755
+_SYS_OPENAT2 = 437
+_RESOLVE_NO_MAGICLINKS = 0x02
+_RESOLVE_NO_SYMLINKS = 0x04
+_RESOLVE_BENEATH = 0x08
+_LIBC = ctypes.CDLL(None, use_errno=True)
+# ENOSYS: an old kernel; EPERM: a seccomp profile that does not know the call.
+_NO_OPENAT2 = (errno.ENOSYS, errno.EPERM)
+# The path names something that must not be used, so a new spec is needed.
+_PERMANENT = (errno.ELOOP, errno.EXDEV, errno.ENAMETOOLONG, errno.EINVAL)
+
+
+class HostPathError(RefusedError):
+    """A path of the host cannot be used. `failure` says why."""
+
+    def __init__(self, failure: Failure, *, missing: bool) -> None:
+        super().__init__(failure.message)
+        self.failure = failure
+        self.missing = missing
+
+
+class _OpenHow(ctypes.Structure):
+    _fields_ = (
+        ("flags", ctypes.c_uint64),
+        ("mode", ctypes.c_uint64),
+        ("resolve", ctypes.c_uint64),
+    )
+
+
+class Origin(NamedTuple):
+    """A file or directory by its device and its path inside that file system."""
+
+    device: str
+    path: str
+
+
+class HostBind(NamedTuple):
+    """A path of the host, below which root it must stay, and where the container has it."""
+
+    source: str
+    root: str
+    target: str
+    create: bool = False  # make a missing directory, as Compose does
+
+
+@dataclass(frozen=True, slots=True)
+class HeldBind:
+    bind: HostBind
+    origin: Origin
+
+
+class HeldBinds:
+    """Open sources. Whoever holds them closes them."""
+
+    def __init__(self, binds: Iterable[HostBind]) -> None:
+        """Raises HostPathError."""
+        with ExitStack() as stack:
+            held = []
+            for bind in binds:
+                descriptor = open_below(bind.root, bind.source, create=bind.create)
+                stack.callback(os.close, descriptor)
+                held.append(HeldBind(bind, _origin_of(descriptor)))
+            self.binds = tuple(held)
+            self._stack = stack.pop_all()
+
+    def close(self) -> None:
+        self._stack.close()
+
+
+def open_below(root: str, path: str, *, flags: int = os.O_PATH, create: bool = False) -> int:
+    """A descriptor of `path`, reached from `root` without a link. Raises HostPathError."""
+    relative = PurePosixPath(path).relative_to(root).as_posix()
+    try:
+        anchor = os.open(root, os.O_PATH | os.O_CLOEXEC)
+    except OSError as err:
+        raise _refused(root, err) from err
+    try:
+        if relative == ".":
+            return os.open(f"/proc/self/fd/{anchor}", flags | os.O_CLOEXEC)
+        if create:
+            _make_directories(anchor, relative)
+        return _open_beneath(anchor, relative, flags | os.O_CLOEXEC)
+    except OSError as err:
+        raise _refused(path, err) from err
+    finally:
+        os.close(anchor)
+
+
+def swapped(held: Iterable[HeldBind], pid: int) -> str:
+    """Which source was replaced before the container mounted it; "" if none, or if it cannot be seen."""
+    try:
+        table = {entry.mount_point: entry for entry in read_mount_table(pid)}
+    except OSError:
+        return ""  # the container has ended, or its processes are not visible from here
+    for one in held:
+        entry = table.get(os.path.normpath(one.bind.target))
+        if entry is not None and Origin(entry.device, entry.root) != one.origin:
+            return (
+                f"{one.bind.source} was replaced while the container started: "
+                f"{one.bind.target} is {entry.root}, not {one.origin.path}"
+            )
+    return ""
+
+
+def _open_beneath(anchor: int, relative: str, flags: int) -> int:
+    how = _OpenHow(flags, 0, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS)
+    found = _LIBC.syscall(
+        _SYS_OPENAT2, anchor, os.fsencode(relative), ctypes.byref(how), ctypes.sizeof(how)
+    )
+    if found >= 0:
+        return int(found)
+    code = ctypes.get_errno()
+    if code in _NO_OPENAT2:
+        return _walk_beneath(anchor, relative, flags)
+    raise OSError(code, os.strerror(code), relative)
+
+
+def _walk_beneath(anchor: int, relative: str, flags: int) -> int:
+    """The same without openat2. With O_PATH a link itself would be opened, so each is looked at."""
+    *parents, last = PurePosixPath(relative).parts
+    current = os.dup(anchor)
+    try:
+        for name in parents:
+            following = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+            os.close(current)
+            current = following
+            _refuse_link(current, relative)
+        found = os.open(last, flags | os.O_NOFOLLOW, dir_fd=current)
+    finally:
+        os.close(current)
+    try:
+        _refuse_link(found, relative)
+    except OSError:
+        os.close(found)
+        raise
+    return found
+
+
+def _refuse_link(descriptor: int, relative: str) -> None:
+    if stat.S_ISLNK(os.fstat(descriptor).st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), relative)
+
+
+def _make_directories(anchor: int, relative: str) -> None:
+    current = os.dup(anchor)
+    try:
+        for name in PurePosixPath(relative).parts:
+            with suppress(FileExistsError):
+                os.mkdir(name, DIRECTORY_MODE, dir_fd=current)
+            following = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current)
+            os.close(current)
+            current = following
+            if not stat.S_ISDIR(os.fstat(current).st_mode):
+                return  # a file, which may be the last part, or a link, which is refused when opened
+    finally:
+        os.close(current)
+
+
+def _origin_of(descriptor: int) -> Origin:
+    path = str(Path(f"/proc/self/fd/{descriptor}").readlink())
+    number = _mount_number(descriptor)
+    entry = next((entry for entry in read_mount_table() if entry.number == number), None)
+    if entry is None:
+        raise _refused(path, OSError(errno.ENOENT, "its file system is not mounted here"))
+    return Origin(entry.device, _inside(entry, path))
+
+
+def _mount_number(descriptor: int) -> int:
+    text = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
+    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("mnt_id:"))
+
+
+def _inside(entry: MountEntry, path: str) -> str:
+    relative = os.path.relpath(path, entry.mount_point)
+    return os.path.normpath(f"{entry.root.rstrip('/')}/{relative}")
+
+
+def _refused(path: str, err: OSError) -> HostPathError:
+    if err.errno in (errno.ELOOP, errno.EXDEV):
+        text = f"{path}: a symbolic link is not allowed here; use the real path"
+    else:
+        text = f"{path}: {err.strerror}"
+    is_permanent = err.errno in _PERMANENT
+    reason = FailureReason.INVALID_SPEC if is_permanent else FailureReason.STORAGE_ERROR
+    failure = Failure(reason, text, retryable=not is_permanent, code="HostPath")
+    return HostPathError(failure, missing=err.errno == errno.ENOENT)

@@ -1,0 +1,210 @@
+"""The document that Compose executes: what `config` printed, checked, with the agent's own parts added.
+
+It exists in memory only and goes to Compose on its standard input, because it holds resolved values. Every
+function returns a new document.
+"""
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import NamedTuple
+
+from persys.core.bounded_yaml import load_mapping
+from persys.core.compose_policy import Json
+from persys.errors import InvalidError
+
+Document = dict[str, Json]
+_SECTIONS = ("services", "networks", "volumes", "secrets", "configs")
+_SECRET_VARIABLE = "PERSYS_STACK_VALUE_"  # noqa: S105  # a name, not a value
+
+
+class FileUse(NamedTuple):
+    """A file of the project that becomes a secret or a config of a service."""
+
+    section: str
+    name: str
+    file: str
+    targets: tuple[str, ...]
+
+    @property
+    def where(self) -> str:
+        return f"{self.section}.{self.name}.file"
+
+
+def load(resolved: str) -> Document:
+    """What `config` printed. Raises InvalidError."""
+    found = load_mapping(resolved)
+    document = {key: value for key, value in found.items() if key != "version"}
+    # Without the aliases that v1 writes, so that a change in one place is none in another.
+    plain: Document = json.loads(json.dumps(document, default=str))
+    for section in _SECTIONS:
+        parts = plain.get(section) or {}
+        if not isinstance(parts, dict):
+            raise InvalidError(section, "expected a mapping")
+        plain[section] = {name: part or {} for name, part in parts.items()}
+    return plain
+
+
+def encode(document: Document) -> bytes:
+    return json.dumps(document).encode()
+
+
+def section(document: Document, name: str) -> dict[str, dict[str, Json]]:
+    """A part of the document. Raises InvalidError if it is not a mapping of mappings."""
+    found: dict[str, dict[str, Json]] = {}
+    parts = document.get(name)
+    for key, part in parts.items() if isinstance(parts, dict) else ():
+        if not isinstance(part, dict):
+            raise InvalidError(f"{name}.{key}", "expected a mapping")
+        found[key] = part
+    return found
+
+
+def with_active_services(document: Document, profiles: frozenset[str]) -> Document:
+    """Compose v1 also prints services of profiles that are not active; the executed document has none."""
+    changed = deepcopy(document)
+    services: dict[str, Json] = {}
+    for name, service in section(changed, "services").items():
+        wanted = service.pop("profiles", None)
+        names = {str(one) for one in wanted} if isinstance(wanted, list) else set()
+        if not names or "*" in profiles or names & profiles:
+            services[name] = service
+    changed["services"] = services
+    return changed
+
+
+def with_moved_paths(document: Document, *, old: Path, new: Path) -> Document:
+    """Binds, secrets and configs that Compose found below `old` are below `new`."""
+    changed = deepcopy(document)
+    for service in section(changed, "services").values():
+        mounts = service.get("volumes")
+        service["volumes"] = [_moved(mount, old, new) for mount in _items(mounts)]
+        if not service["volumes"]:
+            del service["volumes"]
+    for name in ("secrets", "configs"):
+        for part in section(changed, name).values():
+            if "file" in part:
+                part["file"] = _moved_path(str(part["file"]), old, new)
+    return changed
+
+
+def with_own_images(document: Document, project: str) -> Document:
+    """What a stack builds gets a name of its own: it must not replace an image that others use."""
+    changed = deepcopy(document)
+    services = section(changed, "services")
+    own = {
+        str(service["image"]): f"{project}-{name}"
+        for name, service in services.items()
+        if service.get("build") and service.get("image")
+    }
+    for name, service in services.items():
+        if service.get("build"):
+            service["image"] = own.get(str(service.get("image")), f"{project}-{name}")
+            build = service["build"]
+            if isinstance(build, dict):
+                build.pop("tags", None)
+        elif service.get("image") in own:
+            service["image"] = own[str(service["image"])]
+    return changed
+
+
+def with_values(document: Document, env: Mapping[str, str]) -> tuple[Document, dict[str, str]]:
+    """Secrets and configs that name a variable, and the variables to run Compose with. InvalidError."""
+    changed = deepcopy(document)
+    variables: dict[str, str] = {}
+    for kind in ("secrets", "configs"):
+        for name, part in section(changed, kind).items():
+            if "environment" not in part:
+                continue
+            wanted = str(part["environment"])
+            if wanted not in env:
+                problem = f"variable {wanted!r} is not set in spec.compose.env"
+                raise InvalidError(f"{kind}.{name}.environment", problem)
+            variable = f"{_SECRET_VARIABLE}{len(variables)}"
+            part["environment"] = variable
+            variables[variable] = env[wanted]
+    return changed, variables
+
+
+def with_pids_limit(document: Document, pids_max: int, *, is_old: bool) -> Document:
+    """Every service that sets no limit of its own gets that of the node."""
+    changed = deepcopy(document)
+    for service in section(changed, "services").values():
+        limits = _limits(service)
+        own = service.get("pids_limit") or limits.get("pids")
+        if own is not None and str(own).isdigit() and int(str(own)) > 0:
+            continue
+        service["pids_limit"] = pids_max
+        if limits and not is_old:
+            limits["pids"] = pids_max  # v2 refuses two limits that differ
+        else:
+            limits.pop("pids", None)
+    return changed
+
+
+def merged(document: Document, override: Mapping[str, Json]) -> Document:
+    """Mappings are merged key by key; everything else is replaced."""
+    changed = deepcopy(document)
+    _merge(changed, override)
+    return changed
+
+
+def file_uses(document: Document) -> list[FileUse]:
+    """Secrets and configs that are files, and where services have them."""
+    found = []
+    for kind, default in (("secrets", "/run/secrets/"), ("configs", "/")):
+        for name, part in section(document, kind).items():
+            if "file" in part:
+                targets = tuple(_targets(document, kind, name, default))
+                found.append(FileUse(kind, name, str(part["file"]), targets))
+    return found
+
+
+def _targets(document: Document, kind: str, name: str, default: str) -> list[str]:
+    targets = []
+    for service in section(document, "services").values():
+        for use in _items(service.get(kind)):
+            parts = use if isinstance(use, dict) else {"source": use}
+            if parts.get("source") == name:
+                target = str(parts.get("target") or name)
+                targets.append(target if target.startswith("/") else default + target)
+    return targets
+
+
+def _moved(mount: Json, old: Path, new: Path) -> Json:
+    if isinstance(mount, dict):
+        if mount.get("type") == "bind":
+            return {**mount, "source": _moved_path(str(mount.get("source")), old, new)}
+        return mount
+    source, colon, rest = str(mount).partition(":")
+    return f"{_moved_path(source, old, new)}{colon}{rest}"
+
+
+def _moved_path(path: str, old: Path, new: Path) -> str:
+    if Path(path).is_relative_to(old):
+        return str(new / Path(path).relative_to(old))
+    return path
+
+
+def _limits(service: dict[str, Json]) -> dict[str, Json]:
+    found: Json = service
+    for key in ("deploy", "resources", "limits"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _items(value: Json) -> list[Json]:
+    return value if isinstance(value, list) else []
+
+
+def _merge(into: dict[str, Json], other: Mapping[str, Json]) -> None:
+    for key, value in other.items():
+        present = into.get(key)
+        if key == "labels" and isinstance(present, list):
+            present = dict(str(label).partition("=")[::2] for label in present)
+        if isinstance(present, dict) and isinstance(value, dict):
+            _merge(present, value)
+            into[key] = present
+        else:
+            into[key] = deepcopy(value)
