@@ -5,21 +5,32 @@ bounded by whoever serves them, so that they never hold up an order.
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Mapping,
+)
 from contextlib import aclosing
+from functools import partial
 from typing import Any, NoReturn
 
 import grpc
-from google.protobuf.message import Message
+from google.protobuf.message import DecodeError, Message
 
-from persys.errors import PersysError
+from persys.errors import InvalidError, PersysError
+from persys.infra.aio.flow import Inbox, SendWindow
+from persys.wire import limits
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.status import grpc_code
 
-CALLS_MAX = 64
+CALLS_MAX = 64  # that run at once
+UNDER_WAY_MAX = 1_024  # with those that wait, and those with many messages
 
-Send = Callable[[control_pb2.StreamReply], Awaitable[None]]
+Send = Callable[[control_pb2.StreamReply], Coroutine[Any, Any, None]]
 Write = Callable[[Message], Awaitable[None]]
 
 _METHODS = agent_pb2.DESCRIPTOR.services_by_name["AgentService"].methods_by_name
@@ -55,12 +66,29 @@ class StreamedCalls:
 
     def take(self, call: control_pb2.StreamCall, send: Send, group: asyncio.TaskGroup) -> None:
         if call.method:
+            if (problem := self._problem(call, send)) is not None:
+                group.create_task(send(problem))
+                return
             begun = _Call(call, send)
             begun.task = group.create_task(self._serve(begun))
             self._under_way[send, call.id] = begun
             begun.task.add_done_callback(lambda _: self._under_way.pop((send, call.id), None))
         elif (known := self._under_way.get((send, call.id))) is not None:
             known.take(call)
+
+    def _problem(self, call: control_pb2.StreamCall, send: Send) -> control_pb2.StreamReply | None:
+        """Why this call is not begun, as its answer."""
+        code, text = grpc.StatusCode.RESOURCE_EXHAUSTED, f"{UNDER_WAY_MAX} calls are under way"
+        if (send, call.id) in self._under_way:
+            code, text = grpc.StatusCode.ALREADY_EXISTS, f"call {call.id} is under way"
+        elif len(self._under_way) < UNDER_WAY_MAX:
+            try:
+                limits.check(call)
+            except InvalidError as err:
+                code, text = grpc.StatusCode.INVALID_ARGUMENT, str(err)
+            else:
+                return None
+        return control_pb2.StreamReply(id=call.id, code=code.value[0], message=text, last=True)
 
     def drop(self, send: Send) -> None:
         """A stream is over: nobody reads the answers of what came through it."""
@@ -85,7 +113,7 @@ class StreamedCalls:
         method: Callable[..., Any] | None = getattr(self._api, name, None)
         if known is None or method is None:
             raise AbortedError(grpc.StatusCode.UNIMPLEMENTED, f"no method {name}")
-        read = getattr(agent_pb2, known.input_type.name).FromString
+        read = partial(_read, getattr(agent_pb2, known.input_type.name))
         context = StreamedContext(call.opening.metadata, call.write)
         if not known.server_streaming:
             async with self._room:
@@ -103,6 +131,16 @@ class StreamedCalls:
         return control_pb2.StreamReply(last=True)
 
 
+def _read(kind: type[Message], request: bytes) -> Message:
+    try:
+        message = kind.FromString(request)
+    except DecodeError as err:
+        text = f"the request cannot be parsed as {kind.DESCRIPTOR.name}"
+        raise AbortedError(grpc.StatusCode.INVALID_ARGUMENT, text) from err
+    limits.check(message)
+    return message
+
+
 class _Call:
     """One call under way: what still comes for it, and how much may go back."""
 
@@ -111,28 +149,32 @@ class _Call:
         self.task: asyncio.Task[None] | None = None
         self._send = send
         self._window = opening.window
-        self._may_send = asyncio.Semaphore(opening.window)
-        # One more than the window for the end. Whoever sends more than that has broken the rules.
-        self._came: asyncio.Queue[bytes | None] = asyncio.Queue(opening.window + 1)
+        self._may_send = SendWindow(opening.window or 1)
+        # One more than the window for the end.
+        self._came: Inbox[bytes | AbortedError | None] = Inbox(opening.window + 1)
         self._taken = 0
 
     def take(self, call: control_pb2.StreamCall) -> None:
         assert self.task is not None
-        for _ in range(call.taken):
-            self._may_send.release()
-        try:
-            if call.more:
-                self._came.put_nowait(call.request)
-            if call.last:
-                self._came.put_nowait(None)
-        except asyncio.QueueFull:
-            self.task.cancel()
+        if self._window and not self._may_send.give_back(call.taken):
+            self._break(f"took {call.taken} messages that were not sent")
+        elif (call.more and not self._came.put(call.request)) or (
+            call.last and not self._came.put(None)
+        ):
+            self._break("sent more messages than the window allows")
         if call.cancel:
             self.task.cancel()
 
+    def _break(self, why: str) -> None:
+        """Ends this call only. One that reads no requests is left by its caller."""
+        err = AbortedError(grpc.StatusCode.INVALID_ARGUMENT, f"the scheduler {why}")
+        self._came.replace_all(err)
+
     async def requests(self, read: Callable[[bytes], Message]) -> AsyncIterator[Message]:
-        request: bytes | None = self.opening.request
+        request: bytes | AbortedError | None = self.opening.request
         while request is not None:
+            if isinstance(request, AbortedError):
+                raise request
             self._taken += 1
             yield read(request)
             if self._window and self._taken >= self._window // 2:

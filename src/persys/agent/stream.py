@@ -43,7 +43,7 @@ class StreamLink:
         self.leaving = self.over = False
         self._numbers = count(1)
         self._writing = asyncio.Lock()
-        self._registered: asyncio.Queue[control_pb2.RegisterNodeResponse] = asyncio.Queue()
+        self._registered: asyncio.Queue[control_pb2.RegisterNodeResponse] = asyncio.Queue(1)
         self._beats: dict[int, asyncio.Future[control_pb2.HeartbeatResponse]] = {}
 
     @property
@@ -106,7 +106,8 @@ class StreamLink:
     def _take(self, message: control_pb2.ControlMessage, group: asyncio.TaskGroup) -> None:
         match message.WhichOneof("message"):
             case "registered":
-                self._registered.put_nowait(message.registered)
+                with suppress(asyncio.QueueFull):  # one answer to one registration
+                    self._registered.put_nowait(message.registered)
             case "heartbeat_answer":
                 answer = self._beats.get(message.number)
                 if answer is not None and not answer.done():

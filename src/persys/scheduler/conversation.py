@@ -10,31 +10,48 @@ from contextlib import asynccontextmanager
 from typing import Generic, Self, TypeVar
 
 import grpc
+from google.protobuf.message import DecodeError
 
+from persys.infra.aio.flow import Inbox, SendWindow
 from persys.wire.gen.control.v1 import control_pb2
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 WINDOW = 16
+ENDS = 2  # the end of the answers, and a refusal, need no room in the window
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class Replies:
-    """What came back for one call. Never full: the window bounds it."""
+    """What came back for one call. More than the window allows, or nonsense counts, end the call."""
 
     def __init__(self, window: int) -> None:
-        self._queue: asyncio.Queue[control_pb2.StreamReply] = asyncio.Queue()
-        self.room = asyncio.Semaphore(window or 1)
+        self._inbox: Inbox[control_pb2.StreamReply] = Inbox((window or 1) + ENDS)
+        self._broken = False
+        self.room = SendWindow(window or 1)
 
     def take(self, reply: control_pb2.StreamReply) -> None:
-        for _ in range(reply.taken):
-            self.room.release()
-        if reply.code or reply.last or reply.HasField("response"):
-            self._queue.put_nowait(reply)
+        if self._broken:
+            return
+        if not self.room.give_back(reply.taken):
+            self._break(f"the agent took {reply.taken} messages that were not sent")
+        elif (reply.code or reply.last or reply.HasField("response")) and not self._inbox.put(
+            reply
+        ):
+            self._break("the agent sent more answers than the window allows")
+
+    def end(self, reply: control_pb2.StreamReply) -> None:
+        """The last one, whatever waits."""
+        self._broken = True
+        self._inbox.replace_all(reply)
+
+    def _break(self, why: str) -> None:
+        code = grpc.StatusCode.INTERNAL.value[0]
+        self.end(control_pb2.StreamReply(code=code, message=why))
 
     async def next(self) -> control_pb2.StreamReply:
-        return await self._queue.get()
+        return await self._inbox.get()
 
 
 class Conversation(Generic[Request, Response]):
@@ -99,7 +116,12 @@ class Conversation(Generic[Request, Response]):
         if answer is None:
             self.cancel()
             raise StopAsyncIteration
-        return self._deserialize(answer)
+        try:
+            return self._deserialize(answer)
+        except DecodeError as err:
+            self.cancel()
+            text = "the agent's answer cannot be parsed"
+            raise error(grpc.StatusCode.INTERNAL, text) from err
 
     async def _next(self) -> bytes | None:
         """None after the last."""

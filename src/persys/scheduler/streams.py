@@ -15,6 +15,7 @@ import grpc
 
 from persys.model.ids import NodeId
 from persys.scheduler.conversation import Conversation, Replies, deadline, error, in_time
+from persys.wire import limits
 from persys.wire.gen.agent.v1 import agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -23,6 +24,7 @@ Response = TypeVar("Response")
 Metadata = Sequence[tuple[str, str]]
 
 OUTGOING_MAX = 256
+CALLS_MAX = 1_024  # on one stream
 
 
 class Streams:
@@ -89,7 +91,8 @@ class Tunnel:
             await self.outgoing.put(message)
 
     def take(self, reply: control_pb2.StreamReply) -> None:
-        """An answer has come. One that came too late is nobody's any more."""
+        """An answer has come. One that came too late is ignored."""
+        limits.trim(reply)
         if (waiting := self._calls.get(reply.id)) is not None:
             waiting.take(reply)
 
@@ -108,7 +111,7 @@ class Tunnel:
         self._closed = why
         code = grpc.StatusCode.UNAVAILABLE.value[0]
         for call_id, waiting in self._calls.items():
-            waiting.take(control_pb2.StreamReply(id=call_id, code=code, message=why))
+            waiting.end(control_pb2.StreamReply(id=call_id, code=code, message=why))
         while not self.outgoing.empty():
             self.outgoing.get_nowait()
         self.outgoing.put_nowait(None)
@@ -178,6 +181,9 @@ class Tunnel:
         def open_call(timeout: float | None, metadata: Metadata) -> Conversation[Request, Response]:
             if self._closed:
                 raise error(grpc.StatusCode.UNAVAILABLE, self._closed)
+            if len(self._calls) >= CALLS_MAX:
+                text = f"{CALLS_MAX} calls to {self.node_id} are under way; try again later"
+                raise error(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
             opening = control_pb2.StreamCall(
                 id=next(self._ids), method=method.rpartition("/")[2], metadata=dict(metadata)
             )

@@ -1,13 +1,14 @@
 """Calls that share one stream: each gets its own answer, in whatever order answers come."""
 
 import asyncio
+from collections.abc import Coroutine
 from typing import Any
 
 import grpc
 import pytest
 
 from persys.model.ids import NodeId
-from persys.scheduler.streams import Tunnel
+from persys.scheduler.streams import CALLS_MAX, Tunnel
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -60,3 +61,69 @@ async def test_an_answer_that_comes_too_late_is_not_taken_for_the_next() -> None
         tunnel.take(reply_to(call))
 
     assert second.result() == "second"
+
+
+async def refused_with(tunnel: Tunnel, reply: control_pb2.StreamReply) -> str:
+    """Why a call fails that is answered so, beside another that goes well."""
+    async with asyncio.TaskGroup() as group:
+        bad = group.create_task(failure_of(ask(tunnel, "bad")))
+        good = group.create_task(ask(tunnel, "good"))
+        first, second = await next_call(tunnel), await next_call(tunnel)
+        reply.id = first.id
+        tunnel.take(reply)
+        tunnel.take(reply_to(second))
+
+    assert good.result() == "good"
+    return bad.result()
+
+
+async def failure_of(call: Coroutine[None, None, str]) -> str:
+    with pytest.raises(grpc.aio.AioRpcError) as failed:
+        await call
+    return failed.value.details() or ""
+
+
+async def test_an_answer_that_cannot_be_parsed_fails_its_call_only() -> None:
+    tunnel = Tunnel(NodeId("n1"), takes_calls=True)
+
+    why = await refused_with(tunnel, control_pb2.StreamReply(response=b"\xff\xff\xff", last=True))
+
+    assert why == "the agent's answer cannot be parsed"
+
+
+async def first_line(tunnel: Tunnel) -> str:
+    stub: Any = tunnel.stub
+    logs = stub.StreamLogs(agent_pb2.LogsRequest(workload_id="web"), timeout=DEADLINE_SECONDS)
+    return str((await anext(logs)).data)
+
+
+@pytest.mark.parametrize("taken", [2**31 - 1, 17])
+async def test_a_window_that_was_never_given_fails_its_call_only(taken: int) -> None:
+    tunnel = Tunnel(NodeId("n1"), takes_calls=True)
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(failure_of(first_line(tunnel)))
+        call = await next_call(tunnel)
+        tunnel.take(control_pb2.StreamReply(id=call.id, taken=taken))
+
+    assert "messages that were not sent" in reading.result()
+
+
+async def test_more_answers_than_the_window_allows_end_the_call() -> None:
+    tunnel = Tunnel(NodeId("n1"), takes_calls=True)
+    async with asyncio.TaskGroup() as group:
+        reading = group.create_task(failure_of(first_line(tunnel)))
+        call = await next_call(tunnel)
+        for _ in range(10_000):
+            tunnel.take(control_pb2.StreamReply(id=call.id, response=b""))
+
+    assert "more answers than the window allows" in reading.result()
+
+
+async def test_a_stream_takes_a_bounded_number_of_calls() -> None:
+    tunnel = Tunnel(NodeId("n1"), takes_calls=True)
+    stub: Any = tunnel.stub
+    for _ in range(CALLS_MAX):
+        stub.StreamLogs(agent_pb2.LogsRequest(workload_id="web"))
+
+    with pytest.raises(grpc.aio.AioRpcError, match="try again later"):
+        stub.StreamLogs(agent_pb2.LogsRequest(workload_id="web"))
