@@ -3,6 +3,7 @@
 Channels are kept open, and each call has a deadline.
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
@@ -25,6 +26,7 @@ from persys.errors import (
     RefusedError,
     UnavailableError,
 )
+from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.message_sizes import MESSAGE_BYTES_MAX
 from persys.infra.rpc import new_channel
@@ -46,7 +48,8 @@ from persys.wire.gen.control.v1 import control_pb2
 log = structlog.get_logger()
 
 Stub = agent_pb2_grpc.AgentServiceStub
-Close = Callable[[], Awaitable[None]]
+# Closes a connection. Calls under way get so many seconds to end; None: they are cancelled at once.
+Close = Callable[[float | None], Awaitable[None]]
 Connect = Callable[[NodeId, str], tuple[Stub, Close]]
 # The spec with values in it, or why they cannot be had.
 Resolve = Callable[[Workload], Awaitable[Resolved | Failure]]
@@ -72,6 +75,7 @@ class GrpcAgents:
         metrics: Metrics,
         *,
         deadline: timedelta,
+        supervisor: Supervisor,
         limited: Limited,
         connect: Connect = over_grpc,
         resolve: Resolve = as_said,
@@ -81,9 +85,12 @@ class GrpcAgents:
         self._clock = clock
         self._streams = streams
         self._deadline = deadline.total_seconds()
+        self._supervisor = supervisor
         self._limited = limited
         self._connect = connect
-        self._pool: dict[tuple[NodeId, str], tuple[Stub, Close]] = {}
+        self._pool: dict[NodeId, tuple[str, Stub, Close]] = {}
+        self._unused: list[Close] = []
+        self._has_unused = asyncio.Event()
         self._outgoing = Outgoing(metrics, clock)
         self.unanswered = self._outgoing.unanswered
 
@@ -104,7 +111,7 @@ class GrpcAgents:
             if isinstance(err, UnavailableError):
                 raise
             refusal = _refusal(err, agent.secret_values(request))
-            return _failed(workload, node_id, epoch, sent_at, refusal)
+            return _failed(workload, node_id, epoch, self._clock.now(), refusal)
         _silence(answer, agent.secret_values(request))
         return self._applied(answer, node_id, workload, epoch)
 
@@ -198,10 +205,38 @@ class GrpcAgents:
                 raise unknown_to(node_id, method)
             yield partial(getattr(self._stub(node_id, endpoint), method), metadata=headers)
 
+    def node_changed(self, node_id: NodeId, endpoint: str | None) -> None:
+        """The node is there now; None: it was removed. What is open elsewhere for it is closed."""
+        pooled = self._pool.get(node_id)
+        if pooled is not None and pooled[0] != endpoint:
+            self._retire(node_id)
+        if endpoint is None:
+            self._outgoing.forget(node_id)
+
+    def _retire(self, node_id: NodeId) -> None:
+        _, _, close = self._pool.pop(node_id)
+        self._unused.append(close)
+        self._has_unused.set()
+
+    async def run(self) -> None:
+        """Close connections that are not used any more, as soon as calls under way have ended."""
+        async with asyncio.TaskGroup() as group:
+            while True:
+                await self._has_unused.wait()
+                self._has_unused.clear()
+                unused, self._unused = self._unused, []
+                for close in unused:
+                    group.create_task(self._close(close))
+
+    async def _close(self, close: Close) -> None:
+        with self._supervisor.contain("channels", "", failed=_ignore):
+            await close(self._deadline)
+
     async def close(self) -> None:
-        while self._pool:
-            _, (_, close) = self._pool.popitem()
-            await close()
+        for node_id in list(self._pool):
+            self._retire(node_id)
+        while self._unused:
+            await self._unused.pop()(None)
 
     def _plain_stream(self, node_id: NodeId, endpoint: str) -> Tunnel | None:
         """The stream of an agent that can be told in no other way, and that takes no calls on it."""
@@ -229,10 +264,15 @@ class GrpcAgents:
             return tunnel.stub
         if not endpoint:
             raise AgentUnreachableError(f"{node_id} has no stream open, and gave no address")
-        pooled = self._pool.get((node_id, endpoint))
+        pooled = self._pool.get(node_id)
+        if pooled is not None and pooled[0] != endpoint:
+            self._retire(node_id)
+            pooled = None
         if pooled is None:
-            pooled = self._pool[node_id, endpoint] = self._connect(node_id, endpoint)
-        return pooled[0]
+            stub, close = self._connect(node_id, endpoint)
+            self._pool[node_id] = (endpoint, stub, close)
+            return stub
+        return pooled[1]
 
     async def _call(
         self,
@@ -282,6 +322,10 @@ class GrpcAgents:
             failure,
             answer.message,
         )
+
+
+def _ignore(_error: InternalError) -> None:
+    """It is logged and counted; nothing uses that connection any more."""
 
 
 def _failed(

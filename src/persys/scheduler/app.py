@@ -10,8 +10,6 @@ import structlog
 
 from persys.core.effects import Effect
 from persys.core.event_retention import EventLimits
-from persys.core.retry import RetryPolicy
-from persys.core.situation import Policy
 from persys.errors import PersysError, QuarantinedError
 from persys.infra.aio.supervisor import KeyedWork, Loop, Supervisor
 from persys.infra.clock import Clock
@@ -42,7 +40,7 @@ from persys.scheduler.orphans import Orphans
 from persys.scheduler.owner import Owner
 from persys.scheduler.passes import Passes
 from persys.scheduler.performer import Performer
-from persys.scheduler.reconciler import Reconciler
+from persys.scheduler.reconciler import Reconciler, policy_of
 from persys.scheduler.removed import Removed, Revoke
 from persys.scheduler.reports import Limited
 from persys.scheduler.resolving import Resolver, SecretSource
@@ -165,6 +163,7 @@ class Scheduler:
             self.streams,
             self.metrics,
             deadline=settings.agent_rpc_timeout,
+            supervisor=self.supervisor,
             limited=self.limited,
             connect=connect,
             resolve=Resolver(self.secrets.open, vault).resolve,
@@ -309,6 +308,7 @@ class Scheduler:
             Loop("requests", self.reconciler.own_requests, ends_process=True),
             Loop("calls", self.requests.run, ends_process=True),
             Loop("orders", self.performer.run),
+            Loop("channels", self.agents.run),
             Loop("reconcile", self.reconciler.run),
             Loop("lease", self.membership.run),
             Loop("tombstones", self.burials.run),
@@ -395,6 +395,8 @@ class Scheduler:
         self.burials.ask_for(node_id)
 
     def _node_changed(self, node_id: NodeId) -> None:
+        member = self.cluster.members.get(node_id)
+        self.agents.node_changed(node_id, member.node.endpoint if member is not None else None)
         if self.discovery is not None:
             self.discovery.node_changed(node_id)
 
@@ -418,14 +420,3 @@ class Scheduler:
             "nodes": len(self.cluster.members),
             "workloads": len(self.cluster.entries),
         }
-
-
-def policy_of(settings: SchedulerSettings) -> Policy:
-    return Policy(
-        retry=RetryPolicy(slow_after=settings.retry_slow_interval),
-        apply_deadline=settings.agent_apply_timeout,
-        vm_apply_deadline=settings.agent_vm_apply_timeout,
-        delete_deadline=settings.agent_delete_timeout,
-        ask_interval=settings.agent_status_poll_interval,
-        missing_grace=settings.missing_grace_period,
-    )

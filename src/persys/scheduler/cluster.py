@@ -68,10 +68,12 @@ class Entry:
     usage: WorkloadUsage | None = None
     asides: dict[NodeId, Aside] = field(default_factory=dict)
     set_aside: SetAside | None = None
+    # What the node refused and nothing was decided about yet: no heartbeat takes its place.
+    refusal: Observation | None = None
 
     def forget_news(self) -> None:
         """The intent is new: what was seen and sent before says nothing about it."""
-        self.observation = self.observed_since = self.dispatch = None
+        self.observation = self.observed_since = self.dispatch = self.refusal = None
         self.asides = {}
 
 

@@ -30,6 +30,9 @@ class Outgoing:
     def unanswered(self, node_id: NodeId) -> int:
         return self._unanswered.get(node_id, 0)
 
+    def forget(self, node_id: NodeId) -> None:
+        self._unanswered.pop(node_id, None)
+
     @contextmanager
     def call(
         self, node_id: NodeId, method: str, *, lasts: bool = False

@@ -179,6 +179,8 @@ class Performer:
         # It was true when it was sent; whatever was heard since is newer.
         if seen.actual is not Actual.FAILED:
             seen = _at(seen, sent.sent_at)
+        elif entry.dispatch is not None and entry.dispatch.goal == sent.goal:
+            entry.refusal = seen
         self._observations.take(seen)
         self._wake(workload.id)
 

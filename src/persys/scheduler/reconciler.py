@@ -20,6 +20,7 @@ from persys.core.intake import Accepted, Unchanged
 from persys.core.placement.aside import out_of_sight
 from persys.core.placement.needs import needs_of
 from persys.core.reconcile import decide
+from persys.core.retry import RetryPolicy
 from persys.core.rooms import rooms_over
 from persys.core.situation import Aside, Decision, Policy, Situation
 from persys.core.waiting import wait_of
@@ -46,6 +47,7 @@ from persys.scheduler.divergence import tell_drifts
 from persys.scheduler.metrics import Metrics, Result
 from persys.scheduler.operations import tell_end
 from persys.scheduler.owner import Owner
+from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.situating import Situating, fresh_situation, situation_of
 from persys.scheduler.transcript import change_of
 
@@ -217,8 +219,11 @@ class Reconciler:
                 if entry is None or not self._may_decide(workload_id) or self._is_aside(entry):
                     return
                 self.steps += 1
+                refusal = entry.refusal
                 with tracing.within("reconcile", workload_id=workload_id):
                     await self._settle(entry, situation_of(entry))
+                if entry.refusal is refusal:
+                    entry.refusal = None  # decided
         except (StoreUnavailableError, ConflictError):
             self._wake_in(workload_id, STORE_RETRY_SECONDS)
         else:
@@ -353,3 +358,14 @@ class Reconciler:
         self._timers[workload_id] = asyncio.get_running_loop().call_later(
             max(0.0, seconds), self.wake, workload_id
         )
+
+
+def policy_of(settings: SchedulerSettings) -> Policy:
+    return Policy(
+        retry=RetryPolicy(slow_after=settings.retry_slow_interval),
+        apply_deadline=settings.agent_apply_timeout,
+        vm_apply_deadline=settings.agent_vm_apply_timeout,
+        delete_deadline=settings.agent_delete_timeout,
+        ask_interval=settings.agent_status_poll_interval,
+        missing_grace=settings.missing_grace_period,
+    )

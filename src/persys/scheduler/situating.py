@@ -64,13 +64,15 @@ class Situating:
 
 
 def situation_of(entry: Entry) -> Situation:
+    """A refusal counts before what the node reported since: that is of the time before the order."""
+    refusal = entry.refusal
     return Situation(
         entry.workload,
         entry.assignment,
         entry.belief,
         entry.retry,
-        entry.observation,
-        entry.observed_since,
+        refusal or entry.observation,
+        refusal.seen_at if refusal is not None else entry.observed_since,
         entry.dispatch,
     )
 

@@ -32,7 +32,7 @@ class SimChannel:
     async def __aexit__(self, *_: object) -> None:
         """Nothing is open."""
 
-    async def close(self) -> None:
+    async def close(self, _grace: float | None = None) -> None:
         """Nothing is open."""
 
     def unary_unary(self, method: str, **_: Any) -> Callable[..., "SimCall"]:

@@ -44,6 +44,7 @@ class Manner:
     # Cannot run anything: says so in the answer to an apply, or only in the result.
     refuses_at_once: bool = False
     refuses_later: bool = False
+    rejects: str = ""  # the text of a status with which it refuses every apply
     is_full: bool = False  # takes no workload that it does not have
     tells_actions: bool = True  # else it does not have that call
     keeps_copies: bool = False  # takes deletes and does nothing about them
@@ -100,6 +101,8 @@ class Agent(AgentServiceServicer):
             self.senders.append(context.peer())
         await asyncio.sleep(self.manner.answer_seconds)
         self.applies.append(request)
+        if self.manner.rejects:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, self.manner.rejects)
         if self.manner.refuses_at_once:
             return pb.ApplyWorkloadResponse(applied=False, message="runtime not available: docker")
         if self.manner.is_full and request.id not in self.copies:
