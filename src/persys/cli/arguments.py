@@ -263,6 +263,13 @@ PREVIOUS = Argument(
 TIMESTAMPS = Argument(
     ("--timestamps",), {"action": "store_true", "help": "each line with when it was written"}
 )
+RAW = Argument(
+    ("--raw",),
+    {
+        "action": "store_true",
+        "help": "write control characters of the workload to the terminal as they are",
+    },
+)
 STDIN = Argument(("-i", "--stdin"), {"action": "store_true", "help": "pass standard input on"})
 TTY = Argument(("-t", "--tty"), {"action": "store_true", "help": "give the command a terminal"})
 COMMAND = Argument(

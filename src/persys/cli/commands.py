@@ -39,6 +39,7 @@ from persys.cli.arguments import (
     OUT,
     PREVIEW,
     PREVIOUS,
+    RAW,
     REASON,
     ROLE,
     SECRET,
@@ -420,7 +421,7 @@ SINGLES = (
         "logs",
         "what a workload writes",
         "logs:show",
-        (WORKLOAD, FOLLOW, SINCE, TAIL, PREVIOUS, SERVICE, TIMESTAMPS),
+        (WORKLOAD, FOLLOW, SINCE, TAIL, PREVIOUS, SERVICE, TIMESTAMPS, RAW),
     ),
     Command(
         "exec",

@@ -16,6 +16,7 @@ from threading import Event
 
 from persys.cli.exits import UsageError
 from persys.cli.peers import scheduler
+from persys.cli.terminal import unfiltered
 from persys.errors import UnavailableError
 from persys.wire.gen.control.v1.control_pb2 import ExecInput, ExecStart, TerminalSize
 
@@ -46,7 +47,10 @@ def _converse(options: Namespace, start: ExecStart, *, raw: bool, stdin: bool) -
         begun = Event()
         for output in client.exec(_inputs(start, resized, begun, stdin=stdin)):
             if start.console and not begun.is_set():
-                print(f"the console of {start.workload_id}; Ctrl-] leaves it\r", file=sys.stderr)
+                print(
+                    f"the console of {start.workload_id}; Ctrl-] leaves it\r",
+                    file=unfiltered(sys.stderr),
+                )
             begun.set()
             for stream, data in ((sys.stdout, output.stdout), (sys.stderr, output.stderr)):
                 if data:

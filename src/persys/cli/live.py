@@ -5,6 +5,9 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TextIO
 
+from persys.cli.terminal import unfiltered
+from persys.core.terminal import visible
+
 Update = Callable[[Mapping[str, tuple[str, str]]], None]
 """Takes for each workload its state and why."""
 
@@ -33,6 +36,7 @@ def _lines(stream: TextIO) -> Update:
 
 @contextmanager
 def _table() -> Iterator[Update]:
+    from rich.console import Console
     from rich.live import Live
     from rich.spinner import Spinner
     from rich.table import Table
@@ -44,8 +48,13 @@ def _table() -> Iterator[Update]:
         table = Table.grid(padding=(0, 2))
         for workload_id, (state, why) in states.items():
             spinner = spinners.setdefault(workload_id, Spinner("dots"))
-            table.add_row(spinner, Text(workload_id), Text(state), Text(why, style="dim"))
+            table.add_row(
+                spinner,
+                *(Text(visible(text)) for text in (workload_id, state)),
+                Text(visible(why), style="dim"),
+            )
         return table
 
-    with Live(draw({}), transient=True, refresh_per_second=8) as live:
+    console = Console(file=unfiltered(sys.stdout))
+    with Live(draw({}), console=console, transient=True, refresh_per_second=8) as live:
         yield lambda states: live.update(draw(states))

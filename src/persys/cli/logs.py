@@ -4,10 +4,12 @@ import gc
 import sys
 from argparse import Namespace
 from contextlib import suppress
+from typing import TextIO
 
 from persys.cli.exits import Exit, UsageError
 from persys.cli.peers import scheduler
 from persys.cli.settings import duration
+from persys.core.terminal import LogFilter, visible
 from persys.infra.clock import SystemClock
 from persys.wire.gen.control.v1.control_pb2 import LogChunk
 
@@ -31,13 +33,37 @@ def show(options: Namespace) -> Exit:
             previous=options.previous,
             timestamps=options.timestamps,
         )
-        lines = _Lines()
+        outputs = {name: _Output(name, raw=options.raw) for name in ("stdout", "stderr")}
         with suppress(KeyboardInterrupt):  # the usual way to end it
             for chunk in chunks:
-                stream = sys.stderr if chunk.stream == "stderr" else sys.stdout
-                stream.buffer.write(lines.shown(chunk))
-                stream.flush()
+                outputs["stderr" if chunk.stream == "stderr" else "stdout"].write(chunk)
+        for output in outputs.values():
+            output.finish()
     return Exit.OK
+
+
+class _Output:
+    """Standard output or error. On a terminal control characters of the workload are made visible."""
+
+    def __init__(self, name: str, *, raw: bool) -> None:
+        self._stream: TextIO = getattr(sys, name)
+        self._lines = _Lines()
+        # Services write at the same time, so each has a filter of its own.
+        self._filters: dict[str, LogFilter] | None = None
+        if self._stream.isatty() and not raw:
+            self._filters = {}
+
+    def write(self, chunk: LogChunk) -> None:
+        data = chunk.data
+        if self._filters is not None:
+            data = self._filters.setdefault(chunk.service, LogFilter()).feed(data)
+        self._stream.buffer.write(self._lines.shown(chunk.service, chunk.stream, data))
+        self._stream.flush()
+
+    def finish(self) -> None:
+        for found in (self._filters or {}).values():
+            self._stream.buffer.write(found.finish())
+        self._stream.flush()
 
 
 class _Lines:
@@ -46,12 +72,12 @@ class _Lines:
     def __init__(self) -> None:
         self._unfinished: set[tuple[str, str]] = set()
 
-    def shown(self, chunk: LogChunk) -> bytes:
-        if not chunk.service or not chunk.data:
-            return chunk.data
-        prefix = f"{chunk.service} | ".encode()
-        key = (chunk.service, chunk.stream)
-        text = b"".join(prefix + line for line in chunk.data.splitlines(keepends=True))
+    def shown(self, service: str, stream: str, data: bytes) -> bytes:
+        if not service or not data:
+            return data
+        prefix = f"{visible(service)} | ".encode()
+        key = (service, stream)
+        text = b"".join(prefix + line for line in data.splitlines(keepends=True))
         if key in self._unfinished:
             text = text.removeprefix(prefix)
         (self._unfinished.discard if text.endswith(b"\n") else self._unfinished.add)(key)

@@ -18,6 +18,10 @@ def main() -> None:
     gc.disable()
     # grpc always loads its asyncio half, which these commands never use and which costs a tenth again.
     sys.modules.setdefault("grpc.aio", ModuleType("grpc.aio"))
+    if sys.stdout is not None and (sys.stdout.isatty() or sys.stderr.isatty()):
+        from persys.cli.terminal import protect  # only where there is a terminal: start-up time
+
+        protect()
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()

@@ -8,6 +8,7 @@ from time import sleep
 from typing import TypeVar
 
 from persys.cli.exits import Exit
+from persys.cli.terminal import unfiltered
 from persys.errors import UnavailableError
 
 T = TypeVar("T")
@@ -36,7 +37,9 @@ def _watch(found: T, fetch: Callable[[], T], render: Callable[[T], str]) -> None
         # On a terminal ages may move; elsewhere only news is worth a line.
         current: object = text if terminal else found
         if current != shown:
-            _print(f"{_CLEAR}{text}" if terminal else text)
+            if terminal:
+                unfiltered(sys.stdout).write(_CLEAR)
+            _print(text)
             shown = current
         sleep(_INTERVAL_SECONDS)
         try:

@@ -31,6 +31,8 @@ VALUE_BYTES_MAX = 64 * 1024
 VERSIONS_MAX = 10
 REDACTED = "********"
 REDACTED_FROM_LENGTH = 4  # what is shorter stands in too many texts by chance
+REDACTED_LINE_FROM_LENGTH = 8  # of one line of several, or of a part that was cut off
+REDACTED_CUT_LENGTH_MAX = 1024
 PLAIN_MODE = 0o444
 SECRET_MODE = 0o400
 
@@ -146,10 +148,41 @@ def values_of(order: Order) -> frozenset[str]:
 
 
 def redacted(text: str, values: Iterable[str]) -> str:
-    """The longest first, for one may hold another."""
-    for value in sorted(values, key=len, reverse=True):
-        if len(value) >= REDACTED_FROM_LENGTH and value.strip("*"):
-            text = text.replace(value, REDACTED)
+    """The text without the values, whole or in part.
+
+    A value of several lines is also found line by line, joined by blanks and with escaped line breaks, as
+    messages and logs show it; and where the text was cut inside a value, at its beginning or end.
+    """
+    forms = {form for value in values for form in _forms(value)}
+    for form in sorted(forms, key=len, reverse=True):  # one may hold another
+        text = text.replace(form, REDACTED)
+    for form in forms:
+        text = _without_cut(text, form)
+    return text
+
+
+def _forms(value: str) -> Iterator[str]:
+    whole = value.strip()
+    if len(whole) >= REDACTED_FROM_LENGTH and whole.strip("*"):
+        yield whole
+    lines = [line.strip() for line in whole.splitlines()]
+    if len(lines) > 1:
+        yield " ".join(whole.split())
+        yield "\\n".join(lines)
+        yield "\\r\\n".join(lines)
+        yield from (line for line in lines if len(line) >= REDACTED_LINE_FROM_LENGTH)
+
+
+def _without_cut(text: str, form: str) -> str:
+    """Without the end of the form at the beginning of the text, and its beginning at the end."""
+    longest = min(len(form) - 1, len(text), REDACTED_CUT_LENGTH_MAX)
+    for length in range(longest, REDACTED_LINE_FROM_LENGTH - 1, -1):
+        if text.startswith(form[-length:]):
+            text = REDACTED + text[length:]
+            break
+    for length in range(longest, REDACTED_LINE_FROM_LENGTH - 1, -1):
+        if text.endswith(form[:length]):
+            return text[: len(text) - length] + REDACTED
     return text
 
 

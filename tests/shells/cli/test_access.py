@@ -47,6 +47,12 @@ class Inside(control_pb2_grpc.AgentControlServicer):
         self.asked.append(request)
         if request.workload_id == "nobody":
             context.abort(grpc.StatusCode.NOT_FOUND, "workload not found: nobody")
+        if request.workload_id == "hostile-error":
+            context.abort(grpc.StatusCode.FAILED_PRECONDITION, "node says \x1b]0;title\x07")
+        if request.workload_id == "hostile":
+            yield control_pb2.LogChunk(data=b"\x1b[31mred\x1b[0m \x1b[", stream="stdout")
+            yield control_pb2.LogChunk(data=b"2J\x1b]0;title\x07\nend\n", stream="stdout")
+            return
         context.add_callback(self._leave)
         yield control_pb2.LogChunk(data=b"one\ntw", stream="stdout", service=request.service)
         yield control_pb2.LogChunk(data=b"o\n", stream="stdout", service=request.service)
@@ -251,6 +257,39 @@ class Terminal:
 
     def end(self) -> int:
         return self._process.wait(timeout=20)
+
+
+def test_what_a_workload_writes_does_not_control_the_terminal(
+    inside: Inside, environ: dict[str, str]
+) -> None:
+    terminal = Terminal(("logs", "hostile"), {**environ, **inside.variables})
+    terminal.read_until(b"end")
+
+    assert terminal.end() == 0
+    assert b"\x1b[31mred\x1b[0m ^[[2J^[]0;title^G" in terminal.seen
+
+
+def test_raw_logs_reach_the_terminal_as_they_are(inside: Inside, environ: dict[str, str]) -> None:
+    terminal = Terminal(("logs", "hostile", "--raw"), {**environ, **inside.variables})
+    terminal.read_until(b"end")
+
+    assert terminal.end() == 0
+    assert b"\x1b[2J\x1b]0;title\x07" in terminal.seen
+
+
+def test_a_pipe_gets_every_byte_of_a_log(process: Process) -> None:
+    assert b"\x1b[2J\x1b]0;title\x07" in process("logs", "hostile").stdout
+
+
+def test_an_error_that_a_node_words_does_not_control_the_terminal(
+    inside: Inside, environ: dict[str, str]
+) -> None:
+    terminal = Terminal(("logs", "hostile-error"), {**environ, **inside.variables})
+    terminal.read_until(b"node says")
+
+    assert terminal.end() == 1
+    terminal.read_until(b"title^G")
+    assert b"\x1b" not in terminal.seen
 
 
 def test_a_session_in_a_terminal_is_raw_follows_its_size_and_puts_it_back(

@@ -170,3 +170,31 @@ def test_values_are_replaced_the_longest_first_and_short_ones_stay() -> None:
     )
 
     assert text == "abc: ******** and ******** on ****"
+
+
+KEY = "-----BEGIN KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEFAASC\nBKcw\n-----END KEY-----\n"
+
+
+@pytest.mark.parametrize(
+    "shown",
+    [
+        KEY,
+        KEY.replace("\n", "\r\n"),
+        " ".join(KEY.split()),
+        KEY.strip().replace("\n", "\\n"),
+        "line 2: MIIEvQIBADANBgkq is no key",
+        "\tMIIEvQIBADANBgkq\n\thkiG9w0BAQEFAASC",
+        "vQIBADANBgkq\nhkiG9w0BAQEFAASC\nBKcw",
+        "cannot read MIIEvQIBAD",
+    ],
+    ids=["whole", "CRLF", "one line", "escaped", "one of its lines", "indented", "cut", "cut off"],
+)
+def test_a_secret_of_several_lines_is_redacted_however_it_is_shown(shown: str) -> None:
+    text = redacted(shown, {KEY})
+
+    for part in ("MIIEvQIBAD", "vQIBADANB", "hkiG9w0BAQ", "ANBgkq"):
+        assert part not in text
+
+
+def test_short_lines_of_a_secret_do_not_blank_out_messages() -> None:
+    assert redacted("a {b} true", {"{\n  true\n}"}) == "a {b} true"
