@@ -26,7 +26,6 @@ from persys.agent.finding import (
     leftovers_of,
     machine_access,
     open_images,
-    policy_of,
     samplers_of,
 )
 from persys.agent.garbage import Garbage
@@ -40,6 +39,7 @@ from persys.agent.meter import Meter, Sampler
 from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.past import Past
+from persys.agent.policy import policy_of
 from persys.agent.pools import Pools
 from persys.agent.ports import Disks, Leftovers, Machine, PoolSource, Runtime, Volumes
 from persys.agent.probes import Probes

@@ -1,8 +1,7 @@
 """What this machine has for an agent to work with: runtimes, and what looks after what they made."""
 
 from functools import partial
-from pathlib import Path, PurePosixPath
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import structlog
 
@@ -11,7 +10,7 @@ from persys.agent.files import ContainerFiles
 from persys.agent.images import ImageStore
 from persys.agent.leftovers import AllLeftovers
 from persys.agent.meter import Sampler
-from persys.agent.policy import NodePolicy
+from persys.agent.policy import policy_of
 from persys.agent.ports import Leftovers, Runtime
 from persys.agent.runtimes.compose_setup import find_compose
 from persys.agent.runtimes.docker import DockerRuntime
@@ -30,7 +29,6 @@ from persys.agent.runtimes.machine_usage import MachineUsage
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.core.garbage import Kind
-from persys.core.host_paths import SYSTEM_DIRECTORIES
 from persys.infra.clock import Clock, SystemClock
 from persys.model.ids import WorkloadId
 from persys.model.spec import WorkloadType
@@ -117,24 +115,3 @@ def leftovers_of(
 def container_files(settings: AgentSettings, owner: Owner) -> ContainerFiles:
     """Beside the journal; several agents may have theirs in one directory."""
     return ContainerFiles(settings.state_path.parent / "files" / quote(owner.node_id, safe=""))
-
-
-def policy_of(settings: AgentSettings) -> NodePolicy:
-    """Beside the directories of the system, everything that this agent itself works with is protected."""
-    own = (
-        settings.state_path.parent,
-        settings.credentials_dir,
-        settings.vm_images_dir,
-        settings.vm_disks_dir,
-        settings.vm_dir,
-        settings.storage_local_root,
-        settings.storage_nfs_stage_dir,
-        settings.storage_ceph_stage_dir,
-        settings.tls_ca.parent,
-        settings.tls_cert.parent,
-        settings.tls_key.parent,
-        Path(urlsplit(settings.docker_host).path or "/var/run/docker.sock"),
-    )
-    protected = dict.fromkeys((*SYSTEM_DIRECTORIES, *(str(path.absolute()) for path in own)))
-    roots = tuple(str(PurePosixPath(root)) for root in settings.bind_roots)
-    return NodePolicy(settings.allow_privileged, roots, tuple(protected))

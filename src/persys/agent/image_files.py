@@ -16,6 +16,14 @@ from typing import Any
 from msgspec import Struct
 
 from persys.agent.commands import Ran, run
+from persys.core.disk_formats import (
+    HEAD_BYTES,
+    QCOW2,
+    RAW,
+    backing_of,
+    format_of,
+    has_external_data,
+)
 from persys.errors import RefusedError, UnavailableError
 from persys.model.volume import GIB
 
@@ -23,7 +31,8 @@ QEMU_IMG_SECONDS = 120.0
 PART_SECONDS = 120.0  # for whoever sends to send more
 VIRTUAL_SIZE_MAX = 64 * 1024 * GIB
 FREE_BYTES_MIN = GIB // 2  # the node itself needs some room
-FORMATS = ("qcow2", "raw")
+FORMATS = (QCOW2, RAW)
+_REFERS = "it refers to another file; expected one that is whole by itself"
 _SECTOR = 512
 _SAID_LENGTH_MAX = 300
 # As qemu-img ends a check: sound, or clusters are taken that nobody uses, or it cannot check this format.
@@ -70,7 +79,10 @@ async def look(path: Path) -> Looked:
     size = await asyncio.to_thread(lambda: path.stat().st_size)
     if not size:
         raise BadImageError("it is empty")
-    ran = await _qemu_img("info", "--output=json", str(path))
+    form = await asyncio.to_thread(_format_of, path)
+    if form not in FORMATS:
+        raise BadImageError(f"its format is {form}; expected {' or '.join(FORMATS)}")
+    ran = await _qemu_img("info", "-f", form, "--output=json", str(path))
     if not ran.ok:
         raise BadImageError(f"it is broken: {_said(ran)}")
     try:
@@ -90,15 +102,23 @@ async def look(path: Path) -> Looked:
 
 
 def _check(looked: Looked, told: dict[str, Any], details: dict[str, Any]) -> None:
-    if looked.format not in FORMATS:
-        raise BadImageError(f"its format is {looked.format}; expected {' or '.join(FORMATS)}")
     if told.get("backing-filename") or details.get("data-file"):
-        raise BadImageError("it refers to another file; expected one that is whole by itself")
+        raise BadImageError(_REFERS)
     if told.get("encrypted"):
         raise BadImageError("it is encrypted, and nobody would know the key")
     if not 0 < looked.virtual_size_bytes <= VIRTUAL_SIZE_MAX:
         problem = f"a disk of it would have {looked.virtual_size_bytes} bytes"
         raise BadImageError(f"{problem}; expected 1 to {VIRTUAL_SIZE_MAX}")
+
+
+def _format_of(path: Path) -> str:
+    """From its first bytes. To let a tool guess would let it open what the image names. BadImageError."""
+    with path.open("rb") as file:
+        head = file.read(HEAD_BYTES)
+    form = format_of(head)
+    if form == QCOW2 and (backing_of(head) is not None or has_external_data(head)):
+        raise BadImageError(_REFERS)
+    return form
 
 
 def room_below(path: Path) -> int:

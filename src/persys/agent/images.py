@@ -32,6 +32,7 @@ from persys.model.spec import is_address
 
 log = structlog.get_logger()
 
+IMAGE_FILES = "files"  # the directory below the store that holds them
 _PASSABLE, _READ_ONLY = 0o711, 0o444  # QEMU runs as another user
 _DAMAGED = "DamagedImage"
 
@@ -58,7 +59,7 @@ class ImageStore:
     ) -> None:
         """`changed` is told when the list of names is another one."""
         self._root = root.absolute()
-        self._files = self._root / "files"
+        self._files = self._root / IMAGE_FILES
         self._records = self._root / "records"
         self._incoming = self._root / "incoming"
         self._clock = clock

@@ -5,11 +5,13 @@ a file system may not answer and because a link can be swapped in at any time.
 """
 
 from dataclasses import dataclass
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from urllib.parse import urlsplit
 
 from persys.agent.host_paths import HostBind
 from persys.agent.runtimes.docker_form import LABEL_PREFIX
-from persys.core.host_paths import problem_with, root_of
+from persys.agent.settings import AgentSettings
+from persys.core.host_paths import SYSTEM_DIRECTORIES, problem_with, root_of
 from persys.errors import InvalidError
 from persys.model.spec import ComposeSpec, ContainerSpec, Spec, VMSpec
 
@@ -62,3 +64,24 @@ class NodePolicy:
     def _check_path(self, path: str, field: str) -> None:
         if problem := self.problem_with(path):
             raise InvalidError(field, problem)
+
+
+def policy_of(settings: AgentSettings) -> NodePolicy:
+    """Beside the directories of the system, everything that this agent itself works with is protected."""
+    own = (
+        settings.state_path.parent,
+        settings.credentials_dir,
+        settings.vm_images_dir,
+        settings.vm_disks_dir,
+        settings.vm_dir,
+        settings.storage_local_root,
+        settings.storage_nfs_stage_dir,
+        settings.storage_ceph_stage_dir,
+        settings.tls_ca.parent,
+        settings.tls_cert.parent,
+        settings.tls_key.parent,
+        Path(urlsplit(settings.docker_host).path or "/var/run/docker.sock"),
+    )
+    protected = dict.fromkeys((*SYSTEM_DIRECTORIES, *(str(path.absolute()) for path in own)))
+    roots = tuple(str(PurePosixPath(root)) for root in settings.bind_roots)
+    return NodePolicy(settings.allow_privileged, roots, tuple(protected))

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from e2e.machines import BOOT_SECONDS, TINY, ground, page, virsh, volumes
 from persys.agent.kvm import Accel
+from persys.agent.policy import NodePolicy
 from persys.agent.ports import BaseImage, PullWatch
 from persys.agent.runtimes.docker_form import Owner
 from persys.agent.runtimes.libvirt_connection import Libvirt
@@ -65,7 +66,14 @@ class Node:
         self.pool = directory.name
         self.owner = Owner("test", NodeId(f"node-{uuid.uuid4().hex[:8]}"))
         self.root = directory / "vms"
-        self._disks = MachineDisks(libvirt, images, OwnPool(self.pool, directory / "disks"), clock)
+        self._disks = MachineDisks(
+            libvirt,
+            images,
+            OwnPool(self.pool, directory / "disks"),
+            clock,
+            policy=NodePolicy(False, (), ()),
+            bases=TINY.parent,
+        )
         self.runtime = MachineRuntime(
             libvirt,
             self.owner,
@@ -119,8 +127,8 @@ async def node(directory: Path) -> AsyncIterator[Node]:
     await libvirt.close()
 
 
-def make_disk(path: Path) -> None:
-    command = ["qemu-img", "create", "-q", "-f", "qcow2", str(path), "1M"]
+def make_disk(path: Path, *words: str) -> None:
+    command = ["qemu-img", "create", "-q", "-f", "qcow2", *words, str(path), "1M"]
     subprocess.run(command, check=True, timeout=60)
 
 
@@ -414,3 +422,28 @@ async def test_what_happens_to_a_machine_is_told_as_it_happens(node: Node) -> No
     finally:
         await changes.aclose()
     await node.stop(order)
+
+
+@pytest.mark.parametrize("trick", ["backing file", "json backing", "data file", "link"])
+async def test_a_disk_of_a_user_that_leads_to_another_file_is_refused(
+    node: Node, tmp_path: Path, trick: str
+) -> None:
+    secret, path = tmp_path / "secret", tmp_path / "disk.qcow2"
+    secret.write_bytes(b"0" * 1024 * 1024)
+    options = {
+        "backing file": ["-b", str(secret), "-F", "raw"],
+        "json backing": ["-u", "-F", "raw", "-b", f'json:{{"file.filename": "{secret}"}}'],
+        "data file": ["-o", f"data_file={tmp_path / 'data'}"],
+    }
+    if trick == "link":
+        make_disk(tmp_path / "real.qcow2")
+        path.symlink_to(tmp_path / "real.qcow2")
+    else:
+        make_disk(path, *options[trick])
+
+    disk = Disk(device="vda", path=str(path), format="qcow2")
+    failure = await node.create(node.order(replace(SMALL, disks=(disk,))))
+
+    assert failure is not None
+    assert failure.reason is FailureReason.INVALID_SPEC
+    assert "another file" in failure.message or "symbolic link" in failure.message

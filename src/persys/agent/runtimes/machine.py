@@ -13,7 +13,7 @@ from typing import Any
 
 from persys.agent.kvm import Accel
 from persys.agent.ports import Images, PullWatch
-from persys.agent.runtimes import machine_files, machine_power
+from persys.agent.runtimes import machine_power
 from persys.agent.runtimes.docker_form import Owner
 from persys.agent.runtimes.libvirt_connection import Libvirt, LibvirtError
 from persys.agent.runtimes.machine_console import tail_of
@@ -126,6 +126,7 @@ class MachineRuntime:
                     lambda connection: machine_power.go_on(connection, artefact.id)
                 )
                 return None
+            await self._disks.check_paths(order)
             await self._check_disks(artefact)
             await self._libvirt.call(
                 lambda connection: machine_power.switch_on(connection, artefact.id),
@@ -219,7 +220,7 @@ class MachineRuntime:
         )
         found = described(xml)
         for device, path in found.sources.items():
-            await machine_files.check(device, found.formats.get(device, ""), path)
+            await self._disks.check_file(device, found.formats.get(device, ""), path)
 
     async def _who_has(self, order: Order, err: LibvirtError) -> Failure:
         name = machine_spec(order).name or order.workload_id

@@ -7,11 +7,14 @@ write down. A disk that a user placed and that was there before stays the user's
 
 import asyncio
 import dataclasses
+import os
 from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from persys.agent.host_paths import HostPathError, open_below
+from persys.agent.policy import NodePolicy
 from persys.agent.ports import BaseImage, Images
 from persys.agent.runtimes import machine_files, machine_pool
 from persys.agent.runtimes.libvirt_connection import Libvirt
@@ -19,6 +22,7 @@ from persys.agent.runtimes.machine_errors import NAME_TAKEN, MachineError
 from persys.agent.runtimes.machine_form import DiskPart, bus_of, machine_spec
 from persys.agent.runtimes.machine_place import MachinePlace, MadeDisk
 from persys.agent.runtimes.machine_pool import OwnPool
+from persys.core.disk_formats import QCOW2
 from persys.infra.clock import Clock
 from persys.model.failure import FailureReason
 from persys.model.order import Order
@@ -29,8 +33,20 @@ MAKE_SECONDS = 300.0  # some pools write all of a disk when they make it
 
 
 class MachineDisks:
-    def __init__(self, libvirt: Libvirt, images: Images, pool: OwnPool, clock: Clock) -> None:
+    def __init__(
+        self,
+        libvirt: Libvirt,
+        images: Images,
+        pool: OwnPool,
+        clock: Clock,
+        *,
+        policy: NodePolicy,
+        bases: Path,
+    ) -> None:
+        """`bases` is the directory of the images that disks may stand on."""
         self._libvirt = libvirt
+        self._policy = policy
+        self._bases = bases
         self._images = images
         self._pool = pool
         self._clock = clock
@@ -48,10 +64,20 @@ class MachineDisks:
             if name != self._pool.name:
                 await self._libvirt.call(partial(machine_pool.active, name=name))
 
+    async def check_paths(self, order: Order) -> None:
+        """Every path that the spec names must be reached without a link. Raises MachineError."""
+        paths = [disk for disk in machine_spec(order).disks if disk.path]
+        await asyncio.to_thread(self._check_paths, paths)
+
+    async def check_file(self, device: str, form: str, path: str) -> None:
+        """Whether a machine can start on this disk. Raises MachineError."""
+        await machine_files.check(device, form, path, bases=self._bases)
+
     async def provide(self, order: Order, place: MachinePlace) -> list[DiskPart]:
         """Every disk of the machine, made or grown as need be. Raises MachineError, LibvirtError."""
         spec = machine_spec(order)
         boot = _boot_order(spec)
+        await self.check_paths(order)
         return [
             dataclasses.replace(await self._provide(disk, spec, place), boot=boot[disk.device])
             for disk in spec.disks
@@ -71,6 +97,16 @@ class MachineDisks:
                 deadline=MAKE_SECONDS,
             )
         place.keep_disks(tuple(other for other in place.disks if other != disk))
+
+    def _check_paths(self, disks: list[Disk]) -> None:
+        for disk in disks:
+            wanted = self._policy.bind(disk.path, "")
+            try:
+                os.close(open_below(wanted.root, wanted.source))
+            except HostPathError as err:
+                if not err.missing:  # what is missing is made, or told by whoever needs it
+                    problem = f"disk {disk.device}: {err}"
+                    raise MachineError(err.failure.reason, problem, code="HostPath") from err
 
     def _pool_of(self, disk: Disk, place: MachinePlace) -> str:
         """One that names no pool stays in the one where it was made, whatever the node's is by now."""
@@ -102,13 +138,17 @@ class MachineDisks:
     async def _at_path(
         self, disk: Disk, place: MachinePlace, made: MadeDisk, base: BaseImage | None
     ) -> DiskPart:
-        form = disk.format or "qcow2"
+        form = disk.format or QCOW2
         if not await asyncio.to_thread(Path(disk.path).exists):
             size = _size_of(disk, base)
             _write_down(place, made)
             await machine_files.make(disk, form, size, base)
-        elif disk.size_gb and any(known.path == disk.path for known in place.disks):
-            capacity = await machine_files.capacity(disk)
+        elif form == QCOW2:
+            await asyncio.to_thread(
+                machine_files.check_references, disk.device, disk.path, bases=self._bases
+            )
+        if disk.size_gb and any(known.path == disk.path for known in place.disks):
+            capacity = await machine_files.capacity(disk, form)
             if capacity != disk.size_gb * GIB:
                 _refuse_smaller(disk, capacity)
                 await machine_files.grow(disk, form)

@@ -11,6 +11,13 @@ from pathlib import Path
 from persys.agent.commands import Ran, run
 from persys.agent.ports import BaseImage
 from persys.agent.runtimes.machine_errors import MachineError
+from persys.core.disk_formats import (
+    HEAD_BYTES,
+    QCOW2,
+    backing_of,
+    format_of,
+    has_external_data,
+)
 from persys.infra.together import together
 from persys.model.failure import FailureReason
 from persys.model.spec import Disk
@@ -20,10 +27,9 @@ DEADLINE_SECONDS = 60.0
 # As qemu-img ends a check: sound, or clusters are taken that nobody uses, or it cannot check this format.
 _SOUND = (0, 3, 63)
 _CORRUPT = "CorruptDisk"
+_REFERS = "DiskRefersToFile"
 _SAID_LENGTH_MAX = 400
-_NAME_LENGTH_MAX = 1023  # of what a disk stands on, by the format's own rule
-_QCOW2 = b"QFI\xfb"
-_HEAD_BYTES = 20
+_CHAIN_MAX = 8
 _Mark = tuple[int, int, int]
 _seen_sound: dict[str, _Mark] = {}  # many disks stand on one image
 _made: dict[str, _Mark] = {}  # by this process, and as far as it knows not written to yet
@@ -46,8 +52,8 @@ async def make(disk: Disk, form: str, size: int, base: BaseImage | None) -> None
     await _qemu_img(disk.device, "create", "-q", "-f", form, *backing, disk.path, str(size))
 
 
-async def capacity(disk: Disk) -> int:
-    ran = await _qemu_img(disk.device, "info", "-U", "--output=json", disk.path)
+async def capacity(disk: Disk, form: str) -> int:
+    ran = await _qemu_img(disk.device, "info", "-U", "-f", form, "--output=json", disk.path)
     try:
         return int(json.loads(ran.out)["virtual-size"])
     except (ValueError, KeyError, TypeError) as err:
@@ -60,21 +66,53 @@ async def grow(disk: Disk, form: str) -> None:
     await _qemu_img(disk.device, "resize", "-q", "-f", form, disk.path, size)
 
 
-async def check(device: str, form: str, path: str) -> None:
-    """Raises MachineError for a disk on which no machine can start."""
+async def check(device: str, form: str, path: str, *, bases: Path) -> None:
+    """Raises MachineError for a disk on which no machine can start, or may not: see `check_references`."""
     if not await asyncio.to_thread(Path(path).exists):
         problem = f"disk {device}: there is no {path}"
         raise MachineError(FailureReason.STORAGE_ERROR, problem)
-    if form == "qcow2":
-        await _check_chain(device, path)
+    if form == QCOW2:
+        chain = await asyncio.to_thread(check_references, device, path, bases=bases)
+        # Also what it stands on: a guest would hang on its first look at a broken image, and seem to run.
+        async with together() as group:
+            for name in dict.fromkeys(chain):
+                group.create_task(_check_one(device, name))
 
 
-async def _check_chain(device: str, path: str) -> None:
-    """Also what it stands on: a guest would hang on its first look at a broken image, and seem to run."""
-    chain = await asyncio.to_thread(_chain_of, path)
-    async with together() as group:
-        for name in dict.fromkeys((path, *chain)):  # it must be one itself, whatever it holds
-            group.create_task(_check_one(device, name))
+def check_references(device: str, path: str, *, bases: Path) -> list[str]:
+    """A qcow2 disk and what it stands on: images of the store `bases` and nothing else. MachineError.
+
+    QEMU would open for the guest whatever file, device or address a disk names.
+    """
+    chain = [path]
+    while (name := _backing_name(device, chain[-1])) and len(chain) < _CHAIN_MAX:
+        backing = os.path.normpath(Path(chain[-1]).parent / name)
+        if Path(backing).parent != bases or ":" in name or Path(backing).is_symlink():
+            problem = (
+                f"disk {device}: {chain[-1]} refers to another file, {name[:200]!r}; not allowed"
+            )
+            raise MachineError(FailureReason.INVALID_SPEC, problem, code=_REFERS)
+        chain.append(backing)
+    return chain
+
+
+def _backing_name(device: str, path: str) -> str:
+    """ "" if the file is whole by itself."""
+    try:
+        with Path(path).open("rb") as file:
+            head = file.read(HEAD_BYTES)
+            if format_of(head) != QCOW2:
+                return ""
+            if has_external_data(head):
+                problem = f"disk {device}: {path} keeps its data in another file; not allowed"
+                raise MachineError(FailureReason.INVALID_SPEC, problem, code=_REFERS)
+            if (backing := backing_of(head)) is None:
+                return ""
+            file.seek(backing.offset)
+            return os.fsdecode(file.read(backing.length))
+    except OSError as err:
+        problem = f"disk {device}: {path}: {err.strerror}"
+        raise MachineError(FailureReason.STORAGE_ERROR, problem) from err
 
 
 def note_made(path: str) -> None:
@@ -104,23 +142,6 @@ def _is_new(path: str) -> bool:
             return True
     del _made[path]
     return False
-
-
-def _chain_of(path: str) -> list[str]:
-    """A disk and all that it stands on, as far as it is qcow2. Its head says where the next name is."""
-    chain: list[str] = []
-    while path and path not in chain:
-        with suppress(OSError), Path(path).open("rb") as file:
-            head = file.read(_HEAD_BYTES)
-            if not head.startswith(_QCOW2):
-                break
-            chain.append(path)
-            file.seek(int.from_bytes(head[8:16], "big"))
-            name = file.read(min(int.from_bytes(head[16:20], "big"), _NAME_LENGTH_MAX))
-            path = str(Path(path).parent / os.fsdecode(name)) if head[8:16].strip(b"\0") else ""
-            continue
-        break
-    return chain
 
 
 def _signature(name: str) -> _Mark | None:

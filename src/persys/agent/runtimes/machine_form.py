@@ -2,7 +2,8 @@
 
 What would surprise: the seed is a virtio disk and no cdrom, because kernels for the cloud see no other bus,
 and it comes last, so that it never takes the name of a disk. A full disk pauses the machine instead of
-telling the guest, which would mount its file systems read-only. VNC listens on loopback only.
+telling the guest, which would mount its file systems read-only. VNC listens on a UNIX socket that libvirt
+makes in its own directory: it has no password, so no other user of the machine may reach it.
 """
 
 import uuid
@@ -138,8 +139,7 @@ def _add_devices(devices: ET.Element, parts: Parts, console: Path) -> None:
     _add(serial, "target", port="0")
     _add(_add(devices, "console", type="pty"), "target", type="serial", port="0")
     _add(_add(devices, "channel", type="unix"), "target", type="virtio", name=AGENT_CHANNEL)
-    graphics = _add(devices, "graphics", type="vnc", autoport="yes", listen="127.0.0.1")
-    _add(graphics, "listen", type="address", address="127.0.0.1")
+    _add(_add(devices, "graphics", type="vnc"), "listen", type="socket")
     _add(_add(devices, "video"), "model", type="vga")
     rng = _add(devices, "rng", model="virtio")
     _add(rng, "backend", text="/dev/urandom", model="random")

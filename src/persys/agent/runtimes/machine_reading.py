@@ -27,8 +27,7 @@ def described(xml: str) -> Described:
         for disk in domain.iterfind("./devices/disk")
         if (target := disk.find("target")) is not None
     }
-    graphics = domain.find("./devices/graphics[@type='vnc']")
-    port = graphics.get("port", "-1") if graphics is not None else "-1"
+    vnc = domain.find("./devices/graphics[@type='vnc']/listen[@type='socket']")
     log = domain.find("./devices/serial/log")
     channel = domain.find(f"./devices/channel/target[@name='{AGENT_CHANNEL}']")
     return Described(
@@ -46,7 +45,7 @@ def described(xml: str) -> Described:
         },
         console=log.get("file", "") if log is not None else "",
         guest_agent=channel is not None and channel.get("state") == "connected",
-        vnc=f"127.0.0.1:{port}" if int(port) > 0 else "",
+        vnc=f"unix:{vnc.get('socket')}" if vnc is not None and vnc.get("socket") else "",
     )
 
 

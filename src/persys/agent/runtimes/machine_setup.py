@@ -10,8 +10,9 @@ from typing import Any
 
 import structlog
 
-from persys.agent.images import Users
+from persys.agent.images import IMAGE_FILES, Users
 from persys.agent.kvm import Accel, find_accel
+from persys.agent.policy import policy_of
 from persys.agent.ports import Images
 from persys.agent.runtimes.docker_form import Owner
 from persys.agent.runtimes.libvirt_connection import Libvirt, LibvirtError
@@ -106,7 +107,10 @@ def _disks(
     hypervisor: Hypervisor, settings: AgentSettings, clock: Clock, images: Images
 ) -> MachineDisks:
     pool = OwnPool(settings.vm_pool, settings.vm_disks_dir.absolute())
-    return MachineDisks(hypervisor.libvirt, images, pool, clock)
+    bases = settings.vm_images_dir.absolute() / IMAGE_FILES
+    return MachineDisks(
+        hypervisor.libvirt, images, pool, clock, policy=policy_of(settings), bases=bases
+    )
 
 
 async def _accel(settings: AgentSettings, libvirt: Libvirt, clock: Clock) -> Accel:

@@ -132,7 +132,9 @@ class LocalDriver:
         """The device that is mounted now."""
         at = self._at(wanted)
         if mounted_at(at) is None:
-            await self._mounts.mount(str(file), at, wanted.fs_type, "loop")
+            # What a machine made of its disk is mounted only to grow it, so nothing of it is run.
+            options = "loop,noexec" if wanted.as_disk else "loop"
+            await self._mounts.mount(str(file), at, wanted.fs_type, options)
         mounted = mounted_at(at)
         if mounted is None or backing_file(mounted.source) != str(file):
             source = mounted.source if mounted is not None else "nothing"
