@@ -1,10 +1,12 @@
 """Scheduler and agents as their decisions alone: any order of words, deeds, losses and silences.
 
-One workload, two nodes. `decide` and `receive` are the real ones; what lies between them is a few lines here.
+One id in several lives, two nodes. `decide` and `receive` are the real ones; what lies between them is a few
+lines here.
 """
 
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import count
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -63,6 +65,8 @@ class CoreMachine(RuleBasedStateMachine):
         self.sent: list[Effect] = []
         self.asked: Effect | None = None  # what the dispatch is about
         self.epoch = 0
+        self.epochs = count(1)  # the cluster's counter
+        self.next_epoch = next(self.epochs)
 
     @rule(seconds=st.sampled_from([1, 10, 50, 130]))
     def time_passes(self, seconds: int) -> None:
@@ -74,6 +78,13 @@ class CoreMachine(RuleBasedStateMachine):
             return
         workload = changed(self.situation.workload, desired=desired, revision=Revision(revision))
         self.situation = Situation(workload, self.situation.assignment, self.situation.belief)
+        self.decide()
+
+    @precondition(lambda self: self.situation is None)
+    @rule(data=st.booleans())
+    def the_id_is_applied_again(self, data: bool) -> None:
+        self.situation = Situation(a_workload(spec=WITH_DATA if data else STATELESS))
+        self.asked = None
         self.decide()
 
     @rule(node_id=nodes, phase=st.sampled_from(Phase))
@@ -89,12 +100,16 @@ class CoreMachine(RuleBasedStateMachine):
         columns = Columns()
         for node_id, agent in self.agents.items():
             closed = "" if agent.phase is Phase.ALIVE else "not ready"
+            if node_id in self.tombstones:
+                closed = "an old copy is to be removed"
             add_node(columns, node_id, closed=closed, traits={"type:container", "driver:local"})
         decision = decide(situation, rooms_of(columns), POLICY, now=self.now, roll=0.5)
         if decision.tombstone is not None:
             self.tombstones[decision.tombstone.assignment.node_id] = decision.tombstone
         if decision.assignment is not None:
-            self.tombstones.pop(decision.assignment.node_id, None)
+            assert decision.assignment.node_id not in self.tombstones
+            if decision.assignment.epoch == self.next_epoch:
+                self.next_epoch = next(self.epochs)
         if decision.forget:
             self.situation = None
             return
@@ -258,13 +273,16 @@ class CoreMachine(RuleBasedStateMachine):
             Copy(
                 node_id,
                 tombstone.assignment.epoch,
-                doomed=self.agents[node_id].phase is Phase.ALIVE,
+                doomed=True,
+                lost=self.agents[node_id].phase is not Phase.ALIVE,
             )
             for node_id, tombstone in self.tombstones.items()
             if bound is None or bound.node_id != node_id
         )
         phase = self.agents[bound.node_id].phase if bound is not None else Phase.LOST
-        return replace(self.situation, phase=phase, reports=True, copies=copies)
+        return replace(
+            self.situation, phase=phase, reports=True, copies=copies, next_epoch=self.next_epoch
+        )
 
     def observation_of(self, node_id: NodeId, agent: ModelAgent) -> Observation:
         assert self.situation is not None

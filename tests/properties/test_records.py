@@ -14,7 +14,7 @@ from builders import NOON, a_belief, a_workload, an_assignment
 from persys.core.recovery import NodeReport, Recorded, merge
 from persys.errors import InvalidError
 from persys.model.action import Action, ActionKind, ActionState
-from persys.model.assignment import Tombstone
+from persys.model.assignment import Assignment, EpochCounter, Tombstone
 from persys.model.belief import Retry
 from persys.model.drift import Drift, DriftType
 from persys.model.event import Event, EventKind
@@ -68,6 +68,7 @@ EXAMPLES: dict[str, tuple[str, Struct]] = {
         keys.drift_key(N1, WorkloadId("stray"), DriftType.ORPHAN),
         Drift(N1, WorkloadId("stray"), DriftType.ORPHAN, NOON),
     ),
+    "epoch_counter": (keys.EPOCHS, EpochCounter(10_000)),
     "removal": (keys.removed_key(NodeId("n9")), Removal(NodeId("n9"), NOON)),
     "token": (
         keys.token_key("t1"),
@@ -104,7 +105,7 @@ def recovered(base: Cluster) -> dict[str, bytes]:
         tuple(one for buried in base.tombstones.values() for one in buried.values()),
     )
     reports = [NodeReport(member.node) for member in base.members.values()]
-    return rebuilt(merge(recorded, reports, now=NOON), base)
+    return rebuilt(merge(recorded, reports, epochs_used=10_000, now=NOON), base)
 
 
 def test_every_type_has_an_example() -> None:
@@ -176,7 +177,18 @@ def test_a_recovery_keeps_the_record(kind: RecordType) -> None:
 
     kept = recovered(loaded(STORED))
 
+    if kind.name in ("assignment", "epoch_counter"):  # they get epochs above all that were used
+        assert key in kept
+        return
     assert kept.get(key) == (STORED[key] if kind.in_snapshot else None)
+
+
+def test_a_recovery_hands_out_new_epochs_and_the_counter_is_above_them() -> None:
+    kept = recovered(loaded(STORED))
+
+    bound = records.decode(kept[keys.assignment_key(WEB)], Assignment)
+    counter = records.decode(kept[keys.EPOCHS], EpochCounter)
+    assert 10_000 < bound.epoch <= counter.reserved_until
 
 
 @every_type

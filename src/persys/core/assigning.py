@@ -10,6 +10,7 @@ from persys.core.placement.needs import Needs, holds_data, needs_of
 from persys.core.placement.select import Placed, Unplaceable
 from persys.core.situation import (
     RUNTIME_NOT_AVAILABLE,
+    Copy,
     Decision,
     Rooms,
     Situation,
@@ -57,12 +58,12 @@ def _beside_copies(situation: Situation, rooms: Rooms, now: datetime) -> Decisio
 
     None: the copies do not matter. The order takes the copy over, which then is bound and no orphan.
     """
-    doomed = [copy.node_id for copy in situation.copies if copy.doomed]
+    doomed = [copy for copy in situation.copies if copy.doomed and copy.may_live]
     orphaned = [copy.node_id for copy in situation.copies if not copy.doomed]
     # What shall not run may be anywhere or nowhere.
     has_data = holds_data(situation.workload) and situation.workload.desired is Desired.RUNNING
     if has_data and doomed:
-        return _wait(situation, f"an old copy is still being removed from {_named(doomed)}", now)
+        return _wait(situation, _old_copies(doomed), now)
     if len(orphaned) == 1:
         (node_id,) = orphaned
         needs = needs_of(situation.workload)
@@ -76,6 +77,19 @@ def _beside_copies(situation: Situation, rooms: Rooms, now: datetime) -> Decisio
         why = f"{_named(orphaned)} have orphans of it, maybe with its data"
         return _wait(situation, f"{why}: delete all but one", now)
     return None
+
+
+def _old_copies(doomed: list[Copy]) -> str:
+    """Why a workload with data may not start elsewhere yet."""
+    here = [copy.node_id for copy in doomed if not copy.lost]
+    lost = [copy.node_id for copy in doomed if copy.lost]
+    texts = [f"an old copy is still being removed from {_named(here)}"] if here else []
+    if lost:
+        texts.append(
+            f"an old copy may still run on {_named(lost)}, which is not ready: it waits until the node "
+            "returns or is confirmed dead"
+        )
+    return "; ".join(texts)
 
 
 def _named(node_ids: list[NodeId]) -> str:
@@ -107,22 +121,22 @@ def _wait(situation: Situation, why: str, now: datetime) -> Decision:
         message=why,
         failure=Failure(FailureReason.INSUFFICIENT_RESOURCES, why),
     )
-    ask_again_at = min((aside.until for aside in situation.asides), default=None)
+    stopping = (copy.stops_at for copy in situation.copies if copy.stops_at and copy.may_live)
+    ask_again_at = min([*(aside.until for aside in situation.asides), *stopping], default=None)
     return Decision(None, belief, situation.retry, waits_for_room=True, wake_at=ask_again_at)
 
 
 def _assignment(
     situation: Situation, node_id: NodeId, needs: Needs, why: str, now: datetime
 ) -> Assignment:
-    epoch = max(
+    used = max(
         situation.assignment.epoch if situation.assignment else 0,
         situation.belief.epoch if situation.belief else 0,
-        *(copy.epoch for copy in situation.copies),
     )
     return Assignment(
         situation.workload.id,
         node_id,
-        epoch + 1,
+        max(situation.next_epoch, used + 1),
         now,
         reserved=needs.resources,
         host_ports=needs.host_ports,

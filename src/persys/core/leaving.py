@@ -37,8 +37,8 @@ def stopped_alone_at(situation: Situation, now: datetime) -> datetime | None:
         not workload.stop_after_seconds
         or not situation.stops_alone
         or not _knows_its_order(situation)
-        # What was wanted after the last word of the node has not reached it.
-        or workload.updated_at > heard_at
+        # What was wanted after the node was last heard has not reached it. A delete changes no rule.
+        or (workload.desired is not Desired.DELETED and workload.updated_at > heard_at)
     ):
         return None
     return heard_at + stopped_after(workload, neighbours=situation.neighbours)
@@ -66,7 +66,8 @@ def leave(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
     """Go elsewhere, with a tombstone for the copy that is left behind. None: it fits nowhere else."""
     assignment = situation.assignment
     assert assignment is not None
-    tombstone = Tombstone(assignment, now, keeps_data=True)
+    stops_at = stopped_alone_at(situation, now) if situation.phase is Phase.LOST else None
+    tombstone = Tombstone(assignment, now, keeps_data=True, stops_at=stops_at)
     if is_finished(situation):
         return Decision(None, situation.belief, None, tombstone=tombstone)
     moved = assign(situation, rooms, now)

@@ -111,7 +111,8 @@ def _delete(situation: Situation, policy: Policy, now: datetime) -> Decision:
     if assignment is None or _is_gone(situation):
         return Decision(None, None, None, forget=True)
     if situation.phase is Phase.LOST:
-        return Decision(None, None, None, forget=True, tombstone=Tombstone(assignment, now))
+        tombstone = Tombstone(assignment, now, stops_at=stopped_alone_at(situation, now))
+        return Decision(None, None, None, forget=True, tombstone=tombstone)
     goal = Goal(workload.revision, Desired.DELETED, assignment.epoch)
     alive = situation.phase is Phase.ALIVE
     late = alive and overdue(situation, goal, policy.delete_deadline, now)

@@ -1,18 +1,20 @@
 """What a cluster becomes when records are brought back: from a snapshot, from memory, and from its nodes.
 
-The copy with the highest epoch is the truth: the workload is bound there with the next epoch, which its
-agent takes without a restart. A lower copy is buried only if the workload is known and holds no data; any
+The copy with the highest epoch is the truth: the workload is bound there with a new epoch, which its agent
+takes without a restart. A lower copy is buried only if the workload is known and holds no data; any
 other stays where it is, for the operator. Nothing is started twice: what holds data and may run on a node
 that did not answer is left out. A node is given no more than it has: what it runs comes before what the
 record has there.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import count
 
 from msgspec.structs import replace
 
+from persys.core.epochs import credible
 from persys.core.placement.needs import holds_data, needs_of
 from persys.core.secrets import secret_names
 from persys.core.situation import COMPLETED
@@ -54,6 +56,11 @@ class Merged:
     left_out: list[str]
     answered: frozenset[NodeId]
     runs: dict[tuple[NodeId, WorkloadId], Workload]  # as its agent keeps it, maybe not the newest
+    epochs: Iterator[int]  # above all that may have been used before
+
+    def last_epoch(self) -> int:
+        """No epoch above it is in use when the merge is stored. To be asked last."""
+        return next(self.epochs)
 
     def still_holds(self, belief: Belief) -> bool:
         """What was believed before is no news of a node that has just been asked, but work that is done
@@ -73,16 +80,22 @@ def merge(
     recorded: Recorded,
     reports: Sequence[NodeReport],
     *,
+    epochs_used: int,
     allow_secrets: Collection[str] = (),
     now: datetime,
 ) -> Merged:
-    """`allow_secrets`: secrets that may be resolved although only nodes' reports name them."""
+    """`allow_secrets`: secrets that may be resolved although only nodes' reports name them.
+
+    `epochs_used`: what was handed out before is not above it, whatever nodes report. Every assignment gets
+    an epoch above it: copies of a node that does not answer now may have a higher one than the record, and
+    would refuse the record's.
+    """
     silent = {report.node.id: report.problem for report in reports if report.problem}
     answered = {report.node.id for report in reports if not report.problem}
     reported = _newest_intents(reports)
     withheld = withheld_secrets(recorded, reported.values(), allow_secrets)
     intents = {name: kept for name, kept in reported.items() if name not in withheld}
-    copies = _copies(reports)
+    copies = _copies(reports, epochs_used)
     merged = Merged(
         {**recorded.nodes, **{report.node.id: report.node for report in reports}},
         {},
@@ -95,6 +108,7 @@ def merge(
             for report in reports
             for intent in report.intents
         },
+        count(epochs_used + 1),
     )
     for workload_id in sorted({*recorded.workloads, *intents}):
         workload = _newest(recorded.workloads.get(workload_id), intents.get(workload_id))
@@ -150,15 +164,16 @@ def _settle(
                 f"run on {', '.join(sorted(silent))}, which gave no answer"
             )
             return
-        merged.assignments[workload.id] = bound
+        merged.assignments[workload.id] = replace(bound, epoch=next(merged.epochs))
         left_behind, truth = found, None
     elif found:
         truth, *left_behind = found
-        epoch = max(truth.epoch, bound.epoch if bound else 0) + 1
-        merged.assignments[workload.id] = _assignment(merged, workload, truth.node_id, epoch, now)
+        merged.assignments[workload.id] = _assignment(merged, workload, truth.node_id, now)
         _drop_tombstone(merged, workload.id, truth.node_id)
         if bound is not None and bound.node_id not in answered and not holds_data(workload):
-            merged.tombstones.append(Tombstone(bound, now))  # for when its node speaks again
+            # For when its node returns. A copy there may be newer than the record.
+            buried = replace(bound, epoch=next(merged.epochs))
+            merged.tombstones.append(Tombstone(buried, now))
         if truth.seen.revision not in ("", workload.revision):
             merged.left_out.append(
                 f"{workload.id}: {truth.node_id} has revision {truth.seen.revision}, which nobody kept; "
@@ -169,7 +184,7 @@ def _settle(
     merged.workloads[workload.id] = workload
     for copy in left_behind:
         if truth is not None and not holds_data(workload):
-            old = _assignment(merged, workload, copy.node_id, copy.epoch, now)
+            old = _assignment(merged, workload, copy.node_id, now)
             _drop_tombstone(merged, workload.id, copy.node_id)
             merged.tombstones.append(Tombstone(old, now))
         else:
@@ -236,15 +251,13 @@ def _leave_out(merged: Merged, one: Assignment) -> None:
     merged.left_out.append(f"{name}: no room on {node_id}; {why}")
 
 
-def _assignment(
-    merged: Merged, workload: Workload, node_id: NodeId, epoch: int, now: datetime
-) -> Assignment:
+def _assignment(merged: Merged, workload: Workload, node_id: NodeId, now: datetime) -> Assignment:
     """What the copy there was given: a newer revision gets its own amount when that fits."""
     needs = needs_of(merged.runs.get((node_id, workload.id), workload))
     return Assignment(
         workload.id,
         node_id,
-        epoch,
+        next(merged.epochs),
         now,
         reserved=needs.resources,
         host_ports=needs.host_ports,
@@ -262,13 +275,14 @@ def _drop_tombstone(merged: Merged, workload_id: WorkloadId, node_id: NodeId) ->
     ]
 
 
-def _copies(reports: Iterable[NodeReport]) -> dict[WorkloadId, list[_Copy]]:
+def _copies(reports: Iterable[NodeReport], epochs_used: int) -> dict[WorkloadId, list[_Copy]]:
     copies: dict[WorkloadId, list[_Copy]] = {}
     for report in reports:
         kept = {intent.workload.id: intent.epoch for intent in report.intents}
         for seen in report.copies:
             if seen.actual is not Actual.ABSENT:
-                epoch = max(seen.epoch, kept.get(seen.workload_id, 0))
+                reported = max(seen.epoch, kept.get(seen.workload_id, 0))
+                epoch = credible(reported, epochs_used)
                 copy = _Copy(report.node.id, epoch, seen)
                 copies.setdefault(seen.workload_id, []).append(copy)
     return copies

@@ -43,7 +43,10 @@ class Copy:
 
     node_id: NodeId
     epoch: int
-    doomed: bool = False  # a tombstone names it, and its node is alive to remove it
+    doomed: bool = False  # a tombstone names it
+    may_live: bool = True  # False: its node is confirmed dead, or its agent has stopped it by now
+    lost: bool = False  # its node is not ready
+    stops_at: datetime | None = None  # by then its agent has stopped it
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +78,7 @@ class Situation:
     silent: timedelta = timedelta()  # since the assigned node was last heard
     neighbours: int = 0  # workloads on the assigned node, this one included
     asides: tuple[Aside, ...] = ()  # placement does not see these nodes
+    next_epoch: int = 0  # of the cluster's counter, for an assignment that is made now
 
 
 @dataclass(frozen=True, slots=True)

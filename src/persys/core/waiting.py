@@ -31,7 +31,7 @@ class Wait:
 
 def wait_of(situation: Situation, now: datetime) -> Wait:
     """Its own node may always do after all; others only if no data keeps it where it is."""
-    homes = {copy.node_id for copy in situation.copies}
+    homes = {copy.node_id for copy in situation.copies if copy.may_live}
     if situation.assignment is not None:
         homes.add(situation.assignment.node_id)
     kept = holds_data(situation.workload) and bool(homes) and not must_leave(situation, now)

@@ -39,3 +39,10 @@ class Tombstone(Struct, frozen=True):
     assignment: Assignment
     deleted_at: datetime
     keeps_data: bool = False  # it lives elsewhere: nobody asked to delete what it wrote here
+    stops_at: datetime | None = None  # by then its own agent has stopped it without the scheduler
+
+
+class EpochCounter(Struct, frozen=True):
+    """The one counter of the cluster: no epoch above it has been used."""
+
+    reserved_until: int

@@ -9,6 +9,7 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from persys.core.drift import Stranger
+from persys.core.epochs import credible
 from persys.core.intake import Accepted
 from persys.core.secrets import secret_names
 from persys.errors import NotFoundError, RefusedError
@@ -86,7 +87,9 @@ class Adoption:
         async def attempt() -> None:
             orphan = self._orphan(node_id, workload_id)
             now = self._clock.now()
-            grave = Tombstone(Assignment(workload_id, node_id, orphan.seen.epoch, now), now)
+            # The epoch fences late repetitions of the removal; one that was never handed out cannot.
+            epoch = credible(orphan.seen.epoch, self._cluster.epochs.reserved_until)
+            grave = Tombstone(Assignment(workload_id, node_id, epoch, now), now)
 
             def done() -> None:
                 self._cluster.put_tombstone(grave)

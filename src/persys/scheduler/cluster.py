@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from persys.core.dispatch import Dispatch
+from persys.core.epochs import Epochs
 from persys.core.placement.columns import Columns, hold_of
 from persys.core.placement.needs import facts_of, traits_of
 from persys.core.placement.pools import accounts_of
@@ -16,11 +17,11 @@ from persys.core.situation import Aside, fulfils
 from persys.core.upkeep import closed_because
 from persys.core.waiting import Waiting
 from persys.infra.aio.supervisor import InternalError
-from persys.model.assignment import Assignment, Tombstone
+from persys.model.assignment import Assignment, EpochCounter, Tombstone
 from persys.model.belief import Belief, Retry
 from persys.model.history import History
 from persys.model.ids import NodeId, WorkloadId
-from persys.model.node import Node, NodeStatus
+from persys.model.node import Node
 from persys.model.observation import Observation
 from persys.model.removal import Removal
 from persys.model.rules import Strategy
@@ -106,6 +107,8 @@ class Cluster:
         # Assignments whose workload's record cannot be read. They keep their reservations.
         self.detached: dict[WorkloadId, Assignment] = {}
         self.tombstones: dict[NodeId, dict[WorkloadId, Tombstone]] = {}
+        self._tombstone_nodes: dict[WorkloadId, set[NodeId]] = {}
+        self.epochs = Epochs()
         self.on_node: dict[NodeId, set[WorkloadId]] = {}
         self.waiting = Waiting()
         self.columns = Columns(strategy)
@@ -211,7 +214,8 @@ class Cluster:
         # Whoever registers under this name again has all its room.
         self.columns.give_back_all(node_id)
         self.columns.remove_node(node_id)
-        self.tombstones.pop(node_id, None)
+        for workload_id in self.tombstones.pop(node_id, {}):
+            self._unlist_tombstone(node_id, workload_id)
         self.strangers.drop_node(node_id)
         self.drifts.drop_node(node_id)
         self._node_changed(node_id)
@@ -242,19 +246,33 @@ class Cluster:
     def put_tombstone(self, tombstone: Tombstone) -> None:
         assignment = tombstone.assignment
         self.tombstones.setdefault(assignment.node_id, {})[assignment.workload_id] = tombstone
+        self._tombstone_nodes.setdefault(assignment.workload_id, set()).add(assignment.node_id)
 
     def drop_tombstone(self, node_id: NodeId, workload_id: WorkloadId) -> None:
-        self.tombstones.get(node_id, {}).pop(workload_id, None)
+        if self.tombstones.get(node_id, {}).pop(workload_id, None) is None:
+            return
+        if not self.tombstones[node_id]:
+            del self.tombstones[node_id]
+        self._unlist_tombstone(node_id, workload_id)
 
-    def being_buried(self, workload_id: WorkloadId) -> list[Tombstone]:
-        """Old copies on nodes that are there to remove them."""
-        return [
-            buried[workload_id]
-            for node_id, buried in self.tombstones.items()
-            if workload_id in buried
-            and (member := self.members.get(node_id)) is not None
-            and member.node.status is not NodeStatus.NOT_READY
-        ]
+    def _unlist_tombstone(self, node_id: NodeId, workload_id: WorkloadId) -> None:
+        self._tombstone_nodes[workload_id].discard(node_id)
+        if not self._tombstone_nodes[workload_id]:
+            del self._tombstone_nodes[workload_id]
+
+    def learn_epochs(self) -> None:
+        """Raise the counter above all epochs on record: stores of older versions have no counter."""
+        bound = (entry.assignment for entry in self.entries.values())
+        known = [one.epoch for one in bound if one is not None]
+        known += [entry.belief.epoch for entry in self.entries.values() if entry.belief is not None]
+        for buried in self.tombstones.values():
+            known += [tombstone.assignment.epoch for tombstone in buried.values()]
+        self.epochs.learn(EpochCounter(max(known, default=0)))
+
+    def tombstones_of(self, workload_id: WorkloadId) -> list[Tombstone]:
+        """Its old copies that are not known to be gone, in the order of their nodes."""
+        nodes = self._tombstone_nodes.get(workload_id)
+        return [self.tombstones[node_id][workload_id] for node_id in sorted(nodes)] if nodes else []
 
     def held_by_record(self, workload_id: WorkloadId, node_id: NodeId) -> Assignment | None:
         """The recorded reason why room is reserved for a workload on a node."""

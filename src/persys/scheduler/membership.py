@@ -148,6 +148,11 @@ class Membership:
                 self._show(shown)
         self._node_returned(node.id)
 
+    def stream_opened(self, node_id: NodeId) -> None:
+        """A node without an inbound port can be given orders only from now on."""
+        if node_id in self._cluster.members:
+            self._node_returned(node_id)
+
     def statuses_of(self, node_id: NodeId) -> Statuses:
         """What it said last. Raises NotFoundError for a node that never registered."""
         return self._known(node_id).statuses

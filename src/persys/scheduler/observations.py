@@ -42,7 +42,7 @@ class Observations:
         seen = _bounded(seen)
         entry = self._cluster.entries.get(seen.workload_id)
         if entry is None or entry.assignment is None or entry.assignment.node_id != seen.node_id:
-            if seen.actual is Actual.ABSENT:
+            if seen.actual is Actual.ABSENT or self._is_newer_copy(seen):
                 self._removed(seen.node_id, seen.workload_id)
             elif entry is not None and not self._is_left_copy(seen):
                 self._ignored()
@@ -59,6 +59,11 @@ class Observations:
     def _is_left_copy(self, seen: Observation) -> bool:
         """Of an earlier assignment, and on record until it is gone."""
         return seen.workload_id in self._cluster.tombstones.get(seen.node_id, {})
+
+    def _is_newer_copy(self, seen: Observation) -> bool:
+        """The node has another life of the id than the one that a tombstone names, so that one is gone."""
+        tombstone = self._cluster.tombstones.get(seen.node_id, {}).get(seen.workload_id)
+        return tombstone is not None and 0 < tombstone.assignment.epoch < seen.epoch
 
     def _is_expected(self, seen: Observation, entry: Entry) -> bool:
         """After a start every node tells of all it has, and nearly all of it is as recorded."""

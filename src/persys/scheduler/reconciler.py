@@ -17,7 +17,7 @@ from typing import TypeVar
 from persys.core.assigning import refused_as_full, refused_by_runtime
 from persys.core.effects import Apply, Effect, Remove
 from persys.core.intake import Accepted, Unchanged
-from persys.core.placement.aside import out_of_sight
+from persys.core.placement.aside import BEING_REMOVED, TURNED_AWAY, out_of_sight
 from persys.core.placement.needs import needs_of
 from persys.core.reconcile import decide
 from persys.core.retry import RetryPolicy
@@ -50,6 +50,7 @@ from persys.scheduler.owner import Owner
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.situating import Situating, fresh_situation, situation_of
 from persys.scheduler.transcript import change_of
+from persys.store import keys
 
 T = TypeVar("T")
 
@@ -59,6 +60,23 @@ ASIDE_AFTER_REFUSAL = timedelta(minutes=1)
 STEPS_AT_ONCE = 512
 STEP = "reconcile"
 OWNED_MAX = 4096
+
+
+class EpochsReservedError(ConflictError):
+    """A block of epochs was stored before the decision could use one of them."""
+
+    def __init__(self) -> None:
+        super().__init__("epochs were reserved; decide again")
+
+
+def _hidden(situation: Situation) -> dict[NodeId, str]:
+    """Nodes that this workload must not get, and why.
+
+    A node with an old copy is among them: that copy is removed first, so that its tombstone and its data
+    are never mixed up with those of the next one.
+    """
+    refused = {aside.node_id: TURNED_AWAY for aside in situation.asides}
+    return refused | {copy.node_id: BEING_REMOVED for copy in situation.copies if copy.doomed}
 
 
 def _nothing(_change: Change) -> None:
@@ -92,6 +110,7 @@ class Reconciler:
         self._hand = hand
         self._ask_to_remove = ask_to_remove
         self._turns: Turns[WorkloadId] = Turns()
+        self._reserving: Turns[str] = Turns()
         self._dirty: dict[WorkloadId, None] = {}
         self._news = asyncio.Event()
         self._slots = asyncio.Semaphore(STEPS_AT_ONCE)
@@ -224,6 +243,8 @@ class Reconciler:
                     await self._settle(entry, situation_of(entry))
                 if entry.refusal is refusal:
                     entry.refusal = None  # decided
+        except EpochsReservedError:
+            self.wake(workload_id)
         except (StoreUnavailableError, ConflictError):
             self._wake_in(workload_id, STORE_RETRY_SECONDS)
         else:
@@ -283,8 +304,12 @@ class Reconciler:
         if (why := refused_as_full(situation)) and situation.assignment is not None:
             aside = Aside(situation.assignment.node_id, now + ASIDE_AFTER_REFUSAL, why)
             self._cluster.turned_away(workload.id, aside)
-        situation = replace(situation, asides=self._cluster.asides_of(workload.id, now))
-        with out_of_sight([aside.node_id for aside in situation.asides], self._cluster.columns):
+        situation = replace(
+            situation,
+            asides=self._cluster.asides_of(workload.id, now),
+            next_epoch=self._cluster.epochs.next,
+        )
+        with out_of_sight(_hidden(situation), self._cluster.columns):
             decision = decide(
                 situation,
                 self._rooms,
@@ -292,6 +317,8 @@ class Reconciler:
                 now=now,
                 roll=self._random.random(),
             )
+        if decision.assignment is not None:
+            await self._use_epoch(decision.assignment.epoch)
         old = entry.assignment if entry is not None else None
         change, nodes = change_of(entry, workload, decision, self._cluster, told=told, now=now)
         tell_drifts(
@@ -322,6 +349,20 @@ class Reconciler:
             self.room_appeared(old.node_id)
         for node_id in self._cluster.waiting.answered(workload.id, self._cluster.columns.rows):
             self.room_appeared(node_id)
+
+    async def _use_epoch(self, epoch: int) -> None:
+        """Raises EpochsReservedError when it had to be reserved first: time has passed, decide again."""
+        epochs = self._cluster.epochs
+        if epochs.covers(epoch):
+            epochs.use(epoch)
+            return
+        async with self._reserving.of(keys.EPOCHS):
+            if not epochs.covers(epoch):
+                counter = epochs.after_next_block(epoch)
+                await self._committer.commit(
+                    Change(done=lambda: epochs.reserve(counter), puts={keys.EPOCHS: counter})
+                )
+        raise EpochsReservedError
 
     def situated(self, situation: Situation) -> Situation:
         """With what is known of the workload's node, and of copies elsewhere."""

@@ -13,10 +13,12 @@ from itertools import islice
 import structlog
 from msgspec.structs import replace
 
+from persys.core.epochs import restart_at
 from persys.core.modes import Lost
 from persys.core.recovery import Merged, NodeReport, Recorded, merge
 from persys.errors import AgentUnreachableError, RefusedError
 from persys.infra.clock import Clock
+from persys.model.assignment import EpochCounter
 from persys.model.ids import NodeId
 from persys.model.mode import ClusterMarker
 from persys.model.node import Node
@@ -110,6 +112,8 @@ class Recovery:
         async def write(store: Store, lead: Lead) -> str:
             stored = await lead.stored_marker()
             marker = self._marker(stored.uid if stored else "")
+            counter = EpochCounter(self._epochs_used(self._cluster))
+            await _put(store, lead, {keys.EPOCHS: records.encode(counter)})
             await _put(store, lead, {keys.CLUSTER: records.encode(marker)})
             lead.marker = marker
             return "what the store holds was accepted"
@@ -160,10 +164,18 @@ class Recovery:
         self, base: Cluster, reports: Sequence[NodeReport], allow_secrets: Collection[str]
     ) -> Merged:
         """In a thread: a hundred thousand workloads take seconds, in which heartbeats are answered."""
-        recorded = _recorded(base)
         return await asyncio.to_thread(
-            merge, recorded, reports, allow_secrets=allow_secrets, now=self._clock.now()
+            merge,
+            _recorded(base),
+            reports,
+            epochs_used=self._epochs_used(base),
+            allow_secrets=allow_secrets,
+            now=self._clock.now(),
         )
+
+    def _epochs_used(self, base: Cluster) -> int:
+        known = (base.epochs.reserved_until, self._cluster.epochs.reserved_until)
+        return restart_at(known, now=self._clock.now())
 
     async def _ask(self, nodes: Iterable[Node]) -> list[NodeReport]:
         slots = asyncio.Semaphore(NODES_ASKED_AT_ONCE)

@@ -4,10 +4,10 @@ from dataclasses import replace
 from datetime import timedelta
 
 from persys.core.liveness import Phase, phase_of
-from persys.core.placement.needs import holds_data
 from persys.core.situation import Copy, Situation
 from persys.infra.clock import Clock
 from persys.model import feature
+from persys.model.assignment import Tombstone
 from persys.model.node import NodeStatus
 from persys.model.workload import Workload
 from persys.scheduler.cluster import Cluster, Entry
@@ -55,12 +55,25 @@ class Situating:
             Copy(stranger.seen.node_id, stranger.seen.epoch)
             for stranger in self._cluster.strangers.of(workload.id)
         ]
-        if situation.assignment is None and holds_data(workload):
-            copies += [
-                Copy(tombstone.assignment.node_id, tombstone.assignment.epoch, doomed=True)
-                for tombstone in self._cluster.being_buried(workload.id)
-            ]
+        copies += [self._old_copy(one) for one in self._cluster.tombstones_of(workload.id)]
         return replace(situation, copies=tuple(copies)) if copies else situation
+
+    def _old_copy(self, tombstone: Tombstone) -> Copy:
+        old = tombstone.assignment
+        member = self._cluster.members.get(old.node_id)
+        lost = member is None or member.node.status is NodeStatus.NOT_READY
+        dead = member is not None and member.node.confirmed_dead
+        has_stopped = (
+            lost and tombstone.stops_at is not None and self._clock.now() >= tombstone.stops_at
+        )
+        return Copy(
+            old.node_id,
+            old.epoch,
+            doomed=True,
+            may_live=not dead and not has_stopped,
+            lost=lost,
+            stops_at=tombstone.stops_at if lost else None,
+        )
 
 
 def situation_of(entry: Entry) -> Situation:

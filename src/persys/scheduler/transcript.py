@@ -46,9 +46,6 @@ def change_of(
     if decision.tombstone is not None:
         buried = decision.tombstone.assignment
         change.puts[keys.tombstone_key(buried.node_id, workload.id)] = decision.tombstone
-    if _supersedes_tombstone(cluster, workload, decision):
-        assert decision.assignment is not None
-        change.drops.append(keys.tombstone_key(decision.assignment.node_id, workload.id))
     return change, nodes
 
 
@@ -86,9 +83,6 @@ def _forget(change: Change, old: Entry) -> None:
 def _apply(cluster: Cluster, workload: Workload, decision: Decision, nodes: set[NodeId]) -> None:
     if decision.tombstone is not None:
         cluster.put_tombstone(decision.tombstone)
-    if _supersedes_tombstone(cluster, workload, decision):
-        assert decision.assignment is not None
-        cluster.drop_tombstone(decision.assignment.node_id, workload.id)
     if decision.forget:
         if workload.id in cluster.entries:
             cluster.drop_workload(workload.id)
@@ -98,13 +92,6 @@ def _apply(cluster: Cluster, workload: Workload, decision: Decision, nodes: set[
         entry.belief = decision.belief
         entry.retry = decision.retry
     cluster.settle_room(workload.id, nodes)
-
-
-def _supersedes_tombstone(cluster: Cluster, workload: Workload, decision: Decision) -> bool:
-    """Back on a node where an old copy was to be removed: the new order takes care of that copy."""
-    return decision.assignment is not None and workload.id in cluster.tombstones.get(
-        decision.assignment.node_id, {}
-    )
 
 
 def _nodes(entry: Entry | None, decision: Decision) -> set[NodeId]:

@@ -21,6 +21,7 @@ SUGGESTIONS = "/suggestions/"
 SECRETS = "/secrets/"
 TOKENS = "/tokens/"
 REMOVED = "/removed/"
+EPOCHS = "/epochs/cluster"
 CLUSTER = "/cluster"
 LEADER = "/leader"
 # Where CoreDNS looks.

@@ -75,7 +75,7 @@ async def test_a_rebuild_brings_all_back_and_restarts_nothing(
     assert len((await cluster.control.stub.ListEvents(asked, timeout=10)).events) == 1
     web = await cluster.control.until("web", "Running")
     mail = await cluster.control.until("mail", "Stopped")
-    assert (web.epoch, mail.epoch) == (before["web"] + 1, before["mail"] + 1)
+    assert min(web.epoch, mail.epoch) > max(before.values())
     assert web.spec.container.image == "nginx"
     assert node.agent.starts == starts
     assert node.agent.deletes == []
@@ -230,7 +230,8 @@ async def test_a_restore_follows_a_workload_that_has_moved_since(cluster: Cluste
     assert (await restore(cluster, saved)).accepted
 
     view = await cluster.control.until("web", "Running")
-    assert (view.assigned_node_id, view.epoch) == ("n2", epoch + 1)
+    assert view.assigned_node_id == "n2"
+    assert view.epoch > epoch
     assert second.agent.starts == starts
     assert first.agent.running() == set()
 

@@ -113,6 +113,9 @@ async def test_what_was_seen_during_the_outage_is_written_after_it(cluster: Clus
 
 async def test_a_commit_whose_answer_was_lost_becomes_known(cluster: Cluster) -> None:
     node = await cluster.join()
+    await cluster.control.apply(
+        "first", cpu=1000
+    )  # reserves a block of epochs, in a commit of its own
     cluster.store.loses_answers = True
     answer = await cluster.control.apply("web", cpu=1000)
     assert not answer.success
@@ -121,12 +124,12 @@ async def test_a_commit_whose_answer_was_lost_becomes_known(cluster: Cluster) ->
 
     # Nobody writes anything: the scheduler must look by itself.
     async def known() -> bool:
-        return await cluster.control.names() == ["web"]
+        return await cluster.control.names() == ["first", "web"]
 
     await eventually(known, lambda: "the scheduler to see what is stored")
     await cluster.control.until("web", "Running")
-    assert (await cluster.control.node("n1")).available_cpu_cores == 3
-    assert node.agent.running() == {"web"}
+    assert (await cluster.control.node("n1")).available_cpu_cores == 2
+    assert node.agent.running() == {"first", "web"}
 
 
 async def test_an_apply_after_a_lost_answer_is_judged_by_what_is_stored(cluster: Cluster) -> None:
@@ -141,7 +144,8 @@ async def test_an_apply_after_a_lost_answer_is_judged_by_what_is_stored(cluster:
 
     assert answer.success, answer.error_message
     view = await cluster.control.until("web", "Running")
-    assert (view.assigned_node_id, view.epoch) == ("n2", 2)
+    assert view.assigned_node_id == "n2"
+    assert view.epoch > 2, "other has 1, and web was stored with 2"
 
     async def free_again() -> bool:
         return (await cluster.control.node("n1")).available_cpu_cores == 2

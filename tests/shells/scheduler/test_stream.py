@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from datetime import timedelta
 
 import grpc
 import pytest
@@ -170,3 +171,35 @@ async def test_a_heartbeat_of_an_unknown_node_ends_the_stream(cluster: Cluster) 
         await call.read()
 
     assert ended.value.code() is grpc.StatusCode.NOT_FOUND
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        {
+            "node_lease": timedelta(seconds=2),
+            "node_unavailable_grace": timedelta(seconds=0.5),
+            "reconcile_interval": timedelta(minutes=10),
+            "drift_detect_interval": timedelta(minutes=10),
+        }
+    ],
+    indirect=True,
+    ids=["no safety passes"],
+)
+async def test_an_old_copy_behind_nat_is_removed_as_soon_as_its_stream_is_open(
+    cluster: Cluster,
+) -> None:
+    async with outward(cluster) as node:
+        await cluster.control.apply("web")
+        await cluster.control.until("web", "Running")
+    await cluster.control.until_node("inside", "NotReady")
+    await cluster.control.delete("web")
+    await cluster.control.until_gone("web")
+    assert node.agent.running() == {"web"}
+
+    async with outward(cluster, agent=node.agent):
+
+        async def removed() -> bool:
+            return node.agent.running() == set()
+
+        await eventually(removed, lambda: f"the old copy to go: {node.agent.copies}")

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from builders import N1, N2, NOON, a_situation, a_workload, add_node, rooms_of
+from builders import N1, N2, NOON, a_situation, a_workload, add_node, after, rooms_of
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
 from persys.core.situation import Copy, Decision, Policy
@@ -22,16 +22,18 @@ def decided(workload: Workload, *copies: Copy, full: bool = False) -> Decision:
     columns = Columns()
     add_node(columns, "n1")
     add_node(columns, "n2", cpu=50 if full else 3000)
-    situation = replace(a_situation(workload), copies=copies)
+    situation = replace(a_situation(workload), copies=copies, next_epoch=40)
     return decide(situation, rooms_of(columns), Policy(), now=NOON, roll=0.5)
 
 
 @either
-def test_it_is_bound_where_its_copy_is_above_the_epoch_of_that(workload: Workload) -> None:
+def test_it_is_bound_where_its_copy_is_with_the_next_epoch_of_the_cluster(
+    workload: Workload,
+) -> None:
     assignment = decided(workload, Copy(N2, 7)).assignment
 
     assert assignment is not None
-    assert (assignment.node_id, assignment.epoch) == (N2, 8)
+    assert (assignment.node_id, assignment.epoch) == (N2, 40)
 
 
 def test_a_stopped_one_is_bound_where_its_copy_is() -> None:
@@ -45,7 +47,7 @@ def test_without_data_it_goes_elsewhere_when_it_does_not_fit_beside_its_copy() -
     assignment = decided(STATELESS, Copy(N2, 7), full=True).assignment
 
     assert assignment is not None
-    assert (assignment.node_id, assignment.epoch) == (N1, 8)
+    assert (assignment.node_id, assignment.epoch) == (N1, 40)
 
 
 def test_with_data_it_waits_for_room_where_its_copy_is_and_says_so() -> None:
@@ -73,3 +75,33 @@ def test_with_data_it_waits_until_an_old_copy_is_removed() -> None:
     assert decision.assignment is None
     assert decision.belief is not None
     assert "still being removed from n2" in decision.belief.message
+
+
+@pytest.mark.parametrize("claimed", [41, 2**53, 2**63 - 1])
+def test_an_epoch_that_a_node_reports_does_not_raise_the_next_one(claimed: int) -> None:
+    assignment = decided(STATELESS, Copy(N2, claimed)).assignment
+
+    assert assignment is not None
+    assert assignment.epoch == 40
+
+
+def test_with_data_it_waits_for_a_lost_node_that_may_still_run_its_old_copy() -> None:
+    decision = decided(WITH_DATA, Copy(N2, 7, doomed=True, lost=True, stops_at=after(60)))
+
+    assert decision.assignment is None
+    assert decision.belief is not None
+    assert "an old copy may still run on n2" in decision.belief.message
+    assert decision.wake_at == after(60)
+
+
+def test_with_data_it_starts_elsewhere_when_its_old_copy_cannot_live() -> None:
+    decision = decided(WITH_DATA, Copy(N2, 7, doomed=True, lost=True, may_live=False))
+
+    assert decision.assignment is not None
+    assert decision.assignment.node_id == N1
+
+
+def test_without_data_an_old_copy_on_a_lost_node_does_not_hold_it_up() -> None:
+    decision = decided(STATELESS, Copy(N2, 7, doomed=True, lost=True))
+
+    assert decision.assignment is not None

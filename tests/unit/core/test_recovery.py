@@ -17,6 +17,8 @@ from persys.model.workload import Workload
 SHOP = WorkloadId("shop")
 DATABASE = ContainerSpec("postgres", managed_volumes=(ManagedVolume("data", "/data"),))
 
+USED = 100  # epochs that the cluster has handed out
+
 
 def a_node(node_id: NodeId) -> Node:
     return Node(node_id, Capabilities(4000, 8192), f"{node_id}:50051", NOON)
@@ -51,10 +53,10 @@ def binding(merged: Merged) -> tuple[NodeId, int]:
 
 
 def test_what_agents_keep_is_bound_where_it_runs_with_the_next_epoch() -> None:
-    merged = merge(Recorded(), [a_report(N1, 3, intent=a_workload())], now=NOON)
+    merged = merge(Recorded(), [a_report(N1, 3, intent=a_workload())], epochs_used=USED, now=NOON)
 
     assert merged.workloads == {WEB: a_workload()}
-    assert binding(merged) == (N1, 4)
+    assert binding(merged) == (N1, USED + 1)
     assert merged.assignments[WEB].reserved == a_workload().resources
     assert merged.nodes.keys() == {N1}
     assert merged.left_out == []
@@ -64,28 +66,33 @@ def test_the_copy_with_the_highest_epoch_wins_over_an_older_record() -> None:
     merged = merge(
         recorded(a_workload(), an_assignment("n1", epoch=3)),
         [a_report(N1), a_report(N2, 5)],
+        epochs_used=USED,
         now=NOON,
     )
 
-    assert binding(merged) == (N2, 6)
+    assert binding(merged) == (N2, USED + 1)
 
 
 def test_a_lower_copy_that_holds_no_data_is_buried() -> None:
     merged = merge(
         Recorded(),
         [a_report(N1, 3, intent=a_workload()), a_report(N2, 2, intent=a_workload())],
+        epochs_used=USED,
         now=NOON,
     )
 
-    assert binding(merged) == (N1, 4)
+    assert binding(merged) == (N1, USED + 1)
     (buried,) = merged.tombstones
-    assert (buried.assignment.node_id, buried.assignment.epoch) == (N2, 2)
+    assert (buried.assignment.node_id, buried.assignment.epoch) == (N2, USED + 2)
 
 
 def test_a_lower_copy_that_holds_data_stays_for_the_operator() -> None:
     workload = a_workload(spec=DATABASE)
     merged = merge(
-        Recorded(), [a_report(N1, 3, intent=workload), a_report(N2, 2, intent=workload)], now=NOON
+        Recorded(),
+        [a_report(N1, 3, intent=workload), a_report(N2, 2, intent=workload)],
+        epochs_used=USED,
+        now=NOON,
     )
 
     assert merged.tombstones == []
@@ -93,7 +100,7 @@ def test_a_lower_copy_that_holds_data_stays_for_the_operator() -> None:
 
 
 def test_what_nobody_kept_is_left_out_and_named() -> None:
-    merged = merge(Recorded(), [a_report(N1, 0)], now=NOON)
+    merged = merge(Recorded(), [a_report(N1, 0)], epochs_used=USED, now=NOON)
 
     assert merged.workloads == {}
     assert merged.left_out == ["web on n1: its agent keeps no intent; it stays there as an orphan"]
@@ -103,10 +110,11 @@ def test_an_agent_without_epochs_on_the_node_of_the_record_keeps_its_workload() 
     merged = merge(
         recorded(a_workload(), an_assignment("n1", epoch=3)),
         [a_report(N1, 0), a_report(N2, 0)],
+        epochs_used=USED,
         now=NOON,
     )
 
-    assert binding(merged) == (N1, 4)
+    assert binding(merged) == (N1, USED + 1)
     assert [one.assignment.node_id for one in merged.tombstones] == [N2]
 
 
@@ -114,10 +122,11 @@ def test_the_record_stands_while_its_node_cannot_be_asked() -> None:
     merged = merge(
         recorded(a_workload(), an_assignment("n1", epoch=3)),
         [a_report(N1, problem="no route"), a_report(N2, 2)],
+        epochs_used=USED,
         now=NOON,
     )
 
-    assert binding(merged) == (N1, 3)
+    assert binding(merged) == (N1, USED + 1)
     assert merged.tombstones == []
     assert "node n1 gave no answer: no route" in merged.left_out
 
@@ -126,10 +135,11 @@ def test_a_newer_copy_elsewhere_wins_and_the_silent_node_is_told_when_it_speaks(
     merged = merge(
         recorded(a_workload(), an_assignment("n1", epoch=3)),
         [a_report(N1, problem="no route"), a_report(N2, 5)],
+        epochs_used=USED,
         now=NOON,
     )
 
-    assert binding(merged) == (N2, 6)
+    assert binding(merged) == (N2, USED + 1)
     assert [one.assignment.node_id for one in merged.tombstones] == [N1]
 
 
@@ -137,6 +147,7 @@ def test_what_holds_data_is_not_started_while_it_may_run_on_a_silent_node() -> N
     merged = merge(
         recorded(a_workload(spec=DATABASE), an_assignment("n1", epoch=3)),
         [a_report(N1), a_report(N2, problem="no route")],
+        epochs_used=USED,
         now=NOON,
     )
 
@@ -150,7 +161,10 @@ def test_the_newer_wish_of_record_and_node_counts() -> None:
         newer.id, newer.spec, newer.revision, created_at=after(50), updated_at=after(60)
     )
     merged = merge(
-        recorded(a_workload(), an_assignment()), [a_report(N1, 1, intent=newer)], now=NOON
+        recorded(a_workload(), an_assignment()),
+        [a_report(N1, 1, intent=newer)],
+        epochs_used=USED,
+        now=NOON,
     )
 
     assert merged.workloads[WEB].revision == "r2"
@@ -159,14 +173,17 @@ def test_the_newer_wish_of_record_and_node_counts() -> None:
 
 def test_a_revision_that_nobody_kept_is_named() -> None:
     merged = merge(
-        recorded(a_workload(revision="r0"), an_assignment()), [a_report(N1, 1)], now=NOON
+        recorded(a_workload(revision="r0"), an_assignment()),
+        [a_report(N1, 1)],
+        epochs_used=USED,
+        now=NOON,
     )
 
     assert merged.left_out == ["web: n1 has revision r1, which nobody kept; it becomes r0 again"]
 
 
 def test_workloads_without_a_node_come_back_without_one() -> None:
-    merged = merge(recorded(a_workload()), [a_report(N1), a_report(N2)], now=NOON)
+    merged = merge(recorded(a_workload()), [a_report(N1), a_report(N2)], epochs_used=USED, now=NOON)
 
     assert merged.workloads.keys() == {WorkloadId("web")}
     assert merged.assignments == {}
@@ -176,11 +193,13 @@ def test_what_was_believed_of_an_answering_node_is_forgotten_unless_the_work_is_
     merged = merge(
         recorded(a_workload(), an_assignment()),
         [a_report(N1), a_report(N2, problem="no route")],
+        epochs_used=USED,
         now=NOON,
     )
     on_silent = merge(
         recorded(a_workload(), an_assignment("n2")),
         [a_report(N1), a_report(N2, problem="no route")],
+        epochs_used=USED,
         now=NOON,
     )
 
@@ -192,7 +211,10 @@ def test_what_was_believed_of_an_answering_node_is_forgotten_unless_the_work_is_
 def test_a_copy_keeps_what_it_was_given_while_a_newer_revision_wants_more() -> None:
     larger = replace(a_workload(), resources=Resources(9000, 256), updated_at=after(60))
     merged = merge(
-        recorded(larger, an_assignment()), [a_report(N1, 1, intent=a_workload())], now=NOON
+        recorded(larger, an_assignment()),
+        [a_report(N1, 1, intent=a_workload())],
+        epochs_used=USED,
+        now=NOON,
     )
 
     assert merged.workloads[WEB] == larger
@@ -208,8 +230,10 @@ def test_what_a_node_runs_comes_before_what_the_record_has_there() -> None:
         [KeptIntent(N1, shop, 1)],
     )
     bound = an_assignment(reserved=Resources(200, 256))
-    merged = merge(recorded(a_workload(), bound), [running], now=NOON)
-    with_data = merge(recorded(a_workload(spec=DATABASE), bound), [running], now=NOON)
+    merged = merge(recorded(a_workload(), bound), [running], epochs_used=USED, now=NOON)
+    with_data = merge(
+        recorded(a_workload(spec=DATABASE), bound), [running], epochs_used=USED, now=NOON
+    )
 
     assert merged.workloads.keys() == {WEB, SHOP}
     assert merged.assignments.keys() == {SHOP}
@@ -227,7 +251,7 @@ def test_a_copy_that_is_in_nobodys_books_and_finds_no_room_stays_an_orphan() -> 
     )
     booked = Recorded({N1: a_node(N1)}, {SHOP: shop}, {SHOP: an_assignment(name="shop")})
 
-    merged = merge(booked, [both], now=NOON)
+    merged = merge(booked, [both], epochs_used=USED, now=NOON)
 
     assert merged.workloads.keys() == merged.assignments.keys() == {SHOP}
     assert merged.left_out == ["web: no room on n1; it stays there as an orphan"]
@@ -238,7 +262,7 @@ WITH_SECRET = ContainerSpec("nginx", env={"PASSWORD": "secret://db-password"})
 
 def test_a_workload_whose_secrets_only_a_node_names_is_left_out() -> None:
     reported = a_workload(spec=WITH_SECRET)
-    merged = merge(Recorded(), [a_report(N1, 3, intent=reported)], now=NOON)
+    merged = merge(Recorded(), [a_report(N1, 3, intent=reported)], epochs_used=USED, now=NOON)
 
     assert merged.workloads == {}
     (line,) = merged.left_out
@@ -248,7 +272,7 @@ def test_a_workload_whose_secrets_only_a_node_names_is_left_out() -> None:
 def test_a_workload_whose_secrets_are_allowed_is_brought_back() -> None:
     reported = a_workload(spec=WITH_SECRET)
     reports = [a_report(N1, 3, intent=reported)]
-    merged = merge(Recorded(), reports, allow_secrets=["db-password"], now=NOON)
+    merged = merge(Recorded(), reports, allow_secrets=["db-password"], epochs_used=USED, now=NOON)
 
     assert merged.workloads == {WEB: reported}
     assert merged.left_out == []
@@ -257,7 +281,7 @@ def test_a_workload_whose_secrets_are_allowed_is_brought_back() -> None:
 def test_secrets_that_the_record_has_are_not_in_doubt() -> None:
     known = a_workload(spec=WITH_SECRET)
     newer = replace(known, updated_at=after(1), metadata={"a": "b"})
-    merged = merge(recorded(known), [a_report(N1, 3, intent=newer)], now=NOON)
+    merged = merge(recorded(known), [a_report(N1, 3, intent=newer)], epochs_used=USED, now=NOON)
 
     assert merged.workloads[WEB].metadata == {"a": "b"}
 
@@ -265,6 +289,19 @@ def test_secrets_that_the_record_has_are_not_in_doubt() -> None:
 def test_a_node_cannot_add_a_secret_to_a_workload_that_is_on_record() -> None:
     known = a_workload()
     newer = replace(known, updated_at=after(1), spec=WITH_SECRET)
-    merged = merge(recorded(known), [a_report(N1, 3, intent=newer)], now=NOON)
+    merged = merge(recorded(known), [a_report(N1, 3, intent=newer)], epochs_used=USED, now=NOON)
 
     assert merged.workloads[WEB].spec == known.spec
+
+
+def test_an_epoch_that_was_never_handed_out_wins_nothing() -> None:
+    """Two nodes report a copy; the epoch of one cannot be true."""
+    merged = merge(
+        recorded(a_workload(), an_assignment("n1", epoch=3)),
+        [a_report(N1, 3, intent=a_workload()), a_report(N2, 2**63 - 1, intent=a_workload())],
+        epochs_used=USED,
+        now=NOON,
+    )
+
+    assert binding(merged) == (N1, USED + 1)
+    assert merged.last_epoch() < USED + 10

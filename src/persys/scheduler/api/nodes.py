@@ -10,7 +10,7 @@ from persys.core import upkeep
 from persys.errors import InvalidError, PersysError
 from persys.infra.clock import Clock
 from persys.model.event import EventKind
-from persys.model.ids import node_id
+from persys.model.ids import NodeId, node_id
 from persys.model.node import Capabilities, Node
 from persys.scheduler import reports
 from persys.scheduler.api.service import Context, need
@@ -74,6 +74,9 @@ class NodesApi:
             lease_expires_at=control.timestamp(self._membership.lease_ends_at()),
             cluster_uid=marker.uid,
         )
+
+    def stream_opened(self, opened_by: NodeId) -> None:
+        self._membership.stream_opened(opened_by)
 
     async def Heartbeat(
         self, request: control_pb2.HeartbeatRequest, context: Context

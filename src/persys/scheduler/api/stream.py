@@ -39,6 +39,7 @@ class StreamApi:
         if not answer.accepted:
             return
         self._streams.add(tunnel)
+        self._nodes.stream_opened(tunnel.node_id)
         try:
             async with asyncio.TaskGroup() as group:
                 reader = group.create_task(self._read(tunnel, messages, context))

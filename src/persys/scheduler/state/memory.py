@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
+from persys.core.epochs import restart_at
 from persys.core.recovery import Merged
-from persys.model.assignment import Assignment, Tombstone
+from persys.model.assignment import Assignment, EpochCounter, Tombstone
 from persys.model.belief import Belief, Retry
 from persys.model.drift import Drift, DriftType
 from persys.model.event import Event, Numbered
@@ -52,6 +53,28 @@ def drop_node(memory: Memory, key: str) -> None:
         put_tombstone(memory, tombstone)
     for assignment in assignments_on(cluster, node_id):
         cluster.settle_room(assignment.workload_id, (node_id,))
+
+
+def put_epoch_counter(memory: Memory, counter: EpochCounter) -> None:
+    memory.cluster.epochs.learn(counter)
+    memory.cluster.epochs.on_record = True
+
+
+def drop_epoch_counter(memory: Memory, _key: str) -> None:
+    """Numbers that were used stay used."""
+    memory.cluster.epochs.on_record = False
+
+
+def assume_epochs(memory: Memory, key: str) -> None:
+    """The counter cannot be read: epochs go on above all that can have been used."""
+    epochs = memory.cluster.epochs
+    if key == keys.EPOCHS:
+        epochs.learn(EpochCounter(restart_at([epochs.reserved_until], now=memory.now)))
+
+
+def epoch_counter(cluster: Cluster) -> Iterable[EpochCounter]:
+    epochs = cluster.epochs
+    return (EpochCounter(epochs.reserved_until),) if epochs.on_record else ()
 
 
 def put_removal(memory: Memory, removal: Removal) -> None:

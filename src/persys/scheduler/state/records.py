@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from persys.core.recovery import Merged
 from persys.errors import RefusedError
-from persys.model.assignment import Assignment, Tombstone
+from persys.model.assignment import Assignment, EpochCounter, Tombstone
 from persys.model.belief import Belief, Retry
 from persys.model.drift import Drift
 from persys.model.event import Event
@@ -285,6 +285,21 @@ RECORDS: tuple[RecordType, ...] = (
         stand_in=_nothing,
         in_memory=lambda cluster: cluster.drifts,
         rebuilt=memory.rebuilt_drifts,
+    ),
+    _type(
+        "epoch_counter",
+        EpochCounter,
+        "/epochs/<scope>",
+        content="the highest epoch that may be in use",
+        written_when="a leader reserves the next 10,000 epochs",
+        in_snapshot=True,
+        unreadable=Unreadable.REPLACED,
+        key_of=lambda _counter: keys.EPOCHS,
+        put=memory.put_epoch_counter,
+        drop=memory.drop_epoch_counter,
+        stand_in=memory.assume_epochs,
+        in_memory=memory.epoch_counter,
+        rebuilt=lambda merged, _held: (EpochCounter(merged.last_epoch()),),
     ),
     _type(
         "removal",

@@ -52,6 +52,7 @@ def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float, now: datet
         kind.stand_in(memory, one.key)
     cluster.events.loaded()
     _reserve(cluster)
+    cluster.learn_epochs()
 
 
 def follow(

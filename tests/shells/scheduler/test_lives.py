@@ -1,0 +1,125 @@
+"""One id in several lives: deleted while its node is away, applied again, the node back or lost for good."""
+
+from datetime import timedelta
+
+import pytest
+
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.scheduler.harness import Cluster, eventually
+from shells.scheduler.peer import Node
+from shells.scheduler.test_failover import apply_with_data, tend
+
+SHORT = {
+    "node_lease": timedelta(seconds=2),
+    "node_unavailable_grace": timedelta(seconds=0.5),
+}
+short_grace = pytest.mark.parametrize("cluster", [SHORT], indirect=True, ids=[""])
+
+
+async def deleted_while_away(cluster: Cluster, name: str) -> Node:
+    """A node that still runs a copy of what was deleted while it was cut off."""
+    node = await cluster.join("n1")
+    await apply_with_data(cluster, name)
+    await node.die()
+    await cluster.control.until_node("n1", "NotReady")
+    await cluster.control.delete(name)
+    await cluster.control.until_gone(name)
+    return node
+
+
+async def apply_again(cluster: Cluster, name: str) -> None:
+    volume = pb.VolumeMount(host_path="/srv/data", container_path="/data")
+    spec = pb.WorkloadSpec(
+        type="container", container=pb.ContainerSpec(image="db", volumes=[volume])
+    )
+    answer = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
+    assert answer.success, answer.error_message
+
+
+@short_grace
+async def test_promise_4_a_new_life_waits_while_the_old_copy_may_live(cluster: Cluster) -> None:
+    await deleted_while_away(cluster, "db")
+    other = await cluster.join("n2")
+
+    await apply_again(cluster, "db")
+
+    view = await cluster.control.workload("db")
+    assert (view.status, view.assigned_node_id) == ("Pending", "")
+    assert "an old copy may still run on n1" in view.reason.message
+    assert other.agent.running() == set()
+
+    assert (await tend(cluster, "ConfirmNodeDead")).accepted
+    await cluster.control.until("db", "Running")
+    assert other.agent.running() == {"db"}
+
+
+@short_grace
+async def test_a_new_life_begins_when_the_node_returns_and_has_removed_the_old_copy(
+    cluster: Cluster,
+) -> None:
+    node = await deleted_while_away(cluster, "db")
+    await apply_again(cluster, "db")
+
+    await node.agent.start()
+    await node.join()
+
+    view = await cluster.control.until("db", "Running")
+    assert view.epoch > 1
+    orders = [(order.id, order.epoch) for order in node.agent.applies]
+    assert orders == [("db", 1), ("db", view.epoch)]
+    assert node.agent.running() == {"db"}
+
+
+async def test_an_epoch_that_a_node_makes_up_is_not_taken_over(cluster: Cluster) -> None:
+    node = await cluster.join("n1")
+    await cluster.control.apply("first")
+    await cluster.control.until("first", "Running")
+    made_up = pb.WorkloadStatus(workload_id="web", state="Running", epoch=2**63 - 1)
+    await cluster.control.stub.Heartbeat(
+        pb.HeartbeatRequest(node_id="n1", workload_statuses=[made_up], complete=True), timeout=10
+    )
+
+    assert (await cluster.control.apply("web")).success
+
+    view = await cluster.control.until("web", "Running")
+    assert view.epoch == 2
+    await cluster.stop()
+    await cluster.start()
+    assert (await cluster.control.apply("third")).success
+    assert node.agent.running() >= {"first", "web"}
+
+
+async def test_epochs_rise_over_lives_and_leaders_and_an_idle_leader_reserves_none(
+    cluster: Cluster,
+) -> None:
+    await cluster.join("n1")
+    seen = []
+    for _ in range(3):
+        await cluster.control.apply("web")
+        seen.append((await cluster.control.until("web", "Running")).epoch)
+        await cluster.control.delete("web")
+        await cluster.control.until_gone("web")
+    assert seen == [1, 2, 3]
+
+    await cluster.stop()
+    await cluster.start()
+    await cluster.stop()
+    await cluster.start()
+    await cluster.control.apply("web")
+
+    assert (await cluster.control.until("web", "Running")).epoch == 10_001
+
+
+async def test_the_old_copy_that_a_node_has_not_named_keeps_its_tombstone(cluster: Cluster) -> None:
+    """A moved workload's old copy is removed under the epoch of its own life."""
+    first = await cluster.join("n1")
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    await cluster.join("n2")
+    assert (await tend(cluster, "DrainNode")).accepted
+
+    async def gone() -> bool:
+        return first.agent.running() == set()
+
+    await eventually(gone, lambda: f"the old copy to go: {first.agent.copies}")
+    assert (await cluster.control.workload("web")).epoch == 2

@@ -1,0 +1,64 @@
+"""One counter for all epochs: reserved on record before use, never repeated, never raised by reports."""
+
+from datetime import timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from builders import NOON
+from persys.core.epochs import BLOCK, EPOCH_MAX, Epochs, credible, restart_at
+from persys.model.assignment import EpochCounter
+
+
+def next_of(epochs: Epochs, stored: list[EpochCounter]) -> int:
+    """As a leader takes one: reserved on record first."""
+    epoch = epochs.next
+    if not epochs.covers(epoch):
+        counter = epochs.after_next_block(epoch)
+        stored.append(counter)
+        epochs.reserve(counter)
+    epochs.use(epoch)
+    return epoch
+
+
+def test_the_first_epoch_is_1_and_one_reservation_covers_a_block() -> None:
+    epochs, stored = Epochs(), list[EpochCounter]()
+
+    taken = [next_of(epochs, stored) for _ in range(BLOCK)]
+
+    assert taken == list(range(1, BLOCK + 1))
+    assert stored == [EpochCounter(BLOCK)]
+
+
+@given(st.lists(st.tuples(st.integers(1, 2 * BLOCK), st.booleans()), max_size=8))
+def test_no_leader_repeats_an_epoch_of_another(lives: list[tuple[int, bool]]) -> None:
+    """Each leader takes some. A commit whose answer is lost may have been stored or not."""
+    record, used = EpochCounter(0), 0
+    for count, answer_lost in lives:
+        epochs = Epochs()
+        epochs.learn(record)
+        if answer_lost:
+            record = epochs.after_next_block(epochs.next)  # stored, and not known to be
+            epochs.learn(record)
+        stored = [record]
+        for _ in range(count % 7 + 1):
+            epoch = next_of(epochs, stored)
+            assert used < epoch <= stored[-1].reserved_until
+            used = epoch
+        record = stored[-1]
+
+
+@given(st.integers(0, 10**9), st.integers(0, 10**15))
+def test_two_restores_of_one_snapshot_go_on_at_different_epochs(apart_ms: int, known: int) -> None:
+    first = restart_at([known], now=NOON)
+    second = restart_at([first], now=NOON + timedelta(milliseconds=apart_ms))
+
+    assert second >= first >= known
+    assert first <= EPOCH_MAX
+
+
+def test_a_reported_epoch_is_believed_only_if_it_was_handed_out() -> None:
+    assert credible(5, 10) == 5
+    assert credible(11, 10) == 0
+    assert credible(2**63 - 1, 10) == 0
+    assert credible(-1, 10) == 0
