@@ -56,8 +56,12 @@ class SimChannel:
         self, method: str, response_deserializer: Callable[[bytes], Any], **_: Any
     ) -> Callable[..., Conversation]:
         def call(
-            requests: AsyncIterator[Any] | None = None, *, metadata: Metadata = ()
+            requests: AsyncIterator[Any] | None = None,
+            *,
+            metadata: Metadata = (),
+            timeout: float | None = None,
         ) -> Conversation:
+            assert timeout is None, "streams of agents have no deadline"
             return Conversation(
                 self._network,
                 self._source,
