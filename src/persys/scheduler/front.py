@@ -40,8 +40,8 @@ AGAIN_SECONDS = 0.1
 
 
 class Front:
-    def __init__(self, upstream: Callable[[str], Upstream] = Upstream) -> None:
-        """A simulation has its own way to the one that leads."""
+    def __init__(self, upstream: Callable[[str], Upstream]) -> None:
+        """`upstream` connects to the leader at this endpoint."""
         self._new_upstream = upstream
         self._leading: ControlApi | None = None
         self._reading: ControlApi | None = None

@@ -67,15 +67,15 @@ class Plane:
         store: Store,
         clock: Clock,
         *,
+        tls: Tls | None,
+        front: Front,
         names: EtcdOptions | None = None,
         shared: bool = False,
-        front: Front | None = None,
         new_seat: Callable[..., Scheduler] = Scheduler,
-        tls: Tls | None = None,
     ) -> None:
-        """`names` is the etcd in which CoreDNS looks. A simulation brings its own door and seats.
+        """`names` is the etcd in which CoreDNS looks. A simulation brings its own front and seats.
 
-        Without `tls` anybody is served: with it the seats and the door must have it too.
+        With `tls` None (-insecure) every caller is served; otherwise the seats and the front need it too.
         """
         self._settings = settings
         self._store = store
@@ -84,7 +84,7 @@ class Plane:
         self._shared = shared
         self._metrics = Metrics()
         self._supervisor = Supervisor("scheduler", clock, self._metrics.registry)
-        self._front = front or Front()
+        self._front = front
         self._make_seat = new_seat
         self._tls = tls
         if tls is not None:

@@ -6,6 +6,7 @@ from datetime import datetime
 from persys.client.authority import AuthoritySource
 from persys.client.trust import open_renewed, vault_source
 from persys.infra.clock import Clock
+from persys.infra.rpc import new_channel
 from persys.infra.tls import Tls
 from persys.infra.vault import Vault
 from persys.infra.vault_pki import VaultSource
@@ -65,7 +66,7 @@ def to_agents(tls: Tls | None) -> Connect:
 
 def to_leader(tls: Tls | None) -> Callable[[str], Upstream]:
     if tls is None:
-        return Upstream
+        return lambda endpoint: Upstream(endpoint, new_channel)
     return lambda endpoint: Upstream(endpoint, tls.dial(Role.SCHEDULER))
 
 

@@ -1,4 +1,4 @@
-"""The way to the scheduler that leads. Its calls end when another leads: a frozen one would keep them."""
+"""The connection to the leader. Its calls end when another scheduler leads: a frozen one would keep them."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -7,7 +7,6 @@ from typing import Any
 
 import grpc
 
-from persys.infra.rpc import new_channel
 from persys.wire.gen.control.v1 import control_pb2_grpc
 
 CONNECT_SECONDS = 1.0
@@ -18,9 +17,7 @@ class LeaderChangedError(Exception):
 
 
 class Upstream:
-    def __init__(
-        self, endpoint: str, connect: Callable[[str], grpc.aio.Channel] = new_channel
-    ) -> None:
+    def __init__(self, endpoint: str, connect: Callable[[str], grpc.aio.Channel]) -> None:
         self.endpoint = endpoint
         self._channel = connect(endpoint)
         # The stub's types are the synchronous ones.

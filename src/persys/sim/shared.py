@@ -35,7 +35,9 @@ class SimPlane(Plane):
         front: Front,
         new_seat: Callable[..., Scheduler],
     ) -> None:
-        super().__init__(settings, store, clock, shared=True, front=front, new_seat=new_seat)
+        super().__init__(
+            settings, store, clock, tls=None, shared=True, front=front, new_seat=new_seat
+        )
         self.name = name
         self.front = front
 

@@ -9,7 +9,9 @@ import pytest
 
 from persys.errors import FencedError, StoreUnavailableError
 from persys.infra.clock import SystemClock
+from persys.scheduler.front import Front
 from persys.scheduler.plane import Plane
+from persys.scheduler.trust import to_leader
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
 from shells.scheduler.stores import TroubledStore
 
@@ -238,7 +240,7 @@ async def test_a_second_scheduler_takes_over_and_the_first_ends(cluster: Cluster
 async def test_a_store_that_is_down_at_the_start_ends_the_scheduler(cluster: Cluster) -> None:
     store = TroubledStore(cluster.store.store)
     store.down = True
-    scheduler = Plane(brisk(), store, SystemClock())
+    scheduler = Plane(brisk(), store, SystemClock(), tls=None, front=Front(to_leader(None)))
 
     with pytest.raises(ExceptionGroup) as ended:
         await scheduler.run(asyncio.Event())

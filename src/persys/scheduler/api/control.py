@@ -52,7 +52,7 @@ def control_api(
     adoption = Adoption(app.cluster, app.committer, app.reconciler, app.burials, app.agents, clock)
     return ControlApi(
         nodes,
-        StreamApi(nodes, app.streams),
+        StreamApi(nodes, app.streams, app.requests),
         WorkloadsApi(intake, queries),
         DriftsApi(app.cluster, adoption),
         EventsApi(app.events),

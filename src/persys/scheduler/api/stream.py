@@ -12,6 +12,7 @@ from persys.model import feature
 from persys.model.ids import node_id
 from persys.scheduler.api.nodes import NodesApi
 from persys.scheduler.api.service import Context, need
+from persys.scheduler.owner import Owner
 from persys.scheduler.streams import Streams, Tunnel
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -19,9 +20,11 @@ Messages = AsyncIterator[control_pb2.ControlMessage]
 
 
 class StreamApi:
-    def __init__(self, nodes: NodesApi, streams: Streams) -> None:
+    def __init__(self, nodes: NodesApi, streams: Streams, owner: Owner) -> None:
+        """`owner` completes what a message changes, even if the stream breaks meanwhile."""
         self._nodes = nodes
         self._streams = streams
+        self._owner = owner
 
     async def ControlStream(self, messages: Messages, context: Context) -> None:
         first = await anext(messages, None)
@@ -34,7 +37,7 @@ class StreamApi:
             node_id(first.register.node_id),
             takes_calls=feature.CONTROL_STREAM in first.register.features,
         )
-        answer = await self._nodes.register(first.register, streamed=True)
+        answer = await self._register(first.register)
         await context.write(control_pb2.ControlMessage(registered=answer))
         if not answer.accepted:
             return
@@ -50,6 +53,12 @@ class StreamApi:
             self._streams.drop(tunnel, "the stream has ended")
         if not reader.cancelled() and (refusal := reader.result()) is not None:
             raise refusal
+
+    async def _register(
+        self, request: control_pb2.RegisterNodeRequest
+    ) -> control_pb2.RegisterNodeResponse:
+        work = self._nodes.register(request, streamed=True)
+        return await self._owner.do(work, key=request.node_id)
 
     async def _read(
         self, tunnel: Tunnel, messages: Messages, context: Context
@@ -71,14 +80,16 @@ class StreamApi:
                 if not tunnel.takes_calls:
                     # It cannot be asked for what its heartbeats leave out, so they are all it has.
                     message.heartbeat.complete = True
-                answer = await self._nodes.Heartbeat(message.heartbeat, context)
+                answer = await self._owner.do(
+                    self._nodes.Heartbeat(message.heartbeat, context), key=tunnel.node_id
+                )
                 await tunnel.outgoing.put(
                     control_pb2.ControlMessage(heartbeat_answer=answer, number=message.number)
                 )
             case "reply":
                 tunnel.take(message.reply)
             case "register":
-                registered = await self._nodes.register(message.register, streamed=True)
+                registered = await self._register(message.register)
                 await tunnel.outgoing.put(control_pb2.ControlMessage(registered=registered))
             case other:
                 raise InvalidError("message", f"{other or 'nothing'} is not for a scheduler")
