@@ -36,6 +36,9 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     generated_at: Callable[[], datetime] | None = None  # its clock
     ruling: control_pb2.SubmitAutomationSuggestionResponse | None = None
     suggestions: list[control_pb2.AutomationSuggestion] = field(default_factory=list)
+    decisions: list[control_pb2.SuggestionView] = field(default_factory=list)
+    allowed_secrets: list[str] = field(default_factory=list)
+    rebuilds: list[control_pb2.RebuildFromAgentsRequest] = field(default_factory=list)
     heard: Callable[[dict[str, object]], None] = lambda beside: None  # what comes beside a call
     drain_deadline: int = 0
     health: agent_pb2.HealthCheckResponse = field(
@@ -128,6 +131,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
 
     def RebuildFromAgents(self, request, context):  # type: ignore[no-untyped-def]
         self._maybe_abort(context)
+        self.rebuilds.append(request)
         return self.recovery
 
     def AcceptEmpty(self, request, context):  # type: ignore[no-untyped-def]
@@ -312,12 +316,34 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         )
 
     def AdoptOrphan(self, request, context):  # type: ignore[no-untyped-def]
+        self.allowed_secrets = list(request.allow_secrets)
         named = (request.node_id, request.workload_id)
         known = named in [(drift.node_id, drift.workload_id) for drift in self.drifts]
         reason = "" if known else f"orphan not found: {named[1]} on {named[0]}"
         return control_pb2.OrphanAnswer(accepted=known, reason=reason)
 
     DeleteOrphan = AdoptOrphan
+
+    def GetOrphan(self, request, context):  # type: ignore[no-untyped-def]
+        spec = control_pb2.WorkloadSpec(
+            type="container", container=control_pb2.ContainerSpec(image="nginx")
+        )
+        drift = control_pb2.DriftView(node_id=request.node_id, workload_id=request.workload_id)
+        return control_pb2.OrphanView(drift=drift, spec=spec, secrets=["db-password"])
+
+    def ListSuggestions(self, request, context):  # type: ignore[no-untyped-def]
+        found = [one for one in self.decisions if request.decision in ("", one.decision)]
+        return control_pb2.ListSuggestionsResponse(suggestions=found)
+
+    def ApproveSuggestion(self, request, context):  # type: ignore[no-untyped-def]
+        known = [one.suggestion.suggestion_id for one in self.decisions]
+        if request.suggestion_id not in known:
+            reason = f"suggestion not found: {request.suggestion_id}"
+            return control_pb2.SuggestionAnswer(reason=reason)
+        view = control_pb2.SuggestionView(applied_action="delete_workload")
+        return control_pb2.SuggestionAnswer(accepted=True, suggestion=view)
+
+    RejectSuggestion = ApproveSuggestion
 
     def ListEvents(self, request, context):  # type: ignore[no-untyped-def]
         self._maybe_abort(context)

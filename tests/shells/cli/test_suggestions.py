@@ -57,3 +57,55 @@ def test_what_is_no_suggestion_is_said(text: str, ctl: Run) -> None:
 
     assert ended.code == 2
     assert "standard input" in ended.err
+
+
+def a_decision(suggestion_id: str, decision: str) -> control_pb2.SuggestionView:
+    suggestion = control_pb2.AutomationSuggestion(
+        suggestion_id=suggestion_id,
+        target_workload="web",
+        action_type=control_pb2.AUTOMATION_ACTION_DELETE_WORKLOAD,
+    )
+    return control_pb2.SuggestionView(suggestion=suggestion, decision=decision)
+
+
+def test_suggestions_are_listed_by_decision(cluster: Cluster, ctl: Run) -> None:
+    cluster.decisions = [a_decision("s1", "pending"), a_decision("s2", "accepted")]
+
+    ended = ctl("suggestion", "list", "--decision", "pending")
+
+    assert ended.code == 0, ended.err
+    assert "s1" in ended.out
+    assert "delete_workload" in ended.out
+    assert "s2" not in ended.out
+
+
+@pytest.mark.parametrize(("verb", "told"), [("approve", "approved"), ("reject", "rejected")])
+def test_a_suggestion_is_decided_by_its_id(
+    cluster: Cluster, ctl: Run, verb: str, told: str
+) -> None:
+    cluster.decisions = [a_decision("s1", "pending")]
+
+    assert told in ctl("suggestion", verb, "s1").out
+    unknown = ctl("suggestion", verb, "s9")
+    assert unknown.code != 0
+    assert "suggestion not found: s9" in unknown.err
+
+
+def test_an_orphan_is_shown_with_its_spec_and_secrets(cluster: Cluster, ctl: Run) -> None:
+    ended = ctl("orphans", "get", "n1", "web")
+
+    assert ended.code == 0, ended.err
+    assert "db-password" in ended.out
+    assert "image: nginx" in ended.out
+
+
+def test_secrets_are_allowed_by_name(cluster: Cluster, ctl: Run) -> None:
+    cluster.drifts = [control_pb2.DriftView(node_id="n1", workload_id="web")]
+    cluster.recovery = control_pb2.RecoveryAnswer(accepted=True, nodes=1, workloads=2)
+
+    assert ctl("orphans", "adopt", "n1", "web", "--allow-secrets", "a,b").code == 0
+    assert cluster.allowed_secrets == ["a", "b"]
+    preview = ctl("recovery", "rebuild-from-agents", "--dry-run", "--allow-secrets", "c")
+    assert "would restore 1 nodes and 2 workloads" in preview.out
+    (asked,) = cluster.rebuilds
+    assert (asked.dry_run, list(asked.allow_secrets)) == (True, ["c"])
