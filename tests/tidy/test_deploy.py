@@ -83,6 +83,37 @@ def test_the_compose_file_tells_each_process_only_what_it_knows(root: Path) -> N
         assert set(service.get("environment", {})) <= known, name
 
 
+def compose_services(root: Path) -> dict[str, dict[str, Any]]:
+    text = (root / "deploy" / "compose" / "compose.yaml").read_text("utf-8")
+    services: dict[str, dict[str, Any]] = yaml.safe_load(text)["services"]
+    return services
+
+
+def test_only_schedulers_and_coredns_reach_the_etcd_of_the_compose_file(root: Path) -> None:
+    services = compose_services(root)
+    (store,) = services["etcd"]["networks"]
+
+    inside = {name for name, service in services.items() if store in service["networks"]}
+    assert inside == {"etcd", "coredns", "scheduler-1", "scheduler-2", "scheduler-3"}
+    assert "ports" not in services["etcd"]
+
+
+def test_grafana_of_the_compose_file_has_no_default_password(root: Path) -> None:
+    grafana = compose_services(root)["grafana"]
+    (script,) = grafana["command"]
+
+    assert "GF_SECURITY_ADMIN_PASSWORD__FILE" in script
+    assert "/dev/urandom" in script
+    assert "GF_SECURITY_ADMIN_PASSWORD" not in grafana["environment"]
+
+
+@pytest.mark.parametrize("name", ["prometheus", "grafana"])
+def test_monitoring_of_the_compose_file_listens_on_this_machine_only(root: Path, name: str) -> None:
+    (port,) = compose_services(root)[name]["ports"]
+
+    assert port.startswith("${BIND_MONITORING:-127.0.0.1}:")
+
+
 def test_the_daemon_set_runs_the_agent_with_what_it_needs(root: Path) -> None:
     documents = list(yaml.safe_load_all((root / "deploy/kubernetes/agent.yaml").read_text("utf-8")))
     daemon_set = next(one for one in documents if one["kind"] == "DaemonSet")

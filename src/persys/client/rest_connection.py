@@ -16,8 +16,12 @@ from urllib.parse import urlsplit
 from persys.client.call import Trust
 from persys.client.duplex import Duplex
 from persys.errors import DeniedError, PersysError, SettingsError, UnavailableError
+from persys.infra.message_sizes import LIST_BYTES_MAX
 from persys.model.role import NAMES, Role
 
+# A server that is not what it seems must not fill the memory of its client.
+BODY_BYTES_MAX = LIST_BYTES_MAX
+LINE_BYTES_MAX = 16 * 1024 * 1024
 _PORTS = {"https": 8551, "http": 80}
 Body = bytes | Iterable[bytes] | None
 
@@ -166,17 +170,28 @@ class Answer:
         self._reusable = reusable
 
     def read(self) -> bytes:
-        """All of it; the connection is free again then."""
+        """All of it; the connection is free again then. Raises UnavailableError for too large a body."""
+        announced = self.response.length or 0
         try:
-            content = self.response.read()
+            content = self.response.read(BODY_BYTES_MAX + 1) if announced <= BODY_BYTES_MAX else b""
         except (OSError, http.client.HTTPException) as err:
             self.close()
             raise self._door.trouble(err) from err
+        if max(announced, len(content)) > BODY_BYTES_MAX:
+            self.close()
+            raise UnavailableError(f"the gateway's answer is larger than {BODY_BYTES_MAX} bytes")
         if self.response.will_close or not self._reusable:
             self.close()
         else:
             self._door.keep(self._connection)
         return content
+
+    def read_line(self) -> bytes:
+        """The next line of a stream, empty at its end. Raises UnavailableError for one that is too long."""
+        line = self.response.readline(LINE_BYTES_MAX + 1)
+        if len(line) > LINE_BYTES_MAX:
+            raise UnavailableError(f"a line of the gateway is longer than {LINE_BYTES_MAX} bytes")
+        return line
 
     def wait_at_most(self, seconds: float | None) -> None:
         """For each piece of the body from now on."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PROTOCOL = "persys.exec.v1"
 _SECONDS = 30.0
 _CLOSE_BASE = 4000
+PROBLEM_BYTES_MAX = 1024 * 1024
 
 
 def run(stub: "RestStub", route: Route, inputs: Iterator[pb.ExecInput]) -> Iterator[pb.ExecOutput]:
@@ -34,7 +35,7 @@ def run(stub: "RestStub", route: Route, inputs: Iterator[pb.ExecInput]) -> Itera
         socket = WebSocket(connection, path, stub.headers, PROTOCOL)
         connection.sock.settimeout(None)
     except UpgradeRefusedError as refused:
-        problem = problem_of(refused.response.read())
+        problem = problem_of(refused.response.read(PROBLEM_BYTES_MAX))
         connection.close()
         raise error_of(refused.response.status, problem) from refused
     except (OSError, HTTPException) as err:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from google.protobuf.json_format import ParseDict
 from google.protobuf.message import Message
 
-from persys.client.rest_connection import Answer
+from persys.client.rest_connection import LINE_BYTES_MAX, Answer
 from persys.client.rest_errors import error_of, problem_of
 from persys.errors import UnavailableError
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -151,7 +151,7 @@ def _chunks(answer: Answer) -> Iterator[pb.SnapshotChunk]:
 
 def _lines(answer: Answer, kind: type[Message]) -> Iterator[Message]:
     """One message each. An empty one says that all is well, a problem is the last."""
-    while line := answer.response.readline():
+    while line := answer.read_line():
         plain = json.loads(line)
         if "problem" in plain and isinstance(plain["problem"], dict):
             raise error_of(int(plain["problem"].get("status", 503)), plain["problem"])
@@ -161,12 +161,14 @@ def _lines(answer: Answer, kind: type[Message]) -> Iterator[Message]:
 
 def _server_sent(answer: Answer) -> Iterator[pb.EventView]:
     kind, data = "", ""
-    while line := answer.response.readline():
+    while line := answer.read_line():
         name, _, value = line.decode().rstrip("\r\n").partition(":")
         if name == "event":
             kind = value.strip()
         elif name == "data":
             data += value.removeprefix(" ")
+            if len(data) > LINE_BYTES_MAX:
+                raise UnavailableError(f"an event is longer than {LINE_BYTES_MAX} bytes")
         elif not name and not value and data:
             plain = json.loads(data)
             if kind == "problem":

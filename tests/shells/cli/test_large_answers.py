@@ -1,0 +1,58 @@
+"""A gateway that never stops sending fills nobody's memory."""
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from threading import Thread
+
+import pytest
+
+from persys.client import SchedulerClient
+from persys.client.rest_connection import LINE_BYTES_MAX, Gateway
+from persys.errors import UnavailableError
+
+PART = b"x" * (1024 * 1024)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@contextmanager
+def answering(head: bytes, *, parts: int) -> Iterator[str]:
+    """A server whose every answer is this head and so many parts."""
+    listening = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        with suppress(OSError):
+            while True:
+                client, _ = listening.accept()
+                with client, suppress(OSError):
+                    client.recv(65536)
+                    client.sendall(head + b"\r\n")
+                    for _ in range(parts):
+                        client.sendall(PART)
+
+    Thread(target=serve, daemon=True).start()
+    try:
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+    finally:
+        listening.close()
+
+
+def test_an_answer_that_announces_too_much_is_not_read() -> None:
+    head = HEAD + b"Content-Length: 1000000000000\r\n"
+    with (
+        answering(head, parts=1) as url,
+        SchedulerClient(Gateway(url)) as client,
+        pytest.raises(UnavailableError, match="answer is larger than"),
+    ):
+        client.list_nodes()
+
+
+@pytest.mark.parametrize("stream", ["logs", "events"])
+def test_a_line_without_an_end_is_not_read_for_ever(stream: str) -> None:
+    parts = LINE_BYTES_MAX // len(PART) + 2
+    head = HEAD + b"Connection: close\r\n"
+    with answering(head, parts=parts) as url, SchedulerClient(Gateway(url)) as client:
+        is_log = stream == "logs"
+        messages = client.stream_logs("web") if is_log else client.watch_events(after=0)
+        with pytest.raises(UnavailableError, match="is longer than"):
+            list(messages)
