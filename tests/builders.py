@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 
+from prometheus_client import CollectorRegistry
+
 from persys.core.dispatch import Dispatch, Goal
 from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
@@ -10,6 +12,8 @@ from persys.core.placement.filters import Rejection, reject
 from persys.core.placement.needs import Needs
 from persys.core.placement.select import place
 from persys.core.situation import Rooms, Situation
+from persys.infra.aio.supervisor import Supervisor
+from persys.infra.clock import SystemClock
 from persys.model.assignment import Assignment, HostPort
 from persys.model.belief import Belief, Retry, Status
 from persys.model.failure import Failure, FailureReason
@@ -224,3 +228,7 @@ def a_situation(
         draining,
         confirmed_dead,
     )
+
+
+def a_supervisor(component: str = "agent") -> Supervisor:
+    return Supervisor(component, SystemClock(), CollectorRegistry())
