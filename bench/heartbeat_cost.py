@@ -17,6 +17,7 @@ from pathlib import Path
 from time import process_time
 
 import grpc
+from prometheus_client import CollectorRegistry
 
 from bench.processes import cpu_seconds, scheduler
 from bench.simulated_agents import running
@@ -37,6 +38,7 @@ from persys.agent.journal import Entry, Standing
 from persys.agent.meter import Meter
 from persys.agent.reports import Reports
 from persys.agent.state import State
+from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.model import feature
 from persys.model.action import Action, ActionKind, ActionState
@@ -81,7 +83,9 @@ async def _making(count: int) -> float:
         for name in workload_names(0, nodes=1, each=count):
             state.note(*_running(WorkloadId(name)))
         collector = Collector(state, Path(directory))
-        reports = Reports(NODE, state, collector, Meter({}, state, clock), clock)
+        supervisor = Supervisor("agent", clock, CollectorRegistry())
+        meter = Meter({}, state, clock, supervisor)
+        reports = Reports(NODE, state, collector, meter, clock, supervisor, unavailable=tuple)
         times = _times(count)
         began = process_time()
         for _ in range(times):

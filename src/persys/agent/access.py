@@ -29,10 +29,11 @@ class Access:
         state: State,
         docker: DockerAccess | None,
         past: Past | None,
-        consoles: Consoles | None,
+        consoles: Callable[[], Consoles | None],
         *,
         exec_enabled: bool,
     ) -> None:
+        """`consoles` answers None as long as this node has no libvirt."""
         self._state = state
         self._docker = docker
         self._logs = Logs(docker, past) if docker is not None and past is not None else None
@@ -50,7 +51,7 @@ class Access:
         if asked.previous and asked.follow:
             raise InvalidError("follow", "what is over cannot be followed")
         named = self._known(asked.workload_id)
-        logs = self._consoles if self._is_machine(named) else self._logs
+        logs = self._consoles() if self._is_machine(named) else self._logs
         if logs is None:
             raise RefusedError(_NO_WAY_IN)
         with self._visit():
@@ -99,10 +100,11 @@ class Access:
                 f"{named} is a machine, and nobody outside can start a command in it; "
                 f"use persysctl console {named}"
             )
-        if self._consoles is None:
+        consoles = self._consoles()
+        if consoles is None:
             raise RefusedError(_NO_WAY_IN)
         with self._visit():
-            await self._consoles.converse(start, inputs, write)
+            await consoles.converse(start, inputs, write)
 
     async def _converse(
         self,

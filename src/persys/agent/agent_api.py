@@ -1,5 +1,6 @@
 """The gRPC door of the agent: read the request, hand it to its use case, write the answer."""
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
 from functools import wraps
@@ -29,6 +30,7 @@ from persys.errors import (
     RuntimeUnavailableError,
 )
 from persys.infra import tracing
+from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId, Revision, WorkloadId, workload_id
@@ -40,10 +42,11 @@ from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from persys.wire.status import grpc_code
 from persys.wire.volume import agent_view
 
+PING_DEADLINE_SECONDS = 5.0
 SERVICE = "persys.agent.v1.AgentService"
 SERVICE_DESCRIPTOR = agent_pb2.DESCRIPTOR.services_by_name["AgentService"]
 
-Api = TypeVar("Api")
+Api = TypeVar("Api", bound="AgentApi")
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 Context = grpc.aio.ServicerContext[object, object]
@@ -52,20 +55,23 @@ Context = grpc.aio.ServicerContext[object, object]
 def _translated(
     call: Callable[[Api, Request, Context], Awaitable[Answer]],
 ) -> Callable[[Api, Request, Context], Awaitable[Answer]]:
-    """Trace a method, and turn what it raises into a status."""
+    """Trace a method, and turn what it raises into a status. An unexpected exception costs this call."""
     name = f"{SERVICE}/{call.__name__}"
 
     @wraps(call)
     async def answer(api: Api, request: Request, context: Context) -> Answer:
         with tracing.serving(name, context.invocation_metadata) as span:
-            try:
-                answered = await call(api, request, context)
-            except PersysError as err:
-                code = grpc_code(err)
-                span.answered(code.name)
-                await context.abort(code, str(err))
-            span.answered(grpc.StatusCode.OK.name)
-            return answered
+            errors: list[InternalError] = []
+            code, text = grpc.StatusCode.INTERNAL, ""
+            with api.supervisor.contain("call", call.__name__, failed=errors.append):
+                try:
+                    answered = await call(api, request, context)
+                    span.answered(grpc.StatusCode.OK.name)
+                    return answered
+                except PersysError as err:
+                    code, text = grpc_code(err), str(err)
+            span.answered(code.name)
+            return await context.abort(code, text or f"internal error: {errors[0].text}")
 
     return answer
 
@@ -81,12 +87,15 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         collector: Collector,
         runtimes: Mapping[WorkloadType, Runtime],
         clock: Clock,
-        access: Access | None,
+        access: Access,
         meter: Meter,
         garbage: Garbage,
         inventory: Inventory,
-        images: ImageDoor | None,
+        images: Callable[[], ImageDoor | None],
+        supervisor: Supervisor,
     ) -> None:
+        """`images` answers None as long as this node has no libvirt."""
+        self.supervisor = supervisor
         self._node_id = node_id
         self._version = version
         self._state = state
@@ -198,16 +207,11 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
 
     @_translated
     async def StreamLogs(self, request: agent_pb2.LogsRequest, context: Context) -> None:
-        await self._inside().logs(request, context.write)
+        await self._access.logs(request, context.write)
 
     @_translated
     async def Exec(self, requests: AsyncIterator[agent_pb2.ExecInput], context: Context) -> None:
-        await self._inside().exec(requests, context.write)
-
-    def _inside(self) -> Access:
-        if self._access is None:
-            raise RefusedError("this node runs nothing that can be looked into")
-        return self._access
+        await self._access.exec(requests, context.write)
 
     @_translated
     async def GarbageCollect(
@@ -252,31 +256,37 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
     async def ListImages(
         self, _request: agent_pb2.ListImagesRequest, _context: Context
     ) -> agent_pb2.ListImagesResponse:
-        return agent_pb2.ListImagesResponse() if self._images is None else self._images.list()
+        images = self._images()
+        return agent_pb2.ListImagesResponse() if images is None else images.list()
 
     @_translated
     async def AddImage(
         self, requests: AsyncIterator[agent_pb2.AddImageRequest], context: Context
     ) -> None:
-        if self._images is None:
+        images = self._images()
+        if images is None:
             raise RefusedError("this node runs no machines, so it keeps no images for them")
-        await self._images.add(requests, context.write)
+        await images.add(requests, context.write)
 
     @_translated
     async def RemoveImage(
         self, request: agent_pb2.RemoveImageRequest, _context: Context
     ) -> agent_pb2.RemoveImageResponse:
-        if self._images is None:
+        images = self._images()
+        if images is None:
             raise NotFoundError("image", request.name)
-        return self._images.remove(request.name)
+        return images.remove(request.name)
 
     async def _runtime_status(self, kind: WorkloadType) -> str:
         if kind not in self._runtimes:
             return "runtime not available"
         try:
-            await self._runtimes[kind].ping()
+            async with asyncio.timeout(PING_DEADLINE_SECONDS):
+                await self._runtimes[kind].ping()
         except RuntimeUnavailableError as err:
             return f"unhealthy: {err}"
+        except TimeoutError:
+            return f"unhealthy: no answer within {PING_DEADLINE_SECONDS:g} s"
         return "healthy"
 
     def _status(self, entry: Entry) -> agent_pb2.WorkloadStatus:

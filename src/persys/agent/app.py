@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random, SystemRandom
@@ -15,19 +16,11 @@ from persys.agent.access import Access
 from persys.agent.admission import Admission, Bounds
 from persys.agent.agent_api import SERVICE, SERVICE_DESCRIPTOR, AgentApi
 from persys.agent.calls import StreamedCalls
+from persys.agent.capabilities import capabilities_of
 from persys.agent.collector import Collector
 from persys.agent.consoles import Consoles
 from persys.agent.contact import Contact
 from persys.agent.door import new_door
-from persys.agent.finding import (
-    container_files,
-    find_runtimes,
-    has_machines,
-    leftovers_of,
-    machine_access,
-    open_images,
-    samplers_of,
-)
 from persys.agent.garbage import Garbage
 from persys.agent.image_door import ImageDoor
 from persys.agent.images import ImageStore
@@ -35,30 +28,22 @@ from persys.agent.intake import Intake
 from persys.agent.inventory import Inventory
 from persys.agent.ledger import Ledger
 from persys.agent.link import CALL_DEADLINE_SECONDS, Connect
-from persys.agent.meter import Meter, Sampler
+from persys.agent.meter import Meter
 from persys.agent.metrics import Metrics
 from persys.agent.news import News
 from persys.agent.past import Past
 from persys.agent.policy import policy_of
 from persys.agent.pools import Pools
-from persys.agent.ports import Disks, Leftovers, Machine, PoolSource, Runtime, Volumes
+from persys.agent.ports import Machine, Volumes
 from persys.agent.probes import Probes
 from persys.agent.pulls import Pulls
-from persys.agent.reconciler import Watch, look_at_all
-from persys.agent.runtimes.compose_setup import has_git
-from persys.agent.runtimes.docker_access import DockerAccess
-from persys.agent.runtimes.docker_engine import Engine
+from persys.agent.reconciler import Watches, look_at_all
+from persys.agent.reports import Reports
+from persys.agent.runtimes.detect import Detector, NodeRuntimes
 from persys.agent.runtimes.docker_form import Owner
-from persys.agent.runtimes.libvirt_pools import LibvirtPools
-from persys.agent.runtimes.machine_access import MachineAccess
-from persys.agent.runtimes.machine_setup import (
-    disk_inventory,
-    find_hypervisor,
-    machine_runtime,
-)
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
-from persys.agent.steps import Steps
+from persys.agent.steps import StepDeadlines, Steps
 from persys.agent.stream import over_stream
 from persys.agent.trust import by_vault, node_of, open_tls
 from persys.agent.uplink import Membership, Uplink
@@ -66,10 +51,14 @@ from persys.agent.volumes.book import Book
 from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.setup import find_drivers
 from persys.agent.volumes.tools import Tools
+from persys.agent.work_queue import WorkQueue
 from persys.agent.worker import Worker
 from persys.core.admission import Load
 from persys.core.garbage import Ages
 from persys.core.health import HEALTH
+from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.parts import OnError, supervised
+from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.enrolling import ensure_certificate
@@ -80,17 +69,37 @@ from persys.infra.process import serve
 from persys.infra.rpc import new_server, start_server
 from persys.infra.tls import Tls
 from persys.infra.turns import Turns
-from persys.model import feature
 from persys.model.identity import Role
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
-from persys.model.resources import Resources
-from persys.model.spec import WorkloadType
+from persys.model.order import Order
 from persys.wire.gen.agent.v1 import agent_pb2_grpc
 
 log = structlog.get_logger()
 
 STOP_GRACE_SECONDS = 2.0
+DETECT_INTERVAL_SECONDS = 30.0
+REQUESTS_MAX = 1024
+THREADS_MAX = 32
+# What an unexpected exception in each part does: only without its journal, or without taking requests, is
+# an agent useless.
+PARTS = {
+    "journal": OnError.EXIT,
+    "requests": OnError.EXIT,
+    "worker": OnError.RESTART,
+    "probes": OnError.RESTART,
+    "collector": OnError.RESTART,
+    "admission": OnError.RESTART,
+    "pools": OnError.RESTART,
+    "usage": OnError.RESTART,
+    "runtimes": OnError.RESTART,
+    "detection": OnError.RESTART,
+    "certificates": OnError.RESTART,
+    "garbage": OnError.RESTART,
+    "look-at-all": OnError.RESTART,
+    "uplink": OnError.RESTART,
+    "contact": OnError.RESTART,
+}
 _WILDCARDS = ("", "0.0.0.0", "::", "[::]")
 
 
@@ -99,21 +108,15 @@ class Surroundings:
     """All that an agent touches outside itself. A simulation has its own of each."""
 
     state: State
-    runtimes: Mapping[WorkloadType, Runtime]
+    runtimes: NodeRuntimes
     volumes: Volumes
     machine: Machine
     clock: Clock
     connect: Connect | None  # None: by stream where the scheduler knows streams, else by calls
     random: Random
-    access: DockerAccess | None = None  # into workloads; a simulation has no inside
-    machines: MachineAccess | None = None  # the same for machines
-    samplers: Mapping[str, Sampler] = field(
-        default_factory=dict
-    )  # of what workloads use, by source
-    leftovers: Leftovers | None = None
-    disks: Disks | None = None  # of machines
-    pools: PoolSource | None = None  # beside the local one
-    images: ImageStore | None = None  # that machines start from
+    news: News = field(default_factory=News)
+    deadlines: StepDeadlines = field(default_factory=StepDeadlines)
+    detect: Callable[[], Awaitable[bool]] | None = None  # whether a runtime was added
     tls: Tls | None = None
 
 
@@ -126,40 +129,29 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
         return
     tls = open_tls(settings, clock, source)
     node_id = node_of(settings, tls)
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS_MAX))
     state = State(settings.state_path, cluster_id=settings.cluster_id, node_id=node_id)
-    engine = Engine(settings.docker_host) if settings.docker_enabled else None
+    news, paths = News(), ThreadPathCalls()
     owner = Owner(settings.cluster_id, node_id)
-    runtimes = await find_runtimes(settings, owner, engine)
-    hypervisor = await find_hypervisor(settings, clock, has_machines=has_machines(state))
-    images = open_images(settings, state, clock) if hypervisor is not None else None
-    if hypervisor is not None and images is not None:
-        runtimes[WorkloadType.VM] = machine_runtime(hypervisor, settings, owner, clock, images)
-    around = Surroundings(
-        state=state,
-        runtimes=runtimes,
-        volumes=ManagedVolumes(find_drivers(settings, Book(state), Tools()), Book(state), clock),
-        machine=host,
-        clock=clock,
-        connect=None,
-        random=SystemRandom(),
-        access=DockerAccess(engine, owner) if engine else None,
-        machines=machine_access(hypervisor, settings, owner) if hypervisor else None,
-        samplers=samplers_of(engine, hypervisor, owner, state),
-        leftovers=leftovers_of(engine, hypervisor, owner, container_files(settings, owner)),
-        disks=disk_inventory(hypervisor, settings, owner, clock, images)
-        if hypervisor is not None and images is not None
-        else None,
-        pools=LibvirtPools(hypervisor.libvirt, settings.vm_pool) if hypervisor else None,
-        images=images,
-        tls=tls,
-    )
+    detector = Detector(settings, owner, state, clock, images_changed=news.tell_node)
     try:
+        await detector.look()
+        book = Book(state)
+        around = Surroundings(
+            state=state,
+            runtimes=detector.found,
+            volumes=ManagedVolumes(find_drivers(settings, book, Tools()), book, clock, paths),
+            machine=host,
+            clock=clock,
+            connect=None,
+            random=SystemRandom(),
+            news=news,
+            detect=detector.look,
+            tls=tls,
+        )
         await Agent(settings, node_id, around).run(stop)
     finally:
-        if engine is not None:
-            await engine.close()
-        if hypervisor is not None:
-            await hypervisor.libvirt.close()
+        await detector.close()
         state.close()
 
 
@@ -169,82 +161,48 @@ class Agent:
         self._node_id = node_id
         self._around = around
         self._state = state = around.state
-        self._clock = around.clock
-        self._news = News()
+        self._clock = clock = around.clock
+        self._runtimes = around.runtimes
         self._metrics = Metrics(self._count_workloads, self._count_health)
-        self._supervisor = Supervisor("agent", self._clock, self._metrics.registry)
         if around.tls is not None:
             watch_certificate(self._metrics.registry, "agent", around.tls)
-        self._runtimes = around.runtimes
-        turns: Turns[WorkloadId] = Turns()
-        ledger = Ledger(
-            state, self._clock, self._metrics, tell=self._news.tell, random=around.random
+        self.supervisor = Supervisor("agent", clock, self._metrics.registry)
+        self._owned = OwnedWork(self.supervisor, limit=REQUESTS_MAX)
+        self._queue = WorkQueue(state)
+        self._turns: Turns[WorkloadId] = Turns()
+        self._ledger = Ledger(
+            state, clock, self._metrics, tell=around.news.tell, random=around.random
         )
-        pulls = Pulls(state, ledger, self._clock, self._metrics)
-        self._access, past = None, None
-        if around.access is not None:
-            past = Past(settings.state_path.parent / "past", around.access)
-        if around.access is not None or around.machines is not None:
-            consoles = None
-            if around.machines is not None:
-                consoles = Consoles(state, around.machines, self._clock)
-            self._access = Access(
-                state, around.access, past, consoles, exec_enabled=settings.exec_enabled
-            )
-        steps = Steps(self._runtimes, around.volumes, pulls, past)
-        self._probes = Probes(self._clock, self._metrics)
-        self._worker = Worker(state, turns, steps, self._probes, ledger, self._clock)
-        self._probes.wake = self._worker.wake
-        self._contact = Contact(state, self._clock, wake=self._worker.wake)
-        self._meter = Meter(around.samplers, state, self._clock)
+        self._past = self._build_past()
+        self._steps = Steps(
+            self._runtimes.types,
+            around.volumes,
+            Pulls(state, self._ledger, clock, self._metrics),
+            self._past,
+            around.deadlines,
+        )
+        self._contact = Contact(state, clock, wake=self._queue.wake)
+        self._probes = Probes(clock, self._metrics, self.supervisor, wake=self._queue.wake)
+        self._worker = self._build_worker()
+        self._meter = Meter(self._runtimes.samplers, state, clock, self.supervisor)
         self._metrics.tell_usage(lambda: self._meter.usage)
         self._collector = Collector(state, settings.storage_local_root, around.machine)
-        self._pools = Pools(around.machine, settings.storage_local_root, around.pools)
-        self._inventory = Inventory(around.volumes, around.disks, state, turns)
-        if around.images is not None:
-            around.images.changed = self._news.tell_node
+        self._pools = Pools(
+            around.machine, settings.storage_local_root, lambda: self._runtimes.pools
+        )
         self._admission = Admission(
-            self._bounds(),
-            state,
-            self._collector,
+            self._bounds(), state, self._collector, self._metrics, is_here=self._steps.may_have
+        )
+        self._garbage = self._build_garbage()
+        self._intake = self._build_intake()
+        self._watches = Watches(
+            self._runtimes.types,
+            self._queue,
             self._metrics,
-            is_here=steps.may_have,
+            self.supervisor,
+            changed=around.news.tell_node,
         )
-        self._garbage = Garbage(
-            state,
-            turns,
-            self._clock,
-            self._metrics,
-            found=around.leftovers,
-            ages=Ages(
-                zombie=settings.gc_zombie_after,
-                stray=settings.gc_stray_after,
-                image=settings.gc_image_after,
-                action=settings.gc_action_after,
-            ),
-            interval=settings.gc_interval,
-            dry_run=settings.gc_dry_run,
-            in_touch=self._contact.unbroken_for,
-        )
-        self._intake = Intake(
-            state,
-            turns,
-            self._worker,
-            ledger,
-            self._clock,
-            policy=policy_of(settings),
-            volumes=around.volumes,
-            admission=self._admission,
-            types=self._runtimes.keys(),
-            tell=self._news.tell,
-        )
-        if not settings.standalone:
-            self._worker.is_alone = self._contact.is_lost_for
-            self._intake.has_contact_for = self._contact.is_made_for
-        self._watches = {
-            kind: Watch(kind, runtime, self._worker, self._metrics)
-            for kind, runtime in self._runtimes.items()
-        }
+        self._image_doors: dict[ImageStore, ImageDoor] = {}
         self._uplink: Uplink | None = None
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -252,7 +210,7 @@ class Agent:
         server = new_server()
         door = new_door(settings, tls, self._clock, self._metrics)
         agent_pb2_grpc.add_AgentServiceServicer_to_server(
-            Guarded(self.api(), SERVICE_DESCRIPTOR, door, self._supervisor), server
+            Guarded(self.api(), SERVICE_DESCRIPTOR, door, self.supervisor), server
         )
         side = SideServer(registry=self._metrics.registry, health=self._health)
         await side.start(settings.grpc_addr, settings.metrics_port)
@@ -272,45 +230,60 @@ class Agent:
             await side.stop()
 
     def api(self) -> AgentApi:
+        around = self._around
         return AgentApi(
             self._node_id,
             self._settings.version,
             state=self._state,
             intake=self._intake,
             collector=self._collector,
-            runtimes=self._runtimes,
+            runtimes=self._runtimes.types,
             clock=self._clock,
             garbage=self._garbage,
-            access=self._access,
+            access=Access(
+                self._state,
+                self._runtimes.docker,
+                self._past,
+                self._consoles,
+                exec_enabled=self._settings.exec_enabled,
+            ),
             meter=self._meter,
-            inventory=self._inventory,
-            images=ImageDoor(self._around.images) if self._around.images is not None else None,
+            inventory=Inventory(
+                around.volumes,
+                lambda: self._runtimes.disks,
+                self._state,
+                self._turns,
+                self._owned,
+            ),
+            images=self._image_door,
+            supervisor=self.supervisor,
         )
 
     def parts(self, port: int) -> dict[str, Callable[[], Awaitable[None]]]:
         """What runs as long as the agent does. `port` is where it serves."""
         settings = self._settings
-        self._worker.wake_all()
         parts: dict[str, Callable[[], Awaitable[None]]] = {
-            "state": self._state.run,
+            "journal": self._state.run,
+            "requests": self._owned.run,
             "worker": self._worker.run,
             "probes": self._probes.run,
             "collector": self._collector.run,
             "admission": self._admission.run,
             "pools": self._pools.run,
+            "usage": self._meter.run,
+            "runtimes": self._watches.run,
         }
+        if self._around.detect is not None:
+            parts["detection"] = partial(self._detect, self._around.detect)
         if self._around.tls is not None:
             parts["certificates"] = self._around.tls.run
         if settings.gc_enabled:
             parts["garbage"] = self._garbage.run
-        if self._around.samplers:
-            parts["meter"] = self._meter.run
-        for kind, watch in self._watches.items():
-            parts[f"watch-{kind}"] = watch.run
         if settings.reconcile_enabled:
             parts["look-at-all"] = partial(
                 look_at_all,
                 self._worker,
+                self._queue,
                 settings.reconcile_interval,
                 standalone=settings.standalone,
             )
@@ -318,7 +291,80 @@ class Agent:
             self._uplink = self._new_uplink(port)
             parts["uplink"] = self._uplink.run
             parts["contact"] = self._contact.run
-        return parts
+        return supervised(parts, PARTS.__getitem__, self.supervisor, self._clock)
+
+    def _build_past(self) -> Past | None:
+        docker = self._runtimes.docker
+        return Past(self._settings.state_path.parent / "past", docker) if docker else None
+
+    def _build_worker(self) -> Worker:
+        return Worker(
+            self._state,
+            self._turns,
+            self._steps,
+            self._probes,
+            self._ledger,
+            self._clock,
+            queue=self._queue,
+            is_alone=_never_alone if self._settings.standalone else self._contact.is_lost_for,
+            supervisor=self.supervisor,
+        )
+
+    def _build_garbage(self) -> Garbage:
+        settings = self._settings
+        return Garbage(
+            self._state,
+            self._turns,
+            self._clock,
+            self._metrics,
+            found=self._runtimes.all_leftovers(),
+            ages=Ages(
+                zombie=settings.gc_zombie_after,
+                stray=settings.gc_stray_after,
+                image=settings.gc_image_after,
+                action=settings.gc_action_after,
+            ),
+            interval=settings.gc_interval,
+            dry_run=settings.gc_dry_run,
+            in_touch=self._contact.unbroken_for,
+            supervisor=self.supervisor,
+            owned=self._owned,
+        )
+
+    def _build_intake(self) -> Intake:
+        standalone = self._settings.standalone
+        return Intake(
+            self._state,
+            self._turns,
+            self._worker,
+            self._ledger,
+            self._clock,
+            policy=policy_of(self._settings),
+            volumes=self._around.volumes,
+            admission=self._admission,
+            types=self._runtimes.types.keys(),
+            tell=self._around.news.tell,
+            is_draining=self._contact.is_draining,
+            has_contact_for=_needs_no_contact if standalone else self._contact.is_made_for,
+            owned=self._owned,
+        )
+
+    def _consoles(self) -> Consoles | None:
+        machines = self._runtimes.machines
+        return Consoles(self._state, machines, self._clock) if machines is not None else None
+
+    def _image_door(self) -> ImageDoor | None:
+        images = self._runtimes.images
+        return self._image_doors.setdefault(images, ImageDoor(images)) if images else None
+
+    async def _detect(self, look: Callable[[], Awaitable[bool]]) -> None:
+        """Runtimes that were installed while the agent runs."""
+        while True:
+            await asyncio.sleep(DETECT_INTERVAL_SECONDS)
+            if await look():
+                log.info("runtimes.detected", types=sorted(self._runtimes.types))
+                self._watches.refresh()
+                self._around.news.tell_node()
 
     def _new_uplink(self, port: int) -> Uplink:
         settings = self._settings
@@ -342,18 +388,24 @@ class Agent:
             connect=self._around.connect or self._connect(),
             random=self._around.random,
             state=self._state,
-            news=self._news,
-            intake=self._intake,
-            collector=self._collector,
-            meter=self._meter,
+            news=self._around.news,
             clock=self._clock,
             metrics=self._metrics,
             contact=self._contact,
+            reports=Reports(
+                self._node_id,
+                self._state,
+                self._collector,
+                self._meter,
+                self._clock,
+                self.supervisor,
+                unavailable=self._watches.unavailable,
+            ),
             find_service=self._find_service,
         )
 
     def _connect(self) -> Connect:
-        calls, tls = StreamedCalls(self.api()), self._around.tls
+        calls, tls = StreamedCalls(self.api(), self.supervisor), self._around.tls
         if tls is None or not self._settings.calls_with_tls:
             return over_stream(calls)
         return over_stream(calls, tls.dial(Role.SCHEDULER), certificate=tls.in_use)
@@ -365,35 +417,9 @@ class Agent:
         return find_service(name, server=server, deadline_seconds=CALL_DEADLINE_SECONDS)
 
     def _capabilities(self) -> Capabilities:
-        settings = self._settings
-        features = {
-            feature.PUSHES_STATUS,
-            feature.CONTAINER_LIMITS,
-            feature.STOP_AFTER,
-            feature.CREDENTIALS,
-            feature.HEALTH,
-        }
-        if settings.allow_privileged:
-            features.add(feature.PRIVILEGED)
-        if WorkloadType.CONTAINER in self._runtimes:
-            features.add(feature.FILES)
-        if WorkloadType.COMPOSE in self._runtimes:
-            features |= {feature.COMPOSE, feature.COMPOSE_GIT} if has_git() else {feature.COMPOSE}
-        if WorkloadType.VM in self._runtimes:
-            features.add(feature.MACHINES)
-        if self._around.images is not None:
-            features |= {f"{feature.IMAGE}{name}" for name in self._around.images.names}
-        machine = self._around.machine
-        return Capabilities(
-            cpu_millicores=machine.cpu_millicores(),
-            memory_mb=machine.memory().total_mb,
-            pools=self._pools.now(),
-            types=frozenset(self._runtimes),
-            storage_drivers=self._around.volumes.drivers,
-            reserved=Resources(
-                settings.system_reserve_cpu_millicores, settings.system_reserve_memory_mb
-            ),
-            features=frozenset(features),
+        around = self._around
+        return capabilities_of(
+            self._settings, self._runtimes, around.machine, around.volumes, self._pools.now()
         )
 
     def _bounds(self) -> Bounds:
@@ -417,8 +443,8 @@ class Agent:
 
     def _health(self) -> Mapping[str, Any]:
         runtimes = {
-            kind.value: "ok" if watch.listening else "no answer"
-            for kind, watch in self._watches.items()
+            kind.value: "ok" if answers else "no answer"
+            for kind, answers in self._watches.answering().items()
         }
         scheduler = "standalone"
         if self._uplink is not None:
@@ -434,3 +460,12 @@ class Agent:
             "workloads": len(self._state.entries),
             **({"certificate": tls.health()} if tls is not None else {}),
         }
+
+
+def _never_alone(_order: Order) -> bool:
+    """A standalone agent has no scheduler that could be silent."""
+    return False
+
+
+async def _needs_no_contact(_order: Order) -> bool:
+    return True

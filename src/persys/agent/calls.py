@@ -22,6 +22,7 @@ from google.protobuf.message import DecodeError, Message
 
 from persys.errors import InvalidError, PersysError
 from persys.infra.aio.flow import Inbox, SendWindow
+from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.wire import limits
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2
@@ -59,8 +60,9 @@ class StreamedContext:
 
 
 class StreamedCalls:
-    def __init__(self, api: agent_pb2_grpc.AgentServiceServicer) -> None:
+    def __init__(self, api: agent_pb2_grpc.AgentServiceServicer, supervisor: Supervisor) -> None:
         self._api = api
+        self._supervisor = supervisor
         self._room = asyncio.Semaphore(CALLS_MAX)
         self._under_way: dict[tuple[Send, int], _Call] = {}  # each stream counts its own
 
@@ -97,13 +99,16 @@ class StreamedCalls:
                 call.task.cancel()
 
     async def _serve(self, call: "_Call") -> None:
-        try:
-            last = await self._answer(call)
-        except AbortedError as err:
-            last = control_pb2.StreamReply(code=err.code.value[0], message=str(err), last=True)
-        except PersysError as err:
-            code = grpc_code(err).value[0]
-            last = control_pb2.StreamReply(code=code, message=str(err), last=True)
+        errors: list[InternalError] = []
+        with self._supervisor.contain("call", call.opening.method, failed=errors.append):
+            try:
+                last = await self._answer(call)
+            except AbortedError as err:
+                last = _refusal(err.code, str(err))
+            except PersysError as err:
+                last = _refusal(grpc_code(err), str(err))
+        if errors:
+            last = _refusal(grpc.StatusCode.INTERNAL, f"internal error: {errors[0].text}")
         await call.reply(last)
 
     async def _answer(self, call: "_Call") -> control_pb2.StreamReply:
@@ -139,6 +144,10 @@ def _read(kind: type[Message], request: bytes) -> Message:
         raise AbortedError(grpc.StatusCode.INVALID_ARGUMENT, text) from err
     limits.check(message)
     return message
+
+
+def _refusal(code: grpc.StatusCode, text: str) -> control_pb2.StreamReply:
+    return control_pb2.StreamReply(code=code.value[0], message=text, last=True)
 
 
 class _Call:

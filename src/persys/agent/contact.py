@@ -1,4 +1,4 @@
-"""How long the scheduler has been silent, and what must not run because of it.
+"""How long the scheduler has been silent, what must not run because of it, and whether this node drains.
 
 Silence counts from the sending of the last heartbeat that a leading scheduler acknowledged. That moment is
 also written down, so that an agent that starts again goes on counting, through a reboot too.
@@ -37,6 +37,7 @@ class Contact:
         self._written = self._heard
         self._first = asyncio.Event()
         self._unbroken = float("inf")  # since when no silence was long
+        self._draining = False
 
     def is_lost_for(self, order: Order) -> bool:
         """Whether this order allows no more silence."""
@@ -58,6 +59,15 @@ class Contact:
             except TimeoutError:
                 return False
         return True
+
+    def is_draining(self) -> bool:
+        """Whether the scheduler said that this node takes no new workloads."""
+        return self._draining
+
+    def drain(self, draining: bool) -> None:
+        if draining != self._draining:
+            log.info("node.draining" if draining else "node.accepting")
+        self._draining = draining
 
     async def heard(self, *, sent: float, sent_at: datetime) -> None:
         """A leading scheduler has acknowledged what was sent then."""

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 from msgspec.structs import replace
@@ -27,6 +28,8 @@ from persys.core.garbage import (
     stale_images,
 )
 from persys.errors import RuntimeUnavailableError, StoreUnavailableError
+from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
 from persys.model.ids import WorkloadId
@@ -34,6 +37,9 @@ from persys.model.spec import ContainerSpec
 from persys.model.workload import Desired
 
 log = structlog.get_logger()
+
+INVENTORY_DEADLINE_SECONDS = 300.0
+REMOVE_DEADLINE_SECONDS = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +60,15 @@ class Garbage:
         clock: Clock,
         metrics: Metrics,
         *,
-        found: Leftovers | None,
+        found: Leftovers,
         ages: Ages,
         interval: timedelta,
         dry_run: bool,
         in_touch: Callable[[], timedelta],
+        supervisor: Supervisor,
+        owned: OwnedWork,
     ) -> None:
-        """`found` is None where there is no runtime that leaves things behind."""
+        """`in_touch`: for how long the scheduler has answered without a long silence."""
         self._state = state
         self._turns = turns
         self._clock = clock
@@ -70,19 +78,26 @@ class Garbage:
         self._interval = interval
         self._dry_run = dry_run
         self._in_touch = in_touch
+        self._supervisor = supervisor
+        self._owned = owned
         self._seen_since: dict[str, datetime] = {}
         self._one_at_a_time = asyncio.Lock()
 
     async def run(self) -> None:
         while True:
             try:
-                await self.collect(dry_run=self._dry_run)
+                await self._collect(dry_run=self._dry_run)
             except (RuntimeUnavailableError, StoreUnavailableError) as err:
                 log.info("garbage.not_looked_for", reason=str(err))
             await asyncio.sleep(self._interval.total_seconds())
 
     async def collect(self, *, dry_run: bool) -> list[Removal]:
-        """Raises RuntimeUnavailableError, StoreUnavailableError."""
+        """On request. Raises RuntimeUnavailableError, StoreUnavailableError."""
+        return await self._owned.finish(
+            "garbage.collect", "", partial(self._collect, dry_run=dry_run)
+        )
+
+    async def _collect(self, *, dry_run: bool) -> list[Removal]:
         async with self._one_at_a_time:
             began = self._clock.monotonic()
             removals = await self._remove_things(dry_run=dry_run)
@@ -91,11 +106,10 @@ class Garbage:
             return removals
 
     async def _remove_things(self, *, dry_run: bool) -> list[Removal]:
-        if self._found is None:
-            return []
         now = self._clock.now()
-        items = await self._found.inventory()
-        self._seen_since = sightings(items, self._seen_since, known=self._state.entries, now=now)
+        items = await self._inventory()
+        known = {*self._state.entries, *self._state.unreadable}
+        self._seen_since = sightings(items, self._seen_since, known=known, now=now)
         self._metrics.unclaimed.set(len(self._seen_since))
         doomed = leftovers(
             items,
@@ -107,10 +121,16 @@ class Garbage:
         )
         if self._ages.image:
             doomed += stale_images(await self._images(now), self._ages, now=now)
-        return [await self._remove(each, dry_run=dry_run) for each in doomed]
+        return [await self._contained(each, dry_run=dry_run) for each in doomed]
+
+    async def _inventory(self) -> list[Item]:
+        try:
+            async with asyncio.timeout(INVENTORY_DEADLINE_SECONDS):
+                return await self._found.inventory()
+        except TimeoutError as err:
+            raise RuntimeUnavailableError("the inventory of leftovers takes too long") from err
 
     async def _images(self, now: datetime) -> list[ImageUse]:
-        assert self._found is not None
         wanted = {
             entry.order.spec.image
             for entry in self._state.entries.values()
@@ -132,21 +152,37 @@ class Garbage:
             await self._state.commit(Change(images=used, images_gone=gone))
         return found
 
+    async def _contained(self, doomed: Doomed, *, dry_run: bool) -> Removal:
+        """One thing that cannot be removed does not keep the others."""
+        errors: list[InternalError] = []
+        key = f"{doomed.item.kind}/{doomed.item.name}"
+        with self._supervisor.contain("garbage.remove", key, failed=errors.append):
+            removal = await self._remove(doomed, dry_run=dry_run)
+            self._supervisor.resolved("garbage.remove", key)
+            return removal
+        return Removal(doomed.item, doomed.why, problem=f"internal error: {errors[0].text}")
+
     async def _remove(self, doomed: Doomed, *, dry_run: bool) -> Removal:
         item = doomed.item
         if dry_run:
             _tell(doomed, dry_run=True)
             return Removal(item, doomed.why)
-        assert self._found is not None
         async with self._turns.of(item.workload_id):
-            if item.workload_id in self._state.entries:
+            if item.workload_id in {*self._state.entries, *self._state.unreadable}:
                 return Removal(item, doomed.why, problem="an order for it has come meanwhile")
-            problem = await self._found.remove(item)
+            problem = await self._remove_in_time(item)
         self._metrics.garbage(item.kind, removed=not problem)
         _tell(doomed, problem=problem)
         if not problem and item.kind is Kind.IMAGE:
             await self._state.commit(Change(images_gone=[item.name]))
         return Removal(item, doomed.why, removed=not problem, problem=problem)
+
+    async def _remove_in_time(self, item: Item) -> str:
+        try:
+            async with asyncio.timeout(REMOVE_DEADLINE_SECONDS):
+                return await self._found.remove(item)
+        except TimeoutError:
+            return f"its removal did not end within {REMOVE_DEADLINE_SECONDS:g} s"
 
     async def _remove_actions(self, *, dry_run: bool) -> list[Removal]:
         old = old_actions(self._state.actions.values(), self._ages, now=self._clock.now())

@@ -10,8 +10,10 @@ import asyncio
 import hashlib
 import shutil
 import uuid
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 import structlog
@@ -33,6 +35,7 @@ from persys.model.spec import is_address
 log = structlog.get_logger()
 
 IMAGE_FILES = "files"  # the directory below the store that holds them
+PER_HOST_MAX = 4
 _PASSABLE, _READ_ONLY = 0o711, 0o444  # QEMU runs as another user
 _DAMAGED = "DamagedImage"
 
@@ -55,9 +58,9 @@ class ImageStore:
         *,
         policy: NodePolicy,
         users: Callable[[], Users],
-        changed: Callable[[], None] = lambda: None,
+        changed: Callable[[], None],
     ) -> None:
-        """`changed` is told when the list of names is another one."""
+        """`changed` is called when the list of names is another one."""
         self._root = root.absolute()
         self._files = self._root / IMAGE_FILES
         self._records = self._root / "records"
@@ -66,7 +69,10 @@ class ImageStore:
         self._policy = policy
         self._users = users
         self._turns: Turns[str] = Turns()
-        self.changed = changed
+        self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(PER_HOST_MAX)
+        )
+        self._changed = changed
         self._images: dict[str, Image] = {}
 
     def open(self) -> None:
@@ -142,7 +148,7 @@ class ImageStore:
         self._record(name).unlink(missing_ok=True)
         del self._images[name]
         self._let_go(self._path(image))
-        self.changed()
+        self._changed()
         log.info("image.removed", image=name)
 
     async def fetch(self, os_image: str, watch: PullWatch) -> Failure | None:
@@ -153,8 +159,12 @@ class ImageStore:
             if not is_address(os_image):
                 text = f"image {os_image} is not on this node; persysctl image add brings it"
                 return Failure(FailureReason.IMAGE_NOT_FOUND, text, retryable=False)
-            watch.began()
-            return await self._fetch(os_image, watch)
+            places = self._places[urlsplit(os_image).netloc]
+            if places.locked():
+                watch.queued(f"{PER_HOST_MAX} images of the same host are being downloaded")
+            async with places:
+                watch.began()
+                return await self._fetch(os_image, watch)
 
     async def base(self, os_image: str) -> BaseImage | None:
         image = self._images.get(os_image)
@@ -204,7 +214,7 @@ class ImageStore:
         before = self._images.get(image.name)
         self._images[image.name] = image
         if before is None:
-            self.changed()
+            self._changed()
         elif image.name not in self._users().by_name:
             # Else somebody may be about to stand on the old one: it stays until the next start.
             self._let_go(self._path(before))

@@ -1,7 +1,8 @@
-"""Taking orders: checked, judged against what is known, and in the journal before anybody hears yes."""
+"""Taking orders: checked, compared with what is known, and in the journal before the answer is sent."""
 
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import assert_never
 
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from persys.agent.steps import volumes_of
 from persys.agent.worker import Worker
 from persys.core.receipt import Draining, Stale, Taken, Unchanged, receive
 from persys.errors import InvalidError, StaleEpochError
+from persys.infra.aio.owned import OwnedWork
 from persys.infra.clock import Clock
 from persys.infra.failpoints import passing
 from persys.infra.turns import Turns
@@ -63,7 +65,14 @@ class Intake:
         admission: Admission,
         types: Collection[WorkloadType],
         tell: Callable[[WorkloadId], None],
+        is_draining: Callable[[], bool],
+        has_contact_for: Callable[[Order], Awaitable[bool]],
+        owned: OwnedWork,
     ) -> None:
+        """`has_contact_for`: whether the scheduler was heard, so that silence can be measured for the order.
+
+        Orders are taken in tasks of the process (`owned`): a caller that gives up changes nothing.
+        """
         self._state = state
         self._turns = turns
         self._worker = worker
@@ -74,15 +83,29 @@ class Intake:
         self._admission = admission
         self._types = types
         self._tell = tell
-        self.draining = False  # set by the uplink
-        self.has_contact_for: Callable[[Order], Awaitable[bool]] = _always
+        self._is_draining = is_draining
+        self._has_contact_for = has_contact_for
+        self._owned = owned
 
     async def apply(self, order: Order, *, intent: bytes = b"") -> Accepted | Skipped | Refused:
-        """`intent` is kept for whoever sent it. Raises StaleEpochError."""
+        """`intent` is kept for the scheduler. Raises StaleEpochError, UnavailableError."""
+        return await self._owned.finish(
+            "order.apply", order.workload_id, partial(self._apply, order, intent)
+        )
+
+    async def delete(self, workload_id: WorkloadId, epoch: int, *, keeps_data: bool = False) -> str:
+        """What to tell the caller. Raises StaleEpochError, UnavailableError."""
+        return await self._owned.finish(
+            "order.delete",
+            workload_id,
+            partial(self._delete, workload_id, epoch, keeps_data=keeps_data),
+        )
+
+    async def _apply(self, order: Order, intent: bytes) -> Accepted | Skipped | Refused:
         refusal = self._refusal(order)
         if refusal is not None:
             return Refused(refusal)
-        if not await self.has_contact_for(order):
+        if not await self._has_contact_for(order):
             text = (
                 "no scheduler that leads has answered this node yet, so stop_after cannot be kept"
             )
@@ -118,8 +141,7 @@ class Intake:
         passing(failpoints.ACCEPTED)
         return Accepted(entry)
 
-    async def delete(self, workload_id: WorkloadId, epoch: int, *, keeps_data: bool = False) -> str:
-        """What to tell who asked. Raises StaleEpochError."""
+    async def _delete(self, workload_id: WorkloadId, epoch: int, *, keeps_data: bool) -> str:
         async with self._turns.of(workload_id):
             known = self._state.entries.get(workload_id)
             if known is None:
@@ -148,7 +170,7 @@ class Intake:
             known.order if known is not None else None,
             failed=known is not None and _needs_an_order(known),
             buried_epoch=fenced_by,
-            draining=self.draining,
+            draining=self._is_draining(),
         )
 
     def _refusal(self, order: Order) -> Failure | None:
@@ -195,10 +217,6 @@ class Intake:
         await self._state.commit(Change(entry=entry))
         self._tell(order.workload_id)
         return entry
-
-
-async def _always(_order: Order) -> bool:
-    return True
 
 
 def _needs_an_order(known: Entry) -> bool:

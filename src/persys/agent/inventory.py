@@ -1,8 +1,12 @@
-"""All data of workloads on this node: managed volumes and disks of machines. What nobody has may go."""
+"""All data of workloads on this node: managed volumes and disks of machines. What no workload has may go."""
+
+from collections.abc import Callable
+from functools import partial
 
 from persys.agent.ports import Disks, Volumes
 from persys.agent.state import State
 from persys.errors import NotFoundError, RefusedError
+from persys.infra.aio.owned import OwnedWork
 from persys.infra.turns import Turns
 from persys.model.ids import WorkloadId
 from persys.model.volume import VolumeSeen
@@ -10,16 +14,24 @@ from persys.model.volume import VolumeSeen
 
 class Inventory:
     def __init__(
-        self, volumes: Volumes, disks: Disks | None, state: State, turns: Turns[WorkloadId]
+        self,
+        volumes: Volumes,
+        disks: Callable[[], Disks | None],
+        state: State,
+        turns: Turns[WorkloadId],
+        owned: OwnedWork,
     ) -> None:
+        """`disks` answers None as long as this node has no libvirt."""
         self._volumes = volumes
         self._disks = disks
         self._state = state
         self._turns = turns
+        self._owned = owned
 
     async def seen(self) -> list[VolumeSeen]:
         """Raises RuntimeUnavailableError if disks cannot be told: a part would look like the whole."""
-        disks = await self._disks.inventory() if self._disks is not None else []
+        source = self._disks()
+        disks = await source.inventory() if source is not None else []
         return sorted(
             [*await self._volumes.inventory(), *disks],
             key=lambda each: (each.workload_id, each.name),
@@ -27,6 +39,10 @@ class Inventory:
 
     async def delete(self, workload_id: WorkloadId, name: str) -> None:
         """Raises NotFoundError, RefusedError."""
+        key = f"{workload_id}/{name}"
+        await self._owned.finish("volume.delete", key, partial(self._delete, workload_id, name))
+
+    async def _delete(self, workload_id: WorkloadId, name: str) -> None:
         async with self._turns.of(workload_id):  # no order for it comes meanwhile
             if workload_id in self._state.entries:
                 raise RefusedError(
@@ -35,6 +51,7 @@ class Inventory:
             try:
                 await self._volumes.delete(workload_id, name)
             except NotFoundError:
-                if self._disks is None:
+                disks = self._disks()
+                if disks is None:
                     raise
-                await self._disks.delete(workload_id, name)
+                await disks.delete(workload_id, name)

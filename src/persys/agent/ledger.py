@@ -179,6 +179,19 @@ class Ledger:
         self._state.note(replace(entry, standing=standing, updated_at=now))
         self._tell(entry.order.workload_id)
 
+    def broken(self, entry: Entry, failure: Failure) -> None:
+        """Our own defect keeps it from being looked at. Not written: the journal may be what fails."""
+        now = self._clock.now()
+        failure = failure_without(entry.order, failure) or failure
+        standing = Standing(
+            Actual.FAILED, now, code=failure.code, message=failure.message, failure=failure
+        )
+        if _same_news(standing, entry.standing):
+            return
+        self._metrics.failed(failure.reason)
+        self._state.note(replace(entry, standing=standing, updated_at=now))
+        self._tell(entry.order.workload_id)
+
     def _outcome(self, entry: Entry, settled: Settled) -> list[Action]:
         action = self._state.open_action(entry)
         if action is None or settled.actual is Actual.PENDING:

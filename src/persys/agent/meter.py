@@ -7,6 +7,7 @@ from typing import Protocol
 from persys.agent.state import State
 from persys.core.metering import Sample, metered
 from persys.errors import RuntimeUnavailableError
+from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
 from persys.model.usage import WorkloadUsage
@@ -14,6 +15,7 @@ from persys.model.usage import WorkloadUsage
 INTERVAL_SECONDS = 10.0
 # After the first look at something new, so that its figures do not keep anybody waiting.
 SOON_SECONDS = 2.0
+SAMPLE_DEADLINE_SECONDS = 60.0
 
 
 class Sampler(Protocol):
@@ -22,11 +24,18 @@ class Sampler(Protocol):
 
 
 class Meter:
-    def __init__(self, samplers: Mapping[str, Sampler], state: State, clock: Clock) -> None:
-        """`samplers` by the name under which their figures are told. Each looks at other workloads."""
+    def __init__(
+        self,
+        samplers: Mapping[str, Sampler],
+        state: State,
+        clock: Clock,
+        supervisor: Supervisor,
+    ) -> None:
+        """`samplers` by the name under which their figures are reported. Each looks at other workloads."""
         self._samplers = samplers
         self._state = state
         self._clock = clock
+        self._supervisor = supervisor
         self._last: dict[str, dict[str, Sample]] = {}
         self._told: dict[str, dict[WorkloadId, WorkloadUsage]] = {}
         self.usage: dict[WorkloadId, WorkloadUsage] = {}
@@ -41,16 +50,24 @@ class Meter:
         if not self._state.entries:
             self._last, self._told, self.usage = {}, {}, {}
             return True
-        news = [await self._look_with(source) for source in self._samplers]
+        news = [await self._contained(source) for source in list(self._samplers)]
         self.usage = {
             workload_id: used for told in self._told.values() for workload_id, used in told.items()
         }
         return any(news)
 
+    async def _contained(self, source: str) -> bool:
+        with self._supervisor.contain("usage", source, failed=lambda _error: None):
+            news = await self._look_with(source)
+            self._supervisor.resolved("usage", source)
+            return news
+        return False
+
     async def _look_with(self, source: str) -> bool:
         try:
-            samples = await self._samplers[source].sample()
-        except RuntimeUnavailableError:
+            async with asyncio.timeout(SAMPLE_DEADLINE_SECONDS):
+                samples = await self._samplers[source].sample()
+        except (RuntimeUnavailableError, TimeoutError):
             return False
         entries = self._state.entries
         before = self._last.get(source, {})

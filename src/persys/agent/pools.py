@@ -1,6 +1,7 @@
 """The storage pools of this node: the local one, and those of libvirt, looked at now and then."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,10 +17,15 @@ log = structlog.get_logger()
 
 INTERVAL_SECONDS = 30.0
 FIRST_LOOK_SECONDS = 2.0
+LOOK_DEADLINE_SECONDS = 60.0
+POOLS_MAX = 256
 
 
 class Pools:
-    def __init__(self, machine: Machine, local_root: Path, source: PoolSource | None) -> None:
+    def __init__(
+        self, machine: Machine, local_root: Path, source: Callable[[], PoolSource | None]
+    ) -> None:
+        """`source` answers None as long as this node has no libvirt."""
         self._machine = machine
         self._local_root = local_root
         self._source = source
@@ -37,11 +43,13 @@ class Pools:
                 await self.look()
 
     async def look(self) -> None:
-        if self._source is None:
+        source = self._source()
+        if source is None:
             return
         try:
-            self._others = await self._source.rooms()
-        except RuntimeUnavailableError as err:
+            async with asyncio.timeout(LOOK_DEADLINE_SECONDS):
+                self._others = (await source.rooms())[:POOLS_MAX]
+        except (RuntimeUnavailableError, TimeoutError) as err:
             log.debug("pools.not_looked_at", reason=str(err))
 
     def now(self) -> tuple[StoragePool, ...]:

@@ -25,7 +25,10 @@ from persys.model.volume import VolumeSeen
 
 
 class PullWatch(Protocol):
-    """Who wants to know about an image while it is fetched."""
+    """Follows an image while it is fetched."""
+
+    def queued(self, why: str) -> None:
+        """It is not here, and waits for a place."""
 
     def began(self) -> None:
         """It was not here, and is fetched from now on."""

@@ -8,7 +8,7 @@ its first probe. The probes of a container end with its run, so that nothing old
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ from persys.core.health import (
     timing_of,
 )
 from persys.core.report import ID, STARTED_AT, describe
+from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
 from persys.model.spec import ContainerSpec, HealthCheck, HealthType
@@ -53,17 +54,27 @@ class _Patient:
 
 
 class Probes:
-    def __init__(self, clock: Clock, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        metrics: Metrics,
+        supervisor: Supervisor,
+        *,
+        wake: Callable[[WorkloadId], None],
+    ) -> None:
+        """`wake` is called with the id of each workload whose health has changed."""
         self._clock = clock
         self._metrics = metrics
+        self._supervisor = supervisor
+        self._wake = wake
         self._patients: dict[WorkloadId, _Patient] = {}
         self._group: asyncio.TaskGroup | None = None
         self._room = asyncio.Semaphore(PROBES_MAX)
-        self.wake: Callable[[WorkloadId], None] = lambda _workload_id: None
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as self._group:
             for workload_id, patient in self._patients.items():
+                patient.task = None
                 self._attend(workload_id, patient)
             await asyncio.Event().wait()
 
@@ -92,21 +103,28 @@ class Probes:
             patient.task.cancel()
 
     async def _watch(self, workload_id: WorkloadId, patient: _Patient) -> None:
-        target, timing = patient.target, timing_of(patient.target.check)
         while True:
-            async with self._room:
-                ailment = await probe(
-                    target.check, target.address, deadline=timing.timeout.total_seconds()
-                )
-            self._metrics.probed(target.check.type, well=not ailment)
-            before, now = patient.vitals, self._clock.now()
-            patient.vitals = after_probe(
-                before, ailment, timing, started_at=target.started_at, now=now
-            )
-            if patient.vitals.health is not before.health:
-                self.wake(workload_id)
-            pause = next_probe_after(patient.vitals, timing, started_at=target.started_at, now=now)
+            errors: list[InternalError] = []
+            with self._supervisor.contain("probe", workload_id, failed=errors.append):
+                pause = await self._probe(workload_id, patient)
+                self._supervisor.resolved("probe", workload_id)
+            if errors:
+                pause = self._supervisor.retry_after(errors[0])
             await asyncio.sleep(pause.total_seconds())
+
+    async def _probe(self, workload_id: WorkloadId, patient: _Patient) -> timedelta:
+        """One probe. Returns how long to wait for the next."""
+        target, timing = patient.target, timing_of(patient.target.check)
+        async with self._room:
+            ailment = await probe(
+                target.check, target.address, deadline=timing.timeout.total_seconds()
+            )
+        self._metrics.probed(target.check.type, well=not ailment)
+        before, now = patient.vitals, self._clock.now()
+        patient.vitals = after_probe(before, ailment, timing, started_at=target.started_at, now=now)
+        if patient.vitals.health is not before.health:
+            self._wake(workload_id)
+        return next_probe_after(patient.vitals, timing, started_at=target.started_at, now=now)
 
 
 def _target(entry: Entry, artefact: Artefact | None) -> Target | None:

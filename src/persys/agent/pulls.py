@@ -47,6 +47,9 @@ class Pull(PullWatch):
         self._told = float("-inf")
         self._fetching: Layers | Download | None = None
 
+    def queued(self, why: str) -> None:
+        self._ledger.under_way(self._entry, "Pulling", f"waiting: {why}")
+
     def began(self) -> None:
         self._began = self._clock.monotonic()
 

@@ -1,10 +1,11 @@
-"""Noticing change: the runtimes' own events, and a slow look at everything behind them.
+"""Noticing change: the runtimes' own events, whether each runtime answers, and a slow look at everything.
 
-A stream of events that breaks may have swallowed some, so everything is looked at when it breaks and again
-when it is back.
+A stream of events that breaks may have lost some, so everything is looked at when it breaks and again when
+it is back. A runtime that hangs keeps its stream open and says nothing: it is asked regularly as well.
 """
 
 import asyncio
+from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from datetime import timedelta
 
@@ -12,8 +13,10 @@ import structlog
 
 from persys.agent.metrics import Metrics
 from persys.agent.ports import Runtime
+from persys.agent.work_queue import WorkQueue
 from persys.agent.worker import Worker
-from persys.errors import RuntimeUnavailableError
+from persys.errors import PersysError, RuntimeUnavailableError
+from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.model.ids import WorkloadId
 from persys.model.spec import WorkloadType
 
@@ -21,57 +24,167 @@ log = structlog.get_logger()
 
 PAUSE_MIN_SECONDS = 0.25
 PAUSE_MAX_SECONDS = 1.0  # what Docker does is known again soon after it is back
+PING_INTERVAL_SECONDS = 5.0
+PING_AGAIN_SECONDS = 1.0
+PING_DEADLINE_SECONDS = 5.0
+PINGS_LOST_MAX = 3  # in a row: a busy machine may be late
 
 
 class Watch:
-    """Listens to one runtime."""
+    """Listens to one runtime, and asks it whether it is there."""
 
     def __init__(
-        self, type_: WorkloadType, runtime: Runtime, worker: Worker, metrics: Metrics
+        self,
+        type_: WorkloadType,
+        runtimes: Mapping[WorkloadType, Runtime],
+        queue: WorkQueue,
+        metrics: Metrics,
+        supervisor: Supervisor,
+        *,
+        changed: Callable[[], None],
     ) -> None:
+        """`changed` is called when it begins or ceases to answer."""
         self._type = type_
-        self._runtime = runtime
-        self._worker = worker
+        self._runtimes = runtimes
+        self._queue = queue
+        self._supervisor = supervisor
+        self._changed = changed
         self._up = metrics.runtime_up.labels(type_.value)
-        self.listening: bool | None = None  # None: not tried yet
+        self._listening: bool | None = None  # None: not tried yet
+        self._pings_lost = 0
+
+    @property
+    def answers(self) -> bool:
+        return self._listening is not False and self._pings_lost < PINGS_LOST_MAX
 
     async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._listen())
+            group.create_task(self._ask())
+
+    async def _listen(self) -> None:
         pause = PAUSE_MIN_SECONDS
         while True:
-            try:
-                async with aclosing(self._runtime.changes()) as changes:
-                    async for workload_id in changes:
-                        self._heard(workload_id)
-                        pause = PAUSE_MIN_SECONDS
-            except RuntimeUnavailableError as err:
-                self._lost(str(err))
-            else:
-                self._lost("the stream of events ended")
+            errors: list[InternalError] = []
+            why = "the stream of events ended"
+            with self._supervisor.contain("runtime.events", self._type.value, failed=errors.append):
+                try:
+                    async with aclosing(self._runtimes[self._type].changes()) as changes:
+                        async for workload_id in changes:
+                            self._heard(workload_id)
+                            pause = PAUSE_MIN_SECONDS
+                except RuntimeUnavailableError as err:
+                    why = str(err)
+            self._lost(errors[0].text if errors else why)
             await asyncio.sleep(pause)
             pause = min(2 * pause, PAUSE_MAX_SECONDS)
 
+    async def _ask(self) -> None:
+        while True:
+            errors: list[InternalError] = []
+            answered = False
+            with self._supervisor.contain("runtime.ping", self._type.value, failed=errors.append):
+                answered = await self._ping()
+            before = self.answers
+            self._pings_lost = 0 if answered else self._pings_lost + 1
+            if self.answers is not before:
+                log.warning("runtime.ping", runtime=self._type.value, answers=self.answers)
+                self._show()
+            await asyncio.sleep(PING_INTERVAL_SECONDS if answered else PING_AGAIN_SECONDS)
+
+    async def _ping(self) -> bool:
+        try:
+            async with asyncio.timeout(PING_DEADLINE_SECONDS):
+                await self._runtimes[self._type].ping()
+        except (TimeoutError, PersysError):
+            return False
+        return True
+
     def _heard(self, workload_id: WorkloadId | None) -> None:
         if workload_id is not None:
-            self._worker.wake(workload_id)
+            self._queue.wake(workload_id)
             return
-        if self.listening is False:
+        before = self._listening
+        self._listening = True
+        if before is False:
             log.info("runtime.returned", runtime=self._type.value)
-        self.listening = True
-        self._up.set(1)
-        self._worker.wake_all()
+        if before is not True:
+            self._show()
+        self._queue.wake_all()
 
     def _lost(self, why: str) -> None:
-        if self.listening is False:
+        if self._listening is False:
             return
         log.warning("runtime.lost", runtime=self._type.value, reason=why)
-        self.listening = False
-        self._up.set(0)
-        self._worker.wake_all()  # so that their state becomes unknown
+        self._listening = False
+        self._show()
+        self._queue.wake_all()  # so that their state becomes unknown
+
+    def _show(self) -> None:
+        self._up.set(self.answers)
+        self._changed()
 
 
-async def look_at_all(worker: Worker, interval: timedelta, *, standalone: bool) -> None:
-    """Without a scheduler nobody else orders a second try of what failed. What must go, goes anyway."""
+class Watches:
+    """A watch for each runtime of this node, also for those that are detected later."""
+
+    def __init__(
+        self,
+        runtimes: Mapping[WorkloadType, Runtime],
+        queue: WorkQueue,
+        metrics: Metrics,
+        supervisor: Supervisor,
+        *,
+        changed: Callable[[], None],
+    ) -> None:
+        self._runtimes = runtimes
+        self._queue = queue
+        self._metrics = metrics
+        self._supervisor = supervisor
+        self._changed = changed
+        self._added = asyncio.Event()
+        self._watches: dict[WorkloadType, Watch] = {}
+
+    async def run(self) -> None:
+        self._watches = {}
+        async with asyncio.TaskGroup() as group:
+            while True:
+                for kind in self._runtimes.keys() - self._watches.keys():
+                    self._watches[kind] = self._new(kind)
+                    group.create_task(self._watches[kind].run())
+                self._added.clear()
+                await self._added.wait()
+
+    def refresh(self) -> None:
+        """A runtime was added."""
+        self._added.set()
+
+    def answering(self) -> dict[WorkloadType, bool]:
+        """Each runtime that this node has, and whether it answers."""
+        return {
+            kind: self._watches[kind].answers if kind in self._watches else True
+            for kind in sorted(self._runtimes)
+        }
+
+    def unavailable(self) -> list[WorkloadType]:
+        return [kind for kind, answers in self.answering().items() if not answers]
+
+    def _new(self, kind: WorkloadType) -> Watch:
+        return Watch(
+            kind,
+            self._runtimes,
+            self._queue,
+            self._metrics,
+            self._supervisor,
+            changed=self._changed,
+        )
+
+
+async def look_at_all(
+    worker: Worker, queue: WorkQueue, interval: timedelta, *, standalone: bool
+) -> None:
+    """Without a scheduler only this loop retries what failed. What must be removed is retried anyway."""
     while True:
         await asyncio.sleep(interval.total_seconds())
         await worker.retry_failed(only_deletes=not standalone)
-        worker.wake_all()
+        queue.wake_all()

@@ -1,18 +1,18 @@
-"""What is said of a workload, without the values of its secrets: before it is kept, logged or sent."""
+"""Texts about a workload, bounded and without the values of its secrets: before they are kept or sent."""
 
 from collections.abc import Mapping
 
 from msgspec.structs import replace
 
 from persys.core.convergence import Settled
+from persys.core.report import shortened
 from persys.core.secrets import redacted, values_of
 from persys.model.failure import Failure
 from persys.model.order import Order
 
 
 def text_without(order: Order, text: str) -> str:
-    values = values_of(order)
-    return redacted(text, values) if values else text
+    return shortened(_redacted(order, text))
 
 
 def failure_without(order: Order, failure: Failure | None) -> Failure | None:
@@ -31,4 +31,9 @@ def settled_without(order: Order, settled: Settled) -> Settled:
 
 def words_without(order: Order, words: Mapping[str, str]) -> dict[str, str]:
     """The last lines of a log may hold anything that the workload knows."""
-    return {name: text_without(order, text) for name, text in words.items()}
+    return {name: _redacted(order, text) for name, text in words.items()}
+
+
+def _redacted(order: Order, text: str) -> str:
+    values = values_of(order)
+    return redacted(text, values) if values else text

@@ -1,30 +1,44 @@
-"""How the agent speaks of its workloads: each as an observation, all of them as a heartbeat."""
+"""How the agent reports its workloads: each as an observation, all of them as a heartbeat."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from persys.agent.collector import Collector
 from persys.agent.journal import Burial, Entry
 from persys.agent.meter import Meter
 from persys.agent.state import State
+from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.observation import Observation
+from persys.model.spec import WorkloadType
 from persys.wire.agent import REASON_CODE, TASK_ID
 from persys.wire.control import status_message, timestamp, usage_message, workload_usage_message
 from persys.wire.gen.control.v1 import control_pb2
 
 TASK_STATUS = "task_status"
+INTERNAL_ERRORS_MAX = 16
 
 
 class Reports:
     def __init__(
-        self, node_id: NodeId, state: State, collector: Collector, meter: Meter, clock: Clock
+        self,
+        node_id: NodeId,
+        state: State,
+        collector: Collector,
+        meter: Meter,
+        clock: Clock,
+        supervisor: Supervisor,
+        *,
+        unavailable: Callable[[], Iterable[WorkloadType]],
     ) -> None:
+        """`unavailable`: the workload types whose runtime does not answer now."""
         self._node_id = node_id
         self._state = state
         self._collector = collector
         self._meter = meter
         self._clock = clock
+        self._supervisor = supervisor
+        self._unavailable = unavailable
 
     def heartbeat(
         self, about: Iterable[WorkloadId], *, gone: Iterable[Burial], complete: bool
@@ -44,7 +58,22 @@ class Reports:
             else (),
             complete=complete,
             removed_workload_ids=[burial.workload_id for burial in gone],
+            internal_errors=[
+                _internal_error(error) for error in self._supervisor.recent()[:INTERNAL_ERRORS_MAX]
+            ],
+            unavailable_types=[kind.value for kind in self._unavailable()],
         )
+
+
+def _internal_error(error: InternalError) -> control_pb2.InternalError:
+    return control_pb2.InternalError(
+        component=error.component,
+        where=error.where,
+        key=error.key,
+        text=error.text,
+        count=error.count,
+        last_at=timestamp(error.last_at),
+    )
 
 
 def observation_of(entry: Entry, state: State, node_id: NodeId) -> Observation:

@@ -7,7 +7,7 @@ another is being synced share the next transaction, so a hundred orders at once 
 import asyncio
 import os
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,16 +16,22 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
+import structlog
+
 from persys.agent.journal import Burial, Entry, Image
-from persys.errors import SettingsError, StoreUnavailableError
+from persys.errors import RefusedError, SettingsError, StoreUnavailableError
 from persys.model.action import Action, ActionState
 from persys.model.ids import ActionId, NodeId, WorkloadId
 from persys.model.volume import Volume
-from persys.wire.records import decode, encode
+from persys.wire.records import NewerSchemaError, StructT, decode, encode
+
+log = structlog.get_logger()
 
 ACTIONS_MAX = 2_000
 BURIALS_MAX = 5_000
 _PRIVATE = 0o600
+# What a write may end with. Anything else is a defect of the journal itself, without which no agent runs.
+_NOT_WRITTEN = (sqlite3.Error, OSError, ValueError, OverflowError, MemoryError)
 _MEMORY = Path(":memory:")  # no file, but what SQLite calls its memory; of simulations
 
 _SCHEMA = """
@@ -63,7 +69,13 @@ class Change:
 
 class _Waiting(NamedTuple):
     change: Change
+    rows: "list[_Statement]"
     written: asyncio.Future[None]
+
+
+class _Statement(NamedTuple):
+    sql: str
+    rows: Sequence[Sequence[str | bytes]]
 
 
 class State:
@@ -86,6 +98,8 @@ class State:
         self.burials: dict[WorkloadId, Burial] = {}
         self.images: dict[str, Image] = {}  # by name
         self.volumes: dict[tuple[WorkloadId, str], Volume] = {}
+        # Their rows are damaged: what they own is not garbage. A new order for one of them replaces its row.
+        self.unreadable: set[WorkloadId] = set()
         self.cluster_uid = ""  # of the cluster this node last belonged to
         self.heard_at: datetime | None = None
         self.connection = (
@@ -95,29 +109,40 @@ class State:
 
     async def run(self) -> None:
         """Write what waits, for ever."""
-        loop = asyncio.get_running_loop()
         while True:
             await self._work.wait()
             self._work.clear()
             batch, self._waiting = self._waiting, []
-            try:
-                await loop.run_in_executor(
-                    self._thread, self._write, [item.change for item in batch]
-                )
-            except sqlite3.Error as err:
-                self._refuse(batch, err)
-                continue
-            for item in batch:
-                self._remember(item.change)
-                if not item.written.done():
-                    item.written.set_result(None)
+            if not await self._write_all(batch) and len(batch) > 1:
+                for item in batch:  # one that cannot be written does not keep the others
+                    await self._write_all([item])
 
     async def commit(self, change: Change) -> None:
-        """Returns when the change is on the disk. StoreUnavailableError: it is not known to be."""
+        """Returns when the change is on the disk. StoreUnavailableError: it is not known to be.
+
+        It is encoded here, so that what cannot be encoded fails for this caller alone. It is written even
+        if the caller is cancelled meanwhile.
+        """
         written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(change, written))
+        self._waiting.append(_Waiting(change, _statements(change), written))
         self._work.set()
         await written
+
+    async def _write_all(self, batch: Sequence[_Waiting]) -> bool:
+        """Whether they are written. A single one that is not is answered with the error."""
+        loop = asyncio.get_running_loop()
+        statements = [statement for item in batch for statement in item.rows]
+        try:
+            await loop.run_in_executor(self._thread, self._write, statements)
+        except _NOT_WRITTEN as err:
+            if len(batch) == 1 and not batch[0].written.done():
+                batch[0].written.set_exception(StoreUnavailableError(f"journal: {err}"))
+            return False
+        for item in batch:
+            self._remember(item.change)
+            if not item.written.done():
+                item.written.set_result(None)
+        return True
 
     def note(self, entry: Entry, action: Action | None = None) -> None:
         """Remember until the next commit of this entry; a crash may lose it."""
@@ -136,14 +161,10 @@ class State:
         self._thread.submit(self.connection.close).result()
         self._thread.shutdown()
 
-    def _refuse(self, batch: Sequence[_Waiting], err: sqlite3.Error) -> None:
-        for item in batch:
-            if not item.written.done():
-                item.written.set_exception(StoreUnavailableError(f"journal: {err}"))
-
     def _remember(self, change: Change) -> None:
         if change.entry is not None:
             self.entries[change.entry.order.workload_id] = change.entry
+            self.unreadable.discard(change.entry.order.workload_id)
         if change.forgotten is not None:
             self.entries.pop(change.forgotten, None)
         if change.unburied is not None:
@@ -167,85 +188,106 @@ class State:
         _keep_newest(self.actions, ACTIONS_MAX)
         _keep_newest(self.burials, BURIALS_MAX)
 
-    def _write(self, changes: Sequence[Change]) -> None:
+    def _write(self, statements: Sequence[_Statement]) -> None:
         cursor = self.connection.cursor()
         cursor.execute("BEGIN IMMEDIATE")
         try:
-            for change in changes:
-                _put(cursor, change)
+            for statement in statements:
+                cursor.executemany(statement.sql, statement.rows)
             for table, count in (("actions", ACTIONS_MAX), ("burials", BURIALS_MAX)):
                 cursor.execute(
                     f"DELETE FROM {table} WHERE number <= (SELECT max(number) FROM {table}) - {count}"  # noqa: S608
                 )
             cursor.execute("COMMIT")
-        except sqlite3.Error:
+        except BaseException:
             if self.connection.in_transaction:
                 cursor.execute("ROLLBACK")
             raise
 
     def _read(self) -> None:
-        for (data,) in self.connection.execute("SELECT record FROM entries ORDER BY id"):
-            entry = decode(data, Entry)
-            self.entries[entry.order.workload_id] = entry
-        for (data,) in self.connection.execute("SELECT record FROM actions ORDER BY number"):
-            action = decode(data, Action)
-            self.actions[action.id] = action
-        for (data,) in self.connection.execute("SELECT record FROM burials ORDER BY number"):
-            burial = decode(data, Burial)
-            self.burials[burial.workload_id] = burial
-        for (data,) in self.connection.execute("SELECT record FROM images"):
-            image = decode(data, Image)
-            self.images[image.name] = image
-        for (data,) in self.connection.execute("SELECT record FROM volumes ORDER BY id, name"):
-            volume = decode(data, Volume)
-            self.volumes[volume.workload_id, volume.name] = volume
+        """A row that is damaged is set aside: all others are read. Raises NewerSchemaError."""
+        for name, entry in self._intact("SELECT id, record FROM entries ORDER BY id", Entry):
+            if entry is None:
+                self.unreadable.add(WorkloadId(name))
+            else:
+                self.entries[entry.order.workload_id] = entry
+        for _, action in self._intact("SELECT id, record FROM actions ORDER BY number", Action):
+            if action is not None:
+                self.actions[action.id] = action
+        for _, burial in self._intact("SELECT id, record FROM burials ORDER BY number", Burial):
+            if burial is not None:
+                self.burials[burial.workload_id] = burial
+        for _, image in self._intact("SELECT name, record FROM images", Image):
+            if image is not None:
+                self.images[image.name] = image
+        volumes = "SELECT id || '/' || name, record FROM volumes ORDER BY id, name"
+        for _, volume in self._intact(volumes, Volume):
+            if volume is not None:
+                self.volumes[volume.workload_id, volume.name] = volume
         for (uid,) in self.connection.execute("SELECT cluster_uid FROM allegiance"):
             self.cluster_uid = uid
         for (text,) in self.connection.execute("SELECT heard_at FROM contact"):
             self.heard_at = datetime.fromisoformat(text)
 
+    def _intact(self, query: str, kind: type[StructT]) -> Iterator[tuple[str, StructT | None]]:
+        """The key and the record of each row; None if it is damaged."""
+        for name, data in self.connection.execute(query):
+            try:
+                yield name, decode(data, kind)
+            except NewerSchemaError:
+                raise
+            except RefusedError as err:
+                log.error("journal.row_damaged", kind=kind.__name__, key=name, reason=str(err))
+                yield name, None
 
-def _put(cursor: sqlite3.Cursor, change: Change) -> None:
-    if change.entry is not None:
-        cursor.execute(
-            "INSERT INTO entries VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET record = excluded.record",
-            (change.entry.order.workload_id, encode(change.entry)),
+
+_UPSERT = "ON CONFLICT (id) DO UPDATE SET record = excluded.record"
+
+
+def _statements(change: Change) -> list[_Statement]:
+    """The rows of a change, encoded."""
+    made: list[_Statement] = []
+
+    def add(sql: str, rows: Iterable[Sequence[str | bytes]]) -> None:
+        if found := list(rows):
+            made.append(_Statement(sql, found))
+
+    if (entry := change.entry) is not None:
+        add(
+            f"INSERT INTO entries VALUES (?, ?) {_UPSERT}",  # noqa: S608
+            [(entry.order.workload_id, encode(entry))],
         )
     if change.forgotten is not None:
-        cursor.execute("DELETE FROM entries WHERE id = ?", (change.forgotten,))
+        add("DELETE FROM entries WHERE id = ?", [(change.forgotten,)])
     if change.unburied is not None:
-        cursor.execute("DELETE FROM burials WHERE id = ?", (change.unburied,))
+        add("DELETE FROM burials WHERE id = ?", [(change.unburied,)])
     if change.cluster_uid:
-        cursor.execute("DELETE FROM allegiance")
-        cursor.execute("INSERT INTO allegiance VALUES (?)", (change.cluster_uid,))
+        add("DELETE FROM allegiance", [()])
+        add("INSERT INTO allegiance VALUES (?)", [(change.cluster_uid,)])
     if change.heard_at is not None:
-        cursor.execute("DELETE FROM contact")
-        cursor.execute("INSERT INTO contact VALUES (?)", (change.heard_at.isoformat(),))
-    cursor.executemany(
+        add("DELETE FROM contact", [()])
+        add("INSERT INTO contact VALUES (?)", [(change.heard_at.isoformat(),)])
+    add(
         "INSERT INTO images VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET record = excluded.record",
-        [(image.name, encode(image)) for image in change.images],
+        ((image.name, encode(image)) for image in change.images),
     )
-    cursor.executemany(
-        "DELETE FROM images WHERE name = ?", [(name,) for name in change.images_gone]
-    )
-    cursor.executemany(
+    add("DELETE FROM images WHERE name = ?", ((name,) for name in change.images_gone))
+    add(
         "INSERT INTO volumes VALUES (?, ?, ?) "
         "ON CONFLICT (id, name) DO UPDATE SET record = excluded.record",
-        [(each.workload_id, each.name, encode(each)) for each in change.volumes],
+        ((each.workload_id, each.name, encode(each)) for each in change.volumes),
     )
-    cursor.executemany("DELETE FROM volumes WHERE id = ? AND name = ?", change.volumes_gone)
-    cursor.executemany(
-        "DELETE FROM actions WHERE id = ?", [(each,) for each in change.actions_gone]
+    add("DELETE FROM volumes WHERE id = ? AND name = ?", change.volumes_gone)
+    add("DELETE FROM actions WHERE id = ?", ((each,) for each in change.actions_gone))
+    add(
+        f"INSERT INTO actions (id, record) VALUES (?, ?) {_UPSERT}",  # noqa: S608
+        ((action.id, encode(action)) for action in change.actions),
     )
-    upsert = "ON CONFLICT (id) DO UPDATE SET record = excluded.record"
-    cursor.executemany(
-        f"INSERT INTO actions (id, record) VALUES (?, ?) {upsert}",  # noqa: S608
-        [(action.id, encode(action)) for action in change.actions],
+    add(
+        f"INSERT INTO burials (id, record) VALUES (?, ?) {_UPSERT}",  # noqa: S608
+        ((burial.workload_id, encode(burial)) for burial in change.burials),
     )
-    cursor.executemany(
-        f"INSERT INTO burials (id, record) VALUES (?, ?) {upsert}",  # noqa: S608
-        [(burial.workload_id, encode(burial)) for burial in change.burials],
-    )
+    return made
 
 
 def _open(path: Path, cluster_id: str, node_id: NodeId) -> sqlite3.Connection:

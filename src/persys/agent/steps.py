@@ -1,7 +1,9 @@
-"""Performing one step: the right deed of the runtime or the volumes, with a bound on how many at once."""
+"""Performing one step: the right call of the runtime or the volumes, with a deadline and a bound on how many
+run at once."""
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import assert_never
 
@@ -17,15 +19,37 @@ from persys.model.order import Order
 from persys.model.spec import ContainerSpec, Spec, VMSpec, WorkloadType
 from persys.model.workload import Desired
 
-PULL_DEADLINE_SECONDS = 1800.0
-PULLS_MAX = 4
+STEP_TIMED_OUT = "StepTimedOut"
 # Each waits for a grace to pass, so more would be quicker; but Docker 20.10 was seen to lock up for good
 # while many containers gave their networks back at once.
 STOPS_MAX = 16
 DEEDS_MAX = 16
+INSPECTS_MAX = 16
 STACKS_MAX = 8  # brought up at once
 _STOPPING = (Step.STOP, Step.RESTART)
 _WAITING = (Step.CREATE, Step.START)  # a service may wait long for another one of its stack
+
+
+_SECONDS = {
+    Step.PULL: 1800.0,
+    Step.PREPARE_VOLUMES: 600.0,
+    Step.CREATE: 1800.0,
+    Step.START: 1800.0,
+    Step.STOP: 3600.0,
+    Step.RESTART: 3600.0,
+    Step.REMOVE: 600.0,
+    Step.REMOVE_VOLUMES: 600.0,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class StepDeadlines:
+    """Seconds. Each call of a runtime has a deadline of its own; these are behind them, so that a step that
+    hangs anywhere ends and its workload fails."""
+
+    inspect: float = 60.0
+    log_tail: float = 30.0
+    steps: Mapping[Step, float] = field(default_factory=lambda: _SECONDS)
 
 
 class Steps:
@@ -34,16 +58,18 @@ class Steps:
         runtimes: Mapping[WorkloadType, Runtime],
         volumes: Volumes,
         pulls: Pulls,
-        past: Past | None = None,
+        past: Past | None,
+        deadlines: StepDeadlines,
     ) -> None:
         self._runtimes = runtimes
         self._volumes = volumes
         self._watched = pulls
         self._past = past
-        self._pulls: dict[WorkloadId, asyncio.Timeout] = {}
-        self._pull_room = asyncio.Semaphore(PULLS_MAX)
+        self._deadlines = deadlines
+        self._interruptible: dict[WorkloadId, asyncio.Timeout] = {}
         self._stop_room = asyncio.Semaphore(STOPS_MAX)
         self._room = asyncio.Semaphore(DEEDS_MAX)
+        self._inspect_room = asyncio.Semaphore(INSPECTS_MAX)
         self._stack_room = asyncio.Semaphore(STACKS_MAX)
 
     def runtime(self, type_: WorkloadType) -> Runtime:
@@ -52,13 +78,14 @@ class Steps:
         return self._runtimes[type_]
 
     async def inspect(self, entry: Entry) -> Artefact | None:
-        async with self._room:
-            return await self.runtime(entry.order.type).inspect(entry.order.workload_id)
+        """Raises RuntimeUnavailableError."""
+        async with self._inspect_room:
+            return await self._look(entry.order)
 
     async def may_have(self, order: Order) -> bool:
         """Whether the runtime has something of it, or cannot say."""
         try:
-            return await self.runtime(order.type).inspect(order.workload_id) is not None
+            return await self._look(order) is not None
         except RuntimeUnavailableError:
             return True
 
@@ -66,22 +93,52 @@ class Steps:
         """The last words of this revision; those of the one before it would mislead."""
         if artefact is None or artefact.revision != entry.order.revision:
             return ""
-        return await self.runtime(entry.order.type).log_tail(artefact)
+        try:
+            async with asyncio.timeout(self._deadlines.log_tail):
+                return await self.runtime(entry.order.type).log_tail(artefact)
+        except TimeoutError:
+            return ""
 
     async def perform(self, step: Step, entry: Entry, artefact: Artefact | None) -> Failure | None:
         """ConflictError: what there is has changed, or the order has. Look again."""
         if step is Step.PULL:
-            return await self._pull(entry)
+            # Without a bound here: images that are present wait for nothing, and a registry that hangs
+            # holds up only its own.
+            return await self._interruptibly(step, entry, None)
         if entry.order.type is WorkloadType.COMPOSE and step in _WAITING:
-            return await self._bring_up(step, entry, artefact)
+            async with self._stack_room:
+                return await self._interruptibly(step, entry, artefact)
         async with self._stop_room if step in _STOPPING else self._room:
-            return await self._do(step, entry, artefact)
+            try:
+                async with asyncio.timeout(self._deadlines.steps[step]) as deadline:
+                    return await self._do(step, entry, artefact)
+            except TimeoutError:
+                if not deadline.expired():
+                    raise
+                return self._timed_out(step)
 
     def interrupt(self, workload_id: WorkloadId) -> None:
         """A newer order has come: do not finish what takes long for the old one."""
-        deadline = self._pulls.pop(workload_id, None)
+        deadline = self._interruptible.pop(workload_id, None)
         if deadline is not None and not deadline.expired():
             deadline.reschedule(0)
+
+    async def _look(self, order: Order) -> Artefact | None:
+        try:
+            async with asyncio.timeout(self._deadlines.inspect) as deadline:
+                return await self.runtime(order.type).inspect(order.workload_id)
+        except TimeoutError as err:
+            if not deadline.expired():
+                raise
+            text = f"{order.type} runtime: no answer within {self._deadlines.inspect:g} s"
+            raise RuntimeUnavailableError(text) from err
+
+    def _timed_out(self, step: Step) -> Failure:
+        reason = (
+            FailureReason.IMAGE_PULL_FAILED if step is Step.PULL else FailureReason.RUNTIME_ERROR
+        )
+        text = f"{step} did not finish within {self._deadlines.steps[step]:g} s"
+        return Failure(reason, text, code=STEP_TIMED_OUT)
 
     async def _do(self, step: Step, entry: Entry, artefact: Artefact | None) -> Failure | None:
         order = entry.order
@@ -135,32 +192,23 @@ class Steps:
         of = self._volumes.disk if isinstance(order.spec, VMSpec) else self._volumes.path
         return {name: of(order.workload_id, name) for name in volumes_of(order.spec)}
 
-    async def _pull(self, entry: Entry) -> Failure | None:
-        workload_id = entry.order.workload_id
-        try:
-            async with asyncio.timeout(PULL_DEADLINE_SECONDS) as self._pulls[workload_id]:
-                async with self._pull_room:
-                    return await self._do(Step.PULL, entry, None)
-        except TimeoutError as err:
-            if workload_id not in self._pulls:
-                raise ConflictError(f"a newer order for {workload_id} has come") from err
-            text = f"the image was not here after {PULL_DEADLINE_SECONDS:.0f} s"
-            return Failure(FailureReason.IMAGE_PULL_FAILED, text)
-        finally:
-            self._pulls.pop(workload_id, None)
-
-    async def _bring_up(
+    async def _interruptibly(
         self, step: Step, entry: Entry, artefact: Artefact | None
     ) -> Failure | None:
-        """Has its own deadline, and room of its own: it may wait long for a service to end."""
+        """May take long. A newer order ends it: raises ConflictError."""
         workload_id = entry.order.workload_id
         try:
-            async with asyncio.timeout(None) as self._pulls[workload_id], self._stack_room:
+            async with asyncio.timeout(self._deadlines.steps[step]) as deadline:
+                self._interruptible[workload_id] = deadline
                 return await self._do(step, entry, artefact)
         except TimeoutError as err:
-            raise ConflictError(f"a newer order for {workload_id} has come") from err
+            if not deadline.expired():
+                raise
+            if workload_id not in self._interruptible:
+                raise ConflictError(f"a newer order for {workload_id} has come") from err
+            return self._timed_out(step)
         finally:
-            self._pulls.pop(workload_id, None)
+            self._interruptible.pop(workload_id, None)
 
 
 def volumes_of(spec: Spec) -> dict[str, bool]:

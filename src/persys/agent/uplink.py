@@ -15,9 +15,7 @@ from random import Random
 import structlog
 from msgspec.structs import replace
 
-from persys.agent.collector import Collector
 from persys.agent.contact import Contact
-from persys.agent.intake import Intake
 from persys.agent.journal import Burial
 from persys.agent.link import (
     CALL_DEADLINE_SECONDS,
@@ -26,7 +24,6 @@ from persys.agent.link import (
     NoStreamError,
     SchedulerLostError,
 )
-from persys.agent.meter import Meter
 from persys.agent.metrics import Metrics
 from persys.agent.moving import Links
 from persys.agent.news import News
@@ -74,12 +71,10 @@ class Uplink:
         random: Random,
         state: State,
         news: News,
-        intake: Intake,
-        collector: Collector,
-        meter: Meter,
         clock: Clock,
         metrics: Metrics,
         contact: Contact,
+        reports: Reports,
         find_service: Callable[[str], Sequence[str]],
     ) -> None:
         """`find_service` asks DNS, and blocks; it is only used for names of services.
@@ -95,8 +90,7 @@ class Uplink:
         self._random = random
         self._state = state
         self._news = news
-        self._intake = intake
-        self._reports = Reports(membership.node_id, state, collector, meter, clock)
+        self._reports = reports
         self._clock = clock
         self._metrics = metrics
         self._contact = contact
@@ -246,7 +240,7 @@ class Uplink:
             raise SchedulerLostError("a heartbeat was not acknowledged")
         if answer.leads:
             await self._contact.heard(sent=sent, sent_at=sent_at)
-        self._drain(answer.drain_node)
+        self._contact.drain(answer.drain_node)
         # A workload that came back meanwhile is not buried any more, or was buried anew.
         told = [
             replace(burial, told=True)
@@ -261,11 +255,6 @@ class Uplink:
             await self._state.commit(Change(burials=told))
         except StoreUnavailableError as err:
             log.warning("burials.kept", reason=str(err))  # they are told once more
-
-    def _drain(self, draining: bool) -> None:
-        if draining != self._intake.draining:
-            log.info("node.draining" if draining else "node.accepting")
-        self._intake.draining = draining
 
     def _found(self, address: str) -> None:
         self._pause = PAUSE_MIN_SECONDS

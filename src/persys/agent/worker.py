@@ -1,12 +1,13 @@
-"""One lane per workload: look, decide the next step, perform it, keep it, and look again until settled.
+"""One lane per workload: inspect it, decide the next step, perform it, record it, and repeat until settled.
 
-Everything that may have changed is only woken; what to do about it is decided from what is there. When a
-runtime gives no answer the workload's state is unknown, nothing is undone, and it is looked at again later.
+What to do is decided from what is there, never from what woke the workload. When a runtime gives no answer
+the state is unknown, nothing is undone, and the workload is looked at again later. An unexpected exception
+affects only its workload: in a step it is the failure of that step; elsewhere the state becomes unknown, and
+failed when it happens again and again.
 """
 
 import asyncio
 from collections.abc import Callable
-from contextlib import nullcontext
 from functools import partial
 
 from persys.agent import failpoints
@@ -15,24 +16,31 @@ from persys.agent.ledger import Ledger
 from persys.agent.probes import Probes
 from persys.agent.state import State
 from persys.agent.steps import Steps
+from persys.agent.work_queue import WorkQueue
 from persys.core.convergence import STOPPED_ALONE, Artefact, Do, Settled, Step, next_step
-from persys.core.report import describe
-from persys.errors import ConflictError, UnavailableError
+from persys.core.report import describe, internal_failure
+from persys.errors import ConflictError, PersysError, UnavailableError
+from persys.infra.aio.supervisor import Containment, InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.failpoints import passing
 from persys.infra.lanes import Lanes
 from persys.infra.turns import Turns
+from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.observation import Actual
 from persys.model.order import Order
 from persys.model.workload import Desired
 
-# A container that needs more than this at one go is fighting with somebody: give way for a while.
+# A workload that needs more than this at one go is being changed by something else: pause for a while.
 STEPS_MAX = 25
 # These leave the container as it is, so that there is no need to look again.
 PREPARATIONS = frozenset({Step.PULL, Step.PREPARE_VOLUMES})
 PATIENCE_MIN_SECONDS = 0.5
 PATIENCE_MAX_SECONDS = 30.0
+# One that cannot even be inspected is unknown at first, and failed from this attempt on.
+ATTEMPTS_UNKNOWN_MAX = 3
+# The places where an exception is contained.
+STEP, LOOK, LOG_TAIL = "worker.step", "worker.look", "worker.log_tail"
 
 
 class Worker:
@@ -44,44 +52,36 @@ class Worker:
         probes: Probes,
         ledger: Ledger,
         clock: Clock,
+        *,
+        queue: WorkQueue,
+        is_alone: Callable[[Order], bool],
+        supervisor: Supervisor,
     ) -> None:
+        """`is_alone`: whether the scheduler has been silent for longer than an order allows."""
         self._state = state
         self._turns = turns
         self._steps = steps
         self._probes = probes
         self._ledger = ledger
         self._clock = clock
-        self._lanes: Lanes[WorkloadId] | None = None
-        self._queued: dict[WorkloadId, None] = {}
-        self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
+        self._queue = queue
+        self._is_alone = is_alone
+        self._supervisor = supervisor
         self._patience: dict[WorkloadId, float] = {}
-        # Whether the scheduler has been silent for longer than an order allows.
-        self.is_alone: Callable[[Order], bool] = lambda _order: False
 
     async def run(self) -> None:
+        self._queue.restart()
         async with asyncio.TaskGroup() as group:
-            self._lanes = Lanes(group, contain=nullcontext)
-            for workload_id in self._queued:
-                self._lanes.hand(workload_id, partial(self._converge, workload_id))
-            await asyncio.Event().wait()
-
-    def wake(self, workload_id: WorkloadId) -> None:
-        """Look at this workload soon. Waking it twice before it is looked at is waking it once."""
-        if workload_id in self._queued:
-            return
-        self._queued[workload_id] = None
-        if self._lanes is not None:
-            self._lanes.hand(workload_id, partial(self._converge, workload_id))
-
-    def wake_all(self) -> None:
-        for workload_id in self._state.entries:
-            self.wake(workload_id)
+            lanes: Lanes[WorkloadId] = Lanes(group, contain=self._contain)
+            while True:
+                workload_id = await self._queue.take()
+                lanes.hand(workload_id, partial(self._converge, workload_id))
 
     def supersede(self, workload_id: WorkloadId) -> None:
         """A newer order is in the journal: leave what can be left, and begin with the new one."""
         self._steps.interrupt(workload_id)
         self._patience.pop(workload_id, None)
-        self.wake(workload_id)
+        self._queue.wake(workload_id)
 
     async def retry_failed(self, *, only_deletes: bool) -> None:
         """Let what failed for a passing reason be tried again at the next look."""
@@ -92,16 +92,25 @@ class Worker:
                     continue
                 self._ledger.pardon(entry)
 
+    def _contain(self, workload_id: WorkloadId) -> Containment:
+        """Around all work of a lane; `_converge` has contained what it can say more about."""
+        return self._supervisor.contain(LOOK, workload_id, failed=lambda _error: None)
+
     async def _converge(self, workload_id: WorkloadId) -> None:
-        self._queued.pop(workload_id, None)
-        self._cancel_timer(workload_id)
-        try:
-            for _ in range(STEPS_MAX):
-                if not await self._advance(workload_id):
-                    return
-        except UnavailableError as err:
-            await self._doubt(workload_id, str(err))
-        self._lose_patience(workload_id)
+        self._queue.begin(workload_id)
+        errors: list[InternalError] = []
+        with self._supervisor.contain(LOOK, workload_id, failed=errors.append):
+            try:
+                for _ in range(STEPS_MAX):
+                    if not await self._advance(workload_id):
+                        self._supervisor.resolved(LOOK, workload_id)
+                        return
+            except PersysError as err:
+                await self._doubt(workload_id, str(err))
+        if errors:
+            await self._give_up(workload_id, errors[0])
+        else:
+            self._lose_patience(workload_id)
 
     async def _advance(self, workload_id: WorkloadId) -> bool:
         """Look, and do the next thing. False if there is no more to do."""
@@ -119,7 +128,7 @@ class Worker:
                 artefact,
                 entry.progress,
                 now=self._clock.now(),
-                alone=self.is_alone(entry.order),
+                alone=self._is_alone(entry.order),
             )
             if not isinstance(outcome, Do):
                 return not await self._settle(outcome, entry, artefact)
@@ -138,7 +147,7 @@ class Worker:
             passing(failpoints.LAUNCHING)
         began = self._clock.monotonic()
         try:
-            failure = await self._steps.perform(step, entry, artefact)
+            failure = await self._perform(step, entry, artefact)
         except ConflictError:
             return
         passing(failpoints.AFTER_STEP[step])
@@ -147,12 +156,26 @@ class Worker:
             if current is not None and current.generation == entry.generation:
                 self._ledger.keep(current, step, failure, self._clock.monotonic() - began)
 
+    async def _perform(self, step: Step, entry: Entry, artefact: Artefact | None) -> Failure | None:
+        """What is wrong with the workload after the step. Raises ConflictError, UnavailableError."""
+        workload_id, errors = entry.order.workload_id, list[InternalError]()
+        with self._supervisor.contain(STEP, workload_id, failed=errors.append):
+            try:
+                failure = await self._steps.perform(step, entry, artefact)
+            except (ConflictError, UnavailableError):
+                raise
+            except PersysError as err:
+                failure = Failure(FailureReason.RUNTIME_ERROR, f"{step}: {err}")
+            self._supervisor.resolved(STEP, workload_id)
+            return failure
+        return internal_failure(f"{step}: {errors[0].text}")
+
     async def _settle(self, settled: Settled, seen: Entry, artefact: Artefact | None) -> bool:
         """False if a newer order has come meanwhile."""
         workload_id = seen.order.workload_id
         log_tail = ""
         if settled.actual is Actual.FAILED:
-            log_tail = await self._steps.log_tail(seen, artefact)
+            log_tail = await self._log_tail(seen, artefact)
         async with self._turns.of(workload_id):
             entry = self._state.entries.get(workload_id)
             if entry is None or entry.generation != seen.generation:
@@ -165,8 +188,15 @@ class Worker:
         self._patience.pop(workload_id, None)
         if settled.look_again_at is not None:
             wait = settled.look_again_at - self._clock.now()
-            self._wake_later(workload_id, wait.total_seconds())
+            self._queue.wake_after(workload_id, wait.total_seconds())
         return True
+
+    async def _log_tail(self, entry: Entry, artefact: Artefact | None) -> str:
+        """A log that cannot be read does not hide the failure that it belongs to."""
+        errors: list[InternalError] = []
+        with self._supervisor.contain(LOG_TAIL, entry.order.workload_id, failed=errors.append):
+            return await self._steps.log_tail(entry, artefact)
+        return f"the log cannot be read: {errors[0].text}"
 
     async def _doubt(self, workload_id: WorkloadId, why: str) -> None:
         async with self._turns.of(workload_id):
@@ -174,23 +204,22 @@ class Worker:
             if entry is not None:
                 self._ledger.doubt(entry, why)
 
+    async def _give_up(self, workload_id: WorkloadId, error: InternalError) -> None:
+        """It could not be inspected, decided about or recorded. It is tried again with back-off."""
+        self._queue.wake_after(workload_id, self._supervisor.retry_after(error).total_seconds())
+        failure = internal_failure(error.text)
+        with self._supervisor.contain(LOOK, workload_id, failed=lambda _error: None):
+            async with self._turns.of(workload_id):
+                entry = self._state.entries.get(workload_id)
+                if entry is not None and error.count < ATTEMPTS_UNKNOWN_MAX:
+                    self._ledger.doubt(entry, failure.message)
+                elif entry is not None:
+                    self._ledger.broken(entry, failure)
+
     def _lose_patience(self, workload_id: WorkloadId) -> None:
         seconds = self._patience.get(workload_id, PATIENCE_MIN_SECONDS)
         self._patience[workload_id] = min(2 * seconds, PATIENCE_MAX_SECONDS)
-        self._wake_later(workload_id, seconds)
-
-    def _wake_later(self, workload_id: WorkloadId, seconds: float) -> None:
-        self._cancel_timer(workload_id)
-        loop = asyncio.get_running_loop()
-        self._timers[workload_id] = loop.call_later(max(0.0, seconds), self._ring, workload_id)
-
-    def _ring(self, workload_id: WorkloadId) -> None:
-        self._timers.pop(workload_id, None)
-        self.wake(workload_id)
-
-    def _cancel_timer(self, workload_id: WorkloadId) -> None:
-        if (timer := self._timers.pop(workload_id, None)) is not None:
-            timer.cancel()
+        self._queue.wake_after(workload_id, seconds)
 
 
 def _words(settled: Settled, artefact: Artefact | None, log_tail: str) -> dict[str, str]:

@@ -1,11 +1,19 @@
-"""How an artefact is described to those who ask, in the words that peers know."""
+"""How an artefact is described to those who ask, in the words that peers know.
+
+Whatever a runtime answers, a description is bounded: one workload cannot make a heartbeat too large to send.
+"""
 
 from datetime import datetime
 
 from persys.core.convergence import Artefact, Condition
 from persys.core.health import HEALTH
+from persys.model.failure import Failure, FailureReason
 
 LOG_TAIL_BYTES_MAX = 4096
+MESSAGE_LENGTH_MAX = 4096
+WORD_LENGTH_MAX = 8192
+WORDS_MAX = 64
+INTERNAL_ERROR = "InternalError"
 ID = "container.id"
 STARTED_AT = "container.started_at"
 
@@ -39,7 +47,17 @@ def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]
             "compose.services": ",".join(artefact.parts),
             "compose.commit": artefact.commit,
         }
-    return {name: word for name, word in words.items() if word}
+    there = [(name, word) for name, word in words.items() if word]
+    return {name: shortened(word, WORD_LENGTH_MAX) for name, word in there[:WORDS_MAX]}
+
+
+def internal_failure(text: str) -> Failure:
+    """The agent itself is at fault, so another attempt may succeed."""
+    return Failure(FailureReason.RUNTIME_ERROR, f"internal error: {text}", code=INTERNAL_ERROR)
+
+
+def shortened(text: str, length_max: int = MESSAGE_LENGTH_MAX) -> str:
+    return text if len(text) <= length_max else f"{text[: length_max - 1]}…"
 
 
 def tail(text: str) -> str:

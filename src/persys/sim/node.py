@@ -12,6 +12,7 @@ from persys.agent.agent_api import AgentApi
 from persys.agent.app import Agent, Surroundings
 from persys.agent.calls import StreamedCalls
 from persys.agent.link import Link, over_grpc
+from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.stream import over_stream
@@ -133,11 +134,13 @@ class SimNode:
         random = self._random
         around = Surroundings(
             state=state,
-            runtimes={
-                WorkloadType.CONTAINER: self.runtime_type(
-                    self.docker, life, self.trouble, random, self._witness
-                )
-            },
+            runtimes=NodeRuntimes(
+                {
+                    WorkloadType.CONTAINER: self.runtime_type(
+                        self.docker, life, self.trouble, random, self._witness
+                    )
+                }
+            ),
             volumes=SimVolumes(self.docker, life, self._witness, random),
             machine=self._hardware,
             clock=self.wall.as_read(),
@@ -147,7 +150,8 @@ class SimNode:
         agent = Agent(self._settings, self.id, around)
         api = agent.api()
         streaming = over_stream(
-            StreamedCalls(cast("AgentApi", Overheard(api, life, self._network))), dial
+            StreamedCalls(cast("AgentApi", Overheard(api, life, self._network)), agent.supervisor),
+            dial,
         )
         life.serves = {name: getattr(api, name) for name in METHODS if hasattr(api, name)}
         await life.together(part() for part in agent.parts(PORT).values())

@@ -18,7 +18,9 @@ from persys.agent.image_door import ImageDoor
 from persys.agent.image_files import BadImageError
 from persys.agent.images import ImageStore, Users
 from persys.agent.link import Link
+from persys.agent.news import News
 from persys.agent.policy import NodePolicy
+from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.volumes.book import Book
@@ -27,6 +29,7 @@ from persys.agent.volumes.setup import find_drivers
 from persys.agent.volumes.tools import Tools
 from persys.core.pulling import Download
 from persys.errors import InvalidError, NotFoundError, RefusedError
+from persys.infra.aio.path_calls import DirectPathCalls
 from persys.infra.clock import SystemClock
 from persys.infra.process import serve
 from persys.model.failure import FailureReason
@@ -53,6 +56,9 @@ class Watch:
     def __init__(self) -> None:
         self.told: list[str] = []
         self.begins = 0
+
+    def queued(self, why: str) -> None:
+        self.told.append(why)
 
     def began(self) -> None:
         self.begins += 1
@@ -106,12 +112,23 @@ def needs() -> Needs:
 
 
 @pytest.fixture
-def reopen(tmp_path: Path, needs: Needs) -> Callable[[], ImageStore]:
+def news() -> News:
+    return News()
+
+
+@pytest.fixture
+def reopen(tmp_path: Path, needs: Needs, news: News) -> Callable[[], ImageStore]:
     """As a start of the agent does."""
 
     def made() -> ImageStore:
         policy = NodePolicy(False, (str(tmp_path / "allowed"),), ())
-        store = ImageStore(tmp_path / "images", SystemClock(), policy=policy, users=needs)
+        store = ImageStore(
+            tmp_path / "images",
+            SystemClock(),
+            policy=policy,
+            users=needs,
+            changed=news.tell_node,
+        )
         store.open()
         return store
 
@@ -303,15 +320,20 @@ async def test_a_name_may_come_to_mean_another_image_and_disks_keep_the_old_one(
     assert files(root) == {f"files/{old}", f"files/{newest}", "records/debian.json"}
 
 
-async def test_a_change_of_the_names_is_told(store: ImageStore, disk: bytes) -> None:
-    told: list[frozenset[str]] = []
-    store.changed = lambda: told.append(store.names)
+async def test_only_a_change_of_the_names_is_reported(
+    store: ImageStore, news: News, disk: bytes
+) -> None:
+    reported = []
+    for change in (
+        lambda: add(store, "debian", disk),
+        lambda: add(store, "debian", bytes(1024)),
+        lambda: asyncio.to_thread(store.remove, "debian"),
+    ):
+        await change()
+        reported.append(news.node_changed)
+        news.take()
 
-    await add(store, "debian", disk)
-    await add(store, "debian", bytes(1024))
-    store.remove("debian")
-
-    assert told == [frozenset({"debian"}), frozenset()]
+    assert reported == [True, False, True]
 
 
 async def test_an_address_is_fetched_once_however_many_want_it(
@@ -465,7 +487,7 @@ class PatientScheduler(Scheduler):
 
 
 async def test_a_node_tells_at_once_which_images_it_has(
-    store: ImageStore, disk: bytes, tmp_path: Path
+    store: ImageStore, news: News, disk: bytes, tmp_path: Path
 ) -> None:
     scheduler = PatientScheduler()
 
@@ -478,13 +500,15 @@ async def test_a_node_tells_at_once_which_images_it_has(
     book, clock = Book(state), SystemClock()
     around = Surroundings(
         state=state,
-        runtimes={},
-        volumes=ManagedVolumes(find_drivers(settings, book, Tools()), book, clock),
+        runtimes=NodeRuntimes(images=store),
+        volumes=ManagedVolumes(
+            find_drivers(settings, book, Tools()), book, clock, DirectPathCalls()
+        ),
         machine=host,
         clock=clock,
         connect=connect,
         random=Random(1),
-        images=store,
+        news=news,
     )
     agent = Agent(settings, NodeId("n1"), around)
     async with asyncio.TaskGroup() as group:

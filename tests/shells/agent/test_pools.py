@@ -15,6 +15,7 @@ from persys.agent import host
 from persys.agent.app import Agent, Surroundings
 from persys.agent.link import Link
 from persys.agent.pools import Pools
+from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.runtimes.libvirt_connection import Libvirt
 from persys.agent.runtimes.libvirt_pools import LibvirtPools
 from persys.agent.settings import AgentSettings
@@ -24,6 +25,7 @@ from persys.agent.volumes.managed import ManagedVolumes
 from persys.agent.volumes.setup import find_drivers
 from persys.agent.volumes.tools import Tools
 from persys.core.pools import Room
+from persys.infra.aio.path_calls import DirectPathCalls
 from persys.infra.clock import SystemClock
 from persys.infra.process import serve
 from persys.model.ids import NodeId
@@ -53,7 +55,7 @@ async def pool(libvirt: Libvirt, tmp_path: Path) -> AsyncIterator[str]:
 async def test_a_pool_of_libvirt_shares_the_room_of_its_file_system(
     libvirt: Libvirt, pool: str, tmp_path: Path
 ) -> None:
-    pools = Pools(host, tmp_path / "volumes", LibvirtPools(libvirt, for_disks=pool))
+    pools = Pools(host, tmp_path / "volumes", lambda: LibvirtPools(libvirt, for_disks=pool))
     await pools.look()
 
     found = {each.name: each for each in pools.now()}
@@ -114,13 +116,14 @@ async def test_a_node_whose_pools_changed_registers_anew(
     book, clock = Book(state), SystemClock()
     around = Surroundings(
         state=state,
-        runtimes={},
-        volumes=ManagedVolumes(find_drivers(settings, book, Tools()), book, clock),
+        runtimes=NodeRuntimes(pools=pools),
+        volumes=ManagedVolumes(
+            find_drivers(settings, book, Tools()), book, clock, DirectPathCalls()
+        ),
         machine=host,
         clock=clock,
         connect=connect,
         random=Random(1),
-        pools=pools,
     )
     agent = Agent(settings, NodeId("n1"), around)
     async with asyncio.TaskGroup() as group:

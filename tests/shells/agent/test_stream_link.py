@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 
+from builders import a_supervisor
 from persys.agent.agent_api import AgentApi
 from persys.agent.calls import StreamedCalls
 from persys.agent.link import SchedulerLostError
@@ -41,7 +42,7 @@ async def listen(link: StreamLink, group: asyncio.TaskGroup) -> None:
 
 async def test_answers_in_another_order_reach_the_heartbeats_that_they_are_of() -> None:
     stream = TwoWays()
-    link = StreamLink(cast("Call", stream), StreamedCalls(cast("AgentApi", None)))
+    link = StreamLink(cast("Call", stream), StreamedCalls(cast("AgentApi", None), a_supervisor()))
     async with asyncio.TaskGroup() as group:
         group.create_task(listen(link, group))
         beats = [

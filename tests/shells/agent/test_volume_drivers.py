@@ -27,6 +27,7 @@ from persys.agent.volumes.nfs import Export, NfsDriver
 from persys.agent.volumes.setup import Drivers, find_drivers
 from persys.agent.volumes.tools import Tools
 from persys.errors import InvalidError, NotFoundError
+from persys.infra.aio.path_calls import DirectPathCalls
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.order import Order
@@ -100,7 +101,7 @@ async def volumes_of(room: Path, *made: tuple[str, object]) -> AsyncIterator[Man
     }
     async with asyncio.TaskGroup() as group:
         writing = group.create_task(state.run())
-        yield ManagedVolumes(Drivers(drivers, {}), book, SystemClock())
+        yield ManagedVolumes(Drivers(drivers, {}), book, SystemClock(), DirectPathCalls())
         writing.cancel()
     state.close()
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import a_supervisor
 from certified import Root
 from persys.agent.calls import StreamedCalls
 from persys.agent.link import Link
@@ -55,7 +56,7 @@ class Streaming:
         self._node_id = node_id
 
     async def run(self) -> None:
-        calls = StreamedCalls(self.agent)
+        calls = StreamedCalls(self.agent, a_supervisor())
         connect = over_stream(calls, self._tls.dial(Role.SCHEDULER), certificate=self._tls.in_use)
         async with Links(connect, self._address) as links:
             await self._join(links.newest)

@@ -8,6 +8,7 @@ from datetime import timedelta
 import grpc
 import pytest
 
+from builders import a_supervisor
 from persys.agent.calls import StreamedCalls
 from persys.agent.link import SchedulerLostError
 from persys.agent.stream import over_stream
@@ -35,7 +36,7 @@ class Outward:
         self.joined = 0
 
     async def run(self) -> None:
-        connect = over_stream(StreamedCalls(self.agent))
+        connect = over_stream(StreamedCalls(self.agent, a_supervisor()))
         while True:
             with suppress(SchedulerLostError):
                 async with connect(self._address) as link:

@@ -1,4 +1,4 @@
-"""Whether this machine can run Compose stacks, and with what. Looked at once, when the agent starts."""
+"""Whether this machine can run Compose stacks, and with what."""
 
 import shutil
 from pathlib import Path
@@ -27,13 +27,15 @@ async def find_compose(
     policy: NodePolicy,
     puller: Puller,
     credentials: Credentials,
+    is_first: bool,
 ) -> ComposeRuntime | None:
-    """None: there is no Compose here, or nobody wants it. Raises SettingsError."""
+    """None: Compose is absent or disabled, which is logged only the first time. Raises SettingsError."""
     if not settings.compose_enabled:
         return None
     cli = await detect(settings.compose_binary, settings.docker_host)
     if cli is None:
-        log.info("compose.absent", reason="neither docker compose nor docker-compose answers")
+        say = log.info if is_first else log.debug
+        say("compose.absent", reason="neither docker compose nor docker-compose answers")
         return None
     git = Git(credentials) if has_git() else None
     log.info("compose.found", version=cli.version, git=git is not None)

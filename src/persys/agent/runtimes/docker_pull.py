@@ -3,10 +3,15 @@
 The credential is read for each fetch, goes to Docker in a header, and is in no message of ours. Why a fetch
 failed is told by Docker's HTTP status: 404 is an image that is not there; all else may pass, also a wrong
 password, which the operator of the node can put right without a new revision.
+
+Each registry has a few places of its own, taken only when the image is absent, and a pull that makes no
+progress fails: a registry that hangs delays only its own images.
 """
 
+import asyncio
 import json
 from base64 import urlsafe_b64encode
+from collections import defaultdict
 from contextlib import aclosing
 from http import HTTPStatus
 
@@ -20,14 +25,28 @@ from persys.model.spec import ContainerSpec, PullPolicy
 
 CREDENTIAL_UNUSABLE = "CredentialUnusable"
 HUB_HOST = "docker.io"
+NO_PROGRESS = "NoProgress"
+PER_REGISTRY_MAX = 4
+PROGRESS_DEADLINE_SECONDS = 120.0
 _HUB = "https://index.docker.io/v1/"
 _HUB_NAMES = ("docker.io", "index.docker.io", "registry-1.docker.io")
 
 
 class Puller:
-    def __init__(self, engine: Engine, credentials: Credentials) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        credentials: Credentials,
+        *,
+        progress_deadline: float = PROGRESS_DEADLINE_SECONDS,
+    ) -> None:
+        """A pull fails when Docker reports nothing new of it for `progress_deadline` seconds."""
         self._engine = engine
         self._credentials = credentials
+        self._progress_deadline = progress_deadline
+        self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(PER_REGISTRY_MAX)
+        )
 
     async def pull(self, spec: ContainerSpec, watch: PullWatch) -> Failure | None:
         """Have the image here, as the pull policy says."""
@@ -43,15 +62,37 @@ class Puller:
                 f"image {spec.image}: {err}",
                 code=CREDENTIAL_UNUSABLE,
             )
-        watch.began()
-        failure = await self._fetch(tagged(spec.image), headers, watch)
+        registry = registry_of(spec.image)
+        places = self._places[registry]
+        if places.locked():
+            watch.queued(f"{PER_REGISTRY_MAX} images of {registry} are being pulled")
+        async with places:
+            if spec.pull_policy is not PullPolicy.ALWAYS and await self._id(spec.image):
+                return None  # another workload has pulled it meanwhile
+            watch.began()
+            failure = await self._fetch_in_time(tagged(spec.image), headers, watch)
         if failure is None and (image_id := await self._id(spec.image)):
             await watch.fetched(tagged(spec.image), image_id)
         return failure
 
-    async def _fetch(self, image: str, headers: dict[str, str], watch: PullWatch) -> Failure | None:
+    async def _fetch_in_time(
+        self, image: str, headers: dict[str, str], watch: PullWatch
+    ) -> Failure | None:
+        try:
+            async with asyncio.timeout(self._progress_deadline) as deadline:
+                return await self._fetch(image, headers, watch, deadline)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            text = f"image {image}: no progress for {self._progress_deadline:g} s"
+            return Failure(FailureReason.IMAGE_PULL_FAILED, text, code=NO_PROGRESS)
+
+    async def _fetch(
+        self, image: str, headers: dict[str, str], watch: PullWatch, deadline: asyncio.Timeout
+    ) -> Failure | None:
         layers = Layers(image)
         params = {"fromImage": image}
+        now = asyncio.get_running_loop().time
         try:
             async with aclosing(
                 self._engine.stream("POST", "images/create", params=params, headers=headers)
@@ -59,6 +100,7 @@ class Puller:
                 async for line in lines:
                     if "error" in line:
                         return _told_while_fetching(line)
+                    deadline.reschedule(now() + self._progress_deadline)
                     layers.take(line)
                     watch.progress(layers)
         except EngineError as err:

@@ -1,4 +1,4 @@
-"""Whether this machine can run virtual machines, and how fast. Looked at once, when the agent starts."""
+"""Whether this machine can run virtual machines, and how fast."""
 
 import asyncio
 import platform
@@ -38,25 +38,26 @@ class Hypervisor:
 
 
 async def find_hypervisor(
-    settings: AgentSettings, clock: Clock, *, has_machines: bool
+    settings: AgentSettings, clock: Clock, *, has_machines: bool, is_first: bool
 ) -> Hypervisor | None:
-    """None: there is no libvirt here, or nobody wants it.
+    """None: libvirt is absent or disabled, which is logged only the first time.
 
     A node that has machines keeps their type while libvirt is silent: they are unknown then, not gone.
     """
     if not settings.vm_enabled:
         return None
+    say = log.info if is_first else log.debug
     try:
         load()
     except RuntimeUnavailableError as err:
-        log.info("machines.absent", reason=str(err))
+        say("machines.absent", reason=str(err))
         return None
     libvirt = Libvirt(settings.libvirt_uri)
     try:
         version = await libvirt.call(lambda connection: _version(connection.getLibVersion()))
     except RuntimeUnavailableError as err:
         if not has_machines:
-            log.info("machines.absent", reason=str(err))
+            say("machines.absent", reason=str(err))
             await libvirt.close()
             return None
         version = "silent"

@@ -4,7 +4,9 @@ Called by one workload's lane at a time, so that nothing else touches its volume
 everything as it was: nothing here removes a volume but `remove` and `delete`.
 """
 
+import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -14,8 +16,10 @@ from persys.agent.volumes.book import Book
 from persys.agent.volumes.driver import Driver
 from persys.agent.volumes.setup import Drivers
 from persys.agent.volumes.tools import VolumeError
+from persys.core.report import shortened
 from persys.core.volumes import DEFAULT_FS_TYPE, object_to, settled
 from persys.errors import InvalidError, NotFoundError, RefusedError
+from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.infra.clock import Clock
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
@@ -27,11 +31,12 @@ log = structlog.get_logger()
 
 
 class ManagedVolumes:
-    def __init__(self, found: Drivers, book: Book, clock: Clock) -> None:
+    def __init__(self, found: Drivers, book: Book, clock: Clock, paths: PathCalls) -> None:
         self._drivers: Mapping[str, Driver] = found.there
         self._cures = found.cures
         self._book = book
         self._clock = clock
+        self._paths = paths
 
     @property
     def drivers(self) -> frozenset[str]:
@@ -58,9 +63,8 @@ class ManagedVolumes:
         spec = order.spec
         if not isinstance(spec, ContainerSpec | VMSpec):
             return None
-        if isinstance(spec, ContainerSpec) and (missing := _missing(spec.volumes)):
-            text = f"host path {missing} does not exist on this node"
-            return Failure(FailureReason.STORAGE_ERROR, text, code="HostPathMissing")
+        if isinstance(spec, ContainerSpec) and (failure := await self._look_at_binds(spec.volumes)):
+            return failure
         try:
             self.check(order)
             for volume in spec.managed_volumes:
@@ -71,6 +75,26 @@ class ManagedVolumes:
         except VolumeError as err:
             return err.failure
         await self._detach_others(order.workload_id, {each.name for each in spec.managed_volumes})
+        return None
+
+    async def _look_at_binds(self, mounts: tuple[VolumeMount, ...]) -> Failure | None:
+        """Whether each host path exists. What keeps it from being looked at is its failure."""
+        for mount in mounts:
+            path = mount.host_path
+            try:
+                await self._paths.run(path, partial(os.stat, path))
+            except FileNotFoundError:
+                text, code = f"host path {path} does not exist on this node", "HostPathMissing"
+            except (OSError, ValueError) as err:
+                text, code = (
+                    f"host path {shortened(path, 200)}: {_problem(err)}",
+                    "HostPathUnusable",
+                )
+            except PathTimeoutError as err:
+                text, code = f"host path {err}", "PathTimeout"
+            else:
+                continue
+            return Failure(FailureReason.STORAGE_ERROR, text, code=code)
         return None
 
     async def release(self, workload_id: WorkloadId) -> None:
@@ -194,5 +218,5 @@ class ManagedVolumes:
         return self._drivers[name]
 
 
-def _missing(mounts: tuple[VolumeMount, ...]) -> str:
-    return next((each.host_path for each in mounts if not Path(each.host_path).exists()), "")
+def _problem(err: OSError | ValueError) -> str:
+    return (err.strerror if isinstance(err, OSError) else None) or str(err)

@@ -1,0 +1,177 @@
+"""Which runtimes this node has: Docker, Compose and libvirt, detected at the start and while the agent runs.
+
+Docker counts as there whenever it is enabled: whether it answers is watched elsewhere. Compose and libvirt
+are added when they are found, also if they were installed after the agent started. Nothing is ever taken
+away: a runtime that is gone does not answer, and what it ran is unknown, not absent.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import structlog
+
+from persys.agent.credentials import Credentials
+from persys.agent.finding import (
+    container_files,
+    has_machines,
+    machine_access,
+    machines_of,
+    open_images,
+)
+from persys.agent.images import ImageStore
+from persys.agent.leftovers import AllLeftovers
+from persys.agent.meter import Sampler
+from persys.agent.policy import policy_of
+from persys.agent.ports import Disks, Leftovers, PoolSource, Runtime
+from persys.agent.runtimes.compose_setup import find_compose, has_git
+from persys.agent.runtimes.docker import DockerRuntime
+from persys.agent.runtimes.docker_access import DockerAccess
+from persys.agent.runtimes.docker_engine import Engine
+from persys.agent.runtimes.docker_form import Owner
+from persys.agent.runtimes.docker_leftovers import DockerLeftovers
+from persys.agent.runtimes.docker_pull import Puller
+from persys.agent.runtimes.docker_usage import DockerUsage
+from persys.agent.runtimes.libvirt_pools import LibvirtPools
+from persys.agent.runtimes.machine_access import MachineAccess
+from persys.agent.runtimes.machine_leftovers import MachineLeftovers
+from persys.agent.runtimes.machine_setup import (
+    Hypervisor,
+    disk_inventory,
+    find_hypervisor,
+    machine_runtime,
+)
+from persys.agent.runtimes.machine_usage import MachineUsage
+from persys.agent.settings import AgentSettings
+from persys.agent.state import State
+from persys.core.garbage import Kind
+from persys.infra.clock import Clock, SystemClock
+from persys.model.spec import WorkloadType
+
+log = structlog.get_logger()
+
+_OF_DOCKER = frozenset({Kind.CONTAINER, Kind.NETWORK, Kind.IMAGE, Kind.FILES})
+_OF_LIBVIRT = frozenset({Kind.MACHINE})
+
+
+@dataclass(slots=True)
+class NodeRuntimes:
+    """What this node can run, and what belongs to it. Grows while the agent runs."""
+
+    types: dict[WorkloadType, Runtime] = field(default_factory=dict)
+    samplers: dict[str, Sampler] = field(default_factory=dict)  # of usage, by source
+    leftovers: dict[frozenset[Kind], Leftovers] = field(default_factory=dict)
+    docker: DockerAccess | None = None  # into containers
+    machines: MachineAccess | None = None  # into machines
+    disks: Disks | None = None  # of machines
+    pools: PoolSource | None = None  # of libvirt
+    images: ImageStore | None = None  # that machines start from
+
+    def all_leftovers(self) -> Leftovers:
+        return AllLeftovers(self.leftovers)
+
+
+class Detector:
+    """Adds to `found` what is there. Each runtime is built once."""
+
+    def __init__(
+        self,
+        settings: AgentSettings,
+        owner: Owner,
+        state: State,
+        clock: Clock,
+        *,
+        images_changed: Callable[[], None],
+    ) -> None:
+        """Raises SettingsError for settings that no runtime can be reached with."""
+        self.found = NodeRuntimes()
+        self._settings = settings
+        self._owner = owner
+        self._state = state
+        self._clock = clock
+        self._images_changed = images_changed
+        self._credentials = Credentials(settings.credentials_dir)
+        self._hypervisor: Hypervisor | None = None
+        self._compose_git = False
+        self._is_first = True
+        self._engine: Engine | None = None
+        if settings.docker_enabled:
+            self._engine = Engine(settings.docker_host)
+            self._puller = Puller(self._engine, self._credentials)
+            self._add_docker(self._engine)
+
+    async def look(self) -> bool:
+        """Whether something was found that was not there before. Raises SettingsError."""
+        found = [await self._look_for_compose(), await self._look_for_libvirt()]
+        self._is_first = False
+        return any(found)
+
+    async def close(self) -> None:
+        if self._engine is not None:
+            await self._engine.close()
+        if self._hypervisor is not None:
+            await self._hypervisor.libvirt.close()
+
+    def _add_docker(self, engine: Engine) -> None:
+        settings, found = self._settings, self.found
+        files = container_files(settings, self._owner)
+        found.types[WorkloadType.CONTAINER] = DockerRuntime(
+            engine,
+            self._owner,
+            puller=self._puller,
+            files=files,
+            policy=policy_of(settings),
+            stop_grace_seconds=round(settings.stop_grace.total_seconds()),
+            pids_max=settings.pids_max,
+        )
+        found.docker = DockerAccess(engine, self._owner)
+        found.samplers["docker"] = DockerUsage(engine, self._owner, SystemClock())
+        found.leftovers[_OF_DOCKER] = DockerLeftovers(engine, self._owner, files)
+
+    async def _look_for_compose(self) -> bool:
+        """Built again when git appears: stacks from git can run from then on."""
+        there = WorkloadType.COMPOSE in self.found.types
+        if self._engine is None or (there and has_git() is self._compose_git):
+            return False
+        compose = await find_compose(
+            self._settings,
+            self._engine,
+            self._owner,
+            policy=policy_of(self._settings),
+            puller=self._puller,
+            credentials=self._credentials,
+            is_first=self._is_first,
+        )
+        if compose is None:
+            return False
+        self._compose_git = has_git()
+        self.found.types[WorkloadType.COMPOSE] = compose
+        return True
+
+    async def _look_for_libvirt(self) -> bool:
+        if self._hypervisor is not None:
+            return False
+        settings, owner, clock, found = self._settings, self._owner, self._clock, self.found
+        hypervisor = await find_hypervisor(
+            settings, clock, has_machines=has_machines(self._state), is_first=self._is_first
+        )
+        if hypervisor is None:
+            return False
+        images = open_images(
+            settings, self._state, clock, changed=self._images_changed, is_first=self._is_first
+        )
+        if images is None:
+            await hypervisor.libvirt.close()
+            return False
+        self._hypervisor = hypervisor
+        libvirt = hypervisor.libvirt
+        found.images = images
+        found.machines = machine_access(hypervisor, settings, owner)
+        found.disks = disk_inventory(hypervisor, settings, owner, clock, images)
+        found.pools = LibvirtPools(libvirt, settings.vm_pool)
+        found.samplers["libvirt"] = MachineUsage(
+            libvirt, owner, SystemClock(), partial(machines_of, self._state)
+        )
+        found.leftovers[_OF_LIBVIRT] = MachineLeftovers(libvirt, owner)
+        found.types[WorkloadType.VM] = machine_runtime(hypervisor, settings, owner, clock, images)
+        return True

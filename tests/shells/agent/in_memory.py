@@ -1,0 +1,230 @@
+"""A whole agent in this process: its own journal, and a runtime in memory instead of Docker."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import Executor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import msgspec
+
+from persys.agent import host
+from persys.agent.agent_api import AgentApi
+from persys.agent.app import Agent, Surroundings
+from persys.agent.calls import StreamedContext
+from persys.agent.ports import Machine, PullWatch, Runtime, Volumes
+from persys.agent.runtimes.detect import NodeRuntimes
+from persys.agent.settings import AgentSettings
+from persys.agent.state import State
+from persys.agent.steps import StepDeadlines
+from persys.core.convergence import Artefact, Condition, Step
+from persys.infra.clock import SystemClock
+from persys.infra.process import serve
+from persys.model.failure import Failure
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.observation import Actual
+from persys.model.order import Order
+from persys.model.spec import WorkloadType
+from persys.model.volume import VolumeSeen
+from persys.wire.gen.agent.v1 import agent_pb2
+
+DEADLINE_SECONDS = 30.0
+BRISK = StepDeadlines(inspect=0.5, log_tail=0.5, steps=dict.fromkeys(Step, 0.5))
+
+
+class MemoryRuntime:
+    """Implements agent.ports.Runtime."""
+
+    def __init__(self) -> None:
+        self.artefacts: dict[WorkloadId, Artefact] = {}
+        self._number = 0
+
+    async def inspect(self, workload_id: WorkloadId) -> Artefact | None:
+        return self.artefacts.get(workload_id)
+
+    async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
+        return None
+
+    async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
+        self._number += 1
+        self.artefacts[order.workload_id] = Artefact(
+            f"c{self._number}", order.workload_id, Condition.CREATED, order.revision
+        )
+        return None
+
+    async def start(self, order: Order, artefact: Artefact) -> Failure | None:
+        at = datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=self._number)
+        self._set(artefact, condition=Condition.RUNNING, started_at=at)
+        return None
+
+    async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
+        self._set(artefact, condition=Condition.EXITED)
+        return None
+
+    async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
+        self.artefacts.pop(WorkloadId(artefact.name), None)
+        return None
+
+    async def discard(self, order: Order) -> Failure | None:
+        return None
+
+    async def log_tail(self, artefact: Artefact) -> str:
+        return "its log"
+
+    async def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
+        yield None
+        await asyncio.Event().wait()
+
+    async def ping(self) -> None: ...
+
+    def _set(self, artefact: Artefact, **changes: Any) -> None:
+        self.artefacts[WorkloadId(artefact.name)] = msgspec.structs.replace(artefact, **changes)
+
+
+class NoVolumes:
+    """Implements agent.ports.Volumes for workloads without any."""
+
+    @property
+    def drivers(self) -> frozenset[str]:
+        return frozenset({"local"})
+
+    def check(self, order: Order) -> None: ...
+
+    def path(self, workload_id: WorkloadId, name: str) -> Path:
+        return Path("/nowhere")
+
+    def disk(self, workload_id: WorkloadId, name: str) -> Path:
+        return Path("/nowhere")
+
+    async def prepare(self, order: Order) -> Failure | None:
+        return None
+
+    async def release(self, workload_id: WorkloadId) -> None: ...
+
+    async def remove(self, workload_id: WorkloadId, names: frozenset[str]) -> Failure | None:
+        return None
+
+    async def inventory(self) -> list[VolumeSeen]:
+        return []
+
+    async def delete(self, workload_id: WorkloadId, name: str) -> None: ...
+
+
+@dataclass
+class Node:
+    """What surrounds the agent; a test replaces what it wants to fail."""
+
+    directory: Path
+    runtime: Runtime = field(default_factory=MemoryRuntime)
+    volumes: Volumes = field(default_factory=NoVolumes)
+    machine: Machine = host
+    journal_thread: Executor | None = None
+    more: NodeRuntimes = field(default_factory=NodeRuntimes)
+    settings: AgentSettings = field(
+        default_factory=lambda: replace(
+            AgentSettings(),
+            standalone=True,
+            insecure=True,
+            reconcile_interval=timedelta(seconds=0.2),
+            admission_cpu_percent=1000,
+            admission_memory_percent=1000,
+            admission_disk_percent=1000,
+        )
+    )
+
+
+class Running:
+    """A running agent, as a caller of its service sees it."""
+
+    def __init__(self, agent: Agent, state: State, serving: "asyncio.Task[None]") -> None:
+        self.agent = agent
+        self.state = state
+        self.serving = serving
+        self.api: AgentApi = agent.api()
+
+    @property
+    def errors(self) -> list[str]:
+        return [f"{error.where}: {error.text}" for error in self.agent.supervisor.recent()]
+
+    async def apply(self, name: str, *, binds: tuple[str, ...] = (), revision: str = "r1") -> Any:
+        container = agent_pb2.ContainerSpec(image="app:1")
+        for path in binds:
+            container.volumes.add(host_path=path, container_path="/x", read_only=True)
+        request = agent_pb2.ApplyWorkloadRequest(
+            id=name,
+            type=agent_pb2.WORKLOAD_TYPE_CONTAINER,
+            revision_id=revision,
+            desired_state=agent_pb2.DESIRED_STATE_RUNNING,
+            spec=agent_pb2.WorkloadSpec(container=container),
+        )
+        return await self.call(self.api.ApplyWorkload(request, a_context()))
+
+    async def delete(self, name: str) -> Any:
+        request = agent_pb2.DeleteWorkloadRequest(id=name)
+        return await self.call(self.api.DeleteWorkload(request, a_context()))
+
+    async def call(self, answer: Any) -> Any:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            return await answer
+
+    def standing(self, name: str) -> Actual | None:
+        entry = self.state.entries.get(WorkloadId(name))
+        return entry.standing.actual if entry is not None else None
+
+    async def until(self, holds: Callable[[], bool], what: str) -> None:
+        deadline = asyncio.get_running_loop().time() + DEADLINE_SECONDS
+        while not holds():
+            assert not self.serving.done(), f"the agent has ended: {self.serving}"
+            assert asyncio.get_running_loop().time() < deadline, f"not in time: {what}"
+            await asyncio.sleep(0.01)
+
+    async def until_async(self, holds: Callable[[], Awaitable[bool]], what: str) -> None:
+        deadline = asyncio.get_running_loop().time() + DEADLINE_SECONDS
+        while not await holds():
+            assert asyncio.get_running_loop().time() < deadline, f"not in time: {what}"
+            await asyncio.sleep(0.02)
+
+    async def until_stands(self, name: str, *actual: Actual | None) -> None:
+        await self.until(lambda: self.standing(name) in actual, f"{name} is {actual}")
+
+
+def a_context() -> Any:
+    async def write(_message: object) -> None: ...
+
+    return StreamedContext({}, write)
+
+
+@asynccontextmanager
+async def a_running_agent(node: Node) -> AsyncIterator[Running]:
+    settings = replace(node.settings, storage_local_root=node.directory)
+    node_id = NodeId("n1")
+    state = State(
+        node.directory / "state.db",
+        cluster_id="default",
+        node_id=node_id,
+        thread=node.journal_thread,
+    )
+    node.more.types[WorkloadType.CONTAINER] = node.runtime
+    around = Surroundings(
+        state=state,
+        runtimes=node.more,
+        volumes=node.volumes,
+        machine=node.machine,
+        clock=SystemClock(),
+        connect=None,
+        random=Random(1),
+        deadlines=BRISK,
+    )
+    agent = Agent(settings, node_id, around)
+    try:
+        async with asyncio.TaskGroup() as group:
+            serving = group.create_task(serve(agent.parts(1), asyncio.Event()))
+            await asyncio.sleep(0.05)
+            yield Running(agent, state, serving)
+            serving.cancel()
+    finally:
+        state.close()

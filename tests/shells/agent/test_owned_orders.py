@@ -1,0 +1,130 @@
+"""Orders belong to the agent once they arrive: a caller that gives up leaves no half-done state."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from persys.agent.app import PARTS
+from persys.agent.calls import AbortedError
+from persys.infra.aio.parts import OnError
+from persys.model.ids import WorkloadId
+from persys.model.observation import Actual
+from persys.wire.gen.agent.v1 import agent_pb2
+from shells.agent.in_memory import Node, Running, a_context, a_running_agent
+
+AWAITS_MAX = 40
+WEB = WorkloadId("web")
+
+
+async def cancelled_after(turns: int, call: Coroutine[Any, Any, Any]) -> bool:
+    """Run a handler, and cancel it after so many turns of the loop. Whether it had ended before."""
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(call)
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        ended = task.done()
+        task.cancel()
+    return ended
+
+
+async def test_an_apply_that_is_cancelled_anywhere_is_done(tmp_path: Path) -> None:
+    names = [f"web-{turns}" for turns in range(1, AWAITS_MAX)]
+    async with a_running_agent(Node(tmp_path)) as running:
+        for turns, name in enumerate(names, start=1):
+            await cancelled_after(turns, running.apply(name))
+
+        for name in names:
+            await running.until_stands(name, Actual.RUNNING)
+
+
+async def test_a_delete_that_is_cancelled_anywhere_is_done(tmp_path: Path) -> None:
+    names = [f"web-{turns}" for turns in range(1, AWAITS_MAX)]
+    async with a_running_agent(Node(tmp_path)) as running:
+        for turns, name in enumerate(names, start=1):
+            await running.apply(name)
+            await running.until_stands(name, Actual.RUNNING)
+            await cancelled_after(turns, running.delete(name))
+
+        for name in names:
+            await running.until_stands(name, None)
+
+
+async def test_a_handler_that_is_cancelled_before_it_begins_never_happened(tmp_path: Path) -> None:
+    async with a_running_agent(Node(tmp_path)) as running:
+        await cancelled_after(0, running.apply("web"))
+        await running.call(running.agent._owned.finish("test", "", a_moment))
+
+        assert running.standing("web") is None
+
+
+async def a_moment() -> None:
+    await asyncio.sleep(0.05)
+
+
+class SlowDisk(ThreadPoolExecutor):
+    """Writes wait until the test lets them through."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.open = threading.Event()
+        self.open.set()
+
+    def submit(self, fn: Callable[..., Any], /, *arguments: Any, **named: Any) -> Any:
+        def late() -> Any:
+            self.open.wait()
+            return fn(*arguments, **named)
+
+        return super().submit(late)
+
+
+async def test_an_acknowledged_delete_is_not_undone_by_an_apply_whose_caller_gave_up(
+    tmp_path: Path,
+) -> None:
+    disk = SlowDisk()
+    async with a_running_agent(Node(tmp_path, journal_thread=disk)) as running:
+        disk.open.clear()
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0.05):
+                    await running.apply("web")
+        async with asyncio.TaskGroup() as group:
+            deleting = group.create_task(running.delete("web"))
+            await asyncio.sleep(0.05)
+            assert not deleting.done()  # it waits for the apply that is being written
+            disk.open.set()
+
+        assert deleting.result().message == "delete accepted"
+        await running.until_stands("web", None)
+        await asyncio.sleep(0.1)
+        assert running.standing("web") is None
+        assert WEB in running.state.burials
+
+
+async def test_streamed_calls_that_are_cancelled_hold_nothing(tmp_path: Path) -> None:
+    async with a_running_agent(Node(tmp_path)) as running:
+        await running.apply("web")
+        request = agent_pb2.LogsRequest(workload_id="web", follow=True)
+        for turns in range(1, 10):
+            await cancelled_after(turns, _logs(running, request))
+
+        await running.delete("web")
+        await running.until_stands("web", None)
+
+
+async def _logs(running: Running, request: agent_pb2.LogsRequest) -> None:
+    with suppress(AbortedError):
+        await running.api.StreamLogs(request, a_context())
+
+
+async def test_every_part_of_the_agent_has_a_rule_and_only_two_may_end_it(tmp_path: Path) -> None:
+    async with a_running_agent(Node(tmp_path)) as running:
+        assert running.agent.parts(1).keys() <= PARTS.keys()
+
+    ending = {name for name, on_error in PARTS.items() if on_error is OnError.EXIT}
+    assert ending == {"journal", "requests"}
