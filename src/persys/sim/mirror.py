@@ -118,7 +118,7 @@ class Mirror:
         kind = type_of(key)
         if kind is None:
             return
-        match kind.read(key, value).record:
+        match kind.read(key, value):
             case Workload() as workload:
                 self.workloads[key] = workload
                 self._note(workload, now)

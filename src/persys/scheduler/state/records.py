@@ -45,14 +45,6 @@ class Unreadable(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Read:
-    """A record, and what puts it into memory."""
-
-    record: Struct
-    put: Callable[[Memory], None]
-
-
-@dataclass(frozen=True, slots=True)
 class RecordType:
     """`read` raises RefusedError for bytes that are not the record of that key.
 
@@ -68,7 +60,8 @@ class RecordType:
     written_when: str
     in_snapshot: bool
     unreadable: Unreadable
-    read: Callable[[str, bytes], Read]
+    read: Callable[[str, bytes], Struct]
+    put: Callable[[Memory, str, Struct], None]
     drop: Callable[[Memory, str], None]
     stand_in: Callable[[Memory, str], None]
     in_memory: Callable[[Cluster], Iterable[tuple[str, Struct]]]
@@ -91,13 +84,17 @@ def _type(
     in_memory: Callable[[Cluster], Iterable[StructT]],
     rebuilt: Callable[[Merged, Iterable[StructT]], Iterable[StructT]],
 ) -> RecordType:
-    def read(key: str, value: bytes) -> Read:
+    def read(key: str, value: bytes) -> Struct:
         record = records.decode(value, struct)
         if key_of(record) != key:
             raise RefusedError(
                 f"a stored {struct.__name__} belongs to another key: {key_of(record)}"
             )
-        return Read(record, lambda target: put(target, record))
+        return record
+
+    def put_any(target: Memory, _key: str, record: Struct) -> None:
+        assert isinstance(record, struct)
+        put(target, record)
 
     def keyed(found: Iterable[StructT]) -> Iterable[tuple[str, Struct]]:
         return ((key_of(record), record) for record in found)
@@ -112,6 +109,7 @@ def _type(
         in_snapshot=in_snapshot,
         unreadable=unreadable,
         read=read,
+        put=put_any,
         drop=drop,
         stand_in=stand_in,
         in_memory=lambda cluster: keyed(in_memory(cluster)),
@@ -123,11 +121,16 @@ def _nothing(_memory: Memory, _key: str) -> None:
     """Memory does not have this type, or assumes nothing for a record that cannot be read."""
 
 
-def _read_event(key: str, value: bytes) -> Read:
+def _read_event(key: str, value: bytes) -> Event:
     event = records.decode(value, Event)
     if not keys.is_event(key) or keys.event_key(event.at, keys.event_sequence(key)) != key:
         raise RefusedError("a stored Event does not belong to its key")
-    return Read(event, lambda target: memory.put_event(target, key, event))
+    return event
+
+
+def _put_event(target: Memory, key: str, event: Struct) -> None:
+    assert isinstance(event, Event)
+    memory.put_event(target, key, event)
 
 
 def _events(cluster: Cluster) -> Iterable[tuple[str, Event]]:
@@ -371,6 +374,7 @@ RECORDS: tuple[RecordType, ...] = (
         in_snapshot=True,
         unreadable=Unreadable.HELD,
         read=_read_event,
+        put=_put_event,
         drop=memory.drop_event,
         stand_in=_nothing,
         in_memory=_events,

@@ -14,7 +14,7 @@ from persys.errors import RefusedError
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.state.memory import Memory
 from persys.scheduler.state.quarantine import Quarantined
-from persys.scheduler.state.records import RECORDS, Read, RecordType, Unreadable, type_of
+from persys.scheduler.state.records import RECORDS, RecordType, Unreadable, type_of
 from persys.store.port import Change, Snapshot
 from persys.wire import records
 from persys.wire.records import NewerSchemaError
@@ -28,24 +28,27 @@ def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float, now: datet
     Nodes that are new to memory get a lease until `lease_until`: none is judged before it could report.
     """
     memory = Memory(cluster, lease_until, now)
-    found: dict[str, dict[str, Read]] = {kind.name: {} for kind in RECORDS}
+    found: dict[str, dict[str, Struct]] = {kind.name: {} for kind in RECORDS}
     unreadable: list[tuple[RecordType, Quarantined]] = []
-    for record in snapshot.records:
-        kind = type_of(record.key)
+    for stored in snapshot.records:
+        kind = type_of(stored.key)
         if kind is None:
             continue
-        read = _read(kind, record.key, record.value)
-        if isinstance(read, Read):
-            found[kind.name][record.key] = read
-        else:
+        read = _read(kind, stored.key, stored.value)
+        if isinstance(read, Quarantined):
             unreadable.append((kind, read))
+        else:
+            found[kind.name][stored.key] = read
     for kind in reversed(RECORDS):
-        for key, _ in list(kind.in_memory(cluster)):
-            if key not in found[kind.name]:
+        news = found[kind.name]
+        for key, record in list(kind.in_memory(cluster)):
+            if key not in news:
                 kind.drop(memory, key)
+            elif news[key] == record:
+                del news[key]  # memory has it as it is
     for kind in RECORDS:
-        for read in found[kind.name].values():
-            read.put(memory)
+        for key, record in found[kind.name].items():
+            kind.put(memory, key, record)
     cluster.quarantine.release_all_but(one.key for _, one in unreadable)
     for kind, one in unreadable:
         cluster.quarantine.put(one)
@@ -60,7 +63,7 @@ def follow(
 ) -> None:
     """Take in what one revision changed."""
     memory = Memory(cluster, lease_until, now)
-    written: list[tuple[RecordType, Read]] = []
+    written: list[tuple[RecordType, str, Struct]] = []
     gone: list[tuple[RecordType, str]] = []
     unreadable: list[tuple[RecordType, str]] = []
     for change in changes:
@@ -71,14 +74,15 @@ def follow(
         if isinstance(read, Quarantined):
             cluster.quarantine.put(read)
             unreadable.append((kind, change.key))
-        else:
-            cluster.quarantine.release(change.key)
-        if isinstance(read, Read):
-            written.append((kind, read))
+            gone.append((kind, change.key))
+            continue
+        cluster.quarantine.release(change.key)
+        if read is not None:
+            written.append((kind, change.key, read))
         else:
             gone.append((kind, change.key))
-    for _, read in sorted(written, key=lambda one: _POSITION[one[0].name]):
-        read.put(memory)
+    for kind, key, record in sorted(written, key=lambda one: _POSITION[one[0].name]):
+        kind.put(memory, key, record)
     for kind, key in sorted(gone, key=lambda one: -_POSITION[one[0].name]):
         kind.drop(memory, key)
     for kind, key in unreadable:
@@ -109,7 +113,7 @@ def rebuilt(merged: Merged, base: Cluster) -> dict[str, bytes]:
     return {key: records.encode(record) for key, record in found.items()}
 
 
-def _read(kind: RecordType, key: str, value: bytes) -> Read | Quarantined:
+def _read(kind: RecordType, key: str, value: bytes) -> Struct | Quarantined:
     try:
         return kind.read(key, value)
     except NewerSchemaError as err:
@@ -120,12 +124,9 @@ def _read(kind: RecordType, key: str, value: bytes) -> Read | Quarantined:
 
 
 def _reserve(cluster: Cluster) -> None:
+    """Make all reservations what the records say, also where a reservation has no record any more."""
     detached = {one.node_id for one in cluster.detached.values()}
     for node_id in {*cluster.members, *cluster.on_node, *cluster.tombstones, *detached}:
-        cluster.columns.give_back_all(node_id)
-        for workload_id in cluster.on_node.get(node_id, ()):
+        reserved = {*cluster.columns.holders(node_id), *cluster.tombstones.get(node_id, ())}
+        for workload_id in reserved | cluster.bound_to(node_id):
             cluster.settle_room(workload_id, (node_id,))
-        for workload_id in cluster.tombstones.get(node_id, {}):
-            cluster.settle_room(workload_id, (node_id,))
-    for assignment in cluster.detached.values():
-        cluster.settle_room(assignment.workload_id, (assignment.node_id,))
