@@ -12,6 +12,8 @@ from datetime import datetime, timedelta
 from persys.model.event import Event
 
 SCHEDULER = "scheduler"
+_AGENT = "agent/"
+REPEATS_WINDOW = timedelta(minutes=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +23,13 @@ class EventLimits:
 
 
 def source_of(event: Event) -> str:
-    """The node that caused the event, or the scheduler itself."""
-    return f"node/{event.node_id}" if event.node_id else SCHEDULER
+    """Who caused the event: a caller, whichever gateway it came through, or a node, or the scheduler."""
+    caller = event.identity.partition(" ")[0]
+    if caller and not caller.startswith(_AGENT):
+        return caller
+    if event.node_id:
+        return f"{_AGENT}{event.node_id}"
+    return caller or SCHEDULER
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,6 +115,37 @@ class EventRetention:
         self._largest = max(self._largest, new)
         while self._largest and self._largest not in self._by_count:
             self._largest -= 1
+
+
+class Repeats:
+    """Limits an event that one source can repeat at will to one in each window."""
+
+    def __init__(self, window: timedelta = REPEATS_WINDOW) -> None:
+        self._window = window
+        self._noted: dict[str, tuple[datetime, int]] = {}
+
+    def take(self, source: str, now: datetime) -> int | None:
+        """How many were left out since the last that was written. None: leave this one out too."""
+        self._forget(now)
+        noted_at, left_out = self._noted.get(source, (None, 0))
+        if noted_at is not None and now < noted_at + self._window:
+            self._noted[source] = (noted_at, left_out + 1)
+            return None
+        self._noted.pop(source, None)
+        self._noted[source] = (now, 0)
+        return left_out
+
+    def __len__(self) -> int:
+        return len(self._noted)
+
+    def _forget(self, now: datetime) -> None:
+        """The oldest first: whatever was left out a window ago is told by nobody any more."""
+        while self._noted:
+            source = next(iter(self._noted))
+            noted_at, _ = self._noted[source]
+            if now < noted_at + 2 * self._window:
+                return
+            del self._noted[source]
 
 
 def _insert(sequences: deque[int], sequence: int) -> None:

@@ -25,7 +25,7 @@ log = structlog.get_logger()
 
 class Lead:
     def __init__(
-        self, store: Store, clock: Clock, *, new_uid: Callable[[], str], lease_seconds: int = 0
+        self, store: Store, clock: Clock, *, new_uid: Callable[[], str], lease_seconds: int
     ) -> None:
         """`lease_seconds` 0: nobody else uses this store."""
         self._store = store

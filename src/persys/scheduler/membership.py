@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 import structlog
 from msgspec.structs import replace
 
+from persys.core.event_retention import Repeats
 from persys.core.modes import is_strange, judge_newcomer
 from persys.core.upkeep import standing
 from persys.errors import (
@@ -78,6 +79,7 @@ class Membership:
         self._supervisor = supervisor
         self._leases: KeyedWork[NodeId] = KeyedWork(supervisor, "lease", clock)
         self._turns = turns
+        self._repeats = Repeats()
         self.applicants = Applicants()
 
     def lease_ends(self) -> float:
@@ -292,12 +294,24 @@ class Membership:
             done=lambda: self._show(node),
             puts={keys.node_key(node.id): node},
             drops=self._removed.forget(now),
-            events=[Event(now, kind, text, node_id=node.id)],
+            events=self._events(node, kind, text, now),
         )
         if kind in (EventKind.NODE_REGISTERED, EventKind.NODE_REGISTERED_AGAIN):
             change.puts[keys.node_lease_key(node.id)] = Lease(node.id, now, self._lease)
         await self._committer.commit(change)
         log.info("node.changed", node_id=node.id, kind=kind, status=node.status)
+
+    def _events(self, node: Node, kind: EventKind, text: str, now: datetime) -> list[Event]:
+        """A node that is ready can register again at will: that is told once in a while, with a count."""
+        known = self._cluster.members.get(node.id)
+        ready = known is not None and known.node.status is not NodeStatus.NOT_READY
+        if kind is EventKind.NODE_REGISTERED_AGAIN and ready:
+            left_out = self._repeats.take(node.id, now)
+            if left_out is None:
+                return []
+            if left_out:
+                text = f"{text}; {left_out} more registrations before".removeprefix("; ")
+        return [Event(now, kind, text, node_id=node.id)]
 
     def _show(self, node: Node) -> None:
         self._cluster.put_node(node, lease_until=None if node.id in self._cluster.members else 0.0)

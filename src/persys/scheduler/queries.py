@@ -136,7 +136,7 @@ class Queries:
             labels=node.labels,
             total_disk_gb=total.disk_gb,
             available_disk_gb=row.free.disk_gb,
-            workload_count=len(self._cluster.on_node.get(node.id, ())),
+            workload_count=len(self._cluster.bound_to(node.id)),
             agent_version=node.agent_version,
             cordoned=node.cordoned,
             confirmed_dead=node.confirmed_dead,
@@ -155,7 +155,7 @@ class Queries:
 
     def _drain_view(self, node_id: NodeId, drain: Drain) -> control_pb2.DrainView:
         """Drained means empty: nothing assigned, no orphan, no old copy that is not known to be gone."""
-        bound = self._cluster.on_node.get(node_id, set())
+        bound = self._cluster.bound_to(node_id)
         orphans = self._cluster.drifts.orphans_on(node_id)
         remaining = len(bound) + len(self._cluster.tombstones.get(node_id, {})) + len(orphans)
         late = drain.deadline_at is not None and self._clock.now() >= drain.deadline_at
@@ -178,8 +178,11 @@ class Queries:
         return view
 
     def _drain_block(self, workload_id: WorkloadId) -> control_pb2.DrainBlock:
-        workload = self._cluster.entries[workload_id].workload
         block = control_pb2.DrainBlock(workload_id=workload_id)
+        if workload_id in self._cluster.detached:
+            block.reason, block.stays = "its record cannot be read", True
+            return block
+        workload = self._cluster.entries[workload_id].workload
         if workload.desired is Desired.DELETED:
             block.reason = "is being deleted"
         elif because := stays_because(workload):

@@ -219,3 +219,23 @@ async def test_a_watcher_that_reads_nothing_delays_nobody(cluster: Cluster) -> N
     assert len(await take(stream, 20)) == 20
     stream.cancel()
     deaf.cancel()
+
+
+@pytest.mark.parametrize("cluster", [{"events_max": 60}], indirect=True)
+async def test_a_node_that_registers_again_and_again_does_not_flush_the_history_of_others(
+    cluster: Cluster,
+) -> None:
+    other = await cluster.join("n2")
+    hostile = await cluster.join("n1")
+    before = await cluster.control.stub.ListEvents(pb.ListEventsRequest(node_id="n2"), timeout=10)
+
+    for number in range(100):
+        hostile.labels = {"number": str(number)}
+        assert (await hostile.register()).accepted
+
+    events = await cluster.control.stub.ListEvents(pb.ListEventsRequest(), timeout=10)
+    again = [one for one in events.events if one.kind == "NodeRegisteredAgain"]
+    kept = [one for one in events.events if one.node_id == "n2"]
+    assert len(again) <= 1
+    assert len(kept) >= len(before.events) > 0
+    assert other.agent.running() == set()

@@ -26,6 +26,7 @@ from persys.model.mode import ClusterMarker
 from persys.model.node import Capabilities, Node, NodeStatus
 from persys.model.removal import Removal
 from persys.model.secret import Secret, SecretVersion
+from persys.model.spec import ContainerSpec, VolumeMount
 from persys.model.suggestion import Ruling, Suggestion
 from persys.model.token import Token
 from persys.store import keys
@@ -131,6 +132,26 @@ def secrets(size: int) -> dict[str, Struct]:
     }
 
 
+def a_node_with_workloads(size: int) -> dict[str, Struct]:
+    """The node is lost, and each of its workloads holds data, so that none of them moves by itself."""
+    found = a_lost_node()
+    volume = VolumeMount("/srv/data", "/data")
+    for number in range(size):
+        workload = a_workload(f"w{number}", spec=ContainerSpec("nginx", volumes=(volume,)))
+        found[keys.workload_key(workload.id)] = workload
+        found[keys.assignment_key(workload.id)] = Assignment(workload.id, N1, 1, LONG_AGO)
+    return found
+
+
+def orphans(size: int) -> dict[str, Struct]:
+    found = a_lost_node()
+    for number in range(size):
+        name = WorkloadId(f"w{number}")
+        orphan = Drift(N1, name, DriftType.ORPHAN, LONG_AGO)
+        found[keys.drift_key(N1, name, DriftType.ORPHAN)] = orphan
+    return found
+
+
 def stopped_workloads(size: int) -> dict[str, Struct]:
     found: dict[str, Struct] = {}
     for number in range(size):
@@ -189,6 +210,22 @@ async def put_a_secret(cluster: Cluster, size: int) -> None:
     await cluster.control.stub.PutSecret(request, timeout=10)
 
 
+async def cordon_and_drain(cluster: Cluster, size: int) -> None:
+    cordoned = await cluster.control.stub.CordonNode(pb.NodeRequest(node_id="n1"), timeout=10)
+    drained = await cluster.control.stub.DrainNode(pb.DrainNodeRequest(node_id="n1"), timeout=10)
+
+    assert cordoned.accepted, cordoned.reason
+    assert drained.accepted, drained.reason
+
+
+async def delete_an_orphan(cluster: Cluster, size: int) -> None:
+    request = pb.OrphanRequest(node_id="n1", workload_id="w1")
+    answer = await cluster.control.stub.DeleteOrphan(request, timeout=10)
+
+    assert answer.accepted, answer.reason
+    assert await stored_count(cluster.store, keys.DRIFTS) == size - 1
+
+
 @dataclass(frozen=True)
 class Operation:
     beside: Callable[[int], dict[str, Struct]]
@@ -203,6 +240,9 @@ OPERATIONS = {
     "revoke a token beside others": Operation(expired_tokens, revoke_a_token),
     "suggest beside rulings": Operation(rulings, suggest),
     "put a secret beside others": Operation(secrets, put_a_secret),
+    "cordon and drain a node with workloads": Operation(a_node_with_workloads, cordon_and_drain),
+    "delete an orphan beside others": Operation(orphans, delete_an_orphan),
+    "remove a node with orphans": Operation(orphans, remove_the_node),
     "apply beside workloads": Operation(stopped_workloads, apply_a_workload),
 }
 

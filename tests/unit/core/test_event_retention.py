@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import NOON, after
-from persys.core.event_retention import EventLimits, EventRetention
+from persys.core.event_retention import EventLimits, EventRetention, Repeats, source_of
 from persys.model.event import Event, EventKind
 
 ALL = 1_000_000
@@ -102,3 +102,29 @@ def test_the_order_in_which_events_are_learnt_does_not_matter(order: list[int]) 
         retention.add(sequence, an_event("n1"))
 
     assert sorted(retention.take_excess(NOON, limit=ALL)) == [1, 2, 3, 4, 5]
+
+
+def test_the_source_is_the_caller_or_the_node_or_the_scheduler() -> None:
+    def source(identity: str = "", node_id: str = "") -> str:
+        return source_of(Event(NOON, EventKind.NODE_READY, identity=identity, node_id=node_id))
+
+    assert source("operator/ann via gateway/g1", "n1") == source("operator/ann") == "operator/ann"
+    assert source(node_id="n1") == source("agent/n1", "n1") == source("agent/n1") == "agent/n1"
+    assert source() == "scheduler"
+
+
+def test_an_event_that_is_repeated_is_written_once_in_a_window_with_the_number_left_out() -> None:
+    repeats = Repeats(timedelta(seconds=60))
+
+    taken = [repeats.take("n1", after(second)) for second in (0, 1, 59, 60, 61, 125)]
+
+    assert taken == [0, None, None, 2, None, 1]
+    assert repeats.take("n2", after(126)) == 0
+
+
+def test_what_was_noted_long_ago_takes_no_memory() -> None:
+    repeats = Repeats(timedelta(seconds=60))
+    for number in range(1_000):
+        repeats.take(f"n{number}", after(number))
+
+    assert len(repeats) <= 121
