@@ -56,6 +56,8 @@ from persys.store.port import Change, Snapshot, Store
 
 log = structlog.get_logger()
 
+QUARANTINED_NAMED_MAX = 50
+
 REQUESTS_MAX = 2048  # changes in progress at the same time
 
 
@@ -378,8 +380,15 @@ class Scheduler:
         self.reconciler.wake_many(list(self.cluster.entries))
 
     def _report_quarantined(self) -> None:
-        for one in self.cluster.quarantine.take_unreported():
+        """Each by its key, unless there are very many, as after a downgrade."""
+        quarantine = self.cluster.quarantine
+        for key in quarantine.take_released():
+            self.supervisor.resolved("record", key)
+        unreported = quarantine.take_unreported()
+        for one in unreported[:QUARANTINED_NAMED_MAX]:
             self.supervisor.record("record", one.key, QuarantinedError(one.reason))
+        if len(unreported) > QUARANTINED_NAMED_MAX:
+            log.error("records.quarantined", count=len(quarantine), last=unreported[-1].key)
 
     def _all_is_well(self) -> None:
         """Normal again: everybody gets a full lease, everything is looked at."""

@@ -19,6 +19,7 @@ from persys.scheduler.state.records import type_of
 from persys.store import keys
 from persys.store.port import Conflict, LeaseId, Record, Snapshot, Store, Unit
 from persys.wire import records
+from persys.wire.records import NewerSchemaError
 
 log = structlog.get_logger()
 
@@ -37,6 +38,7 @@ class Lead:
         self.endpoint = ""
         self.fence: tuple[str, int] | None = None
         self.marker: ClusterMarker | None = None
+        self._unreadable_version = 0
 
     async def take(
         self,
@@ -97,17 +99,29 @@ class Lead:
         self._check_ours(await self._store.get(keys.LEADER))
 
     async def stored_marker(self) -> ClusterMarker | None:
-        return _decoded(await self._store.get(keys.CLUSTER))
+        return self._read_marker(await self._store.get(keys.CLUSTER))
+
+    async def check_marker_replaceable(self) -> None:
+        """Raises RefusedError if a newer version wrote the marker: its store is not ours to rewrite."""
+        found = await self._store.get(keys.CLUSTER)
+        if found is None:
+            return
+        try:
+            records.decode(found.value, ClusterMarker)
+        except NewerSchemaError:
+            raise
+        except RefusedError:
+            return  # damaged: an operator may replace it
 
     def take_marker(self, record: Record) -> None:
         """The leader wrote it. One that cannot be read is judged when everything is read again."""
-        self.marker = _decoded(record) or self.marker
+        self.marker = self._read_marker(record) or self.marker
 
     def judge(self, snapshot: Snapshot, *, remembers: bool) -> Same | New | Lost:
         """A marker that cannot be read is as good as none: the cluster is not a new one."""
         found = {record.key: record for record in snapshot.records}
         return judge(
-            _decoded(found.get(keys.CLUSTER)),
+            self._read_marker(found.get(keys.CLUSTER)),
             holds_records=keys.CLUSTER in found or any(type_of(key) is not None for key in found),
             known_uid=self.marker.uid if self.marker else "",
             remembers=remembers,
@@ -146,19 +160,20 @@ class Lead:
         if found is not None and (leader := leader_of(found)).name != self.name:
             raise FencedError(f"{leader.name} leads now")
 
+    def _read_marker(self, record: Record | None) -> ClusterMarker | None:
+        if record is None:
+            return None
+        try:
+            return records.decode(record.value, ClusterMarker)
+        except RefusedError as err:
+            if record.version != self._unreadable_version:
+                self._unreadable_version = record.version
+                log.error("cluster.marker_unreadable", key=record.key, reason=str(err))
+            return None
+
 
 def leader_of(record: Record) -> Leader:
     try:
         return records.decode(record.value, Leader)
     except RefusedError:
         return Leader(record.value.decode(errors="replace"))
-
-
-def _decoded(record: Record | None) -> ClusterMarker | None:
-    if record is None:
-        return None
-    try:
-        return records.decode(record.value, ClusterMarker)
-    except RefusedError as err:
-        log.error("cluster.marker_unreadable", key=record.key, reason=str(err))
-        return None

@@ -110,6 +110,7 @@ class Recovery:
         self._check_in_recovery()
 
         async def write(store: Store, lead: Lead) -> str:
+            await lead.check_marker_replaceable()
             stored = await lead.stored_marker()
             marker = self._marker(stored.uid if stored else "")
             counter = EpochCounter(self._epochs_used(self._cluster))
@@ -199,6 +200,7 @@ class Recovery:
         self, kept: Mapping[str, bytes], merged: Merged, marker: ClusterMarker, why: str
     ) -> Recovered:
         async def write(store: Store, lead: Lead) -> str:
+            await lead.check_marker_replaceable()
             found = await store.read("/")
             stale = [one.key for one in found.records if type_of(one.key) is not None]
             await _remove(store, lead, [keys.CLUSTER])

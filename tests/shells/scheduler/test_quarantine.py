@@ -192,6 +192,33 @@ async def test_a_damaged_marker_means_recovery_and_not_a_new_cluster(cluster: Cl
     assert [order.id for order in node.agent.applies].count("web") == 1
 
 
+async def test_a_marker_of_a_newer_version_is_not_replaced(cluster: Cluster) -> None:
+    await a_node_with_web(cluster)
+    await cluster.stop()
+    newer = b'{"schema":99,"uid":"u9"}'
+    await cluster.store.store.commit([Unit(puts={"/cluster": newer})])
+    await cluster.start()
+
+    await until_mode(cluster.control, "recovery")
+    answer = await cluster.control.stub.AcceptEmpty(pb.AcceptEmptyRequest(), timeout=30)
+
+    assert not answer.accepted
+    assert "schema 99" in answer.reason
+    assert (await stored(cluster, "/cluster")).value == newer
+
+
+async def test_many_unreadable_records_are_not_all_named_in_the_log(cluster: Cluster) -> None:
+    await cluster.stop()
+    damaged = {f"/workloads/w{number}": b"damaged" for number in range(200)}
+    await cluster.store.store.commit([Unit(puts={key: damaged[key]}) for key in damaged])
+
+    with capture_logs() as lines:
+        await cluster.start()
+
+    assert sum(line.get("where") == "record" for line in lines) == 50
+    assert [line["count"] for line in lines if line["event"] == "records.quarantined"] == [200]
+
+
 async def test_a_damaged_leader_record_does_not_keep_a_scheduler_from_starting(
     cluster: Cluster,
 ) -> None:

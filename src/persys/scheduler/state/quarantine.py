@@ -28,6 +28,7 @@ class Quarantine:
     def __init__(self) -> None:
         self._records: dict[str, Quarantined] = {}
         self._unreported: dict[str, Quarantined] = {}
+        self._released: set[str] = set()
 
     def __iter__(self) -> Iterator[Quarantined]:
         """In the order of their keys."""
@@ -46,8 +47,8 @@ class Quarantine:
 
     def release(self, key: str) -> None:
         """The key was deleted, or holds a record that can be read."""
-        self._records.pop(key, None)
-        self._unreported.pop(key, None)
+        if self._records.pop(key, None) is not None and self._unreported.pop(key, None) is None:
+            self._released.add(key)
 
     def release_all_but(self, keys: Iterable[str]) -> None:
         for key in self._records.keys() - set(keys):
@@ -57,6 +58,11 @@ class Quarantine:
         """Those that were not returned before."""
         unreported, self._unreported = self._unreported, {}
         return list(unreported.values())
+
+    def take_released(self) -> set[str]:
+        """Those that were reported and can be read again, or are gone."""
+        released, self._released = self._released, set()
+        return released
 
     def check_writable(self, keys: Iterable[str]) -> None:
         """Raises QuarantinedError if one of these keys must not be written or deleted."""
