@@ -37,6 +37,11 @@ class Context:
         self._metadata = metadata
         self._deadline = deadline
         self._trailing: Metadata = ()
+        self.written: list[Any] = []
+
+    async def write(self, message: Any) -> None:
+        """One of several answers."""
+        self.written.append(message)
 
     async def abort(self, code: grpc.StatusCode, details: str = "") -> NoReturn:
         raise AbortedError(code, details)
@@ -218,7 +223,7 @@ class Network:
         context = Context(call.metadata, call.deadline)
         try:
             async with asyncio.timeout_at(call.deadline):
-                got = await _messages(handler(request, context))
+                got = await _messages(handler(request, context), context)
         except AbortedError as err:
             answer = Answer(err.code, err.details, trailing=context.trailing_metadata())
         except TimeoutError:
@@ -247,7 +252,9 @@ def rpc_error(code: grpc.StatusCode, details: str, trailing: Metadata = ()) -> g
     return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(*trailing), details)
 
 
-async def _messages(answer: Any) -> list[Any]:
+async def _messages(answer: Any, context: Context) -> list[Any]:
+    """A handler yields its answers, writes them to the context, or returns the only one."""
     if hasattr(answer, "__aiter__"):
         return [message async for message in answer]
-    return [await answer]
+    only = await answer
+    return context.written if only is None else [only]

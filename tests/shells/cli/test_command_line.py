@@ -63,7 +63,9 @@ def test_an_option_given_twice_collects_both_values_or_is_refused(
     twice = [f"{argument.names[-1]}={value_of(argument)}"] * 2
 
     if argument.repeats:
-        found = getattr(parse([*words_of(name), *twice]), argument.names[-1].strip("-"))
+        found = getattr(
+            parse([*words_of(name), *twice]), argument.names[-1].strip("-").replace("-", "_")
+        )
         assert found[-2:] == [value_of(argument)] * 2
     else:
         with pytest.raises(SystemExit):
