@@ -17,6 +17,8 @@ from persys.model.assignment import Tombstone
 from persys.model.belief import Status
 from persys.model.workload import Desired, Workload
 
+UNANSWERED_MAX = 2  # orders in a row
+
 
 def must_leave(situation: Situation, now: datetime) -> bool:
     if situation.phase is Phase.LOST:
@@ -54,6 +56,19 @@ def _knows_its_order(situation: Situation) -> bool:
     return belief is not None and (belief.revision, belief.epoch) == (
         workload.revision,
         assignment.epoch,
+    )
+
+
+def was_never_taken(situation: Situation) -> bool:
+    """Its node gave no answer to the order several times, and never reported it: it may try another node."""
+    dispatch, workload = situation.dispatch, situation.workload
+    return (
+        situation.phase is Phase.ALIVE
+        and dispatch is not None
+        and dispatch.unanswered_count >= UNANSWERED_MAX
+        and workload.desired is Desired.RUNNING
+        and not holds_data(workload)
+        and (situation.belief is None or not situation.belief.revision)
     )
 
 

@@ -27,7 +27,7 @@ from persys.core.dispatch import Goal
 from persys.core.effects import Apply, Inquire, Remove
 from persys.core.failing import after_failed, before_retry, count_failure, removal_counted
 from persys.core.health import HEALTH, UNHEALTHY, Health
-from persys.core.leaving import leave, must_leave, stopped_alone_at, stranded
+from persys.core.leaving import leave, must_leave, stopped_alone_at, stranded, was_never_taken
 from persys.core.liveness import Phase
 from persys.core.placement.needs import needs_of
 from persys.core.retry import in_reach
@@ -71,6 +71,8 @@ def decide(
         return assign(situation, rooms, now)
     if must_leave(situation, now):
         return _leave(situation, rooms, policy, now=now, roll=roll)
+    if was_never_taken(situation) and (moved := leave(situation, rooms, now)) is not None:
+        return moved
     return _stay(situation, rooms, policy, now=now, roll=roll)
 
 

@@ -47,6 +47,8 @@ from persys.wire.gen.control.v1 import control_pb2
 
 log = structlog.get_logger()
 
+PROBE_SECONDS_MAX = 3.0
+
 Stub = agent_pb2_grpc.AgentServiceStub
 # Closes a connection. Calls under way get so many seconds to end; None: they are cancelled at once.
 Close = Callable[[float | None], Awaitable[None]]
@@ -77,10 +79,14 @@ class GrpcAgents:
         deadline: timedelta,
         supervisor: Supervisor,
         limited: Limited,
+        reached: Callable[[NodeId, str], None],
         connect: Connect = over_grpc,
         resolve: Resolve = as_said,
     ) -> None:
-        """`limited` is told what of the answers exceeded a limit."""
+        """`limited` is told what of the answers exceeded a limit.
+
+        `reached` is told which node was called, and why it gave no answer, if it gave none.
+        """
         self._resolve = resolve
         self._clock = clock
         self._streams = streams
@@ -91,7 +97,7 @@ class GrpcAgents:
         self._pool: dict[NodeId, tuple[str, Stub, Close]] = {}
         self._unused: list[Close] = []
         self._has_unused = asyncio.Event()
-        self._outgoing = Outgoing(metrics, clock)
+        self._outgoing = Outgoing(metrics, clock, reached=reached)
         self.unanswered = self._outgoing.unanswered
 
     async def apply(
@@ -163,6 +169,13 @@ class GrpcAgents:
         answer = await self._call(node_id, endpoint, "ListWorkloads", request)
         now = self._clock.now()
         return [agent.observation(found, node_id, now) for found in answer.workloads]
+
+    async def probe(self, node_id: NodeId, endpoint: str) -> None:
+        if self._plain_stream(node_id, endpoint) is not None:
+            return  # it takes orders as long as its stream is open
+        deadline = timedelta(seconds=min(self._deadline, PROBE_SECONDS_MAX))
+        request = agent_pb2.HealthCheckRequest()
+        await self._call(node_id, endpoint, "HealthCheck", request, deadline=deadline)
 
     async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
         kept = []

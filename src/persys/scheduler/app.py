@@ -40,6 +40,7 @@ from persys.scheduler.orphans import Orphans
 from persys.scheduler.owner import Owner
 from persys.scheduler.passes import Passes
 from persys.scheduler.performer import Performer
+from persys.scheduler.reachability import Reachability
 from persys.scheduler.reconciler import Reconciler, policy_of
 from persys.scheduler.removed import Removed, Revoke
 from persys.scheduler.reports import Limited
@@ -167,8 +168,12 @@ class Scheduler:
             deadline=settings.agent_rpc_timeout,
             supervisor=self.supervisor,
             limited=self.limited,
+            reached=self._reached,
             connect=connect,
             resolve=Resolver(self.secrets.open, vault).resolve,
+        )
+        self.reachability = Reachability(
+            self.cluster, self.agents, room_appeared=self.reconciler.room_appeared
         )
         self.burials = Burials(
             self.cluster,
@@ -313,6 +318,7 @@ class Scheduler:
             Loop("channels", self.agents.run),
             Loop("reconcile", self.reconciler.run),
             Loop("lease", self.membership.run),
+            Loop("reachability", self.reachability.run),
             Loop("tombstones", self.burials.run),
             Loop("orphans", self.orphans.run),
             Loop("node_removal", self.removal.run),
@@ -409,7 +415,11 @@ class Scheduler:
         if self.discovery is not None:
             self.discovery.node_changed(node_id)
 
+    def _reached(self, node_id: NodeId, problem: str) -> None:
+        self.reachability.note(node_id, problem)
+
     def _node_returned(self, node_id: NodeId) -> None:
+        self.reachability.reset(node_id)
         self.burials.ask_for(node_id)
         self.reconciler.wake_many(self.cluster.unsettled_on(node_id))
 

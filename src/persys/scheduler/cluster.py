@@ -54,6 +54,9 @@ class SetAside:
         return f"internal error in the scheduler: {self.why}; the next attempt follows by itself"
 
 
+NOT_ANSWERING = "not answering orders"
+
+
 @dataclass(slots=True)
 class Entry:
     """All about one workload: five records, and what was seen and sent."""
@@ -87,6 +90,8 @@ class Member:
     last_heartbeat: datetime | None = None
     usage: NodeUsage | None = None
     refused_types: set[WorkloadType] = field(default_factory=set)
+    unavailable_types: frozenset[WorkloadType] = frozenset()  # their runtime does not answer now
+    unreachable: str = ""  # why calls to it get no answer, although it sends heartbeats
     clock_skew: timedelta = timedelta()
     lost_noted: bool = False
     statuses: Statuses = field(default_factory=Statuses)
@@ -179,16 +184,34 @@ class Cluster:
     def show_node(self, member: Member) -> None:
         """Let placement see the node as it is now."""
         node = member.node
+        silent = frozenset(f"type:{kind}" for kind in member.unavailable_types)
         traits = traits_of(node.capabilities) - {f"type:{kind}" for kind in member.refused_types}
         self.columns.put_node(
             node.id,
             allocatable=node.capabilities.allocatable,
-            traits=traits,
-            closed=closed_because(node),
+            traits=traits - silent,
+            closed=closed_because(node) or (NOT_ANSWERING if member.unreachable else ""),
             labels=facts_of(node),
             taints=node.taints,
             accounts=accounts_of(node.capabilities),
+            silent=silent & traits,
         )
+
+    def set_unreachable(self, node_id: NodeId, problem: str) -> None:
+        """Whether the node answers calls: new work goes only to those that do."""
+        member = self.members[node_id]
+        member.unreachable = problem
+        self.show_node(member)
+
+    def set_unavailable(self, node_id: NodeId, types: frozenset[WorkloadType]) -> bool:
+        """The types whose runtime does not answer on the node. True: another one answers again."""
+        member = self.members[node_id]
+        if member.unavailable_types == types:
+            return False
+        recovered = bool(member.unavailable_types - types)
+        member.unavailable_types = types
+        self.show_node(member)
+        return recovered
 
     def stop_offering(self, node_id: NodeId, kind: WorkloadType) -> None:
         """The node cannot run this type: none of it goes there until the node registers again."""

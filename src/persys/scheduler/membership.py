@@ -168,6 +168,8 @@ class Membership:
         member.clock_skew = report.clock_skew
         member.usage = report.usage
         member.internal_errors = report.internal_errors
+        if self._cluster.set_unavailable(node_id, report.unavailable_types):
+            self._room_appeared(node_id)
         # A report that cannot be taken does not cost the node its lease.
         with self._supervisor.contain("report", node_id, failed=_ignore, expects=FencedError):
             self._take(node_id, report)

@@ -5,7 +5,7 @@ each answer.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import grpc
@@ -22,7 +22,11 @@ NO_ANSWER = frozenset({grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXC
 
 
 class Outgoing:
-    def __init__(self, metrics: Metrics, clock: Clock) -> None:
+    def __init__(
+        self, metrics: Metrics, clock: Clock, *, reached: Callable[[NodeId, str], None]
+    ) -> None:
+        """`reached` is told which node was called, and why it gave no answer, if it gave none."""
+        self._reached = reached
         self._metrics = metrics
         self._clock = clock
         self._unanswered: dict[NodeId, int] = {}
@@ -70,8 +74,10 @@ class Outgoing:
     def _note(self, node_id: NodeId, code: grpc.StatusCode) -> None:
         if code in NO_ANSWER:
             self._unanswered[node_id] = self.unanswered(node_id) + 1
+            self._reached(node_id, code.name)
         elif code is not grpc.StatusCode.CANCELLED:
             self._unanswered.pop(node_id, None)
+            self._reached(node_id, "")
 
 
 def unknown_to(node_id: NodeId, method: str) -> RefusedError:

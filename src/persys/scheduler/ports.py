@@ -32,5 +32,8 @@ class Agents(Protocol):
     async def survey(self, node_id: NodeId, endpoint: str) -> list[Observation]:
         """Everything the node has."""
 
+    async def probe(self, node_id: NodeId, endpoint: str) -> None:
+        """Return when the node answers calls. RefusedError is an answer too."""
+
     async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
         """What the node keeps for us; nothing from an agent that keeps none, or that it cannot read."""

@@ -125,7 +125,7 @@ class Queries:
         view = control_pb2.NodeView(
             node_id=node.id,
             status=node.status,
-            status_reason=node.status_reason,
+            status_reason=_status_reason(member),
             status_updated_by=node.status_by,
             grpc_endpoint=node.endpoint,
             total_cpu_cores=total.cpu_millicores / 1000,
@@ -223,6 +223,16 @@ class Queries:
         if entry.usage is not None:
             view.usage.CopyFrom(control.workload_usage_message(entry.usage))
         return view
+
+
+def _status_reason(member: Member) -> str:
+    """Why the node is as it is; for one that is alive, what keeps new work away from it first."""
+    if member.node.status is not NodeStatus.NOT_READY:
+        if member.unreachable:
+            return f"does not answer orders: {member.unreachable}"
+        if member.unavailable_types:
+            return f"runtime does not answer: {', '.join(sorted(member.unavailable_types))}"
+    return member.node.status_reason
 
 
 _DESIRED = {Desired.RUNNING: "Running", Desired.STOPPED: "Stopped", Desired.DELETED: "Deleted"}

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from persys.infra.aio.supervisor import InternalError
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.observation import Observation
+from persys.model.spec import WorkloadType
 from persys.model.usage import NodeUsage, WorkloadUsage
 from persys.scheduler.metrics import Metrics
 from persys.wire import control, limits
@@ -39,6 +40,7 @@ class Report:
     complete: bool
     clock_skew: timedelta
     internal_errors: tuple[InternalError, ...] = ()
+    unavailable_types: frozenset[WorkloadType] = frozenset()  # their runtime does not answer
 
 
 class Limited:
@@ -115,6 +117,9 @@ def read(
     usage = control.usage(heartbeat.usage)
     workload_usage = [control.workload_usage(used) for used in heartbeat.workload_usage]
     skew = _skew(heartbeat, now)
+    unavailable = frozenset(
+        kind for kind in WorkloadType if kind.value in heartbeat.unavailable_types
+    )
     errors = tuple(map(_internal_error, heartbeat.internal_errors))
     observations = statuses.read(heartbeat, sender, now, limited)  # last, for it consumes
     return Report(
@@ -125,6 +130,7 @@ def read(
         complete=heartbeat.complete and statuses.is_whole,
         clock_skew=skew,
         internal_errors=errors,
+        unavailable_types=unavailable,
     )
 
 

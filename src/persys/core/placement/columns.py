@@ -98,6 +98,7 @@ class Columns:
         labels: Mapping[str, str] | None = None,
         taints: frozenset[str] = frozenset(),
         accounts: Accounts | None = None,
+        silent: frozenset[str] = frozenset(),
     ) -> None:
         """Add a node or replace what is known of it. Its reservations stay."""
         row = self.rows.get(node_id)
@@ -112,7 +113,7 @@ class Columns:
             row.allocatable, row.traits, row.closed = allocatable, traits, closed
             self.groups.relabel(row, labels or {})
         self._put_pools(row, accounts)
-        row.taints = taints
+        row.taints, row.silent = taints, silent
         (self.tainted.add if taints else self.tainted.discard)(node_id)
         for hold in () if row.count else self._holds.get(node_id, {}).values():
             self._count(row, hold, sign=1)

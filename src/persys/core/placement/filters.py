@@ -107,8 +107,13 @@ def _lacking(row: Row, needs: Needs) -> Rejection | None:
     lacking = needs.traits - row.traits
     for kind in _TRAITS:
         if mine := [trait for trait in lacking if trait.startswith(f"{kind}:")]:
-            return Rejection(kind, f"without {described(min(mine))}")
+            lacks = f"whose {_named(min(mine))} does not answer" if min(mine) in row.silent else ""
+            return Rejection(kind, lacks or f"without {described(min(mine))}")
     return Rejection(Filter.FEATURE, f"without {described(min(lacking))}")
+
+
+def _named(trait: str) -> str:
+    return f"{trait.partition(':')[2]} runtime"
 
 
 def _unmet(row: Row, needs: Needs) -> Rejection | None:

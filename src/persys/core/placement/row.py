@@ -29,6 +29,9 @@ class Row:
     apart: dict[str, int] = field(default_factory=dict)  # of those, how many will have no other
     rank: Rank = (0.0, 0, NodeId(""))
     pools: PoolRoom | None = None  # of a node that has room in several
+    silent: frozenset[str] = (
+        frozenset()
+    )  # traits that it has, and whose runtime does not answer now
 
     def copy(self) -> "Row":
         return Row(
@@ -46,6 +49,7 @@ class Row:
             self.apart.copy(),
             self.rank,
             self.pools and self.pools.copy(),
+            self.silent,
         )
 
 
