@@ -83,6 +83,7 @@ class Gateway:
         self._pushes = Pushes(self._database, clock, self.clusters)
         self._clock = clock
         self._metrics = Metrics(self.clusters, tls)
+        supervisor = Supervisor("gateway", clock, self._metrics.registry)
         self._door = Door(
             self.clusters,
             found.default,
@@ -94,9 +95,9 @@ class Gateway:
             audit=self._audit,
             clock=clock,
             metrics=self._metrics,
-            supervisor=Supervisor("gateway", clock, self._metrics.registry),
+            supervisor=supervisor,
         )
-        self._gitops = Gitops(self.clusters, clock, self._audit, self._pushes)
+        self._gitops = Gitops(self.clusters, clock, self._audit, self._pushes, supervisor)
         self._hooks = read_hooks(settings.webhooks)
         limits = limits or HttpLimits(
             connections_max=settings.connections_max,

@@ -21,6 +21,7 @@ from persys.gateway.gathering import read_many
 from persys.gateway.overview import told
 from persys.gateway.problems import problem_from, problem_from_rpc, refusal_in
 from persys.gateway.pushes import Outcome, Pushes
+from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.infra.door import PASSED_IDENTITY
 from persys.model.identity import Identity, Role
@@ -39,8 +40,14 @@ _OK = 200
 
 class Gitops:
     def __init__(
-        self, clusters: Mapping[str, Cluster], clock: Clock, audit: Audit, pushes: Pushes
+        self,
+        clusters: Mapping[str, Cluster],
+        clock: Clock,
+        audit: Audit,
+        pushes: Pushes,
+        supervisor: Supervisor,
     ) -> None:
+        self._supervisor = supervisor
         self._clusters = clusters
         self._clock = clock
         self._audit = audit
@@ -56,7 +63,7 @@ class Gitops:
         while True:
             try:
                 waiting = await self._pushes.next(cluster.id)
-                await self._redeploy_all(cluster, waiting.push)
+                await self._follow_one(cluster, waiting.push)
                 await self._pushes.followed(waiting)
             except (grpc.aio.AioRpcError, UnavailableError) as err:
                 reason = _reason(err)
@@ -67,6 +74,18 @@ class Gitops:
                 pause = min(2 * pause, RETRY_SECONDS_MAX)
             else:
                 told, pause = "", RETRY_SECONDS
+
+    async def _follow_one(self, cluster: Cluster, push: Push) -> None:
+        """Raises AioRpcError, UnavailableError: try again. A defect costs this push and no other."""
+        key = f"{cluster.id}/{push.delivery}"
+        waits: grpc.aio.AioRpcError | None = None
+        with self._supervisor.contain("push", key, failed=lambda _: None):
+            try:
+                await self._redeploy_all(cluster, push)
+            except grpc.aio.AioRpcError as err:
+                waits = err
+        if waits is not None:
+            raise waits
 
     async def _redeploy_all(self, cluster: Cluster, push: Push) -> None:
         passed = _as_webhook(push.delivery)

@@ -6,6 +6,7 @@ that is wrong are answered alike, so nobody learns which repositories there are.
 """
 
 import hmac
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from email.utils import parsedate_to_datetime
 from pathlib import Path
@@ -38,6 +39,7 @@ _SIGNATURE = "X-Hub-Signature-256"
 _DELIVERY = "X-GitHub-Delivery"
 _EVENT = "X-GitHub-Event"
 _TEXT_MAX = 128
+_SIGNATURE_FORM = re.compile("sha256=[0-9a-f]{64}")
 
 
 class Hook(Struct, frozen=True):
@@ -82,11 +84,13 @@ class Webhooks:
     async def _deliver(self, ask: Ask) -> web.StreamResponse:
         request = ask.request
         self._rates.take(request.remote or "")
-        body = await read_body(request)
         delivery = request.headers.get(_DELIVERY, "")[:_TEXT_MAX]
         signature = request.headers.get(_SIGNATURE, "")
         if not delivery or not signature:
             raise InvalidError(_SIGNATURE, f"expected, beside {_DELIVERY}")
+        if not _SIGNATURE_FORM.fullmatch(signature):
+            raise ProblemError(401, "the signature is not right")
+        body = await read_body(request)  # only now: without a signature nothing is read
         repository = self._verified(body, signature)
         self._refuse_old(request, repository)
         event = request.headers.get(_EVENT, "")[:_TEXT_MAX]

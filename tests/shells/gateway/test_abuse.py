@@ -11,25 +11,33 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
+from prometheus_client import CollectorRegistry
 
 from certified import Root
+from persys.core.gitops import Push
 from persys.gateway.audit import Audit, surplus_of
 from persys.gateway.audit import Deed as Line
+from persys.gateway.cluster import Answered, Cluster
+from persys.gateway.clusters import ClusterEntry, SchedulerEntry
 from persys.gateway.database import MEMORY, Database
 from persys.gateway.door import Ask, Door
+from persys.gateway.gitops import Gitops
 from persys.gateway.identity import Identities
 from persys.gateway.limits import Rates
 from persys.gateway.metrics import Metrics
 from persys.gateway.proofs import Proofs
+from persys.gateway.pushes import Pushes
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.infra.http_server import HttpLimits, HttpServer
+from persys.infra.rpc import new_channel
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.gateway.test_tls import ask_as, shows
 from shells.gateway.town import House, a_container, a_gateway, quiet
-from shells.scheduler.harness import Cluster, a_cluster, brisk
+from shells.scheduler.harness import Cluster as Scheduler
+from shells.scheduler.harness import a_cluster, brisk
 from shells.scheduler.stores import TroubledStore
 
 WEB = "/api/v1/workloads/web"
@@ -43,7 +51,7 @@ def root(tmp_path: Path) -> Root:
 
 
 @pytest.fixture
-async def secure(root: Root) -> AsyncIterator[Cluster]:
+async def secure(root: Root) -> AsyncIterator[Scheduler]:
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
     scheduler, admin = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
     async with a_cluster(store, brisk(), tls=scheduler, user=admin) as cluster:
@@ -52,7 +60,7 @@ async def secure(root: Root) -> AsyncIterator[Cluster]:
 
 
 @pytest.fixture
-async def guarded(root: Root, secure: Cluster) -> AsyncIterator[House]:
+async def guarded(root: Root, secure: Scheduler) -> AsyncIterator[House]:
     address = f"127.0.0.1:{secure.settings.grpc_port}"
     settings = quiet(insecure=False, scheduler_addr=(address,))
     async with a_gateway(settings, tls=root.tls(Role.GATEWAY, "g1")) as house:
@@ -94,7 +102,7 @@ async def test_a_made_up_token_is_refused_before_its_body_is_sent(
         writer.close()
 
 
-async def test_a_valid_token_sends_its_body(guarded: House, root: Root, secure: Cluster) -> None:
+async def test_a_valid_token_sends_its_body(guarded: House, root: Root, secure: Scheduler) -> None:
     made = await secure.control.stub.CreateToken(
         pb.CreateTokenRequest(name="ci", role="operator"), timeout=10
     )
@@ -274,3 +282,47 @@ async def test_an_exception_in_the_middle_of_an_answer_ends_the_connection(
                 await response.read()
 
     assert len(supervisor.recent()) == 1
+
+
+class DefectiveCluster(Cluster):
+    async def call(self, *_: object, **__: object) -> Answered:
+        raise RuntimeError("a defect")
+
+
+async def test_an_unexpected_exception_costs_one_push_and_no_other() -> None:
+    clock = SystemClock()
+    supervisor = Supervisor("gateway", clock, CollectorRegistry())
+    database = Database(MEMORY)
+    entry = ClusterEntry("default", schedulers=(SchedulerEntry("127.0.0.1:1"),))
+    clusters = {"default": DefectiveCluster(entry, new_channel, clock, lambda name: ())}
+    pushes = Pushes(database, clock, clusters)
+    gitops = Gitops(clusters, clock, Audit(database, keep=10), pushes, supervisor)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(gitops.run())
+        for delivery in ("d1", "d2"):
+            push = Push("github.com/acme/shop", delivery, True, "c", delivery)
+            await pushes.take(push, (delivery,), 60.0)
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while len(supervisor.recent()) < 2:  # noqa: ASYNC110 - its own task tells nobody
+                await asyncio.sleep(0.01)
+        running.cancel()
+    await clusters["default"].close()
+    await database.close()
+
+    assert {error.key for error in supervisor.recent()} == {"default/d1", "default/d2"}
+
+
+async def test_a_delivery_without_a_signature_is_refused_before_its_body_is_sent(
+    secure: Scheduler,
+) -> None:
+    hooks = ({"repository": "acme/shop", "secret": "s3cret"},)
+    address = f"127.0.0.1:{secure.settings.grpc_port}"
+    async with a_gateway(quiet(scheduler_addr=(address,), webhooks=hooks)) as house:
+        for signature, status in (("", b"400"), ("X-Hub-Signature-256: made-up\r\n", b"401")):
+            reader, writer = await asyncio.open_connection("127.0.0.1", house.gateway.public_port)
+            head = f"POST /webhooks/github HTTP/1.1\r\nHost: a\r\nContent-Length: {LARGE}\r\n"
+            writer.write(f"{head}X-GitHub-Delivery: d1\r\n{signature}\r\n".encode())
+            async with asyncio.timeout(DEADLINE_SECONDS):
+                answer = await reader.readuntil(b"\r\n\r\n")
+            assert answer.split()[1] == status
+            writer.close()
