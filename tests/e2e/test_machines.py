@@ -69,7 +69,7 @@ def test_one_file_has_a_container_a_stack_and_a_machine_and_all_live_and_go_toge
     address = _address(cluster, persysctl, machine)
     eventually(lambda: page(address, "first-start") != "", "the guest wrote", within=BOOT_SECONDS)
     written = page(address, "first-start")
-    assert page(address, "hostname") == machine
+    eventually(lambda: page(address, "hostname") == machine, "it has its name", within=BOOT_SECONDS)
     assert "guest: up" in persysctl("logs", machine)
     eventually(lambda: machine in persysctl("top"), "libvirt tells what it uses")
 

@@ -183,7 +183,10 @@ SUGGESTION = Argument(
 SNAPSHOT = Argument(("file",), {"metavar": "FILE", "help": "the snapshot file"}, "file")
 AGENT = Argument(
     ("--agent",),
-    {"metavar": "HOST:PORT", "help": "address of the agent (default: 127.0.0.1:50051)"},
+    {
+        "metavar": "HOST:PORT",
+        "help": "address of the agent [PERSYS_AGENT_ADDR] (default: 127.0.0.1:50051)",
+    },
 )
 DRY_RUN = Argument(
     ("--dry-run",), {"action": "store_true", "help": "only show what would be removed"}

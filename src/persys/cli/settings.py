@@ -62,7 +62,11 @@ def load(options: Namespace, environ: Mapping[str, str] | None = None) -> Settin
         gateway=_url(str(said or file.get("api_endpoint") or GATEWAY)),
         cluster=str(cluster or file.get("cluster") or ""),
         token=_token(environ, file),
-        agent=_endpoint(getattr(options, "agent", None) or from_file.get("agent", AGENT)),
+        agent=_endpoint(
+            getattr(options, "agent", None)
+            or environ.get("PERSYS_AGENT_ADDR")
+            or from_file.get("agent", AGENT)
+        ),
         request_timeout=timeout or _file_timeout(file) or REQUEST_TIMEOUT,
         wait_timeout=WAIT_TIMEOUT if waiting is None else waiting,
         file=file,

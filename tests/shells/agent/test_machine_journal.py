@@ -148,7 +148,6 @@ def test_the_address_of_a_guest_is_told_as_soon_as_it_has_one(host: Host) -> Non
     host.agent.start()
     host.apply(memory_mb=160, disk=str(disk), network="default")
     status = host.wait_for(RUNNING)
-    assert "vm.primary_ip" not in status.metadata
     assert status.metadata["vm.mac_addresses"] == MAC
 
     eventually(

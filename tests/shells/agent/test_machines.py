@@ -161,11 +161,17 @@ async def test_a_guest_reads_its_seed_shuts_down_when_asked_and_keeps_its_disk(n
         lambda: "guest: up as" in console.read_text(errors="replace"), "up", within=BOOT_SECONDS
     )
     running = await node.seen(order)
+    async with asyncio.timeout(BOOT_SECONDS):
+        while (
+            "vm.primary_ip" not in running.facts
+        ):  # libvirt tells of the guest's lease a little later
+            await asyncio.sleep(0.2)
+            running = await node.seen(order)
     address = running.facts["vm.primary_ip"]
 
     assert f"seeded: {order.workload_id}" in console.read_text(errors="replace")
     assert "guest: up as" in await node.runtime.log_tail(running)
-    assert await asyncio.to_thread(page, address, "kept") == "kept"
+    await eventually(lambda: page(address, "kept") == "kept", "it serves", within=BOOT_SECONDS)
     assert running.facts["vm.mac_addresses"] == MAC
     assert len(running.facts["vm.cloud_init_sha256"]) == 64
 

@@ -405,9 +405,16 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def environ(home: Path) -> dict[str, str]:
+def environ(home: Path, unused_address: str) -> dict[str, str]:
+    """As on a machine without an agent: another cluster may run on this one, at the usual ports."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("PERSYS_")}
-    return {**clean, "HOME": str(home), "COLUMNS": "100", "PERSYS_INSECURE": "true"}
+    return {
+        **clean,
+        "HOME": str(home),
+        "COLUMNS": "100",
+        "PERSYS_INSECURE": "true",
+        "PERSYS_AGENT_ADDR": unused_address,
+    }
 
 
 @pytest.fixture

@@ -47,7 +47,7 @@ def test_without_a_word_the_contracts_port_is_tried(run: Run) -> None:
 def test_a_file_may_name_an_agent_instead(cluster: Cluster, run: Run, config: Path) -> None:
     config.write_text(f"grpc_endpoint: {cluster.address}\ngrpc_target: agent\n")
 
-    assert run("agent", "health").code == 0
+    assert run("agent", "health", PERSYS_AGENT_ADDR="").code == 0
 
 
 def test_keys_of_other_command_lines_are_left_alone(

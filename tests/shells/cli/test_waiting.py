@@ -58,15 +58,17 @@ def has_a_bad_spec(view: WorkloadView) -> None:
     view.reason.message = "no such option"
 
 
-@pytest.mark.parametrize("verb", ["apply", "start", "retry", "redeploy"])
 @pytest.mark.parametrize(
-    ("ends", "reason", "next_command"),
+    ("verb", "ends", "reason", "next_command"),
     [
-        (crashes, "CrashLoop: restarted 3 times", "persysctl logs web"),
-        (is_unhealthy, "Running (unhealthy): Unhealthy", "persysctl logs web"),
-        (has_no_image, "no such host", "persysctl workload retry web"),
-        (has_no_place, "Unplaceable: 1 node short of memory", "persysctl explain web"),
-        (has_a_bad_spec, "no such option", "correct the spec"),
+        ("apply", crashes, "CrashLoop: restarted 3 times", "persysctl logs web"),
+        ("apply", is_unhealthy, "Running (unhealthy): Unhealthy", "persysctl logs web"),
+        ("apply", has_no_image, "no such host", "persysctl workload retry web"),
+        ("apply", has_no_place, "Unplaceable: 1 node short of", "persysctl explain web"),
+        ("apply", has_a_bad_spec, "no such option", "correct the spec"),
+        ("start", crashes, "CrashLoop: restarted 3 times", "persysctl logs web"),
+        ("retry", has_no_image, "no such host", "persysctl workload retry web"),
+        ("redeploy", is_unhealthy, "Running (unhealthy): Unhealthy", "persysctl logs web"),
     ],
 )
 def test_every_wait_ends_at_once_with_the_reason_and_the_next_command(
