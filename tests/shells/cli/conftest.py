@@ -69,6 +69,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     mode: control_pb2.ModeView = field(
         default_factory=lambda: control_pb2.ModeView(mode="normal", store="sqlite:/x", nodes=1)
     )
+    diagnostics: control_pb2.DiagnosticsView = field(default_factory=control_pb2.DiagnosticsView)
     snapshot: list[bytes] = field(default_factory=list)
     restored: bytes = b""
     recovery: control_pb2.RecoveryAnswer = field(default_factory=control_pb2.RecoveryAnswer)
@@ -116,6 +117,9 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         return control_pb2.RemoveImageResponse(
             node_ids=["n1"], problems=kept if self.image_problem else []
         )
+
+    def GetDiagnostics(self, request, context):  # type: ignore[no-untyped-def]
+        return self.diagnostics
 
     def GetMode(self, request, context):  # type: ignore[no-untyped-def]
         return self.mode

@@ -323,6 +323,26 @@ def test_either_compose_is_enough(
     assert (finding["level"], finding["what"]) == ("ok", f"`{program}` answers")
 
 
+def test_what_processes_contained_and_set_aside_is_shown(cluster: Cluster, ctl: Run) -> None:
+    error = control_pb2.InternalError(
+        where="step", key="web", text="Traceback\n  a line\nValueError: odd", count=3
+    )
+    cluster.diagnostics.internal_errors.append(error)
+    cluster.diagnostics.nodes.add(node_id="n1", internal_errors=[error])
+    cluster.diagnostics.quarantined.add(key="/workloads/db", reason="checksum differs")
+    cluster.diagnostics.policy_violations.add(workload_id="old", node_id="n1", reason="binds /etc")
+
+    ended = ctl("doctor", "-o", "json")
+
+    assert ended.code == 1
+    assert [each["what"] for each in found(ended, "errors")] == [
+        "the scheduler failed 3 times in step for web: ValueError: odd",
+        "the agent of n1 failed 3 times in step for web: ValueError: odd",
+    ]
+    assert worst(ended, "store") == "fail: record /workloads/db cannot be read: checksum differs"
+    assert worst(ended, "policy").startswith("warn: old would be refused by the policy of n1")
+
+
 def test_a_service_that_dns_does_not_know(run: Run, unused_address: str) -> None:
     ended = run(
         "doctor", "-o", "json", "--scheduler", "_persys._tcp.example", PERSYS_DNS_SERVER=unused_address

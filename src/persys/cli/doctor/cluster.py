@@ -6,11 +6,19 @@ from typing import TYPE_CHECKING
 
 from persys import __version__
 from persys.cli.doctor.verdict import Finding, fail, ok, warn
+from persys.errors import RefusedError
 from persys.infra.clock import SystemClock
 
 if TYPE_CHECKING:
     from persys.client import SchedulerClient
-    from persys.wire.gen.control.v1.control_pb2 import ModeView, NodeView, WorkloadView
+    from persys.wire.gen.control.v1.control_pb2 import (
+        DiagnosticsView,
+        ModeView,
+        NodeView,
+        PolicyViolation,
+        QuarantinedRecord,
+        WorkloadView,
+    )
 
 SKEW_WARN = timedelta(seconds=2)
 SKEW_FAIL = timedelta(
@@ -35,6 +43,13 @@ def look(client: "SchedulerClient") -> Iterator[Finding]:
     yield from nodes_of(nodes)
     yield from versions_of(nodes, mode.version)
     yield from workloads_of(client.list_workloads())
+    try:
+        diagnostics = client.get_diagnostics()
+    except RefusedError:
+        return  # a scheduler of an older version, or the caller may not see it
+    yield from errors_of(diagnostics)
+    yield from records_of(diagnostics.quarantined)
+    yield from violations_of(diagnostics.policy_violations)
 
 
 def clock_of(told: datetime, before: datetime, after: datetime) -> Finding:
@@ -129,3 +144,42 @@ def _named(
     if more > 0:
         cure = f"`persysctl workload list --status {status}` names them"
         yield level("workloads", f"{more} more {what}", cure)
+
+
+def errors_of(diagnostics: "DiagnosticsView") -> Iterator[Finding]:
+    """Exceptions that a process contained: it goes on, and the work for that key did not."""
+    found = [("the scheduler", error) for error in diagnostics.internal_errors]
+    found += [
+        (f"the agent of {node.node_id}", error)
+        for node in diagnostics.nodes
+        for error in node.internal_errors
+    ]
+    for whose, error in found[:NAMED_MAX]:
+        times = "once" if error.count == 1 else f"{error.count} times"
+        key = f" for {error.key}" if error.key else ""
+        lines = error.text.strip().splitlines()
+        last = lines[-1] if lines else "no text"
+        text = f"{whose} failed {times} in {error.where}{key}: {last}"
+        yield fail("errors", text, "its log has the traceback; report it with that")
+    if len(found) > NAMED_MAX:
+        more = f"{len(found) - NAMED_MAX} more unexpected errors"
+        yield fail("errors", more, "`persysctl doctor` shows the newest; the logs have all")
+
+
+def records_of(quarantined: Sequence["QuarantinedRecord"]) -> Iterator[Finding]:
+    cure = "`persysctl snapshot save` keeps the rest; apply the object again, or restore a snapshot"
+    for record in quarantined[:NAMED_MAX]:
+        yield fail("store", f"record {record.key} cannot be read: {record.reason}", cure)
+    if len(quarantined) > NAMED_MAX:
+        yield fail("store", f"{len(quarantined) - NAMED_MAX} more records cannot be read", cure)
+
+
+def violations_of(violations: Sequence["PolicyViolation"]) -> Iterator[Finding]:
+    for each in violations[:NAMED_MAX]:
+        text = f"{each.workload_id} would be refused by the policy of {each.node_id}: {each.reason}"
+        yield warn(
+            "policy", text, "change its spec, or allow it on the node, before its next apply"
+        )
+    if len(violations) > NAMED_MAX:
+        more = f"{len(violations) - NAMED_MAX} more would be refused by the policy of their node"
+        yield warn("policy", more, "change their specs, or allow it on the nodes")
