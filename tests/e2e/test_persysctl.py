@@ -9,6 +9,7 @@ import pytest
 from e2e.cluster import Cluster
 from e2e.process import free_port
 
+FAILING = '{type: exec, command: ["false"], interval_seconds: 1, retries: 1}'
 SPEC = """\
 id: {name}
 type: container
@@ -65,17 +66,45 @@ def test_a_failing_image_ends_with_1_and_the_reason(
     assert "persys-absent" in failed.stdout + failed.stderr
 
 
-def test_promise_7_what_fits_nowhere_ends_with_3_and_says_why(
+def test_promise_7_what_fits_nowhere_ends_at_once_and_says_why(
     persysctl: Callable[..., subprocess.CompletedProcess[str]],
     spec_file: Callable[..., str],
     unique_id: str,
 ) -> None:
     path = spec_file(unique_id, cpu=1_000_000)
 
-    waited = persysctl("workload", "apply", "-f", path, "--wait=1s")
+    waited = persysctl("workload", "apply", "-f", path, "--wait", "10m")
 
-    assert waited.returncode == 3
-    assert "cpu" in waited.stdout + waited.stderr
+    assert waited.returncode == 1
+    assert "cpu" in waited.stderr
+    assert f"persysctl explain {unique_id}" in waited.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "reason"),
+    [
+        ('[sleep, "3600"]', '[sh, -c, "exit 3"]', "exited with code 3"),
+        ("init: true", f"init: true\n  health_check: {FAILING}", "unhealthy"),
+    ],
+    ids=["exits at once", "fails its health check"],
+)
+def test_a_workload_that_does_not_come_up_ends_a_wait_with_1_and_the_next_command(
+    old: str,
+    new: str,
+    reason: str,
+    persysctl: Callable[..., subprocess.CompletedProcess[str]],
+    spec_file: Callable[..., str],
+    unique_id: str,
+) -> None:
+    path = Path(spec_file(unique_id))
+    path.write_text(path.read_text().replace(old, new))
+
+    waited = persysctl("workload", "apply", "-f", str(path), "--wait", "10m")
+
+    assert waited.returncode == 1, waited.stdout
+    assert reason in waited.stderr
+    assert f"persysctl logs {unique_id}" in waited.stderr
+    persysctl("workload", "delete", unique_id, "--wait")
 
 
 def test_a_scheduler_that_is_away_ends_with_4(
