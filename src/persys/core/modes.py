@@ -8,10 +8,13 @@ Connectivity decides, not one bad value. What is lost stays lost while the store
 not become degraded. A store without the cluster's marker is new only if nobody remembers anything of it.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import assert_never
 
 from persys.model.mode import ClusterMarker, Mode
+
+ACCEPTED_MAX = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +95,16 @@ def judge(
     if known_uid and known_uid not in (marker.uid, *marker.accepted):
         return Lost(f"the store is of cluster {marker.uid}, not of {known_uid}", known_uid)
     return Same(marker)
+
+
+def accepted_uids(uid: str, known: Iterable[str], said: Iterable[str]) -> tuple[str, ...]:
+    """The other clusters whose loss is accepted: those on record first, then those that agents named.
+
+    Agents may name any number, so only so many are kept.
+    """
+    others = dict.fromkeys([*known, *sorted(said)])
+    kept = [one for one in others if one not in ("", uid)][:ACCEPTED_MAX]
+    return tuple(sorted(kept))
 
 
 def judge_newcomer(

@@ -14,7 +14,7 @@ import structlog
 from msgspec.structs import replace
 
 from persys.core.epochs import restart_at
-from persys.core.modes import Lost
+from persys.core.modes import Lost, accepted_uids
 from persys.core.recovery import Merged, NodeReport, Recorded, merge
 from persys.errors import AgentUnreachableError, RefusedError
 from persys.infra.clock import Clock
@@ -147,10 +147,11 @@ class Recovery:
         marker = committer.lead.new_marker()
         marker = replace(marker, uid=uid or marker.uid)
         known = committer.lead.marker
-        others = self._applicants.uids() | {committer.modes.standing.awaits}
+        ours = [committer.modes.standing.awaits]
         if known is not None:
-            others |= {known.uid, *known.accepted}
-        return replace(marker, accepted=tuple(sorted(others - {"", marker.uid})))
+            ours += [known.uid, *known.accepted]
+        accepted = accepted_uids(marker.uid, ours, self._applicants.uids())
+        return replace(marker, accepted=accepted)
 
     async def _reports(self, base: Cluster) -> list[NodeReport]:
         nodes = {node_id: member.node for node_id, member in base.members.items()}

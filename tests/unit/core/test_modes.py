@@ -5,12 +5,14 @@ from msgspec.structs import replace
 
 from builders import NOON
 from persys.core.modes import (
+    ACCEPTED_MAX,
     Lost,
     New,
     Same,
     Silent,
     Standing,
     Whole,
+    accepted_uids,
     after,
     is_awaited,
     judge,
@@ -124,3 +126,14 @@ def test_a_minority_of_the_nodes_does_not_make_an_empty_store_a_lost_one(
     )
 
     assert (verdict is not None) is lost
+
+
+def test_the_marker_keeps_a_bounded_number_of_clusters_and_those_on_record_first() -> None:
+    named = [f"made-up-{number:05}" for number in range(10_000)]
+
+    accepted = accepted_uids("own", ["zz-known", "", "own"], named)
+
+    assert len(accepted) == ACCEPTED_MAX
+    assert "zz-known" in accepted
+    assert "own" not in accepted
+    assert "" not in accepted
