@@ -1,0 +1,104 @@
+"""Bind sources that cannot be looked at cost their own workload."""
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import pytest
+
+from persys.agent.settings import AgentSettings
+from persys.agent.state import State
+from persys.agent.volumes.book import Book
+from persys.agent.volumes.managed import ManagedVolumes
+from persys.agent.volumes.setup import find_drivers
+from persys.agent.volumes.tools import Tools
+from persys.infra.aio.path_calls import ThreadPathCalls
+from persys.infra.clock import SystemClock
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.observation import Actual
+from shells.agent.in_memory import Node, Running, a_running_agent
+
+Result = TypeVar("Result")
+TOO_LONG = "/srv/" + "x" * 300
+
+
+class WithDeadMount(ThreadPathCalls):
+    """Below /dead nothing returns."""
+
+    def __init__(self) -> None:
+        super().__init__(deadline_seconds=0.3)
+        self.back = threading.Event()
+
+    async def run(self, path: str, call: Callable[[], Result]) -> Result:
+        def stuck() -> Result:
+            self.back.wait()
+            return call()
+
+        return await super().run(path, stuck if path.startswith("/dead") else call)
+
+
+@pytest.fixture
+def paths() -> Iterator[WithDeadMount]:
+    made = WithDeadMount()
+    yield made
+    made.back.set()
+
+
+@pytest.fixture
+def node(tmp_path: Path, paths: WithDeadMount) -> Iterator[Node]:
+    (tmp_path / "book").mkdir()
+    state = State(tmp_path / "book" / "state.db", cluster_id="default", node_id=NodeId("n1"))
+    book = Book(state)
+    settings = AgentSettings(storage_local_root=tmp_path / "volumes")
+    drivers = find_drivers(settings, book, Tools())
+    yield Node(tmp_path, volumes=ManagedVolumes(drivers, book, SystemClock(), paths))
+    state.close()
+
+
+@pytest.mark.parametrize(
+    ("path", "code", "text"),
+    [
+        ("{outside}/loop", "HostPathUnusable", "Too many levels of symbolic links"),
+        ("/dead/share", "PathTimeout", "no answer from the file system"),
+        ("/srv/not-there", "HostPathMissing", "does not exist"),
+    ],
+)
+async def test_a_path_that_cannot_be_looked_at_fails_its_workload_only(
+    node: Node, path: str, code: str, text: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = tmp_path_factory.mktemp("outside")
+    (outside / "loop").symlink_to("loop")
+    async with a_running_agent(node) as running:
+        await running.apply("bad", binds=(path.format(outside=outside),))
+        await running.apply("good", binds=("/usr/share",))
+        await running.until_stands("bad", Actual.FAILED)
+        await running.until_stands("good", Actual.RUNNING)
+
+        standing = running.state.entries[WorkloadId("bad")].standing
+        assert standing.code == code
+        assert text in standing.message
+        assert running.errors == []
+
+
+async def test_a_path_that_is_too_long_ends_no_agent(node: Node) -> None:
+    async with a_running_agent(node) as running:
+        answer = await running.apply("bad", binds=(TOO_LONG,))
+        if answer.applied:
+            await running.until_stands("bad", Actual.FAILED)
+        await running.apply("good", binds=("/usr/share",))
+        await running.until_stands("good", Actual.RUNNING)
+
+
+async def test_many_binds_of_a_dead_mount_do_not_delay_others(node: Node) -> None:
+    async with a_running_agent(node) as running:
+        for number in range(10):
+            await running.apply(f"bad-{number}", binds=("/dead/share",))
+        await running.apply("good", binds=("/usr/share",))
+        await running.until_stands("good", Actual.RUNNING)
+        for number in range(10):
+            await failed(running, f"bad-{number}")
+
+
+async def failed(running: Running, name: str) -> None:
+    await running.until_stands(name, Actual.FAILED)

@@ -1,0 +1,80 @@
+"""Runtimes that are installed later, and runtimes that do not answer."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from persys.agent import reconciler
+from persys.agent.news import News
+from persys.agent.runtimes.detect import Detector
+from persys.agent.runtimes.docker_form import Owner
+from persys.agent.settings import AgentSettings
+from persys.agent.state import State
+from persys.errors import RuntimeUnavailableError
+from persys.infra.clock import SystemClock
+from persys.model.ids import NodeId
+from persys.model.spec import WorkloadType
+from shells.agent.in_memory import MemoryRuntime, Node, a_running_agent
+
+
+async def test_compose_and_git_that_are_installed_later_are_detected(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    monkeypatch.setenv("PATH", str(programs))
+    settings = AgentSettings(state_path=tmp_path / "state.db", vm_enabled=False)
+    state = State(settings.state_path, cluster_id="default", node_id=NodeId("n1"))
+    owner = Owner("default", NodeId("n1"))
+    detector = Detector(settings, owner, state, SystemClock(), images_changed=News().tell_node)
+
+    assert not await detector.look()
+    install(programs / "docker-compose", "echo 2.20.0")
+    assert await detector.look()
+    assert detector.found.types.keys() == {WorkloadType.CONTAINER, WorkloadType.COMPOSE}
+    assert not await detector.look()
+    install(programs / "git", "true")
+    assert await detector.look()
+
+    await detector.close()
+    state.close()
+
+
+def install(program: Path, line: str) -> None:
+    program.write_text(f"#!/bin/sh\n{line}\n")
+    program.chmod(0o755)
+
+
+class Moody(MemoryRuntime):
+    """Answers a ping, refuses it, or hangs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.mood = "well"
+
+    async def ping(self) -> None:
+        if self.mood == "away":
+            raise RuntimeUnavailableError("docker gives no answer")
+        if self.mood == "broken":
+            raise ValueError("not JSON")
+        if self.mood == "hanging":
+            await asyncio.Event().wait()
+
+
+@pytest.mark.parametrize("mood", ["away", "broken", "hanging"])
+async def test_a_runtime_that_does_not_answer_is_unavailable_until_it_does(
+    mood: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("PING_INTERVAL_SECONDS", "PING_AGAIN_SECONDS", "PING_DEADLINE_SECONDS"):
+        monkeypatch.setattr(reconciler, name, 0.05)
+    runtime = Moody()
+    async with a_running_agent(Node(tmp_path, runtime=runtime)) as running:
+        unavailable: Callable[[], list[WorkloadType]] = running.agent._watches.unavailable
+        assert unavailable() == []
+
+        runtime.mood = mood
+        await running.until(lambda: unavailable() == [WorkloadType.CONTAINER], "it is unavailable")
+        runtime.mood = "well"
+        await running.until(lambda: unavailable() == [], "it is available again")
