@@ -20,6 +20,7 @@ from persys.agent.capabilities import capabilities_of
 from persys.agent.collector import Collector
 from persys.agent.consoles import Consoles
 from persys.agent.contact import Contact
+from persys.agent.crash_recovery import Recovery, guarded_run
 from persys.agent.door import new_door
 from persys.agent.garbage import Garbage
 from persys.agent.image_door import ImageDoor
@@ -116,6 +117,7 @@ class Surroundings:
     random: Random
     news: News = field(default_factory=News)
     deadlines: StepDeadlines = field(default_factory=StepDeadlines)
+    recovery: Recovery = field(default_factory=Recovery)  # of the run before this one
     detect: Callable[[], Awaitable[bool]] | None = None  # whether a runtime was added
     tls: Tls | None = None
 
@@ -137,19 +139,21 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     try:
         await detector.look()
         book = Book(state)
-        around = Surroundings(
-            state=state,
-            runtimes=detector.found,
-            volumes=ManagedVolumes(find_drivers(settings, book, Tools()), book, clock, paths),
-            machine=host,
-            clock=clock,
-            connect=None,
-            random=SystemRandom(),
-            news=news,
-            detect=detector.look,
-            tls=tls,
-        )
-        await Agent(settings, node_id, around).run(stop)
+        with guarded_run(state, settings.state_path, stop) as recovery:
+            around = Surroundings(
+                state=state,
+                runtimes=detector.found,
+                volumes=ManagedVolumes(find_drivers(settings, book, Tools()), book, clock, paths),
+                machine=host,
+                clock=clock,
+                connect=None,
+                random=SystemRandom(),
+                news=news,
+                recovery=recovery,
+                detect=detector.look,
+                tls=tls,
+            )
+            await Agent(settings, node_id, around).run(stop)
     finally:
         await detector.close()
         state.close()
@@ -308,6 +312,7 @@ class Agent:
             queue=self._queue,
             is_alone=_never_alone if self._settings.standalone else self._contact.is_lost_for,
             supervisor=self.supervisor,
+            recovery=self._around.recovery,
         )
 
     def _build_garbage(self) -> Garbage:

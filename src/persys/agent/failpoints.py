@@ -8,6 +8,7 @@ SETTLED = "agent.settled"
 DELETE_ACCEPTED = "agent.delete_accepted"
 FORGOTTEN = "agent.forgotten"
 RESTARTED = "agent.restarted"
+STEP = "agent.step"  # before each step, with the workload as its key
 
 AFTER_STEP = {
     Step.PULL: "agent.pulled",

@@ -7,10 +7,10 @@ another is being synced share the next transaction, so a hundred orders at once 
 import asyncio
 import os
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
@@ -38,6 +38,8 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS identity (cluster_id TEXT NOT NULL, node_id TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS allegiance (cluster_uid TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS contact (heard_at TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS run (clean INTEGER NOT NULL, resuming TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS crashes (id TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS entries (id TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS images (name TEXT PRIMARY KEY, record BLOB NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS volumes
@@ -65,6 +67,17 @@ class Change:
     volumes_gone: Sequence[tuple[WorkloadId, str]] = ()
     actions_gone: Sequence[ActionId] = ()
     heard_at: datetime | None = None  # a leading scheduler acknowledged what was sent then
+    resuming: WorkloadId | None = None  # "": none is resumed alone any more
+    survived: WorkloadId | None = None  # work on it ended without ending the agent
+
+
+@dataclass(frozen=True, slots=True)
+class LastRun:
+    """How the run of the agent before this one ended, as far as its journal knows."""
+
+    clean: bool = True
+    resuming: WorkloadId | None = None
+    crashes: Mapping[WorkloadId, int] = field(default_factory=dict)
 
 
 class _Waiting(NamedTuple):
@@ -102,6 +115,7 @@ class State:
         self.unreadable: set[WorkloadId] = set()
         self.cluster_uid = ""  # of the cluster this node last belonged to
         self.heard_at: datetime | None = None
+        self.run_before = LastRun()
         self.connection = (
             connection or self._thread.submit(_open, path, cluster_id, node_id).result()
         )
@@ -143,6 +157,24 @@ class State:
             if not item.written.done():
                 item.written.set_result(None)
         return True
+
+    def begin_run(self, crashes: Mapping[WorkloadId, int]) -> None:
+        """Blocks: before anything runs. Not clean from now on, until `end_run`."""
+        self._thread.submit(self._mark_run, False, dict(crashes)).result()
+
+    def end_run(self) -> None:
+        """Blocks: after everything has ended."""
+        self._thread.submit(self._mark_run, True, None).result()
+
+    def _mark_run(self, clean: bool, crashes: Mapping[WorkloadId, int] | None) -> None:
+        cursor = self.connection.cursor()
+        cursor.execute("BEGIN IMMEDIATE")
+        cursor.execute("DELETE FROM run")
+        cursor.execute("INSERT INTO run VALUES (?, '')", (clean,))
+        if crashes is not None:
+            cursor.execute("DELETE FROM crashes")
+            cursor.executemany("INSERT INTO crashes VALUES (?, ?)", list(crashes.items()))
+        cursor.execute("COMMIT")
 
     def note(self, entry: Entry, action: Action | None = None) -> None:
         """Remember until the next commit of this entry; a crash may lose it."""
@@ -224,6 +256,9 @@ class State:
         for _, volume in self._intact(volumes, Volume):
             if volume is not None:
                 self.volumes[volume.workload_id, volume.name] = volume
+        crashes = dict(self.connection.execute("SELECT id, count FROM crashes"))
+        for clean, resuming in self.connection.execute("SELECT clean, resuming FROM run"):
+            self.run_before = LastRun(bool(clean), resuming or None, crashes)
         for (uid,) in self.connection.execute("SELECT cluster_uid FROM allegiance"):
             self.cluster_uid = uid
         for (text,) in self.connection.execute("SELECT heard_at FROM contact"):
@@ -264,6 +299,10 @@ def _statements(change: Change) -> list[_Statement]:
     if change.cluster_uid:
         add("DELETE FROM allegiance", [()])
         add("INSERT INTO allegiance VALUES (?)", [(change.cluster_uid,)])
+    if change.resuming is not None:
+        add("UPDATE run SET resuming = ?", [(change.resuming,)])
+    if change.survived is not None:
+        add("DELETE FROM crashes WHERE id = ?", [(change.survived,)])
     if change.heard_at is not None:
         add("DELETE FROM contact", [()])
         add("INSERT INTO contact VALUES (?)", [(change.heard_at.isoformat(),)])

@@ -8,16 +8,21 @@ failed when it happens again and again.
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 
+import structlog
+
 from persys.agent import failpoints
+from persys.agent.crash_recovery import Recovery, note_alone
 from persys.agent.journal import Entry
 from persys.agent.ledger import Ledger
 from persys.agent.probes import Probes
-from persys.agent.state import State
+from persys.agent.state import Change, State
 from persys.agent.steps import Steps
 from persys.agent.work_queue import WorkQueue
 from persys.core.convergence import STOPPED_ALONE, Artefact, Do, Settled, Step, next_step
+from persys.core.quarantine import LastExit, quarantine
 from persys.core.report import describe, internal_failure
 from persys.errors import ConflictError, PersysError, UnavailableError
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor
@@ -31,6 +36,8 @@ from persys.model.observation import Actual
 from persys.model.order import Order
 from persys.model.workload import Desired
 
+log = structlog.get_logger()
+
 # A workload that needs more than this at one go is being changed by something else: pause for a while.
 STEPS_MAX = 25
 # These leave the container as it is, so that there is no need to look again.
@@ -39,6 +46,8 @@ PATIENCE_MIN_SECONDS = 0.5
 PATIENCE_MAX_SECONDS = 30.0
 # One that cannot even be inspected is unknown at first, and failed from this attempt on.
 ATTEMPTS_UNKNOWN_MAX = 3
+# How long an order is resumed alone.
+RESUME_SECONDS = {LastExit.KILLED: 0.5, LastExit.CRASHED: 10.0}
 # The places where an exception is contained.
 STEP, LOOK, LOG_TAIL = "worker.step", "worker.look", "worker.log_tail"
 
@@ -56,6 +65,7 @@ class Worker:
         queue: WorkQueue,
         is_alone: Callable[[Order], bool],
         supervisor: Supervisor,
+        recovery: Recovery,
     ) -> None:
         """`is_alone`: whether the scheduler has been silent for longer than an order allows."""
         self._state = state
@@ -68,17 +78,22 @@ class Worker:
         self._is_alone = is_alone
         self._supervisor = supervisor
         self._patience: dict[WorkloadId, float] = {}
+        self._last_exit = recovery.last_exit
+        self._crashes = dict(recovery.crashes)
+        self._quarantined: set[WorkloadId] = set()  # until a new order comes
 
     async def run(self) -> None:
         self._queue.restart()
         async with asyncio.TaskGroup() as group:
             lanes: Lanes[WorkloadId] = Lanes(group, contain=self._contain)
+            await self._resume(lanes)
             while True:
                 workload_id = await self._queue.take()
                 lanes.hand(workload_id, partial(self._converge, workload_id))
 
     def supersede(self, workload_id: WorkloadId) -> None:
         """A newer order is in the journal: leave what can be left, and begin with the new one."""
+        self._quarantined.discard(workload_id)
         self._steps.interrupt(workload_id)
         self._patience.pop(workload_id, None)
         self._queue.wake(workload_id)
@@ -92,12 +107,61 @@ class Worker:
                     continue
                 self._ledger.pardon(entry)
 
+    async def _resume(self, lanes: Lanes[WorkloadId]) -> None:
+        """After an unclean exit, one after the other: if one of them ends the agent, it is known which.
+
+        A crash may be due to any workload, a kill from outside only interrupts what was unfinished. What
+        must stop because the scheduler is silent does not wait for its turn.
+        """
+        ended, self._last_exit = self._last_exit, LastExit.CLEAN
+        if ended is LastExit.CLEAN:
+            return
+        entries = list(self._state.entries.values())
+        for entry in entries:
+            workload_id = entry.order.workload_id
+            failure = quarantine(self._crashes.get(workload_id, 0))
+            if failure is not None:
+                await self._quarantine(workload_id, failure)
+            elif self._is_alone(entry.order):
+                lanes.hand(workload_id, partial(self._converge, workload_id))
+            elif ended is LastExit.CRASHED or self._state.open_action(entry) is not None:
+                await note_alone(self._state, workload_id)
+                await self._alone(workload_id, lanes, RESUME_SECONDS[ended])
+        await note_alone(self._state, None)
+
+    async def _alone(
+        self, workload_id: WorkloadId, lanes: Lanes[WorkloadId], seconds: float
+    ) -> None:
+        """Until it has settled, or for so long: a pull does not hold up the others."""
+        ended = asyncio.Event()
+
+        async def look() -> None:
+            try:
+                await self._converge(workload_id)
+            finally:
+                ended.set()
+
+        lanes.hand(workload_id, look)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await ended.wait()
+
+    async def _quarantine(self, workload_id: WorkloadId, failure: Failure) -> None:
+        log.error("workload.quarantined", workload_id=workload_id, reason=failure.message)
+        self._quarantined.add(workload_id)
+        async with self._turns.of(workload_id):
+            entry = self._state.entries.get(workload_id)
+            if entry is not None:
+                self._ledger.broken(entry, failure)
+
     def _contain(self, workload_id: WorkloadId) -> Containment:
         """Around all work of a lane; `_converge` has contained what it can say more about."""
         return self._supervisor.contain(LOOK, workload_id, failed=lambda _error: None)
 
     async def _converge(self, workload_id: WorkloadId) -> None:
         self._queue.begin(workload_id)
+        if workload_id in self._quarantined:
+            return
         errors: list[InternalError] = []
         with self._supervisor.contain(LOOK, workload_id, failed=errors.append):
             try:
@@ -160,6 +224,7 @@ class Worker:
         """What is wrong with the workload after the step. Raises ConflictError, UnavailableError."""
         workload_id, errors = entry.order.workload_id, list[InternalError]()
         with self._supervisor.contain(STEP, workload_id, failed=errors.append):
+            passing(failpoints.STEP, workload_id)
             try:
                 failure = await self._steps.perform(step, entry, artefact)
             except (ConflictError, UnavailableError):
@@ -186,6 +251,9 @@ class Worker:
             elif await self._ledger.settle(entry, settled, _words(settled, artefact, log_tail)):
                 passing(failpoints.SETTLED)
         self._patience.pop(workload_id, None)
+        if workload_id in self._crashes and settled.actual is not Actual.FAILED:
+            del self._crashes[workload_id]
+            await self._state.commit(Change(survived=workload_id))
         if settled.look_again_at is not None:
             wait = settled.look_again_at - self._clock.now()
             self._queue.wake_after(workload_id, wait.total_seconds())

@@ -1,0 +1,78 @@
+"""After an agent that did not stop cleanly: resume carefully, and find an order that ends the agent.
+
+The journal says whether the last run ended cleanly, and which order was being resumed alone when it ended.
+A run that ends by its own fault leaves a trace in a file beside the journal: a fatal signal through
+faulthandler, an exception at the exit of the interpreter. A kill from outside leaves none. Only an order
+that was alone when the agent ended by its own fault is counted. From the second time on it is quarantined:
+failed, and tried again only by a new order.
+"""
+
+import asyncio
+import atexit
+import faulthandler
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import structlog
+
+from persys.agent.state import Change, State
+from persys.core.quarantine import LastExit, crashes_after, last_exit
+from persys.errors import PersysError, StoreUnavailableError
+from persys.model.ids import WorkloadId
+
+log = structlog.get_logger()
+
+_SUFFIX = "-crash"
+_TRACE_CHARS_MAX = 4000
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """How the last run ended, and how often each order has ended the agent while it was alone."""
+
+    last_exit: LastExit = LastExit.CLEAN
+    crashes: dict[WorkloadId, int] = field(default_factory=dict)
+
+
+@contextmanager
+def guarded_run(state: State, path: Path, stop: asyncio.Event) -> Iterator[Recovery]:
+    """A run of the agent, which ends cleanly only when `stop` is set."""
+    trace_path = path.with_name(f"{path.name}{_SUFFIX}")
+    trace = trace_path.read_text(errors="replace") if trace_path.exists() else ""
+    ended = last_exit(clean=state.run_before.clean, trace=trace)
+    crashes = crashes_after(state.run_before.crashes, ended, alone=state.run_before.resuming)
+    if ended is not LastExit.CLEAN:
+        log.warning(
+            "agent.ended_uncleanly",
+            cause=ended.value,
+            resuming=state.run_before.resuming or "",
+            trace=trace[-_TRACE_CHARS_MAX:],
+        )
+    state.begin_run(crashes)
+    # At the exit of the interpreter, because an exception such as SystemExit may leave every frame at once.
+    leave_trace = partial(trace_path.write_text, "an exception ended the agent\n")
+    with trace_path.open("w") as file:
+        faulthandler.enable(file, all_threads=True)
+        atexit.register(leave_trace)
+        expected = False
+        try:
+            yield Recovery(ended, dict(crashes))
+        except PersysError:
+            expected = True  # such as a port that is taken
+            raise
+        finally:
+            faulthandler.disable()
+            if stop.is_set() or expected:
+                atexit.unregister(leave_trace)
+                state.end_run()
+
+
+async def note_alone(state: State, workload_id: WorkloadId | None) -> None:
+    """Which order is resumed alone from now on; None: none."""
+    try:
+        await state.commit(Change(resuming=workload_id or WorkloadId("")))
+    except StoreUnavailableError as err:
+        log.warning("resume.not_kept", reason=str(err))  # a crash is then counted for no order

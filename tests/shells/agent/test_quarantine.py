@@ -1,0 +1,81 @@
+"""An order that ends the agent by the agent's own fault is set aside; a kill from outside never is."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import grpc
+import pytest
+
+from persys.wire.gen.agent.v1 import agent_pb2
+
+if TYPE_CHECKING:
+    from shells.agent.conftest import Agent
+
+RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
+FAILED = agent_pb2.ACTUAL_STATE_FAILED
+STARTS_MAX = 6
+KILLS = 10
+
+
+def start_until(agent: "Agent", failpoint: str, holds: Callable[[], bool]) -> int:
+    """Start the agent again and again, as systemd does. How often it took."""
+    for count in range(1, STARTS_MAX + 1):
+        try:
+            agent.start(failpoint=failpoint)
+            while not holds():
+                assert not agent.is_dead
+            return count
+        except (AssertionError, grpc.RpcError):
+            agent.wait_until_dead()
+    raise AssertionError(f"not within {STARTS_MAX} starts")
+
+
+@pytest.mark.parametrize("fault", ["segfault", "exit"])
+def test_an_order_that_ends_the_agent_by_itself_is_quarantined(
+    new_agent: Callable[..., "Agent"], sleeper: agent_pb2.ContainerSpec, fault: str
+) -> None:
+    agent = new_agent()
+    failpoint = f"agent.step@bad={fault}"
+    agent.start(failpoint=failpoint)
+    agent.apply("good", sleeper)
+    agent.wait_for("good", RUNNING)
+    containers = agent.containers("good")
+    with suppress(grpc.RpcError):
+        agent.apply("bad", sleeper)
+    agent.wait_until_dead()
+
+    starts = start_until(
+        agent, failpoint, lambda: agent.status("bad").metadata.get("reason_code") == "Quarantined"
+    )
+
+    assert starts == 3  # it was alone at the first two
+    status = agent.status("bad")
+    assert status.actual_state == FAILED
+    assert "work on it ended the agent 2 times" in status.message
+    agent.wait_for("good", RUNNING)
+    assert agent.containers("good") == containers
+
+    agent.stop()
+    agent.start()
+    agent.apply("bad", sleeper, revision="r2")
+    agent.wait_for("bad", RUNNING)
+
+
+def test_kills_from_outside_quarantine_nothing(
+    new_agent: Callable[..., "Agent"], sleeper: agent_pb2.ContainerSpec
+) -> None:
+    agent = new_agent()
+    agent.start(failpoint="agent.step@web")
+    with suppress(grpc.RpcError):
+        agent.apply("web", sleeper)
+    agent.wait_until_dead()
+
+    for _ in range(KILLS):
+        with suppress(AssertionError):
+            agent.start(failpoint="agent.step@web")
+        agent.wait_until_dead()
+    agent.start()
+
+    agent.wait_for("web", RUNNING)
+    assert not agent.logged("workload.quarantined")
