@@ -37,6 +37,7 @@ _MEMORY = Path(":memory:")  # no file, but what SQLite calls its memory; of simu
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS identity (cluster_id TEXT NOT NULL, node_id TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS allegiance (cluster_uid TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS instance (id TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS contact (heard_at TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS run (clean INTEGER NOT NULL, resuming TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS crashes (id TEXT PRIMARY KEY, count INTEGER NOT NULL) WITHOUT ROWID;
@@ -61,6 +62,7 @@ class Change:
     burials: Sequence[Burial] = ()
     unburied: WorkloadId | None = None
     cluster_uid: str = ""  # the cluster that took this node in
+    instance_id: str = ""  # of the last registration
     images: Sequence[Image] = ()
     images_gone: Sequence[str] = ()
     volumes: Sequence[Volume] = ()
@@ -114,6 +116,7 @@ class State:
         # Their rows are damaged: what they own is not garbage. A new order for one of them replaces its row.
         self.unreadable: set[WorkloadId] = set()
         self.cluster_uid = ""  # of the cluster this node last belonged to
+        self.instance_id = ""  # of the last registration
         self.heard_at: datetime | None = None
         self.run_before = LastRun()
         self.connection = (
@@ -202,6 +205,7 @@ class State:
         if change.unburied is not None:
             self.burials.pop(change.unburied, None)
         self.cluster_uid = change.cluster_uid or self.cluster_uid
+        self.instance_id = change.instance_id or self.instance_id
         self.heard_at = change.heard_at or self.heard_at
         for action in change.actions:
             self.actions[action.id] = action
@@ -261,6 +265,8 @@ class State:
             self.run_before = LastRun(bool(clean), resuming or None, crashes)
         for (uid,) in self.connection.execute("SELECT cluster_uid FROM allegiance"):
             self.cluster_uid = uid
+        for (instance_id,) in self.connection.execute("SELECT id FROM instance"):
+            self.instance_id = instance_id
         for (text,) in self.connection.execute("SELECT heard_at FROM contact"):
             self.heard_at = datetime.fromisoformat(text)
 
@@ -296,6 +302,9 @@ def _statements(change: Change) -> list[_Statement]:
         add("DELETE FROM entries WHERE id = ?", [(change.forgotten,)])
     if change.unburied is not None:
         add("DELETE FROM burials WHERE id = ?", [(change.unburied,)])
+    if change.instance_id:
+        add("DELETE FROM instance", [()])
+        add("INSERT INTO instance VALUES (?)", [(change.instance_id,)])
     if change.cluster_uid:
         add("DELETE FROM allegiance", [()])
         add("INSERT INTO allegiance VALUES (?)", [(change.cluster_uid,)])

@@ -88,6 +88,8 @@ class Uplink:
         self._told: Capabilities | None = None  # what the scheduler knows of
         self._connect = connect
         self._random = random
+        self._session_id = f"{random.getrandbits(128):032x}"  # names this process
+        self._instance_id = ""
         self._state = state
         self._news = news
         self._reports = reports
@@ -150,12 +152,15 @@ class Uplink:
             timestamp=timestamp(self._clock.now()),
             features=sorted(has.features),
             cluster_uid=self._state.cluster_uid,
+            instance_id=self._instance_id or self._state.instance_id,
+            session_id=self._session_id,
             workload_count=self._workload_count(),
         )
         answer = await link.register(request)
         if not answer.accepted:
             raise SchedulerLostError(f"refused: {answer.reason}")
         self._told = has
+        await self._keep_instance(answer.instance_id)
         if answer.cluster_uid and answer.cluster_uid != self._state.cluster_uid:
             await self._belong_to(answer.cluster_uid)
         return float(answer.heartbeat_interval_seconds or HEARTBEAT_DEFAULT_SECONDS)
@@ -163,6 +168,16 @@ class Uplink:
     def _workload_count(self) -> int:
         wanted = (entry.order.desired for entry in self._state.entries.values())
         return sum(desired is not Desired.DELETED for desired in wanted)
+
+    async def _keep_instance(self, instance_id: str) -> None:
+        """The id under which this process reports. The next process shows it when it registers."""
+        self._instance_id = instance_id
+        if not instance_id or instance_id == self._state.instance_id:
+            return
+        try:
+            await self._state.commit(Change(instance_id=instance_id))
+        except StoreUnavailableError as err:
+            log.warning("instance.not_stored", reason=str(err))
 
     async def _belong_to(self, cluster_uid: str) -> None:
         log.info("cluster.joined", cluster_uid=cluster_uid, before=self._state.cluster_uid)
@@ -234,6 +249,7 @@ class Uplink:
     ) -> None:
         gone = [burial for burial in self._state.burials.values() if not burial.told]
         request = self._reports.heartbeat(about, gone=gone, complete=complete)
+        request.instance_id = self._instance_id
         sent, sent_at = self._clock.monotonic(), self._clock.now()
         answer = await link.heartbeat(request)
         if not answer.acknowledged:

@@ -33,6 +33,7 @@ class Claims(Struct, frozen=True):
     enrolled_at: (
         datetime  # when its holder was let in; of an existing deployment when it was issued
     )
+    tells_enrolment: bool = False  # the certificate itself says when its holder joined
 
 
 def claims_of(certificate: x509.Certificate) -> Claims:
@@ -45,7 +46,8 @@ def claims_of(certificate: x509.Certificate) -> Claims:
         serial=f"{certificate.serial_number:x}",
         not_before=certificate.not_valid_before_utc,
         not_after=certificate.not_valid_after_utc,
-        enrolled_at=_enrolled_at(certificate),
+        enrolled_at=_enrolled_at(certificate) or certificate.not_valid_before_utc,
+        tells_enrolment=_enrolled_at(certificate) is not None,
     )
 
 
@@ -107,10 +109,10 @@ def _common_name(certificate: x509.Certificate) -> str:
     return str(names[0].value) if len(names) == 1 else ""
 
 
-def _enrolled_at(certificate: x509.Certificate) -> datetime:
+def _enrolled_at(certificate: x509.Certificate) -> datetime | None:
     for attribute in certificate.subject.get_attributes_for_oid(ENROLLED_AT):
         try:
             return datetime.fromisoformat(str(attribute.value)).astimezone(UTC)
         except ValueError:
             break
-    return certificate.not_valid_before_utc
+    return None

@@ -65,3 +65,6 @@ class Node(Struct, frozen=True):
     confirmed_dead: bool = False
     taints: frozenset[str] = frozenset()  # key or key=value
     removing_since: datetime | None = None  # it is being removed with all that is on record for it
+    instance_id: str = ""  # of the agent process that may act as the node; "": it knows none
+    instance_before: str = ""  # what that process had when it registered
+    session_id: str = ""  # names that process

@@ -234,6 +234,9 @@ class Scheduler:
             room_appeared=self.reconciler.room_appeared,
             node_returned=self._node_returned,
             removed=self.removed,
+            is_connected=lambda node_id: self.streams.get(node_id) is not None,
+            holder_changed=self._holder_changed,
+            new_instance_id=lambda: f"{self._random.getrandbits(128):032x}",
             removal=self.removal,
             turns=node_turns,
         )
@@ -414,6 +417,9 @@ class Scheduler:
         self.agents.node_changed(node_id, member.node.endpoint if member is not None else None)
         if self.discovery is not None:
             self.discovery.node_changed(node_id)
+
+    def _holder_changed(self, node_id: NodeId) -> None:
+        self.streams.end(node_id, "another agent has registered as this node")
 
     def _reached(self, node_id: NodeId, problem: str) -> None:
         self.reachability.note(node_id, problem)

@@ -91,6 +91,7 @@ class Member:
     usage: NodeUsage | None = None
     refused_types: set[WorkloadType] = field(default_factory=set)
     unavailable_types: frozenset[WorkloadType] = frozenset()  # their runtime does not answer now
+    instance_heard: bool = False  # this scheduler has heard the agent under its instance id
     unreachable: str = ""  # why calls to it get no answer, although it sends heartbeats
     clock_skew: timedelta = timedelta()
     lost_noted: bool = False

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from persys.core.event_retention import Repeats
 from persys.core.modes import is_strange, judge_newcomer
+from persys.core.registration import Application, Holder, admitted, refusal, speaks_for
 from persys.core.upkeep import standing
 from persys.errors import (
     ConflictError,
@@ -61,6 +62,9 @@ class Membership:
         room_appeared: Callable[[NodeId], None],
         node_returned: Callable[[NodeId], None],
         removed: Removed,
+        is_connected: Callable[[NodeId], bool],
+        holder_changed: Callable[[NodeId], None],
+        new_instance_id: Callable[[], str],
         removal: NodeRemoval,
         turns: Turns[NodeId],
     ) -> None:
@@ -75,6 +79,9 @@ class Membership:
         self._room_appeared = room_appeared
         self._node_returned = node_returned
         self._removed = removed
+        self._is_connected = is_connected
+        self._holder_changed = holder_changed
+        self._new_instance_id = new_instance_id
         self._removal = removal
         self._supervisor = supervisor
         self._leases: KeyedWork[NodeId] = KeyedWork(supervisor, "lease", clock)
@@ -95,12 +102,13 @@ class Membership:
             member.lost_noted = False
 
     async def register(
-        self, node: Node, *, cluster_uid: str = "", workload_count: int = 0
+        self, asked: Application, *, cluster_uid: str = "", workload_count: int = 0
     ) -> ClusterMarker:
         """The cluster it has joined. `cluster_uid` and `workload_count` are what the agent says of itself."""
+        node = asked.node
         applicant = Applicant(node, cluster_uid, workload_count, self._clock.now())
         self._admit(applicant)
-        await self._register(node)
+        await self._register(asked)
         self.applicants.drop(node.id)
         assert self._committer.lead.marker is not None
         return self._committer.lead.marker
@@ -130,14 +138,24 @@ class Membership:
             self._heard_from(member)
         raise modes.refusal()
 
-    async def _register(self, node: Node) -> None:
+    async def _register(self, asked: Application) -> None:
+        node = asked.node
+
         async def attempt() -> Node:
             known = self._cluster.members.get(node.id)
+            holder = self._holder(known) if known is not None else None
+            if why := refusal(asked, holder):
+                raise RefusedError(why)
+            admitted_node = admitted(asked, holder, self._new_instance_id())
             if known is None:
-                await self._put(node, EventKind.NODE_REGISTERED)
-                return node
+                await self._put(admitted_node, EventKind.NODE_REGISTERED)
+                return admitted_node
             _check_not_removing(known.node)
-            renewed = _renewed(known.node, node)
+            renewed = _renewed(known.node, admitted_node)
+            if renewed.session_id != known.node.session_id:
+                renewed = replace(renewed, registered_at=self._clock.now())
+                self._holder_changed(node.id)
+                known.instance_heard = False
             await self._put(renewed, EventKind.NODE_REGISTERED_AGAIN)
             return renewed
 
@@ -145,10 +163,33 @@ class Membership:
             shown = await insist(attempt)
             member = self._cluster.members[node.id]
             self._heard_from(member)
+            if asked.instance_id and asked.instance_id == shown.instance_id:
+                member.instance_heard = True
             if member.refused_types:
                 member.refused_types.clear()
                 self._show(shown)
         self._node_returned(node.id)
+
+    def _holder(self, member: Member) -> Holder:
+        return Holder(
+            member.node,
+            has_lease=member.lease_until > self._clock.monotonic(),
+            is_connected=self._is_connected(member.node.id),
+            is_confirmed=member.instance_heard,
+        )
+
+    def instance_of(self, node_id: NodeId) -> str:
+        """The instance id that the agent of the node has to use."""
+        return self._known(node_id).node.instance_id
+
+    def check_instance(self, node_id: NodeId, instance_id: str) -> None:
+        """Raises RefusedError for a report of an agent that is not the registered one."""
+        member = self._known(node_id)
+        if not speaks_for(member.node, instance_id):
+            raise RefusedError(
+                f"another agent is registered as node {node_id}: register again; this report is ignored"
+            )
+        member.instance_heard = member.instance_heard or bool(instance_id)
 
     def stream_opened(self, node_id: NodeId) -> None:
         """A node without an inbound port can be given orders only from now on."""
@@ -298,6 +339,8 @@ class Membership:
             drops=self._removed.forget(now),
             events=self._events(node, kind, text, now),
         )
+        if known is not None and _is_only_another_process(known.node, node):
+            change.events.clear()
         if kind in (EventKind.NODE_REGISTERED, EventKind.NODE_REGISTERED_AGAIN):
             change.puts[keys.node_lease_key(node.id)] = Lease(node.id, now, self._lease)
         await self._committer.commit(change)
@@ -328,6 +371,20 @@ def _ignore(_error: InternalError) -> None:
 def _check_not_removing(node: Node) -> None:
     if node.removing_since is not None:
         raise RefusedError(f"node {node.id} is being removed")
+
+
+def _is_only_another_process(old: Node, new: Node) -> bool:
+    """Nothing about the node has changed but which process of its agent is registered."""
+    return (
+        replace(
+            new,
+            instance_id=old.instance_id,
+            instance_before=old.instance_before,
+            session_id=old.session_id,
+            registered_at=old.registered_at,
+        )
+        == old
+    )
 
 
 def _renewed(old: Node, new: Node) -> Node:

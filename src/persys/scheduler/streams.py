@@ -46,6 +46,11 @@ class Streams:
                 old.close("the node has opened another stream")
         self._open[tunnel.node_id] = tunnel
 
+    def end(self, node_id: NodeId, why: str) -> None:
+        """End the stream of a node, whose agent may not act as the node any more."""
+        if (tunnel := self._open.get(node_id)) is not None:
+            self.drop(tunnel, why)
+
     def drop(self, tunnel: "Tunnel", why: str) -> None:
         tunnel.close(why)
         self._left.discard(tunnel)

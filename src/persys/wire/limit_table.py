@@ -45,7 +45,7 @@ TEXTS: dict[str, int] = {
         """
         assigned_node_id cluster_id cluster_uid current_node_id displaces git_credential group
         image_credential instance_id key leader node_id node_ids policy_id policy_name pool
-        pool_name project_name removed_workload_ids secret_env service shares_with suggestion_id
+        pool_name project_name removed_workload_ids secret_env service session_id shares_with suggestion_id
         target_workload task_id token_id used_by user workload_id workload_ids bound stranded name
         network bridge created_by updated_by status_updated_by allow_secrets
         """,
@@ -230,6 +230,7 @@ ESSENTIAL = frozenset(
         "RegisterNodeRequest.node_id",
         "RegisterNodeRequest.grpc_endpoint",
         "RegisterNodeRequest.instance_id",
+        "RegisterNodeRequest.session_id",
         "NodeCapabilities.cpu_total_millicores",
         "NodeCapabilities.memory_total_mb",
         "NodeCapabilities.reserved_cpu_millicores",

@@ -4,11 +4,13 @@ Register and the operators' words refuse with OK and a reason in the answer; rea
 """
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from persys.core import upkeep
+from persys.core.registration import Application
 from persys.errors import InvalidError, PersysError
 from persys.infra.clock import Clock
+from persys.infra.door import SHOWN
 from persys.model.event import EventKind
 from persys.model.ids import NodeId, node_id
 from persys.model.node import Capabilities, Node
@@ -62,7 +64,12 @@ class NodesApi:
         try:
             self._limited.note(node_id(request.node_id), limits.trim(request))
             marker = await self._membership.register(
-                self._node(request, streamed=streamed),
+                Application(
+                    self._node(request, streamed=streamed),
+                    instance_id=request.instance_id,
+                    session_id=request.session_id,
+                    enrolled_at=_enrolled_at(),
+                ),
                 cluster_uid=request.cluster_uid,
                 workload_count=request.workload_count,
             )
@@ -73,6 +80,7 @@ class NodesApi:
             heartbeat_interval_seconds=self._heartbeat_seconds,
             lease_expires_at=control.timestamp(self._membership.lease_ends_at()),
             cluster_uid=marker.uid,
+            instance_id=self._membership.instance_of(node_id(request.node_id)),
         )
 
     def stream_opened(self, opened_by: NodeId) -> None:
@@ -84,6 +92,7 @@ class NodesApi:
         need(request.node_id, "node_id")
         sender = node_id(request.node_id)
         now = self._clock.now()
+        self._membership.check_instance(sender, request.instance_id)
         statuses = self._membership.statuses_of(sender)
         report = reports.read(request, sender, statuses, now, self._limited)
         await self._membership.heartbeat(sender, report)
@@ -191,6 +200,12 @@ class NodesApi:
             agent_version=request.agent_version,
             cluster_id=request.cluster_id,
         )
+
+
+def _enrolled_at() -> datetime | None:
+    """When the caller joined, if its certificate says so."""
+    claims = SHOWN.get()
+    return claims.enrolled_at if claims is not None and claims.tells_enrolment else None
 
 
 def _check_room(has: Capabilities) -> None:

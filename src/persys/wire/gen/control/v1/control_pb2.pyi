@@ -45,7 +45,7 @@ AUTOMATION_ACTION_DELETE_WORKLOAD: AutomationActionType
 AUTOMATION_ACTION_SCALE_REPLICAS: AutomationActionType
 
 class RegisterNodeRequest(_message.Message):
-    __slots__ = ("node_id", "capabilities", "labels", "agent_version", "grpc_endpoint", "cluster_id", "timestamp", "features", "cluster_uid", "workload_count", "instance_id")
+    __slots__ = ("node_id", "capabilities", "labels", "agent_version", "grpc_endpoint", "cluster_id", "timestamp", "features", "cluster_uid", "workload_count", "instance_id", "session_id")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -64,6 +64,7 @@ class RegisterNodeRequest(_message.Message):
     CLUSTER_UID_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_COUNT_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    SESSION_ID_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     capabilities: NodeCapabilities
     labels: _containers.ScalarMap[str, str]
@@ -75,7 +76,8 @@ class RegisterNodeRequest(_message.Message):
     cluster_uid: str
     workload_count: int
     instance_id: str
-    def __init__(self, node_id: _Optional[str] = ..., capabilities: _Optional[_Union[NodeCapabilities, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., agent_version: _Optional[str] = ..., grpc_endpoint: _Optional[str] = ..., cluster_id: _Optional[str] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., features: _Optional[_Iterable[str]] = ..., cluster_uid: _Optional[str] = ..., workload_count: _Optional[int] = ..., instance_id: _Optional[str] = ...) -> None: ...
+    session_id: str
+    def __init__(self, node_id: _Optional[str] = ..., capabilities: _Optional[_Union[NodeCapabilities, _Mapping]] = ..., labels: _Optional[_Mapping[str, str]] = ..., agent_version: _Optional[str] = ..., grpc_endpoint: _Optional[str] = ..., cluster_id: _Optional[str] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., features: _Optional[_Iterable[str]] = ..., cluster_uid: _Optional[str] = ..., workload_count: _Optional[int] = ..., instance_id: _Optional[str] = ..., session_id: _Optional[str] = ...) -> None: ...
 
 class NodeCapabilities(_message.Message):
     __slots__ = ("cpu_total_millicores", "memory_total_mb", "storage_pools", "supported_workload_types", "supported_storage_drivers", "reserved_cpu_millicores", "reserved_memory_mb")

@@ -1,0 +1,109 @@
+"""Which agent may act as a node: one process at a time, even if its disk was cloned.
+
+An agent stores the instance id of its last registration. Each new process that registers gets a new id, so
+that an older copy of the disk is recognised by its old one. The session id names the process: it may register
+again, on another stream or at another scheduler. A certificate from a new join replaces the machine.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from msgspec.structs import replace
+
+from persys.model.node import Node
+
+
+@dataclass(frozen=True, slots=True)
+class Application:
+    """A registration, as the agent sends it and its certificate proves it."""
+
+    node: Node
+    instance_id: str = ""  # "": the agent has none, or is of another make
+    session_id: str = ""  # "": the agent is of another make
+    enrolled_at: datetime | None = None  # of its certificate; None: it shows none
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Who is registered as the node now."""
+
+    node: Node
+    has_lease: bool
+    is_connected: bool  # its stream is open
+    is_confirmed: bool  # this scheduler has heard it under its instance id
+
+
+def refusal(applicant: Application, holder: Holder | None) -> str:
+    """Why the applicant may not be the node now; empty if it may."""
+    if holder is None or _has_joined_since(applicant, holder.node):
+        return ""
+    if applicant.session_id and applicant.session_id == holder.node.session_id:
+        return ""
+    if not _is_alive(applicant, holder):
+        return _after_lease(applicant, holder)
+    node_id = holder.node.id
+    return (
+        f"another agent is registered as node {node_id} and is alive: if this machine is a clone, give it "
+        f"a node id and a certificate of its own; if it replaces node {node_id}, join it with a token"
+    )
+
+
+def admitted(applicant: Application, holder: Holder | None, new_id: str) -> Node:
+    """The node's record with the instance id that the applicant gets. `new_id` is used for a new process."""
+    node = applicant.node
+    if not applicant.session_id:
+        return node
+    old = holder.node if holder is not None else None
+    if old is not None and old.session_id == applicant.session_id:
+        return replace(
+            node,
+            instance_id=old.instance_id,
+            instance_before=old.instance_before,
+            session_id=old.session_id,
+        )
+    return replace(
+        node,
+        instance_id=new_id,
+        instance_before=applicant.instance_id,
+        session_id=applicant.session_id,
+    )
+
+
+def speaks_for(node: Node, instance_id: str) -> bool:
+    """Whether a report with this instance id is from the agent that is registered."""
+    return instance_id == node.instance_id
+
+
+def _has_joined_since(applicant: Application, node: Node) -> bool:
+    return applicant.enrolled_at is not None and applicant.enrolled_at > node.registered_at
+
+
+def _is_alive(applicant: Application, holder: Holder) -> bool:
+    """Whether the holder must be taken to be alive, and is not the applicant's own last process."""
+    if not holder.has_lease:
+        return False
+    node = holder.node
+    same_endpoint = applicant.node.endpoint != "" and applicant.node.endpoint == node.endpoint
+    if not node.instance_id:
+        return holder.is_connected and not same_endpoint
+    if not applicant.session_id or not applicant.instance_id:
+        return holder.is_connected or not same_endpoint
+    if applicant.instance_id == node.instance_id:
+        # Its last process has ended if its stream has; after a change of the leader that is not known yet.
+        return holder.is_connected or not (holder.is_confirmed or same_endpoint)
+    # The answer to its last registration may have been lost.
+    answer_lost = applicant.instance_id == node.instance_before and not holder.is_confirmed
+    return not (answer_lost and not holder.is_connected)
+
+
+def _after_lease(applicant: Application, holder: Holder) -> str:
+    """The holder is gone, or cannot be heard. An old copy of its disk must not take its place."""
+    known = (holder.node.instance_id, holder.node.instance_before)
+    is_stale = bool(applicant.instance_id) and applicant.instance_id not in known
+    if not holder.node.instance_id or not is_stale or applicant.enrolled_at is None:
+        return ""
+    node_id = holder.node.id
+    return (
+        f"this agent has an outdated copy of the state of node {node_id}: another agent has registered as "
+        "that node since; to replace it, join this machine with a token"
+    )

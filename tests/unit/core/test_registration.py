@@ -1,0 +1,100 @@
+"""Which agent may act as a node when several claim to be it."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from builders import N1, NOON
+from persys.core.registration import Application, Holder, admitted, refusal, speaks_for
+from persys.model.node import Capabilities, Node
+
+NODE = Node(N1, Capabilities(4000, 8192), "10.0.0.1:50051", NOON)
+HELD = replace(NODE, instance_id="i2", instance_before="i1", session_id="s1")
+JOINED = datetime(2020, 1, 1, tzinfo=UTC)
+
+
+def asked(
+    instance_id: str = "i2",
+    session_id: str = "s2",
+    *,
+    endpoint: str = NODE.endpoint,
+    enrolled_at: datetime | None = JOINED,
+) -> Application:
+    return Application(replace(NODE, endpoint=endpoint), instance_id, session_id, enrolled_at)
+
+
+def held(
+    node: Node = HELD, *, lease: bool = True, connected: bool = True, confirmed: bool = True
+) -> Holder:
+    return Holder(node, has_lease=lease, is_connected=connected, is_confirmed=confirmed)
+
+
+def test_the_first_agent_of_a_node_is_admitted() -> None:
+    assert refusal(asked("", "s1"), None) == ""
+
+
+def test_the_same_process_may_register_again() -> None:
+    assert refusal(asked("i2", "s1"), held()) == ""
+
+
+@pytest.mark.parametrize("instance_id", ["i2", "i1", "i0", ""])
+def test_a_clone_is_refused_while_the_holder_is_connected(instance_id: str) -> None:
+    why = refusal(asked(instance_id), held())
+
+    assert "another agent is registered as node n1" in why
+
+
+def test_a_new_process_of_the_holder_is_admitted_when_its_stream_has_ended() -> None:
+    assert refusal(asked("i2"), held(connected=False)) == ""
+
+
+def test_after_a_change_of_the_leader_another_address_waits_for_the_lease() -> None:
+    unheard = held(connected=False, confirmed=False)
+
+    assert refusal(asked("i2"), unheard) == ""
+    assert refusal(asked("i2", endpoint="10.0.0.2:50051"), unheard) != ""
+
+
+def test_an_agent_whose_answer_was_lost_is_admitted_with_the_id_it_had() -> None:
+    assert refusal(asked("i1"), held(connected=False, confirmed=False)) == ""
+    assert refusal(asked("i1"), held(connected=False)) != ""
+
+
+def test_an_old_copy_of_the_disk_stays_refused_after_the_lease_with_certificates() -> None:
+    gone = held(lease=False, connected=False)
+
+    assert "outdated copy" in refusal(asked("i0"), gone)
+    assert refusal(asked("i0", enrolled_at=None), gone) == "", (
+        "without certificates nothing proves more"
+    )
+    assert refusal(asked("i2"), gone) == ""
+
+
+def test_a_machine_that_joined_anew_replaces_the_holder_at_once() -> None:
+    assert refusal(asked("", enrolled_at=NOON + timedelta(seconds=1)), held()) == ""
+
+
+def test_agents_of_another_make_work_as_before() -> None:
+    unaware = held(NODE, connected=False)
+
+    assert refusal(asked("", "", endpoint="10.0.0.9:1"), unaware) == ""
+    assert refusal(asked("", ""), held(connected=False)) == ""
+    assert refusal(asked("", "", endpoint="10.0.0.9:1"), held(connected=False)) != ""
+    assert refusal(asked("", "", endpoint="10.0.0.9:1"), held(lease=False, connected=False)) == ""
+
+
+def test_each_new_process_gets_a_new_instance_id_and_the_same_one_keeps_its_own() -> None:
+    new = admitted(asked("i2", "s2"), held(), "i3")
+    same = admitted(asked("i2", "s1"), held(), "i3")
+
+    assert (new.instance_id, new.instance_before, new.session_id) == ("i3", "i2", "s2")
+    assert (same.instance_id, same.instance_before, same.session_id) == ("i2", "i1", "s1")
+    assert admitted(asked("", ""), None, "i3").instance_id == ""
+
+
+def test_only_the_registered_instance_speaks_for_a_node() -> None:
+    assert speaks_for(HELD, "i2")
+    assert not speaks_for(HELD, "i1")
+    assert not speaks_for(HELD, "")
+    assert speaks_for(NODE, "")
