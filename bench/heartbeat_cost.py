@@ -36,7 +36,9 @@ from bench.verdict import Verdict, report
 from persys.agent.collector import Collector
 from persys.agent.journal import Entry, Standing
 from persys.agent.meter import Meter
+from persys.agent.policy import policy_of
 from persys.agent.reports import Reports
+from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
@@ -84,8 +86,11 @@ async def _making(count: int) -> float:
             state.note(*_running(WorkloadId(name)))
         collector = Collector(state, Path(directory))
         supervisor = Supervisor("agent", clock, CollectorRegistry())
+        policy = policy_of(AgentSettings())
         meter = Meter({}, state, clock, supervisor)
-        reports = Reports(NODE, state, collector, meter, clock, supervisor, unavailable=tuple)
+        reports = Reports(
+            NODE, state, collector, meter, clock, supervisor, unavailable=tuple, policy=policy
+        )
         times = _times(count)
         began = process_time()
         for _ in range(times):

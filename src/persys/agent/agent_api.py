@@ -291,7 +291,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
 
     def _status(self, entry: Entry) -> agent_pb2.WorkloadStatus:
         return wire.status_message(
-            observation_of(entry, self._state, self._node_id),
+            observation_of(entry, self._state, self._node_id, self._intake.policy),
             type=entry.order.type,
             desired=entry.order.desired,
             created_at=entry.created_at,

@@ -405,6 +405,7 @@ class Agent:
                 self._clock,
                 self.supervisor,
                 unavailable=self._watches.unavailable,
+                policy=self._intake.policy,
             ),
             find_service=self._find_service,
         )

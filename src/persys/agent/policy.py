@@ -35,6 +35,14 @@ class NodePolicy:
         elif isinstance(spec, ComposeSpec) and spec.needs.privileged and not self.allow_privileged:
             raise InvalidError("spec.compose", f"what the file asks for {_PRIVILEGED}")
 
+    def violation(self, spec: Spec) -> str:
+        """Why this node would refuse the spec now; "" if it accepts it."""
+        try:
+            self.check(spec)
+        except InvalidError as err:
+            return str(err)
+        return ""
+
     def problem_with(self, path: str) -> str:
         """Why a workload may not use this path of the host; "" if it may."""
         return problem_with(path, roots=self.bind_roots, protected=self.protected)

@@ -5,18 +5,21 @@ from collections.abc import Callable, Iterable
 from persys.agent.collector import Collector
 from persys.agent.journal import Burial, Entry
 from persys.agent.meter import Meter
+from persys.agent.policy import NodePolicy
 from persys.agent.state import State
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.observation import Observation
 from persys.model.spec import WorkloadType
+from persys.model.workload import Desired
 from persys.wire.agent import REASON_CODE, TASK_ID
 from persys.wire.control import status_message, timestamp, usage_message, workload_usage_message
 from persys.wire.gen.control.v1 import control_pb2
 
 TASK_STATUS = "task_status"
 INTERNAL_ERRORS_MAX = 16
+POLICY_VIOLATION = "policy_violation"
 
 
 class Reports:
@@ -30,6 +33,7 @@ class Reports:
         supervisor: Supervisor,
         *,
         unavailable: Callable[[], Iterable[WorkloadType]],
+        policy: NodePolicy,
     ) -> None:
         """`unavailable`: the workload types whose runtime does not answer now."""
         self._node_id = node_id
@@ -39,6 +43,7 @@ class Reports:
         self._clock = clock
         self._supervisor = supervisor
         self._unavailable = unavailable
+        self._policy = policy
 
     def heartbeat(
         self, about: Iterable[WorkloadId], *, gone: Iterable[Burial], complete: bool
@@ -48,7 +53,7 @@ class Reports:
             node_id=self._node_id,
             usage=usage_message(self._collector.usage()),
             workload_statuses=[
-                status_message(observation_of(entry, self._state, self._node_id))
+                status_message(observation_of(entry, self._state, self._node_id, self._policy))
                 for workload_id in about
                 if (entry := self._state.entries.get(workload_id)) is not None
             ],
@@ -76,13 +81,18 @@ def _internal_error(error: InternalError) -> control_pb2.InternalError:
     )
 
 
-def observation_of(entry: Entry, state: State, node_id: NodeId) -> Observation:
+def observation_of(entry: Entry, state: State, node_id: NodeId, policy: NodePolicy) -> Observation:
     """`seen_at` is when the workload came to stand so."""
     standing = entry.standing
     metadata = {**standing.metadata, TASK_ID: entry.action_id}
     action = state.actions.get(entry.action_id)
     if action is not None:
         metadata[TASK_STATUS] = action.state.value
+    # It runs from before the policy was stricter; its next apply is refused.
+    if entry.order.desired is not Desired.DELETED and (
+        violation := policy.violation(entry.order.spec)
+    ):
+        metadata[POLICY_VIOLATION] = violation
     if standing.code:
         metadata[REASON_CODE] = standing.code
     return Observation(

@@ -99,7 +99,7 @@ class ComposeSource:
         found = found._replace(services=tuple(s for s in found.services if s.name in active))
         if not self._policy.allow_privileged:
             self._refuse_violations(document)
-        await asyncio.to_thread(self._check_builds, document, place)
+        await asyncio.to_thread(self._check_builds, document, place, links)
         binds = self._binds(found, document, place, links if commit else None)
         hashes = await self._hashes(document, found, place, commit)
         document, variables = documents.with_values(document, spec.env)
@@ -202,7 +202,9 @@ class ComposeSource:
             more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
             raise InvalidError(found[0].path, f"{found[0].problem}{more}")
 
-    def _check_builds(self, document: Document, place: StackPlace) -> None:
+    def _check_builds(
+        self, document: Document, place: StackPlace, links: Mapping[str, str]
+    ) -> None:
         """Contexts and Dockerfiles must really be in the export, whatever links it holds."""
         for name, service in documents.section(document, "services").items():
             build = service.get("build")
@@ -211,6 +213,7 @@ class ComposeSource:
             context = Path(str(build.get("context", "")))
             if not _is_inside(context, place.export):
                 raise InvalidError(f"services.{name}.build.context", _OUTSIDE)
+            _copied(str(context), place, links, f"services.{name}.build.context")
             if "dockerfile" in build and not _is_inside(
                 context / str(build["dockerfile"]), place.export
             ):

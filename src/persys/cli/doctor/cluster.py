@@ -26,6 +26,7 @@ SKEW_FAIL = timedelta(
 )  # a certificate of a minute ago, a lease: both are judged by clocks
 NAMED_MAX = 5
 _READY = "ready"
+_POLICY_VIOLATION = "policy_violation"
 _WAITING = frozenset({"pending", "unknown"})
 _CLOCK = "keep clocks together with NTP (timedatectl set-ntp true; chronyc tracking)"
 
@@ -121,10 +122,22 @@ def workloads_of(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
         if each.status.lower() == "failed" or health_of(each) == "unhealthy"
     ]
     waiting = [each for each in workloads if each.status.lower() in _WAITING]
+    yield from _violations_of(workloads)
     yield from _named(failed, fail, "failed or are unhealthy", "Failed")
     yield from _named(waiting, warn, "wait", "Pending")
     if not failed and not waiting:
         yield ok("workloads", f"all {len(workloads)} are as they should be")
+
+
+def _violations_of(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
+    """Workloads that run from before the policy of their node refused them."""
+    found = [each for each in workloads if each.metadata.get(_POLICY_VIOLATION)]
+    cure = "change its spec, or the policy of the node: PERSYS_BIND_ROOTS, PERSYS_ALLOW_PRIVILEGED"
+    for each in found[:NAMED_MAX]:
+        text = f"{each.workload_id} runs, but its next apply is refused"
+        yield warn("policy", f"{text}: {each.metadata[_POLICY_VIOLATION]}", cure)
+    if len(found) > NAMED_MAX:
+        yield warn("policy", f"{len(found) - NAMED_MAX} more would be refused", cure)
 
 
 def _named(
