@@ -152,7 +152,7 @@ class AgentSettings(TlsSettings, TraceSettings):
         help="where its volumes are mounted",
     )
     allow_privileged: bool = setting(
-        False, "PERSYS_ALLOW_PRIVILEGED", help="run privileged containers"
+        False, "PERSYS_ALLOW_PRIVILEGED", help="run privileged containers and stacks"
     )
     allow_admin: bool = setting(
         True, "PERSYS_ALLOW_ADMIN", help="let admins give orders here, not only schedulers"
@@ -161,7 +161,9 @@ class AgentSettings(TlsSettings, TraceSettings):
         True, "PERSYS_EXEC_ENABLED", help="let users run commands inside workloads"
     )
     bind_roots: tuple[str, ...] = setting(
-        (), "PERSYS_BIND_ROOTS", help="host paths that containers may bind; none: any"
+        (),
+        "PERSYS_BIND_ROOTS",
+        help="host paths that workloads may use; none: all that are not protected",
     )
     credentials_dir: Path = setting(
         Path("/etc/persys/credentials"),

@@ -3,6 +3,7 @@
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from textwrap import dedent
@@ -69,6 +70,13 @@ def deploy(
     apply(agent, workload_id, revision=revision, git_repo=f"file://{repository.path}")
 
 
+def eventually(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WITHIN
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {WITHIN} s: {what}"
+        time.sleep(0.1)
+
+
 def web(rest: str = "", top: str = "") -> str:
     return f"services:\n  web: {{{SLEEPER}{', ' + rest if rest else ''}}}\n{dedent(top)}"
 
@@ -133,7 +141,7 @@ def test_a_start_executes_the_checked_document_and_not_the_mounted_file(
     stacks.kill()
     run_docker("rm", "-f", container)
     stacks.start()
-    stacks.wait_for(stack_id, RUNNING, within=WITHIN)
+    eventually(lambda: bool(stacks.containers(stack_id, running=True)), "it is made again")
 
     found = described(stacks, run_docker, stack_id)
     assert found["Id"] != container
