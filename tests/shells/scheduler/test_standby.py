@@ -18,6 +18,7 @@ from persys.wire.gen.control.v1 import control_pb2_grpc
 from shells.scheduler.harness import eventually
 from shells.scheduler.peer import a_node
 from shells.scheduler.seats import (
+    LEASE,
     Seats,
     mode_of,
     some_seats,
@@ -148,7 +149,8 @@ async def test_a_deposed_leader_follows_on_when_its_watch_breaks(seats: Seats) -
 async def test_what_a_deposed_leader_was_asked_is_unavailable_and_not_refused(seats: Seats) -> None:
     old, new = await seats.add(), await seats.add()
     await old.apply("before")
-    seats.stores[0].commit_seconds = 1.5  # longer than its lease, which it cannot keep
+    # Longer than its lease, which it cannot keep.
+    seats.stores[0].commit_seconds = 1.5 * LEASE.total_seconds()
     seats.stores[0].down_for_leases = True
 
     with pytest.raises(grpc.aio.AioRpcError) as refused:
