@@ -1,3 +1,9 @@
 """Persys Compute: containers, Compose stacks and virtual machines on ordinary servers."""
 
+import os
+
 __version__ = "0.1.0"
+
+# gRPC restarts its threads in the child of a fork, and that child may crash before it executes its program.
+# Children of these processes only ever execute one. gRPC reads this when it is first imported.
+os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "false")
