@@ -1,7 +1,8 @@
-"""A model of Docker on one node: containers that outlive agents and have lives of their own.
+"""A model of the runtimes of one node: containers, stacks and VMs that outlive agents and run by themselves.
 
-What a container does is in the name of its image: `steady/1` runs until it is stopped, `job/30` ends well
-after 30 s, `faulty/10` ends badly after 10 s, `missing/1` and `refused/1` cannot be fetched.
+All three are one kind of thing here: a stack or a VM is a container with a behaviour derived from its spec
+(`behaviour_of`). What a container does is in the name of its image: `steady/1` runs until it is stopped,
+`job/30` ends well after 30 s, `faulty/10` ends badly after 10 s, `missing/1` and `refused/1` cannot be fetched.
 """
 
 import asyncio
@@ -14,7 +15,14 @@ from typing import Protocol
 from persys.core.convergence import Artefact, Condition
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.order import Order
-from persys.model.spec import ContainerSpec, RestartPolicy
+from persys.model.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    RestartPolicy,
+    Spec,
+    VMSpec,
+    WorkloadType,
+)
 from persys.sim.loop import later
 from persys.sim.machine import WallClock
 
@@ -58,6 +66,8 @@ class Container:
     epoch: int
     spec: ContainerSpec
     stop_after_seconds: int = 0
+    kind: WorkloadType = WorkloadType.CONTAINER
+    holds_data: bool = False
     condition: Condition = Condition.CREATED
     exit_code: int = 0
     oom_killed: bool = False
@@ -69,18 +79,17 @@ class Container:
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
 
     @property
-    def holds_data(self) -> bool:
-        return bool(self.spec.managed_volumes)
-
-    @property
     def restarts(self) -> RestartPolicy:
-        """What Docker itself does; what must not run without a scheduler is left to the agent."""
-        return RestartPolicy("no") if self.stop_after_seconds else self.spec.restart
+        """What the runtime itself does. The agent restarts VMs, and what must not run without a scheduler."""
+        if self.stop_after_seconds or self.kind is WorkloadType.VM:
+            return RestartPolicy("no")
+        return self.spec.restart
 
     @property
     def is_left_to_agent(self) -> bool:
         """When it has ended, its agent starts it again."""
-        return bool(self.stop_after_seconds) and not self.spec.restart.runs_to_completion
+        by_agent = bool(self.stop_after_seconds) or self.kind is WorkloadType.VM
+        return by_agent and not self.spec.restart.runs_to_completion
 
     @property
     def is_restless(self) -> bool:
@@ -121,8 +130,9 @@ class Docker:
     def live(self) -> list[Container]:
         return [each for each in self.containers.values() if each.condition.active]
 
-    def create(self, order: Order, spec: ContainerSpec) -> Container:
+    def create(self, order: Order) -> Container:
         self._count += 1
+        spec = behaviour_of(order.spec)
         container = Container(
             f"{self.node_id}-{self._count}",
             order.workload_id,
@@ -130,6 +140,8 @@ class Docker:
             order.epoch,
             spec,
             order.stop_after_seconds,
+            order.type,
+            _holds_data(order.spec),
         )
         self.containers[order.workload_id] = container
         self._witness.container_made(self.node_id, container)
@@ -254,3 +266,24 @@ class Docker:
     def _tell(self, container: Container) -> None:
         for listener in self.listeners:
             listener(container.workload_id)
+
+
+def behaviour_of(spec: Spec) -> ContainerSpec:
+    """A stack or a VM as the container that behaves like it."""
+    match spec:
+        case ContainerSpec():
+            return spec
+        case ComposeSpec():
+            return ContainerSpec(image=spec.env["BEHAVIOUR"], ports=spec.needs.ports)
+        case VMSpec():
+            return ContainerSpec(image="steady/vm", restart=spec.restart)
+
+
+def _holds_data(spec: Spec) -> bool:
+    match spec:
+        case ContainerSpec():
+            return bool(spec.managed_volumes)
+        case ComposeSpec():
+            return spec.needs.holds_data
+        case VMSpec():
+            return True

@@ -3,6 +3,8 @@
 import msgspec
 from msgspec import Struct
 
+from persys.sim.dice import dice
+
 SCHEDULER = "scheduler"
 USER = "user"
 ANYBODY = "anybody"
@@ -51,3 +53,26 @@ class Plan(Struct, frozen=True):
 
 def plan_from(data: bytes) -> Plan:
     return msgspec.json.decode(data, type=Plan)
+
+
+def node_names(shape: Shape) -> list[str]:
+    return [f"n{number}" for number in range(1, shape.nodes + 1)]
+
+
+def scheduler_names(shape: Shape) -> list[str]:
+    if shape.schedulers <= 1:
+        return [SCHEDULER]
+    return [f"s{number}" for number in range(1, shape.schedulers + 1)]
+
+
+def streaming_nodes(seed: int, shape: Shape) -> frozenset[str]:
+    random = dice(seed, "links")
+    return frozenset(name for name in node_names(shape) if random.random() < shape.streams)
+
+
+def nodes_behind_nat(seed: int, shape: Shape) -> frozenset[str]:
+    """Some of those that use a control stream, in some seeds."""
+    random = dice(seed, "nat")
+    share = random.choice((0.0, 0.5, 1.0))
+    streaming = sorted(streaming_nodes(seed, shape))
+    return frozenset(name for name in streaming if random.random() < share)

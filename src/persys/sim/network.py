@@ -111,6 +111,7 @@ class Network:
         self._resolve = resolve
         self.weather: list[Weather] = []
         self.powered_off: set[str] = set()
+        self.behind_nat: set[str] = set()  # reached only over connections that they opened
         self.streams: set[Stream] = set()
         self.breaks: dict[str, int] = {}  # whose stream breaks, and at which message from now on
         self.on_answer: Callable[[Life, str, Any, Any, Metadata], None] = lambda *_: None
@@ -153,7 +154,7 @@ class Network:
 
     def is_open(self, source: str, target: str) -> bool:
         """Whether a connection can be made now."""
-        if target in self.powered_off or source in self.powered_off:
+        if target in self.powered_off or source in self.powered_off or target in self.behind_nat:
             return False
         return not any(
             weather.loss >= 1
@@ -206,7 +207,7 @@ class Network:
         loop = asyncio.get_running_loop()
         if loop.time() >= call.deadline or not call.source.alive:
             return
-        if call.target in self.powered_off:
+        if call.target in self.powered_off or call.target in self.behind_nat:
             return
         listener = self._resolve(call.source.name, call.target)
         handler = listener.serves.get(call.method) if listener is not None else None

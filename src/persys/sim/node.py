@@ -132,15 +132,10 @@ class SimNode:
             )
 
         random = self._random
+        runtime = self.runtime_type(self.docker, life, self.trouble, random, self._witness)
         around = Surroundings(
             state=state,
-            runtimes=NodeRuntimes(
-                {
-                    WorkloadType.CONTAINER: self.runtime_type(
-                        self.docker, life, self.trouble, random, self._witness
-                    )
-                }
-            ),
+            runtimes=NodeRuntimes(dict.fromkeys(WorkloadType, runtime)),
             volumes=SimVolumes(self.docker, life, self._witness, random),
             machine=self._hardware,
             clock=self.wall.as_read(),

@@ -10,8 +10,8 @@ from persys.sim.happening import Happening, Plan
 from persys.sim.invariants import Violation
 from persys.sim.leadership import compare_followers, standby_differences, watch_leadership
 from persys.sim.loop import VirtualLoop
-from persys.sim.misfortune import befall
 from persys.sim.probing import probe_streams
+from persys.sim.scenario.faults import inject
 from persys.sim.settled import differences, unsettled
 from persys.sim.silence import silence
 from persys.sim.trace import Line
@@ -124,7 +124,7 @@ def _happen(world: World, happening: Happening) -> None:
     if happening.kind in WISHES:
         world.users.do(happening)
     else:
-        befall(world, happening)
+        inject(world, happening)
 
 
 async def _settle(world: World) -> None:

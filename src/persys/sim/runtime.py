@@ -1,26 +1,35 @@
 """Docker and volumes as one agent reaches them: slow, in error, or giving no answer, as the faults say."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+import errno
+from collections.abc import AsyncGenerator, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
 from persys.agent.ports import PullWatch
+from persys.agent.steps import volumes_of
 from persys.core.convergence import Artefact
 from persys.errors import ConflictError, NotFoundError, RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
-from persys.model.spec import ContainerSpec
+from persys.model.spec import WorkloadType
 from persys.model.volume import VolumeSeen
-from persys.sim.docker import Container, Docker, Witness
+from persys.sim.docker import Container, Docker, Witness, behaviour_of
 from persys.sim.life import Life
 
 DEED_SECONDS = (0.002, 0.15)
 PULL_SECONDS = (0.3, 4.0)
 STOP_SECONDS = (0.05, 10.0)
 NO_ANSWER_SECONDS = 3.0
+UNEXPECTED: tuple[Callable[[], Exception], ...] = (
+    lambda: OSError(errno.ENOSPC, "No space left on device"),
+    lambda: OSError(errno.ENAMETOOLONG, "File name too long"),
+    lambda: RuntimeError("Symlink loop"),
+    lambda: ValueError("embedded null byte"),
+    MemoryError,
+)
 
 
 @dataclass(slots=True)
@@ -30,6 +39,7 @@ class RuntimeTrouble:
     out: bool = False
     answers_lost: float = 0.0
     errors: float = 0.0
+    os_errors: float = 0.0  # share of calls that raise an exception nobody expects
     slowness: float = 1.0
 
 
@@ -57,7 +67,7 @@ class SimRuntime:
         return found.artefact() if found is not None else None
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
-        image = _spec(order).image
+        image = behaviour_of(order.spec).image
         if image in self._docker.images:
             await self._reach("pull", (0.001, 0.01))
             return None
@@ -75,11 +85,14 @@ class SimRuntime:
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
         await self._reach("create", DEED_SECONDS)
-        if order.workload_id in self._docker.containers:
+        found = self._docker.containers.get(order.workload_id)
+        if found is not None and order.type is not WorkloadType.COMPOSE:
             raise ConflictError("the container has appeared")
         if failure := self._error(FailureReason.RUNTIME_ERROR):
             return failure
-        self._docker.create(order, _spec(order))
+        if found is not None:
+            self._docker.remove(found, order)  # a stack is updated in place
+        self._docker.create(order)
         await self._answer("create")
         return None
 
@@ -148,6 +161,8 @@ class SimRuntime:
         if self._trouble.out:
             await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
             raise RuntimeUnavailableError("docker gives no answer")
+        if self._random.random() < self._trouble.os_errors:
+            raise self._random.choice(UNEXPECTED)()
 
     async def _answer(self, deed: str) -> None:
         """It is done. Whether the agent hears of it is another matter."""
@@ -196,8 +211,8 @@ class SimVolumes:
 
     async def prepare(self, order: Order) -> Failure | None:
         await self._pause()
-        for volume in _spec(order).managed_volumes:
-            self._docker.volumes.add((order.workload_id, volume.name))
+        for name in volumes_of(order.spec):
+            self._docker.volumes.add((order.workload_id, name))
         return None
 
     async def remove(self, workload_id: WorkloadId, names: frozenset[str]) -> Failure | None:
@@ -213,8 +228,3 @@ class SimVolumes:
         await self._life.gate("volumes")
         await asyncio.sleep(self._random.uniform(*DEED_SECONDS))
         await self._life.gate("volumes")
-
-
-def _spec(order: Order) -> ContainerSpec:
-    assert isinstance(order.spec, ContainerSpec), "the simulation runs containers only"
-    return order.spec

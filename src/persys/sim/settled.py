@@ -83,6 +83,8 @@ def _why_failed(workload: Workload, mirror: Mirror, belief: Belief) -> str:
 
 
 def _why_waiting(workload: Workload, mirror: Mirror, bound: Assignment | None) -> str:
+    if any(orphan == workload.id for _, orphan in mirror.orphans()):
+        return ""  # it waits for the node with its data, until the operator decides
     needs = needs_of(workload)
     for node in mirror.nodes.values():
         if closed_because(node) or (bound is not None and bound.node_id != node.id):

@@ -2,11 +2,14 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from random import Random
+from typing import NoReturn
 
-from persys.errors import StoreUnavailableError
+from persys.errors import FencedError, StoreUnavailableError
 from persys.sim.life import Life
+from persys.sim.loop import later
 from persys.store import keys
 from persys.store.history import History
 from persys.store.leases import Leases
@@ -15,6 +18,7 @@ from persys.store.port import Change, Committed, LeaseId, Outcome, Record, Snaps
 
 DELAY_SECONDS = (0.0005, 0.003)
 NO_ANSWER_SECONDS = 5.0
+LATE_SECONDS = 8.0
 AFTERMATH_SECONDS = 20.0
 
 
@@ -24,13 +28,17 @@ class StoreTrouble:
 
     out: bool = False
     answers_lost: float = 0.0
+    partial: float = 0.0  # share of commits of which only some units are written
+    late: float = 0.0  # share of commits that are written after the caller was refused
     delay_seconds: float = 0.0
 
     over_at: float = 0.0
 
     @property
     def none(self) -> bool:
-        return not (self.out or self.answers_lost or self.delay_seconds)
+        return not (
+            self.out or self.answers_lost or self.partial or self.late or self.delay_seconds
+        )
 
     @property
     def is_long_over(self) -> bool:
@@ -39,7 +47,7 @@ class StoreTrouble:
 
     def heal(self) -> None:
         self.out = False
-        self.answers_lost = self.delay_seconds = 0.0
+        self.answers_lost = self.partial = self.late = self.delay_seconds = 0.0
         self.over_at = asyncio.get_running_loop().time()
 
 
@@ -103,6 +111,21 @@ class SimStore:
     ) -> list[Outcome]:
         await self._reach()
         await self._life.gate("store.commit")
+        if self._random.random() < self._trouble.late:
+            await self._commit_late(units, fence)
+        if len(units) > 1 and self._random.random() < self._trouble.partial:
+            units = self._random.sample(units, k=self._random.randint(1, len(units) - 1))
+            await self._write(units, fence)
+            raise StoreUnavailableError("the connection to the store broke within a batch")
+        outcomes = await self._write(units, fence)
+        await self._life.gate("store.committed")
+        if self._random.random() < self._trouble.answers_lost:
+            await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
+            raise StoreUnavailableError("the answer of the store was lost")
+        await self._pause()
+        return outcomes
+
+    async def _write(self, units: Sequence[Unit], fence: tuple[str, int] | None) -> list[Outcome]:
         before = self._inner.peek(keys.LEADER)
         outcomes = await self._inner.commit(units, fence=fence)
         written = [
@@ -111,12 +134,19 @@ class SimStore:
             if isinstance(outcome, Committed)
         ]
         self._committed(self._life, written, before)
-        await self._life.gate("store.committed")
-        if self._random.random() < self._trouble.answers_lost:
-            await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
-            raise StoreUnavailableError("the answer of the store was lost")
-        await self._pause()
         return outcomes
+
+    async def _commit_late(self, units: Sequence[Unit], fence: tuple[str, int] | None) -> NoReturn:
+        """The request stays under way while its sender is told that there was no answer."""
+
+        def write() -> None:
+            # Nothing in memory waits, so this is done at once; the process may be dead by now.
+            with suppress(FencedError, StopIteration):
+                self._write(units, fence).send(None)
+
+        later(self._random.uniform(0, LATE_SECONDS), write)
+        await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
+        raise StoreUnavailableError("the store gave no answer in time")
 
     async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
         await self._reach()

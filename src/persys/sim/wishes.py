@@ -1,5 +1,8 @@
 """What users ask for: each name has a character, each variant of it is another revision."""
 
+import json
+from random import Random
+
 from persys.sim.dice import dice
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -9,11 +12,51 @@ JOB_SHARE = 0.2
 BROKEN_SHARE = 0.08
 CHANGE_SHARE = 0.1
 ALONE_SHARE = 0.25
+STACK_SHARE = 0.15
+VM_SHARE = 0.1
 
 
 def spec_of(seed: int, name: str, variant: int) -> control_pb2.WorkloadSpec:
     character = dice(seed, "character", name)
     mood = dice(seed, "variant", name, variant)
+    cpu = character.choice((100, 400, 900, 1800))
+    if mood.random() < 0.3:
+        cpu = mood.choice((100, 400, 1200, 2500))
+    spec = control_pb2.WorkloadSpec(
+        resources=control_pb2.ResourceRequirements(cpu_millicores=cpu, memory_mb=256),
+        stop_after_seconds=_stop_after(seed, name, variant),
+    )
+    kind = dice(seed, "kind", name).random()
+    if kind < STACK_SHARE:
+        spec.type = "compose"
+        spec.compose.CopyFrom(_stack(character, variant))
+    elif kind < STACK_SHARE + VM_SHARE:
+        spec.type = "vm"
+        spec.vm.CopyFrom(control_pb2.VMSpec(vcpus=1, memory_mb=256))
+        spec.vm.cloud_init.user_data = f"#cloud-config\n# {variant}\n"
+        spec.resources.cpu_millicores = 1000
+    else:
+        spec.type = "container"
+        spec.container.CopyFrom(_container(character, mood, variant))
+    return spec
+
+
+def _stack(character: Random, variant: int) -> control_pb2.ComposeSpec:
+    service: dict[str, object] = {"image": f"steady/{variant}"}
+    stack: dict[str, object] = {"services": {"web": service}}
+    if character.random() < DATA_SHARE:
+        service["volumes"] = ["data:/data"]
+        stack["volumes"] = {"data": {}}
+    if character.random() < PORT_SHARE:
+        service["ports"] = [f"{character.choice((8080, 8443))}:80"]
+    return control_pb2.ComposeSpec(
+        source_type="inline",
+        inline_yaml=json.dumps(stack),
+        env={"BEHAVIOUR": f"steady/{variant}"},
+    )
+
+
+def _container(character: Random, mood: Random, variant: int) -> control_pb2.ContainerSpec:
     image, policy = f"steady/{variant}", character.choice(("unless-stopped", "always"))
     kind = character.random()
     if kind < JOB_SHARE:
@@ -38,15 +81,7 @@ def spec_of(seed: int, name: str, variant: int) -> control_pb2.WorkloadSpec:
         )
     if character.random() < PORT_SHARE:
         container.ports.add(host_port=character.choice((8080, 8443)), container_port=80)
-    cpu = character.choice((100, 400, 900, 1800))
-    if mood.random() < 0.3:
-        cpu = mood.choice((100, 400, 1200, 2500))
-    return control_pb2.WorkloadSpec(
-        type="container",
-        resources=control_pb2.ResourceRequirements(cpu_millicores=cpu, memory_mb=256),
-        container=container,
-        stop_after_seconds=_stop_after(seed, name, variant),
-    )
+    return container
 
 
 def _stop_after(seed: int, name: str, variant: int) -> int:

@@ -12,8 +12,14 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.scheduler.lead import leader_of
 from persys.sim.dice import dice
 from persys.sim.docker import Container
-from persys.sim.drawing import node_names, scheduler_names, streaming_nodes
-from persys.sim.happening import USER, Plan
+from persys.sim.happening import (
+    USER,
+    Plan,
+    node_names,
+    nodes_behind_nat,
+    scheduler_names,
+    streaming_nodes,
+)
 from persys.sim.invariants import Invariants, Violation
 from persys.sim.life import Life
 from persys.sim.loop import later
@@ -57,6 +63,7 @@ class World:
         names = scheduler_names(plan.shape)
         self.seats = {name: self._new_seat(name) for name in names}
         streaming = streaming_nodes(plan.seed, plan.shape)
+        self.network.behind_nat.update(nodes_behind_nat(plan.seed, plan.shape))
         self.nodes = {
             name: self.node_type(
                 plan.seed,

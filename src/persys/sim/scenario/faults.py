@@ -1,0 +1,467 @@
+"""The faults of the simulation, one table: how each is drawn from a seed, and how it is injected.
+
+A fault begins at its time and ends after its duration, or when the fault phase ends. A plan that names an
+unknown fault is an error. Faults with `group` ANY can meet every seed; the other groups belong to seeds with
+several schedulers, or with agents on control streams.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import Enum, auto
+from random import Random
+
+from persys.sim.happening import ANYBODY, SCHEDULER, USER, Happening, Shape, node_names
+from persys.sim.life import Life
+from persys.sim.loop import later
+from persys.sim.network import Weather
+from persys.sim.node import SimNode
+from persys.sim.seat import Seat
+from persys.sim.store import StoreTrouble
+from persys.sim.world import World
+
+BOOT_SECONDS = 5.0
+REINSTALL_SECONDS = 60.0
+SKEW_SECONDS_MAX = 200.0
+FOR_GOOD_SECONDS = 10_000.0
+
+# The calls at which a process may be made to die.
+AGENT_CALLS = (
+    "disk.write", "disk.written", "create", "create.done", "start", "start.done", "stop", "stop.done",
+    "remove", "remove.done", "pull.done", "volumes", "volumes.done", "send", "answer", "receive",
+    "answered", "inspect",
+)  # fmt: skip
+SCHEDULER_CALLS = (
+    "store.commit", "store.committed", "send", "answered", "receive", "answer", "store.read",
+)  # fmt: skip
+
+
+class Group(Enum):
+    ANY = auto()
+    MANY_SCHEDULERS = auto()
+    STREAMS = auto()
+    LOSSES = auto()  # drawn with the snapshots and rulings that belong to them
+
+
+Draw = Callable[[Random, Shape], Happening]
+Inject = Callable[[World, Happening], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """`draw` gives the event without its time and kind. `timely`: mostly while a user's request is served."""
+
+    draw: Draw
+    inject: Inject
+    group: Group = Group.ANY
+    timely: bool = False
+
+
+def inject(world: World, event: Happening) -> None:
+    FAULTS[event.kind].inject(world, event)
+
+
+def kinds_of(group: Group) -> list[str]:
+    return [kind for kind, fault in FAULTS.items() if fault.group is group]
+
+
+# How faults are drawn
+
+
+def _event(
+    target: str = "", *, seconds: float = 0.0, amount: float = 0.0, word: str = ""
+) -> Happening:
+    return Happening(0.0, "", target, seconds=seconds, amount=amount, word=word)
+
+
+def _node(random: Random, shape: Shape) -> str:
+    return random.choice(node_names(shape))
+
+
+def _briefly(random: Random) -> float:
+    return random.uniform(0.2, 20)
+
+
+def _for_long(random: Random) -> float:
+    return random.choice((2, 10, 40, 130)) * random.uniform(0.5, 1.5)
+
+
+def _on_node(*amounts: float, brief: bool = False) -> Draw:
+    def draw(random: Random, shape: Shape) -> Happening:
+        span = _briefly if brief else _for_long
+        amount = random.choice(amounts) if amounts else 0.0
+        return _event(_node(random, shape), seconds=span(random), amount=amount)
+
+    return draw
+
+
+def _on_all(*amounts: float) -> Draw:
+    def draw(random: Random, _shape: Shape) -> Happening:
+        amount = random.choice(amounts) if amounts else 0.0
+        return _event(seconds=_for_long(random), amount=amount)
+
+    return draw
+
+
+def _on_scheduler(*amounts: float) -> Draw:
+    """Of several schedulers; SCHEDULER is the leader of that moment."""
+
+    def draw(random: Random, shape: Shape) -> Happening:
+        names = [f"s{number}" for number in range(1, shape.schedulers + 1)]
+        target = random.choice((SCHEDULER, SCHEDULER, *(names if shape.schedulers > 1 else ())))
+        span = random.choice((4, 12, 25, 60)) * random.uniform(0.5, 1.5)
+        return _event(target, seconds=span, amount=random.choice(amounts) if amounts else 0.0)
+
+    return draw
+
+
+def _agent_call(random: Random, shape: Shape) -> Happening:
+    target = random.choice((_node(random, shape), ANYBODY, ANYBODY))
+    count = random.choice((1, 1, 1, 2, 4))
+    word = random.choice(AGENT_CALLS)
+    return _event(target, seconds=_briefly(random), amount=count, word=word)
+
+
+def _scheduler_call(random: Random, shape: Shape) -> Happening:
+    event = _on_scheduler()(random, shape)
+    word, count = random.choice(SCHEDULER_CALLS), random.randint(1, 6)
+    return _event(event.target, seconds=_briefly(random), amount=count, word=word)
+
+
+def _clock(random: Random, shape: Shape) -> Happening:
+    target = random.choice((_node(random, shape), SCHEDULER))
+    return _event(target, amount=random.choice((-3600, -60, -2, 2, 45, 200, 7200)))
+
+
+def _cut(random: Random, shape: Shape) -> Happening:
+    word = random.choice(("both", "to", "from"))
+    return _event(_node(random, shape), seconds=_for_long(random), word=word)
+
+
+def _cut_user(random: Random, _shape: Shape) -> Happening:
+    return _event(USER, seconds=_briefly(random), word=random.choice(("to", "from")))
+
+
+def _isolate_scheduler(random: Random, shape: Shape) -> Happening:
+    event = _on_scheduler()(random, shape)
+    word = random.choice(("agents", "others", "all"))
+    return _event(event.target, seconds=event.seconds, word=word)
+
+
+def _kill_container(random: Random, shape: Shape) -> Happening:
+    return _event(_node(random, shape), word=random.choice(("oom", "exit")))
+
+
+def _break_stream(random: Random, shape: Shape) -> Happening:
+    return _event(_node(random, shape), amount=random.choice((1, 1, 2, 3, 7)))
+
+
+def _half_open(random: Random, shape: Shape) -> Happening:
+    return _event(_node(random, shape), word=random.choice(("to", "from")))
+
+
+def _drawn_elsewhere(_random: Random, _shape: Shape) -> Happening:
+    raise AssertionError("drawn together with what belongs to it")
+
+
+# How faults are injected
+
+
+def _crash_agent(world: World, event: Happening) -> None:
+    if (life := world.nodes[event.target].life) is not None:
+        _crash(life, event)
+
+
+def _crash(life: Life, event: Happening) -> None:
+    life.restart_seconds = event.seconds
+    life.crash()
+
+
+def _crash_agent_at(world: World, event: Happening) -> None:
+    """The agent dies at a call; with ANYBODY the first agent that comes to it."""
+    if event.target == ANYBODY:
+        lives = [node.life for node in world.nodes.values()]
+    else:
+        lives = [world.nodes[event.target].life]
+    doomed = [life for life in lives if life is not None and life.alive]
+
+    def spare() -> None:
+        for life in doomed:
+            life.spare()
+
+    for life in doomed:
+        life.restart_seconds = event.seconds
+        life.doom(event.word, int(event.amount), struck=spare)
+    world.for_a_while(FOR_GOOD_SECONDS, spare)
+
+
+def _on_newest(act: Callable[[World, Seat, Life, Happening], None]) -> Inject:
+    def inject_it(world: World, event: Happening) -> None:
+        seat = world.seat_of(event.target)
+        if (newest := seat.newest) is not None:
+            act(world, seat, newest, event)
+
+    return inject_it
+
+
+def _crash_scheduler(_world: World, _seat: Seat, newest: Life, event: Happening) -> None:
+    _crash(newest, event)
+
+
+def _crash_scheduler_at(world: World, _seat: Seat, newest: Life, event: Happening) -> None:
+    newest.restart_seconds = event.seconds
+    newest.doom(event.word, int(event.amount))
+    world.for_a_while(FOR_GOOD_SECONDS, newest.spare)
+
+
+def _freeze_scheduler(world: World, _seat: Seat, newest: Life, event: Happening) -> None:
+    if newest.alive:
+        newest.freeze()
+        world.for_a_while(event.seconds, newest.thaw)
+
+
+def _second_scheduler(world: World, seat: Seat, newest: Life, _event: Happening) -> None:
+    if newest.alive and not world.shared:
+        world.add_scheduler(seat)
+
+
+def power_off(world: World, node: SimNode) -> None:
+    node.powered = False
+    world.network.powered_off.add(node.id)
+    if node.life is not None:
+        node.life.crash()
+    node.docker.power_off()
+
+
+def power_on(world: World, node: SimNode) -> None:
+    if node.powered:
+        return
+    node.powered = True
+    world.network.powered_off.discard(node.id)
+    node.docker.power_on()
+    later(BOOT_SECONDS, lambda: world.start_agent(node))
+
+
+def _power_off(world: World, event: Happening) -> None:
+    node = world.nodes[event.target]
+    if node.powered:
+        power_off(world, node)
+        world.for_a_while(event.seconds, lambda: power_on(world, node))
+
+
+def _destroy_node(world: World, event: Happening) -> None:
+    """The machine and all its data are gone. The operator confirms it, and later installs a new one."""
+    node = world.nodes[event.target]
+    if not node.powered:
+        return
+    power_off(world, node)
+    node.docker.wipe()
+    node.disk.wipe()
+    node.state = None
+
+    async def replace() -> None:
+        await world.users.confirm_dead(node.id)
+        await asyncio.sleep(REINSTALL_SECONDS)
+        power_on(world, node)
+
+    world.spawn(replace())
+    world.for_a_while(FOR_GOOD_SECONDS, lambda: power_on(world, node))
+
+
+def _set_clock(world: World, event: Happening) -> None:
+    node = world.nodes.get(event.target)
+    jump = event.amount
+    if node is None and world.shared:
+        # The next retries are times of the leader's clock: those of several schedulers are kept by NTP.
+        jump = max(-SKEW_SECONDS_MAX, min(jump, SKEW_SECONDS_MAX))
+    wall = node.wall if node is not None else world.seat_of(event.target).wall
+    wall.ahead += timedelta(seconds=jump)
+    if node is not None:
+        world.invariants.contacts.clock_set(node.id, back=event.amount < 0)
+
+
+def _with_weather(make: Callable[[World, Happening], list[Weather]]) -> Inject:
+    def inject_it(world: World, event: Happening) -> None:
+        weathers = make(world, event)
+        world.network.weather.extend(weathers)
+
+        def clear() -> None:
+            for weather in weathers:
+                world.network.weather.remove(weather)
+
+        world.for_a_while(event.seconds, clear)
+
+    return inject_it
+
+
+def _no_way(world: World, event: Happening) -> list[Weather]:
+    to = [Weather(source=name, target=event.target, loss=1.0) for name in world.seats]
+    back = [Weather(source=event.target, target=name, loss=1.0) for name in world.seats]
+    return {"both": to + back, "to": to, "from": back}[event.word]
+
+
+def _no_way_around(world: World, event: Happening) -> list[Weather]:
+    """Cut a scheduler off, but not from the store."""
+    name = world.seat_of(event.target).name
+    others = [other for other in world.seats if other != name]
+    cut_off = {"agents": [*world.nodes], "others": others, "all": [*world.nodes, *others, USER]}
+    return [
+        weather
+        for other in cut_off[event.word]
+        for weather in (
+            Weather(source=name, target=other, loss=1.0),
+            Weather(source=other, target=name, loss=1.0),
+        )
+    ]
+
+
+def _loss(_world: World, event: Happening) -> list[Weather]:
+    return [
+        Weather(target=event.target, loss=event.amount),
+        Weather(source=event.target, loss=event.amount),
+    ]
+
+
+def _duplicates(_world: World, event: Happening) -> list[Weather]:
+    """Requests of users are not doubled: their next request would be undone, over gRPC too."""
+    return [
+        Weather(target=event.target, echo=event.amount),
+        Weather(source=event.target, echo=event.amount),
+    ]
+
+
+def _delay(_world: World, event: Happening) -> list[Weather]:
+    return [
+        Weather(target=event.target, delay_seconds=event.amount),
+        Weather(source=event.target, delay_seconds=event.amount),
+    ]
+
+
+def _store_trouble(begin: Callable[[StoreTrouble, float], None]) -> Inject:
+    """For all schedulers, or for the one that the event names."""
+
+    def inject_it(world: World, event: Happening) -> None:
+        seats = [world.seat_of(event.target)] if event.target else list(world.seats.values())
+        for seat in seats:
+            begin(seat.trouble, event.amount)
+            world.for_a_while(event.seconds, seat.trouble.heal)
+
+    return inject_it
+
+
+def _wipe_store(world: World, event: Happening) -> None:
+    """`word` is what the operator will decide, `amount` 1 restarts the schedulers too."""
+    world.lose_store()
+    if event.amount:
+        for seat in world.seats.values():
+            for life in seat.lives:
+                life.restart_seconds = BOOT_SECONDS
+                life.crash()
+    world.users.rescue.ruling = event.word
+    world.users.rescue.patience_seconds = event.seconds
+
+
+def _runtime_trouble(name: str, *, value: float | bool | None = None) -> Inject:
+    """Set a field of the node's runtime trouble, to the event's amount unless `value` says otherwise."""
+
+    def inject_it(world: World, event: Happening) -> None:
+        trouble = world.nodes[event.target].trouble
+        healthy = getattr(type(trouble)(), name)
+        setattr(trouble, name, event.amount if value is None else value)
+        world.for_a_while(event.seconds, lambda: setattr(trouble, name, healthy))
+
+    return inject_it
+
+
+def _docker_out(world: World, event: Happening) -> None:
+    _runtime_trouble("out", value=True)(world, event)
+    world.nodes[event.target].docker.lose_listeners()
+
+
+def _slow_disk(world: World, event: Happening) -> None:
+    disk = world.nodes[event.target].disk
+    disk.slow_seconds = event.amount
+    world.for_a_while(event.seconds, lambda: setattr(disk, "slow_seconds", 0.0))
+
+
+def _kill_one(world: World, event: Happening) -> None:
+    node = world.nodes[event.target]
+    if node.powered:
+        node.docker.kill_one(oom=event.word == "oom")
+
+
+def _lose_half(world: World, event: Happening) -> None:
+    for stream in list(world.network.streams):
+        if stream.caller == event.target:
+            stream.lose(event.word)
+
+
+def _break_at_message(world: World, event: Happening) -> None:
+    world.network.breaks[event.target] = int(event.amount)
+
+
+def _late_order(world: World, event: Happening) -> None:
+    world.haunt(world.nodes[event.target])
+
+
+def _out(trouble: StoreTrouble, _amount: float) -> None:
+    trouble.out = True
+
+
+def _answers_lost(trouble: StoreTrouble, amount: float) -> None:
+    trouble.answers_lost = amount
+
+
+def _partial(trouble: StoreTrouble, amount: float) -> None:
+    trouble.partial = amount
+
+
+def _late(trouble: StoreTrouble, amount: float) -> None:
+    trouble.late = amount
+
+
+def _slow(trouble: StoreTrouble, amount: float) -> None:
+    trouble.delay_seconds = amount
+
+
+_SHARES = (0.1, 0.3, 0.7)
+MANY, STREAMS = Group.MANY_SCHEDULERS, Group.STREAMS
+
+FAULTS: dict[str, Fault] = {
+    "crash-agent": Fault(_on_node(brief=True), _crash_agent, timely=True),
+    "crash-agent-at": Fault(_agent_call, _crash_agent_at, timely=True),
+    "crash-scheduler": Fault(_on_scheduler(), _on_newest(_crash_scheduler), timely=True),
+    "crash-scheduler-at": Fault(_scheduler_call, _on_newest(_crash_scheduler_at), timely=True),
+    "second-scheduler": Fault(_on_scheduler(), _on_newest(_second_scheduler)),
+    "freeze-scheduler": Fault(_on_scheduler(), _on_newest(_freeze_scheduler), MANY),
+    "isolate-scheduler": Fault(_isolate_scheduler, _with_weather(_no_way_around), MANY),
+    "power-off": Fault(_on_node(), _power_off),
+    "destroy-node": Fault(_on_node(), _destroy_node),
+    "clock": Fault(_clock, _set_clock),
+    "cut": Fault(_cut, _with_weather(_no_way)),
+    "cut-user": Fault(_cut_user, _with_weather(_no_way)),
+    "lossy": Fault(_on_node(*_SHARES), _with_weather(_loss)),
+    "duplicates": Fault(_on_node(*_SHARES), _with_weather(_duplicates)),
+    "slow-net": Fault(_on_node(0.2, 1.0, 4.0), _with_weather(_delay)),
+    "late-order": Fault(_on_node(), _late_order),
+    "store-out": Fault(_on_all(), _store_trouble(_out)),
+    "answers-lost": Fault(_on_all(*_SHARES), _store_trouble(_answers_lost), timely=True),
+    "partial-commits": Fault(_on_all(*_SHARES), _store_trouble(_partial), timely=True),
+    "late-commits": Fault(_on_all(*_SHARES), _store_trouble(_late), timely=True),
+    "slow-store": Fault(_on_all(0.1, 2.0), _store_trouble(_slow)),
+    "cut-store": Fault(_on_scheduler(), _store_trouble(_out), MANY),
+    "one-answers-lost": Fault(_on_scheduler(0.1, 0.5), _store_trouble(_answers_lost), MANY),
+    "one-late-commits": Fault(_on_scheduler(0.1, 0.5), _store_trouble(_late), MANY),
+    "one-slow-store": Fault(_on_scheduler(0.1, 1.0), _store_trouble(_slow), MANY),
+    "wipe-store": Fault(_drawn_elsewhere, _wipe_store, Group.LOSSES),
+    "docker-out": Fault(_on_node(), _docker_out),
+    "docker-errors": Fault(_on_node(*_SHARES), _runtime_trouble("errors")),
+    "docker-answers-lost": Fault(_on_node(*_SHARES), _runtime_trouble("answers_lost"), timely=True),
+    "slow-docker": Fault(_on_node(5.0, 40.0), _runtime_trouble("slowness")),
+    "os-errors": Fault(_on_node(*_SHARES), _runtime_trouble("os_errors"), timely=True),
+    "slow-disk": Fault(_on_node(0.1, 2.0, 15.0, 40.0), _slow_disk, timely=True),
+    "kill-container": Fault(_kill_container, _kill_one),
+    "break-stream": Fault(_break_stream, _break_at_message, STREAMS),
+    "half-open": Fault(_half_open, _lose_half, STREAMS),
+}
