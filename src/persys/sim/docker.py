@@ -2,7 +2,8 @@
 
 All three are one kind of thing here: a stack or a VM is a container with a behaviour derived from its spec
 (`behaviour_of`). What a container does is in the name of its image: `steady/1` runs until it is stopped,
-`job/30` ends well after 30 s, `faulty/10` ends badly after 10 s, `missing/1` and `refused/1` cannot be fetched.
+`job/30` ends well after 30 s, `faulty/10` ends badly after 10 s, `missing/1` and `refused/1` cannot be
+fetched.
 """
 
 import asyncio

@@ -12,7 +12,7 @@ from persys.sim.leadership import compare_followers, standby_differences, watch_
 from persys.sim.loop import VirtualLoop
 from persys.sim.probing import probe_streams
 from persys.sim.scenario.faults import inject
-from persys.sim.settled import differences, unsettled
+from persys.sim.settled import differences, is_retried_slowly, unsettled
 from persys.sim.silence import silence
 from persys.sim.trace import Line
 from persys.sim.world import World
@@ -200,6 +200,9 @@ async def _stay_quiet(world: World) -> None:
         for container in node.docker.containers.values()
         if container.condition.active or container.is_left_to_agent
     ) or _asks_again(world)
+    restless = restless or any(
+        is_retried_slowly(mirror, one.id) for one in mirror.workloads.values()
+    )
     await asyncio.sleep(LOOK_SECONDS)
     for difference in (*differences(mirror, scheduler), *standby_differences(world)):
         world.invariants.fail("memory", difference)

@@ -6,6 +6,7 @@ Promises 2, 7, 8 and 9, and that the scheduler's memory is what its store says.
 from collections.abc import Iterator
 
 from persys.core.placement.needs import needs_of
+from persys.core.retry import RetryPolicy
 from persys.core.situation import COMPLETED, fulfils
 from persys.core.upkeep import closed_because
 from persys.model.assignment import Assignment
@@ -55,6 +56,8 @@ def _problem(workload: Workload, mirror: Mirror, copies: Copies) -> str:
         return "nothing is believed of it"
     if len(found) > 1:
         return f"runs on {', '.join(node for node, _ in found)}"
+    if is_retried_slowly(mirror, workload.id):
+        return ""  # it fails, waits and starts in turn, for as long as it is wanted
     if belief.status is Status.FAILED:
         return _why_failed(workload, mirror, belief)
     if belief.code == "Unplaceable":
@@ -71,6 +74,15 @@ def _problem(workload: Workload, mirror: Mirror, copies: Copies) -> str:
     if container.revision != workload.revision:
         return f"runs at {container.revision}"
     return ""
+
+
+def is_retried_slowly(mirror: Mirror, workload_id: WorkloadId) -> bool:
+    retry = mirror.retry(workload_id)
+    return (
+        retry is not None
+        and retry.next_at is not None
+        and retry.attempts >= RetryPolicy().attempts_max
+    )
 
 
 def _why_failed(workload: Workload, mirror: Mirror, belief: Belief) -> str:

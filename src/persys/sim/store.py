@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import NoReturn
 
-from persys.errors import FencedError, StoreUnavailableError
+from persys.errors import FencedError, NotFoundError, StoreUnavailableError
 from persys.sim.life import Life
 from persys.sim.loop import later
 from persys.store import keys
@@ -141,7 +141,7 @@ class SimStore:
 
         def write() -> None:
             # Nothing in memory waits, so this is done at once; the process may be dead by now.
-            with suppress(FencedError, StopIteration):
+            with suppress(FencedError, NotFoundError, StopIteration):
                 self._write(units, fence).send(None)
 
         later(self._random.uniform(0, LATE_SECONDS), write)
