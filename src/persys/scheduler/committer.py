@@ -85,6 +85,7 @@ class Committer:
         self._queue = CommitQueue()
         self._news = asyncio.Event()
         self._doubtful = False
+        self._unanswered = False  # a request may still be under way in the store
         self._ended: FencedError | None = None
         self._asked: list[_Asked] = []
         self._metrics = metrics
@@ -229,6 +230,9 @@ class Committer:
 
     async def _read_again(self) -> bool:
         """False: what it held is gone. Memory stays as it is then."""
+        if self._unanswered:
+            await self.lead.renew_fence()
+            self._unanswered = False
         snapshot = await self._read_all()
         match self.lead.judge(snapshot, remembers=self.remembers()):
             case Lost() as lost:
@@ -366,7 +370,7 @@ class Committer:
 
     def _note_trouble(self, err: StoreUnavailableError) -> None:
         self.modes.take(Silent(str(err)))
-        self._doubtful = True
+        self._doubtful = self._unanswered = True
 
 
 async def insist(attempt: Callable[[], Awaitable[T]]) -> T:

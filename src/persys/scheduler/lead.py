@@ -80,6 +80,14 @@ class Lead:
         if found is None or (keys.LEADER, found.version) != self.fence:
             await self.take(again=True)
 
+    async def renew_fence(self) -> None:
+        """Write our name again if it is there. The store then refuses requests under the old fence that got
+        no answer and may still be under way, so that what is read next does not change behind us."""
+        found = await self._store.get(keys.LEADER)
+        self._check_ours(found)
+        if found is not None:
+            await self.take(again=True)
+
     async def hold_place(self) -> None:
         """In a store that lost what it held: stay the one who leads, so that nobody begins anew there."""
         if not self.lease_seconds or await self.stored_marker() is not None:

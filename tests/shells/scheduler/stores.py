@@ -2,8 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
-from persys.errors import CompactedError, StoreUnavailableError
+from persys.errors import CompactedError, FencedError, StoreUnavailableError
 from persys.store.port import Change, LeaseId, Outcome, Record, Snapshot, Store, Unit
 
 
@@ -14,6 +15,10 @@ class TroubledStore:
         self.store = store
         self.down = False  # nothing is written, nothing is read
         self.loses_answers = False  # what is written is written, but nobody is told
+        self.holds_back = (
+            False  # the next commit gets no answer, and is written after the next read
+        )
+        self._held_back: list[tuple[Sequence[Unit], tuple[str, int] | None]] = []
         self.down_for_leases = False  # nobody can keep one
         self.is_behind = False  # what a watch would tell next is compacted, once
         self.watch_tells = asyncio.Event()  # clear: it tells nothing, as at a frozen member
@@ -31,7 +36,9 @@ class TroubledStore:
 
     async def read(self, prefix: str) -> Snapshot:
         self._answer()
-        return await self.store.read(prefix)
+        snapshot = await self.store.read(prefix)
+        await self._deliver()
+        return snapshot
 
     async def commit(
         self, units: Sequence[Unit], *, fence: tuple[str, int] | None = None
@@ -40,10 +47,21 @@ class TroubledStore:
         self._answer()
         if self.commit_seconds:
             await asyncio.sleep(self.commit_seconds)
+        if self.holds_back:
+            self.holds_back = False
+            self._held_back.append((units, fence))
+            raise StoreUnavailableError("no answer in time")
         outcomes = await self.store.commit(units, fence=fence)
         if self.loses_answers:
             raise StoreUnavailableError("the answer was lost")
         return outcomes
+
+    async def _deliver(self) -> None:
+        """What was held back is written now. Nobody waits for the answer."""
+        for units, fence in self._held_back:
+            with suppress(FencedError):
+                await self.store.commit(units, fence=fence)
+        self._held_back.clear()
 
     async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
         async for changes in self.store.watch(prefix, after=after):

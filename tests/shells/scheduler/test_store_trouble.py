@@ -246,3 +246,18 @@ async def test_a_store_that_is_down_at_the_start_ends_the_scheduler(cluster: Clu
         await scheduler.run(asyncio.Event())
 
     assert ended.group_contains(StoreUnavailableError, match="the disk is full")
+
+
+async def test_a_write_that_arrives_after_the_store_was_read_again_is_refused(
+    cluster: Cluster,
+) -> None:
+    await cluster.join()
+    cluster.store.holds_back = True
+
+    assert not (await cluster.control.apply("late")).success
+    await until_normal(cluster)
+
+    assert await cluster.control.names() == []
+    assert (await cluster.store.store.get("/workloads/late")) is None
+    assert (await cluster.control.apply("late")).success
+    await cluster.control.until("late", "Running")
