@@ -4,7 +4,7 @@ BIN := .venv/bin
 .DEFAULT_GOAL := help
 # Where it is set, each of the many processes of the tests compiles all that it imports.
 unexport PYTHONDONTWRITEBYTECODE
-.PHONY: help install up down clean-demo check lint types rules test test-quick test-full bench engines generate clean
+.PHONY: help install up down clean-demo check lint types rules test test-quick test-full fuzz mutations bench engines generate clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,8 +24,8 @@ clean-demo: install ## Remove what `make up` deployed
 check: lint types rules ## Format, lint, types and house rules, in seconds
 
 lint: install
-	$(BIN)/ruff format --check . scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/screenshots scripts/guest/tiny scripts/guest/cloud
-	$(BIN)/ruff check . scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/screenshots scripts/guest/tiny scripts/guest/cloud
+	$(BIN)/ruff format --check . scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/screenshots scripts/mutate scripts/guest/tiny scripts/guest/cloud
+	$(BIN)/ruff check . scripts/engines scripts/compose scripts/permissions scripts/libvirt scripts/screenshots scripts/mutate scripts/guest/tiny scripts/guest/cloud
 
 types: install
 	$(BIN)/mypy
@@ -44,6 +44,13 @@ test-full: ## Everything `make test` runs and the tests marked `full`, with a Va
 	@$(MAKE) --no-print-directory --jobs 2 --output-sync check engines
 	@scripts/vault/build
 	@scripts/test --full
+
+fuzz: install ## Fuzz for an hour, or PERSYS_FUZZ_SECONDS per fuzzer, from a new seed
+	@PERSYS_FUZZ_SECONDS=$${PERSYS_FUZZ_SECONDS:-400} PERSYS_FUZZ_SEED=$${PERSYS_FUZZ_SEED:-$$(date +%s)} \
+	  $(BIN)/pytest tests/fuzz --timeout 0
+
+mutations: install ## Run the test suites against each mutation of tests/mutations/list.json
+	$(BIN)/python scripts/mutate run
 
 bench: install engines ## Measure against the floors of this very machine
 	$(BIN)/python -m bench
