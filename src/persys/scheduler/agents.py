@@ -28,7 +28,7 @@ from persys.errors import (
 )
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
-from persys.infra.message_sizes import MESSAGE_BYTES_MAX
+from persys.infra.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
 from persys.infra.rpc import new_channel
 from persys.model.action import Action
 from persys.model.failure import Failure, FailureReason
@@ -57,6 +57,8 @@ Connect = Callable[[NodeId, str], tuple[Stub, Close]]
 Resolve = Callable[[Workload], Awaitable[Resolved | Failure]]
 # A call with many messages, of gRPC or on a stream: iterated, written to, cancelled.
 OpenCall = Callable[..., Any]
+
+INTENTS_MAX = 10_000  # of one node
 
 
 async def as_said(workload: Workload) -> Resolved:
@@ -178,13 +180,17 @@ class GrpcAgents:
         await self._call(node_id, endpoint, "HealthCheck", request, deadline=deadline)
 
     async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
-        kept = []
+        kept: list[KeptIntent] = []
+        size = 0
         with self._outgoing.call(node_id, "ListIntents") as headers:
             stream = self._stub(node_id, endpoint).ListIntents(
                 agent_pb2.ListIntentsRequest(), timeout=self._deadline, metadata=headers
             )
             try:
                 async for message in stream:
+                    size += message.ByteSize()
+                    if len(kept) >= INTENTS_MAX or size > LIST_BYTES_MAX:
+                        raise AgentUnreachableError(f"{node_id} lists more than a node can hold")
                     try:
                         limits.check(message)
                         kept.append(agent.intent(message, node_id))

@@ -17,7 +17,6 @@ from persys.core.registration import Application, Holder, admitted, refusal, spe
 from persys.core.upkeep import standing
 from persys.errors import (
     ConflictError,
-    FencedError,
     NotFoundError,
     RefusedError,
     StoreUnavailableError,
@@ -211,9 +210,7 @@ class Membership:
         member.internal_errors = report.internal_errors
         if self._cluster.set_unavailable(node_id, report.unavailable_types):
             self._room_appeared(node_id)
-        # A report that cannot be taken does not cost the node its lease.
-        with self._supervisor.contain("report", node_id, failed=_ignore, expects=FencedError):
-            self._take(node_id, report)
+        self._take_contained(node_id, report)
         if member.node.status is NodeStatus.NOT_READY:
             try:
                 await self._set_ready(member)
@@ -284,6 +281,18 @@ class Membership:
         member.lost_noted = False
         member.lease_until = self.lease_ends()
         member.last_heartbeat = self._clock.now()
+
+    def _take_contained(self, node_id: NodeId, report: Report) -> None:
+        """A report that cannot be taken does not cost the node its lease, nor its other workloads theirs."""
+        failures: list[InternalError] = []
+        with self._supervisor.contain("report", node_id, failed=failures.append):
+            self._take(node_id, report)
+        if failures:
+            for seen in report.observations:
+                with self._supervisor.contain(
+                    "report", f"{node_id}/{seen.workload_id}", failed=failures.append
+                ):
+                    self._observations.take(seen)
 
     def _take(self, node_id: NodeId, report: Report) -> None:
         now = self._clock.now()
@@ -362,10 +371,6 @@ class Membership:
         self._cluster.put_node(node, lease_until=None if node.id in self._cluster.members else 0.0)
         self._wake_many(self._cluster.on_node.get(node.id, ()))
         self._room_appeared(node.id)
-
-
-def _ignore(_error: InternalError) -> None:
-    """It is logged and counted; the next report is taken as usual."""
 
 
 def _check_not_removing(node: Node) -> None:

@@ -1,13 +1,13 @@
 """Slow safety nets behind the events: nothing should depend on them, and nothing is lost without them."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import timedelta
 
 from persys.core.placement.select import choose
 from persys.core.situation import fulfils
 from persys.errors import PersysError
-from persys.infra.aio.supervisor import KeyedWork, Supervisor
+from persys.infra.aio.supervisor import InternalError, KeyedWork, Supervisor
 from persys.infra.clock import Clock
 from persys.model import feature
 from persys.model.ids import NodeId, WorkloadId
@@ -36,6 +36,7 @@ class Passes:
         self._agents = agents
         self._observations = observations
         self._clock = clock
+        self._supervisor = supervisor
         self._nodes: KeyedWork[NodeId] = KeyedWork(supervisor, "survey", clock)
         self._wake = wake
         self._bury = bury
@@ -46,10 +47,22 @@ class Passes:
             await asyncio.sleep(every.total_seconds())
             workload_ids = list(self._cluster.entries)
             for start in range(0, len(workload_ids), SLICE):
-                self._look_at(workload_ids[start : start + SLICE])
+                self._look_at_slice(workload_ids[start : start + SLICE])
                 await asyncio.sleep(0)
             self._look_at_some_who_wait()
             await self._bury()
+
+    def _look_at_slice(self, workload_ids: Sequence[WorkloadId]) -> None:
+        """All at once; if that fails, one by one, so that only one is passed over."""
+        failures: list[InternalError] = []
+        with self._supervisor.contain("reconcile_pass", "", failed=failures.append):
+            self._look_at(workload_ids)
+        if failures:
+            for workload_id in workload_ids:
+                with self._supervisor.contain(
+                    "reconcile_pass", workload_id, failed=failures.append
+                ):
+                    self._look_at((workload_id,))
 
     def _look_at(self, workload_ids: Iterable[WorkloadId]) -> None:
         entries, waiting = self._cluster.entries, self._cluster.waiting

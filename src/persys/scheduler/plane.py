@@ -83,7 +83,7 @@ class Plane:
         self._names = names
         self._shared = shared
         self._metrics = Metrics()
-        self._supervisor = Supervisor("scheduler", clock, self._metrics.registry)
+        self.supervisor = Supervisor("scheduler", clock, self._metrics.registry)
         self._front = front
         self._make_seat = new_seat
         self._tls = tls
@@ -104,7 +104,7 @@ class Plane:
             check=self._check,
         )
         control_pb2_grpc.add_AgentControlServicer_to_server(
-            Guarded(self._front, SERVICE_DESCRIPTOR, door, self._supervisor), server
+            Guarded(self._front, SERVICE_DESCRIPTOR, door, self.supervisor), server
         )
         side = SideServer(
             registry=self._metrics.registry,
@@ -174,7 +174,7 @@ class Plane:
 
     async def _renew(self) -> None:
         if self._tls is not None:
-            await self._supervisor.keep_running("certificate", self._tls.run)
+            await self.supervisor.keep_running("certificate", self._tls.run)
 
     def _open(self, seat: Scheduler) -> None:
         self._standby = None
@@ -214,7 +214,7 @@ class Plane:
             self._clock,
             names=EtcdStore(self._names) if self._names is not None else None,
             metrics=self._metrics,
-            supervisor=self._supervisor,
+            supervisor=self.supervisor,
             shared=self._shared,
         )
         seat.committer.lead.name = self.name
@@ -289,9 +289,9 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
         ),
     )
     async with together() as group:
-        beside = [group.create_task(sweep())]
+        beside = [group.create_task(plane.supervisor.keep_running("garbage", sweep))]
         if vault is not None and tls is None:  # else the login is kept with the certificate
-            beside.append(group.create_task(vault.run()))
+            beside.append(group.create_task(plane.supervisor.keep_running("vault", vault.run)))
         await plane.run(stop)
         for task in beside:
             task.cancel()

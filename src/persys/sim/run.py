@@ -93,6 +93,7 @@ async def _run(plan: Plan, world_type: type[World]) -> World:
                 compare_followers(world),
                 probe_streams(world),
                 _note_hindrances(world),
+                _watch_defects(world),
             )
         ]
         await world.over.wait()
@@ -172,6 +173,18 @@ async def _compare(world: World) -> None:
         differ_count = differ_count + 1 if found else 0
         if differ_count >= DIFFERENCES_MAX:
             world.invariants.fail("memory", found)
+
+
+async def _watch_defects(world: World) -> None:
+    """A contained exception costs one key, and is a defect all the same."""
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        for seat in world.seats.values():
+            for supervisor in seat.supervisors():
+                if (defect := supervisor.latest) is not None:
+                    world.invariants.fail(
+                        "no defect", f"{seat.name}: {defect.where} {defect.key}: {defect.text}"
+                    )
 
 
 async def _note_hindrances(world: World) -> None:

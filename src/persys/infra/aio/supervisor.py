@@ -64,6 +64,7 @@ class Supervisor:
         self._component = component
         self._clock = clock
         self._recent: OrderedDict[tuple[str, str], InternalError] = OrderedDict()
+        self.latest: InternalError | None = None
         self._total = Counter(
             "persys_internal_errors",
             "Unexpected exceptions that were contained",
@@ -98,7 +99,7 @@ class Supervisor:
             count=known.count + 1 if known is not None else 1,
             last_at=self._clock.now(),
         )
-        self._recent[where, key] = error
+        self._recent[where, key] = self.latest = error
         if len(self._recent) > RECENT_MAX:
             self._recent.popitem(last=False)
         self._total.labels(self._component, where).inc()
