@@ -7,6 +7,7 @@ from functools import wraps
 from typing import TypeVar
 
 import grpc
+from google.protobuf.message import Message
 from msgspec.structs import replace
 
 from persys.agent.access import Access
@@ -38,6 +39,7 @@ from persys.model.observation import Actual, Observation
 from persys.model.spec import WorkloadType
 from persys.model.workload import Desired
 from persys.wire import agent as wire
+from persys.wire import limits
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 from persys.wire.status import grpc_code
 from persys.wire.volume import agent_view
@@ -45,6 +47,9 @@ from persys.wire.volume import agent_view
 PING_DEADLINE_SECONDS = 5.0
 SERVICE = "persys.agent.v1.AgentService"
 SERVICE_DESCRIPTOR = agent_pb2.DESCRIPTOR.services_by_name["AgentService"]
+
+# Their answer can tell what is wrong with an order, so that is checked where the order is read.
+REFUSES_IN_ANSWER = frozenset({"ApplyWorkload"})
 
 Api = TypeVar("Api", bound="AgentApi")
 Request = TypeVar("Request")
@@ -65,6 +70,8 @@ def _translated(
             code, text = grpc.StatusCode.INTERNAL, ""
             with api.supervisor.contain("call", call.__name__, failed=errors.append):
                 try:
+                    if isinstance(request, Message) and call.__name__ not in REFUSES_IN_ANSWER:
+                        limits.check(request)
                     answered = await call(api, request, context)
                     span.answered(grpc.StatusCode.OK.name)
                     return answered

@@ -50,6 +50,21 @@ def test_an_impossible_id_is_an_invalid_argument(
         assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
+def test_a_request_over_a_limit_is_refused_by_the_path_of_its_field(
+    agent: "Agent", unique_id: str
+) -> None:
+    env = {f"V{number}": "" for number in range(1_500)}
+    answer = agent.apply(unique_id, agent_pb2.ContainerSpec(image="nginx", env=env))
+
+    assert answer.message == "spec.container.env: 1500 entries, expected at most 1000"
+    with pytest.raises(grpc.RpcError) as caught:
+        agent.stub.DeleteWorkload(
+            agent_pb2.DeleteWorkloadRequest(id=unique_id, epoch=2**63 - 1), timeout=10
+        )
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "epoch" in (caught.value.details() or "")
+
+
 def test_what_this_node_does_not_allow_is_refused_by_name(
     agent: "Agent", unique_id: str, demo_image: str
 ) -> None:

@@ -30,7 +30,7 @@ async def beat(cluster: Cluster, node_id: str, *statuses: pb.WorkloadStatus) -> 
     await cluster.control.stub.Heartbeat(heartbeat, timeout=10)
 
 
-@pytest.mark.parametrize("epoch", [-(2**63), -1, 2**53 + 1, 2**63 - 1])
+@pytest.mark.parametrize("epoch", [-(2**63), -1, 2**53, 2**53 + 1, 2**63 - 1])
 async def test_an_epoch_that_a_node_lists_does_not_stop_the_workload(
     cluster: Cluster, epoch: int
 ) -> None:
@@ -44,7 +44,7 @@ async def test_an_epoch_that_a_node_lists_does_not_stop_the_workload(
     await cluster.control.apply("web")
 
     view = await cluster.control.until("web", "Running")
-    assert 0 < view.epoch < 2**53
+    assert 0 < view.epoch < 2**40
 
 
 async def test_a_report_with_huge_texts_is_cut_and_the_scheduler_continues(
