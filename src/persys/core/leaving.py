@@ -28,6 +28,8 @@ def must_leave(situation: Situation, now: datetime) -> bool:
             free_at = stopped_alone_at(situation, now)
             return free_at is not None and now >= free_at
         return not holds_data(situation.workload)
+    if situation.phase is Phase.SUSPECT and situation.workload.stop_after_seconds:
+        return False  # it may still run there, and its agent has not stopped it yet
     return situation.draining and stays_because(situation.workload) == ""
 
 

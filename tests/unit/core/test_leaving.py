@@ -1,5 +1,9 @@
 """Leaving a node that is lost or draining."""
 
+import dataclasses
+
+from msgspec.structs import replace
+
 from builders import (
     NOON,
     a_belief,
@@ -11,6 +15,7 @@ from builders import (
     rooms_of,
 )
 from persys.core.effects import Apply
+from persys.core.leaving import must_leave
 from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
@@ -113,3 +118,19 @@ def test_what_fits_nowhere_else_goes_on_running_on_a_draining_node() -> None:
     assert decision.belief is not None
     assert decision.belief.status is Status.RUNNING
     assert decision.waits_for_room
+
+
+def test_what_stops_by_itself_does_not_leave_a_draining_node_that_cannot_be_heard() -> None:
+    """Its agent has not stopped it yet, and nobody can tell that it does not run."""
+    single = replace(a_workload(), stop_after_seconds=60)
+    situation = a_situation(
+        single,
+        assignment=ON_N1,
+        belief=a_belief(),
+        observation=an_observation(),
+        phase=Phase.SUSPECT,
+        draining=True,
+    )
+
+    assert not must_leave(situation, NOON)
+    assert must_leave(dataclasses.replace(situation, phase=Phase.ALIVE), NOON)
