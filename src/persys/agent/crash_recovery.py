@@ -21,6 +21,7 @@ import structlog
 from persys.agent.state import Change, State
 from persys.core.quarantine import LastExit, crashes_after, last_exit
 from persys.errors import PersysError, StoreUnavailableError
+from persys.infra.files import PRIVATE
 from persys.model.ids import WorkloadId
 
 log = structlog.get_logger()
@@ -54,6 +55,8 @@ def guarded_run(state: State, path: Path, stop: asyncio.Event) -> Iterator[Recov
     state.begin_run(crashes)
     # At the exit of the interpreter, because an exception such as SystemExit may leave every frame at once.
     leave_trace = partial(trace_path.write_text, "an exception ended the agent\n")
+    trace_path.touch(mode=PRIVATE)
+    trace_path.chmod(PRIVATE)
     with trace_path.open("w") as file:
         faulthandler.enable(file, all_threads=True)
         atexit.register(leave_trace)
