@@ -24,7 +24,13 @@ STRAY_TASKS = frozenset({"asyncio.create_task", "asyncio.ensure_future", "asynci
 # Who may import what: one door to each engine.
 CLIENT_DOORS = {
     "aiodocker": {"agent/runtimes/docker_engine.py"},
-    "sqlite3": {"store/sqlite.py", "agent/state.py", "ca/book.py", "gateway/database.py"},
+    "sqlite3": {
+        "store/sqlite.py",
+        "agent/state.py",
+        "ca/book.py",
+        "gateway/database.py",
+        "sim/disk.py",
+    },
     "persys.store.gen": {"store/etcd.py"},
     "dns": {"infra/srv.py"},
     "opentelemetry": {"infra/otlp.py"},

@@ -89,11 +89,15 @@ def _is_alive(applicant: Application, holder: Holder) -> bool:
     if not applicant.session_id or not applicant.instance_id:
         return holder.is_connected or not same_endpoint
     if applicant.instance_id == node.instance_id:
-        # Its last process has ended if its stream has; after a change of the leader that is not known yet.
-        return holder.is_connected or not (holder.is_confirmed or same_endpoint)
+        # The next process of the same machine, or a clone: a clone has another address.
+        return holder.is_connected or _host(applicant.node) != _host(node)
     # The answer to its last registration may have been lost.
     answer_lost = applicant.instance_id == node.instance_before and not holder.is_confirmed
     return not (answer_lost and not holder.is_connected)
+
+
+def _host(node: Node) -> str:
+    return node.endpoint.rpartition(":")[0] or node.endpoint
 
 
 def _after_lease(applicant: Application, holder: Holder) -> str:

@@ -4,6 +4,7 @@ A write takes a moment. An agent that dies before that leaves no trace of it; on
 told. A full disk refuses.
 """
 
+import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from pathlib import Path
@@ -30,6 +31,7 @@ class Disk:
         self.slow_seconds = 0.0
         self._random = random
         self._last: State | None = None
+        self._connection: sqlite3.Connection | None = None
 
     def journal(self, life: Life) -> State:
         """As the last agent left it, for the next one."""
@@ -38,8 +40,9 @@ class Disk:
             cluster_id=CLUSTER,
             node_id=self.node_id,
             thread=_Writer(life, self),
-            connection=self._last.connection if self._last is not None else None,
+            connection=self._connection,
         )
+        self._connection = self._last.connection
         return self._last
 
     def kept(self, workload_id: WorkloadId) -> Entry | None:
@@ -57,8 +60,17 @@ class Disk:
         found = self._last.connection.execute("SELECT record FROM entries ORDER BY id")
         return [decode(record, Entry) for (record,) in found]
 
+    def copy(self, random: Random) -> "Disk":
+        """A disk with the same content."""
+        clone = Disk(self.node_id, random)
+        if self._last is not None:
+            clone._connection = sqlite3.connect(":memory:", check_same_thread=False)
+            self._last.connection.backup(clone._connection)
+        return clone
+
     def wipe(self) -> None:
         self._last = None
+        self._connection = None
 
     def delay(self) -> float:
         return self._random.uniform(*WRITE_SECONDS) + self._random.uniform(0, self.slow_seconds)

@@ -215,7 +215,7 @@ class Invariants:
 
     def _check_stopped_alone(self, old: Assignment) -> None:
         """It leaves a silent node: by now that has stopped it, if it chose so."""
-        if self._silent_for(old.node_id) < self._lease_seconds:
+        if self.silent_for(old.node_id) < self._lease_seconds:
             return
         for container in self._live()[old.node_id]:
             if (
@@ -226,7 +226,7 @@ class Invariants:
                 text = f"{old.workload_id} leaves {old.node_id}, which is silent and still runs it"
                 self.fail("4 stopped alone", text)
 
-    def _silent_for(self, node_id: NodeId) -> float:
+    def silent_for(self, node_id: NodeId) -> float:
         """Towards schedulers."""
         heard = self._heard.get(node_id)
         return self._time() - heard[-1].at if heard else self._time()

@@ -73,21 +73,29 @@ class SimNode:
         *,
         schedulers: tuple[str, ...] = (SCHEDULER,),
         streams: bool = False,
+        clone_of: "SimNode | None" = None,
     ) -> None:
-        """`streams`: it speaks to schedulers by a control stream, else by plain calls."""
-        self.id = NodeId(name)
+        """`name` is its address and its node id; a clone has the id and journal of another.
+
+        `streams`: it speaks to schedulers by a control stream, else by plain calls.
+        """
+        self.name = name
+        self.id: NodeId = clone_of.id if clone_of is not None else NodeId(name)
         self.powered = True
         self.life: Life | None = None
         self.state: State | None = None
         self.wall = WallClock()
         self.trouble = RuntimeTrouble()
-        self.disk = Disk(self.id, dice(seed, name, "disk"))
-        self.docker = Docker(self.id, self.wall, dice(seed, name, "docker"), witness)
+        random = dice(seed, name, "disk")
+        self.disk: Disk = (
+            clone_of.disk.copy(random) if clone_of is not None else Disk(self.id, random)
+        )
+        self.docker = Docker(NodeId(name), self.wall, dice(seed, name, "docker"), witness)
         self._hardware = Hardware(cpu_millicores=4000, memory_mb=8192, disk_gb=40)
         self._random = dice(seed, name, "agent")
         self._network = network
         self._witness = witness
-        self._streams = streams
+        self.streams = streams
         self._settings = replace(
             AgentSettings(),
             cluster_id=CLUSTER,
@@ -124,7 +132,7 @@ class SimNode:
             return cast("grpc.aio.Channel", SimChannel(self._network, life, address))
 
         def connect(address: str) -> AbstractAsyncContextManager[Link]:
-            link = streaming(address) if self._streams else over_grpc(address, dial)
+            link = streaming(address) if self.streams else over_grpc(address, dial)
             return overheard(
                 link,
                 heard=lambda sent: self._witness.heard(self.id, sent),

@@ -10,6 +10,7 @@ import grpc
 from persys.errors import FencedError, PersysError
 from persys.model.ids import NodeId, WorkloadId
 from persys.scheduler.lead import leader_of
+from persys.sim.actors.intruders import HOSTILE, report_anything
 from persys.sim.dice import dice
 from persys.sim.docker import Container
 from persys.sim.happening import (
@@ -34,6 +35,7 @@ from persys.store import keys
 from persys.wire.beside import DATA_AGE_MS, ROLE
 
 START_AGAIN_SECONDS = 2.0
+IN_TOUCH_SECONDS = 12.0
 _ORDERS = frozenset({"ApplyWorkload", "DeleteWorkload"})
 _QUIET = frozenset({"ListNodes", "Heartbeat", "GetMode"})
 
@@ -75,6 +77,8 @@ class World:
             )
             for name in node_names(plan.shape)
         }
+        self.clones: dict[str, SimNode] = {}
+        self.hostile: Life | None = None
         self.users = Users(
             plan.seed,
             Life(USER, self.trace, died=lambda _: None),
@@ -133,7 +137,8 @@ class World:
     def close(self) -> None:
         """End everything, so that nothing is left to be waited for."""
         schedulers = (life for seat in self.seats.values() for life in seat.lives)
-        for life in (*schedulers, *(node.life for node in self.nodes.values())):
+        nodes = (*self.nodes.values(), *self.clones.values())
+        for life in (*schedulers, *(node.life for node in nodes), self.hostile):
             if life is not None:
                 life.restart_seconds = None
                 life.crash()
@@ -141,7 +146,8 @@ class World:
             task.cancel()
 
     def live(self) -> dict[NodeId, list[Container]]:
-        return {node.id: node.docker.live() for node in self.nodes.values()}
+        nodes = (*self.nodes.values(), *self.clones.values())
+        return {node.docker.node_id: node.docker.live() for node in nodes}
 
     def start_scheduler(self, seat: Seat) -> None:
         newest = seat.newest
@@ -165,6 +171,39 @@ class World:
             return
         node.life = Life(node.id, self.trace, died=self._died)
         self._supervise(node.life, node.run)
+
+    def start_clone(self, node: SimNode) -> SimNode:
+        """A second machine from a copy of this node's disk. Its agent runs beside that of the node."""
+        name = f"{node.id}-clone-{len(self.clones) + 1}"
+        clone = self.clones[name] = self.node_type(
+            self.plan.seed,
+            name,
+            self.network,
+            self.invariants,
+            schedulers=tuple(self.seats),
+            streams=node.streams,
+            clone_of=node,
+        )
+        clone.life = Life(name, self.trace, died=self._died)
+        self._supervise(clone.life, clone.run)
+        return clone
+
+    def is_in_touch(self, node: SimNode) -> bool:
+        """A scheduler has heard of it within the last heartbeats."""
+        return self.invariants.silent_for(node.id) < IN_TOUCH_SECONDS
+
+    def start_hostile(self) -> None:
+        """A node with a valid identity that reports anything; at most one at a time."""
+        if self.hostile is not None and self.hostile.alive:
+            return
+        life = self.hostile = Life(HOSTILE, self.trace, died=lambda _: None)
+        random = dice(self.plan.seed, HOSTILE)
+        names = sorted(workload.id for workload in self.invariants.mirror.workloads.values())
+
+        async def report(life: Life) -> None:
+            await report_anything(self.network, life, [*self.seats], [*names], random)
+
+        self._supervise(life, report)
 
     def lose_store(self) -> None:
         """Everything in it is gone. Schedulers that had read it remember it."""
@@ -239,16 +278,15 @@ class World:
         self.trace.add(life.name, "is dead")
         if life.restart_seconds is None:
             return
-        node = self.nodes.get(life.name)
-        if node is None:
-            seat = self.seats[life.name]
+        if seat := self.seats.get(life.name):
             later(life.restart_seconds, lambda: self.start_scheduler(seat))
-        else:
+        elif node := self.nodes.get(life.name):
             later(life.restart_seconds, lambda: self.start_agent(node))
 
     def _resolve(self, source: str, target: str) -> Life | None:
         if target not in self.seats:
-            return self.nodes[target].life
+            node = self.nodes.get(target) or self.clones.get(target)
+            return node.life if node is not None else None
         alive = [life for life in self.seats[target].lives if life.alive]
         if source in self.nodes and len(alive) > 1:
             return self._split.choice(alive)

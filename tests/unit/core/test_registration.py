@@ -49,6 +49,14 @@ def test_a_new_process_of_the_holder_is_admitted_when_its_stream_has_ended() -> 
     assert refusal(asked("i2"), held(connected=False)) == ""
 
 
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_a_clone_at_another_address_is_refused_while_the_lease_lasts(*, confirmed: bool) -> None:
+    silent = held(connected=False, confirmed=confirmed)  # also a holder that never used a stream
+
+    assert refusal(asked("i2", endpoint="10.0.0.2:50051"), silent) != ""
+    assert refusal(asked("i2", endpoint="10.0.0.1:40000"), silent) == ""
+
+
 def test_after_a_change_of_the_leader_another_address_waits_for_the_lease() -> None:
     unheard = held(connected=False, confirmed=False)
 

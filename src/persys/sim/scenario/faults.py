@@ -161,6 +161,10 @@ def _half_open(random: Random, shape: Shape) -> Happening:
     return _event(_node(random, shape), word=random.choice(("to", "from")))
 
 
+def _clone(random: Random, shape: Shape) -> Happening:
+    return _event(_node(random, shape), seconds=random.uniform(2, 12))
+
+
 def _drawn_elsewhere(_random: Random, _shape: Shape) -> Happening:
     raise AssertionError("drawn together with what belongs to it")
 
@@ -401,6 +405,22 @@ def _break_at_message(world: World, event: Happening) -> None:
     world.network.breaks[event.target] = int(event.amount)
 
 
+def _clone_node(world: World, event: Happening) -> None:
+    """Only of a node that is in touch: while its lease is valid the clone must be refused."""
+    node = world.nodes[event.target]
+    if node.life is None or not node.life.alive or not world.is_in_touch(node):
+        return
+    clone = world.start_clone(node)
+    assert clone.life is not None
+    world.for_a_while(event.seconds, clone.life.crash)
+
+
+def _hostile_node(world: World, event: Happening) -> None:
+    world.start_hostile()
+    assert world.hostile is not None
+    world.for_a_while(event.seconds, world.hostile.crash)
+
+
 def _late_order(world: World, event: Happening) -> None:
     world.haunt(world.nodes[event.target])
 
@@ -444,6 +464,8 @@ FAULTS: dict[str, Fault] = {
     "lossy": Fault(_on_node(*_SHARES), _with_weather(_loss)),
     "duplicates": Fault(_on_node(*_SHARES), _with_weather(_duplicates)),
     "slow-net": Fault(_on_node(0.2, 1.0, 4.0), _with_weather(_delay)),
+    "clone-node": Fault(_clone, _clone_node, timely=True),
+    "hostile-node": Fault(_on_all(), _hostile_node),
     "late-order": Fault(_on_node(), _late_order),
     "store-out": Fault(_on_all(), _store_trouble(_out)),
     "answers-lost": Fault(_on_all(*_SHARES), _store_trouble(_answers_lost), timely=True),
