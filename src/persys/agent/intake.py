@@ -164,14 +164,24 @@ class Intake:
     def _receive(self, order: Order, known: Entry | None) -> Taken | Unchanged | Stale | Draining:
         buried = self._state.burials.get(order.workload_id)
         # Once the scheduler has heard that it is gone, the id may begin anew, from the first epoch.
-        fenced_by = 0 if buried is None or buried.told else buried.epoch
+        fenced_by = 0
+        if buried is not None and not buried.told and self._counts_here(buried.cluster_uid):
+            fenced_by = buried.epoch
+        known_order = known.order if known is not None else None
+        if known is not None and not self._counts_here(known.cluster_uid):
+            known_order = replace(known.order, epoch=0)
         return receive(
             order,
-            known.order if known is not None else None,
+            known_order,
             failed=known is not None and _needs_an_order(known),
             buried_epoch=fenced_by,
             draining=self._is_draining(),
         )
+
+    def _counts_here(self, cluster_uid: str) -> bool:
+        """Epochs of different clusters do not compare: the counter of a cluster that lost its store starts
+        again, and this node has joined it since."""
+        return cluster_uid in ("", self._state.cluster_uid)
 
     def _refusal(self, order: Order) -> Failure | None:
         if order.type not in self._types:
@@ -207,6 +217,7 @@ class Intake:
             standing=Standing(Actual.PENDING, now),
             volumes={**(known.volumes if known is not None else {}), **volumes_of(order.spec)},
             intent=intent,
+            cluster_uid=self._state.cluster_uid,
         )
         ended = self._ledger.superseded(known) if known is not None else []
         change = Change(entry=entry, actions=[*ended, action], unburied=order.workload_id)
@@ -219,7 +230,7 @@ class Intake:
         """A newer assignment of what is here already, or other rules for it."""
         if order == known.order and intent == known.intent:
             return known
-        entry = replace(known, order=order, intent=intent)
+        entry = replace(known, order=order, intent=intent, cluster_uid=self._state.cluster_uid)
         await self._state.commit(Change(entry=entry))
         self._tell(order.workload_id)
         return entry

@@ -35,6 +35,7 @@ class Entry(Struct, frozen=True):
     # Every managed volume it was ever given: True if it must outlive the workload.
     volumes: dict[str, bool] = {}
     intent: bytes = b""  # the scheduler's own record, kept for it as it came
+    cluster_uid: str = ""  # whose epoch its order has; "": not known
 
 
 class Image(Struct, frozen=True):
@@ -52,3 +53,4 @@ class Burial(Struct, frozen=True):
     workload_id: WorkloadId
     epoch: int
     told: bool = False
+    cluster_uid: str = ""  # whose epoch it is; "": not known

@@ -146,7 +146,11 @@ class Ledger:
             Change(
                 forgotten=entry.order.workload_id,
                 actions=[self._ended(action, entry, "")] if action is not None else [],
-                burials=[Burial(entry.order.workload_id, entry.order.epoch)],
+                burials=[
+                    Burial(
+                        entry.order.workload_id, entry.order.epoch, cluster_uid=entry.cluster_uid
+                    )
+                ],
             )
         )
         self._tell(entry.order.workload_id)

@@ -84,7 +84,8 @@ class Invariants:
         self._live = live
         self._kept = kept
         self._holds = holds
-        self._known: dict[int, int] = {}  # by request, the epoch that the agent knew when it came
+        # By request: the epoch that the agent knew when it came, and the cluster that gave it.
+        self._known: dict[int, tuple[int, str]] = {}
         self.mirror = Mirror()
         self.contacts = Contacts()
         self.intents = Intents()
@@ -304,7 +305,8 @@ class Invariants:
         """An order has reached an agent: it must follow from what was committed."""
         if isinstance(request, agent_pb2.ApplyWorkloadRequest | agent_pb2.DeleteWorkloadRequest):
             entry = self._kept(node_id, WorkloadId(request.id))
-            self._known[id(request)] = entry.order.epoch if entry is not None else 0
+            if entry is not None:
+                self._known[id(request)] = (entry.order.epoch, entry.cluster_uid)
         if isinstance(request, agent_pb2.ApplyWorkloadRequest):
             workload_id = WorkloadId(request.id)
             self._trace.add(
@@ -344,7 +346,7 @@ class Invariants:
 
     def obeyed(self, node_id: NodeId, request: Any, answer: Any) -> None:
         """An agent has said yes to an order: it must be in its journal, and not older than what was there."""
-        known = self._known.pop(id(request), 0)
+        known, cluster_uid = self._known.pop(id(request), (0, ""))
         workload_id = WorkloadId(getattr(request, "id", ""))
         entry = self._kept(node_id, workload_id)
         match answer:
@@ -357,7 +359,8 @@ class Invariants:
                 lost = entry is not None and entry.order.desired is not Desired.DELETED
             case _:
                 return
-        if 0 < request.epoch < known:
+        same_cluster = entry is None or entry.cluster_uid == cluster_uid
+        if 0 < request.epoch < known and same_cluster:
             text = f"{node_id} took {workload_id} at epoch {request.epoch} and knew {known}"
             self.fail("epoch", text)
         elif lost:

@@ -12,6 +12,7 @@ import pytest
 
 from persys.agent.app import PARTS
 from persys.agent.calls import AbortedError
+from persys.agent.state import Change
 from persys.infra.aio.parts import OnError
 from persys.model.ids import WorkloadId
 from persys.model.observation import Actual
@@ -128,3 +129,31 @@ async def test_every_part_of_the_agent_has_a_rule_and_only_two_may_end_it(tmp_pa
 
     ending = {name for name, on_error in PARTS.items() if on_error is OnError.EXIT}
     assert ending == {"journal", "requests"}
+
+
+async def ordered(running: Running, epoch: int, revision: str) -> bool:
+    request = agent_pb2.ApplyWorkloadRequest(
+        id="web",
+        type=agent_pb2.WORKLOAD_TYPE_CONTAINER,
+        revision_id=revision,
+        desired_state=agent_pb2.DESIRED_STATE_RUNNING,
+        spec=agent_pb2.WorkloadSpec(container=agent_pb2.ContainerSpec(image="app:1")),
+        epoch=epoch,
+    )
+    try:
+        answer = await running.call(running.api.ApplyWorkload(request, a_context()))
+    except AbortedError:
+        return False
+    return bool(answer.applied)
+
+
+async def test_epochs_of_a_cluster_that_this_node_left_fence_nothing(tmp_path: Path) -> None:
+    async with a_running_agent(Node(tmp_path)) as running:
+        await running.state.commit(Change(cluster_uid="lost"))
+        assert await ordered(running, 15, "r1")
+        assert not await ordered(running, 2, "r2")
+
+        await running.state.commit(Change(cluster_uid="new"))
+
+        assert await ordered(running, 2, "r2")
+        assert not await ordered(running, 1, "r3")
