@@ -117,10 +117,11 @@ def test_a_long_outage_is_no_failure_of_any_workload(
     proxy.cut()
     cluster.wait_for(name, "Unknown", within=5)
     cluster.apply(late, sleeper)
-    cluster.wait_for(late, "Unknown")
+    cluster.wait_for(late, "Pending")
     time.sleep(2 * APPLY_SECONDS)  # longer than an apply may take
 
-    assert cluster.statuses() == {name: "Unknown", late: "Unknown"}
+    assert cluster.statuses() == {name: "Unknown", late: "Pending"}
+    assert "does not answer" in cluster.client.get_workload(late).reason.message
     assert [view.retry_attempts for view in cluster.client.list_workloads()] == [0, 0]
     proxy.mend()
     cluster.wait_for_all([name, late], "Running")

@@ -55,7 +55,8 @@ def test_an_orphan_is_adopted_without_a_restart_and_another_deleted(
     _ctl(cluster, "orphans", "delete", cluster.node_id, unwanted)
     eventually(lambda: cluster.containers([unwanted]) == [], "the other one is gone")
 
-    assert (view.assigned_node_id, view.epoch) == (cluster.node_id, 8)
+    assert view.assigned_node_id == cluster.node_id
+    assert view.epoch > 7
     assert cluster.container(kept) == before
     eventually(lambda: "no orphans" in _ctl(cluster, "orphans", "list"), "none is left")
 

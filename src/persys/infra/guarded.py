@@ -12,8 +12,9 @@ from typing import Any, NoReturn, Self
 
 import grpc
 from google.protobuf.descriptor import ServiceDescriptor
+from google.protobuf.message import DecodeError
 
-from persys.errors import DefectError, DeniedError, UnavailableError
+from persys.errors import DefectError, DeniedError, InvalidError, UnavailableError
 from persys.infra import bearer
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.door import Admission, Context, Door
@@ -62,6 +63,8 @@ class Guarded:
 
     def _stream(self, name: str, handler: Handler) -> Handler:
         async def converse(request: Any, context: Context) -> Any:
+            if hasattr(request, "__aiter__"):
+                request = _Parsed(request)
             admission = await self._admit(name, request, context)
             door = self._door
             if door is None:
@@ -175,6 +178,22 @@ class _Session:
             raise
         self._recheck()
         return message
+
+
+class _Parsed:
+    """The messages of a stream. Bytes that cannot be parsed are an error of the caller."""
+
+    def __init__(self, messages: AsyncIterator[Any]) -> None:
+        self._messages = messages
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        try:
+            return await anext(self._messages)
+        except DecodeError as err:
+            raise InvalidError("message", "cannot be parsed") from err
 
 
 class _Messages:

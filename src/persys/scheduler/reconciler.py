@@ -16,6 +16,7 @@ from typing import TypeVar
 
 from persys.core.assigning import refused_as_full, refused_by_runtime
 from persys.core.effects import Apply, Effect, Remove
+from persys.core.epochs import restart_at
 from persys.core.intake import Accepted, Unchanged
 from persys.core.placement.aside import BEING_REMOVED, TURNED_AWAY, out_of_sight
 from persys.core.placement.needs import needs_of
@@ -307,7 +308,7 @@ class Reconciler:
         situation = replace(
             situation,
             asides=self._cluster.asides_of(workload.id, now),
-            next_epoch=self._cluster.epochs.next,
+            next_epoch=self._next_epoch(workload.id, now),
         )
         with out_of_sight(_hidden(situation), self._cluster.columns):
             decision = decide(
@@ -349,6 +350,15 @@ class Reconciler:
             self.room_appeared(old.node_id)
         for node_id in self._cluster.waiting.answered(workload.id, self._cluster.columns.rows):
             self.room_appeared(node_id)
+
+    def _next_epoch(self, workload_id: WorkloadId, now: datetime) -> int:
+        """The next number of the counter. If a node has a copy with a higher one, the store was brought back
+        from a copy behind our back: the counter goes on where no epoch has been, by the clock."""
+        epochs = self._cluster.epochs
+        copies = self._cluster.strangers.of(workload_id)
+        if all(copy.seen.epoch < epochs.next for copy in copies):
+            return epochs.next
+        return restart_at((epochs.next,), now=now)
 
     async def _use_epoch(self, epoch: int) -> None:
         """Raises EpochsReservedError when it had to be reserved first: time has passed, decide again."""

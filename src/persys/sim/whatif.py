@@ -22,6 +22,7 @@ from persys.sim.happening import SCHEDULER, USER
 from persys.sim.life import Life
 from persys.sim.loop import VirtualLoop
 from persys.sim.network import Context, Network
+from persys.sim.node import METHODS
 from persys.sim.seat import Seat
 from persys.sim.silence import silence
 from persys.sim.trace import Trace
@@ -86,6 +87,10 @@ class ObedientNode:
         await context.abort(grpc.StatusCode.NOT_FOUND, f"workload not found: {request.id}")
 
 
+async def _unimplemented(_request: object, context: Context) -> None:
+    await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not supported by this node")
+
+
 class WhatIf:
     """A cluster as its records say. Nodes that were not ready stay silent."""
 
@@ -113,10 +118,7 @@ class WhatIf:
             if member.node.status is not NodeStatus.NOT_READY:
                 node = self._nodes[node_id] = self._life(node_id)
                 obedient = ObedientNode(node_id, self._seat.wall.now)
-                node.serves = {
-                    name: getattr(obedient, name)
-                    for name in ("ApplyWorkload", "DeleteWorkload", "GetWorkloadStatus")
-                }
+                node.serves = {name: getattr(obedient, name, _unimplemented) for name in METHODS}
                 group.create_task(_ended(node.run(self._beat)))
         await asyncio.sleep(SETTLING_SECONDS)
 

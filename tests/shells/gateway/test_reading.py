@@ -139,7 +139,8 @@ async def test_what_is_too_much_for_one_answer_comes_all_the_same(
 ) -> None:
     names = [f"w{number}" for number in range(20)]
     for name in names:
-        container = pb.ContainerSpec(image="nginx", env={"LONG": "x" * 400_000})
+        env = {f"LONG{number}": "x" * 100_000 for number in range(4)}
+        container = pb.ContainerSpec(image="nginx", env=env)
         spec = pb.WorkloadSpec(type="container", container=container)
         await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
 
