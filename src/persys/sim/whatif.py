@@ -15,6 +15,8 @@ from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.node import NodeStatus
 from persys.model.observation import Actual, Observation
 from persys.model.workload import Desired
+from persys.scheduler.agents import Close
+from persys.scheduler.agents import Stub as AgentStub
 from persys.scheduler.app import Scheduler
 from persys.scheduler.cluster import Entry
 from persys.sim.dice import dice
@@ -91,13 +93,20 @@ async def _unimplemented(_request: object, context: Context) -> None:
     await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not supported by this node")
 
 
+class _SeatByNodeId(Seat):
+    """Reaches nodes by their ids: the addresses in the records are those of the real machines."""
+
+    def _connect(self, life: Life, node_id: NodeId, endpoint: str) -> tuple[AgentStub, Close]:
+        return super()._connect(life, node_id, node_id)
+
+
 class WhatIf:
     """A cluster as its records say. Nodes that were not ready stay silent."""
 
     def __init__(self, contents: Sequence[tuple[str, bytes]]) -> None:
         self._trace = Trace(asyncio.get_running_loop().time)
         self._network = Network(dice(0, "network"), resolve=self._resolve)
-        self._seat = Seat(0, self._network, committed=lambda *_: None)
+        self._seat = _SeatByNodeId(0, self._network, committed=lambda *_: None)
         self._contents = contents
         self._user = self._life(USER)
         self._nodes: dict[NodeId, Life] = {}
@@ -165,11 +174,7 @@ class WhatIf:
     def _resolve(self, _source: str, target: str) -> Life | None:
         if target == SCHEDULER:
             return self._seat.newest
-        by_endpoint = {
-            member.node.endpoint: node_id
-            for node_id, member in self.scheduler.cluster.members.items()
-        }
-        return self._nodes.get(by_endpoint.get(target, NodeId(target)))
+        return self._nodes.get(NodeId(target))
 
 
 def lose(contents: Sequence[tuple[str, bytes]], node_id: NodeId) -> list[Fate]:
