@@ -74,7 +74,7 @@ class HeldBind:
 
 
 class HeldBinds:
-    """Open sources. Whoever holds them closes them."""
+    """Open sources. The holder closes them."""
 
     def __init__(self, binds: Iterable[HostBind]) -> None:
         """Raises HostPathError."""

@@ -83,7 +83,7 @@ class Door:
         where = request.remote or "?"
         try:
             async with asyncio.timeout(self._request_seconds):
-                # A client without the certificate that the route needs sends its body to nobody.
+                # The body of a client without the required certificate is not read.
                 needs_body = deed is None or shown is not None
                 body = await request.read() if needs_body else b""
                 serve = partial(self._serve, door, deed, shown, where)

@@ -2,7 +2,7 @@
 
 The input is the document that `docker compose config` printed: variables, includes and extends are resolved.
 The rules are a list of what is allowed, key by key. A key that is not listed is refused by its path, so a
-key that a later Compose introduces is refused until somebody has decided about it. Two kinds of content pass
+key that a later Compose introduces is refused until the list names it. Two kinds of content pass
 without a rule: extension keys (`x-…`), which Compose ignores, and empty values, which change nothing.
 """
 

@@ -139,7 +139,7 @@ class Repeats:
         return len(self._noted)
 
     def _forget(self, now: datetime) -> None:
-        """The oldest first: whatever was left out a window ago is told by nobody any more."""
+        """The oldest first. Events that were left out a window ago are no longer counted."""
         while self._noted:
             source = next(iter(self._noted))
             noted_at, _ = self._noted[source]

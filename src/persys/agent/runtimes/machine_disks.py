@@ -104,7 +104,7 @@ class MachineDisks:
             try:
                 os.close(open_below(wanted.root, wanted.source))
             except HostPathError as err:
-                if not err.missing:  # what is missing is made, or told by whoever needs it
+                if not err.missing:  # a missing disk is created, or reported where it is needed
                     problem = f"disk {disk.device}: {err}"
                     raise MachineError(err.failure.reason, problem, code="HostPath") from err
 
