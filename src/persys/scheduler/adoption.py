@@ -79,6 +79,8 @@ class Adoption:
             adopted = replace(workload, updated_at=self._clock.now())
             return Accepted(adopted, EventKind.ORPHAN_ADOPTED)
 
+        if self._orphan(node_id, workload_id).seen.epoch >= self._cluster.epochs.next:
+            await self._reconciler.skip_epochs()
         await self._reconciler.submit(workload_id, judge)
 
     async def delete(self, node_id: NodeId, workload_id: WorkloadId) -> None:

@@ -8,6 +8,7 @@ the reason, and is tried again with back-off; other workloads are not affected.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -308,7 +309,7 @@ class Reconciler:
         situation = replace(
             situation,
             asides=self._cluster.asides_of(workload.id, now),
-            next_epoch=self._next_epoch(workload.id, now),
+            next_epoch=self._cluster.epochs.next,
         )
         with out_of_sight(_hidden(situation), self._cluster.columns):
             decision = decide(
@@ -351,14 +352,16 @@ class Reconciler:
         for node_id in self._cluster.waiting.answered(workload.id, self._cluster.columns.rows):
             self.room_appeared(node_id)
 
-    def _next_epoch(self, workload_id: WorkloadId, now: datetime) -> int:
-        """The next number of the counter. If a node has a copy with a higher one, the store was brought back
-        from a copy behind our back: the counter goes on where no epoch has been, by the clock."""
-        epochs = self._cluster.epochs
-        copies = self._cluster.strangers.of(workload_id)
-        if all(copy.seen.epoch < epochs.next for copy in copies):
-            return epochs.next
-        return restart_at((epochs.next,), now=now)
+    async def skip_epochs(self) -> None:
+        """Continue the counter where no epoch has been used, by the clock.
+
+        For an operator who takes over a copy with an epoch that the store does not know: the store was
+        brought back from a copy. What nodes report alone never leads here.
+        """
+        epoch = restart_at((self._cluster.epochs.next,), now=self._clock.now())
+        with suppress(EpochsReservedError):
+            await self._use_epoch(epoch)
+        self._cluster.epochs.use(epoch)
 
     async def _use_epoch(self, epoch: int) -> None:
         """Raises EpochsReservedError when it had to be reserved first: time has passed, decide again."""
