@@ -25,7 +25,7 @@ class Deed(StrEnum):
     NODES = "nodes"  # cordon, drain, taint, remove; adopt and delete orphans
     DATA = "data"  # images and volumes
     TOKENS = "tokens"  # who may join, with which certificate; tokens of people
-    SECRETS = "secrets"  # put and delete them; nobody reads them back
+    SECRETS = "secrets"  # put and delete them; they cannot be read back
     RECOVERY = "recovery"  # snapshots, which hold everything, and the ways out of recovery
     SUGGEST = "suggest"  # automation
     REPORT = "report"  # be a node: register, heartbeat, stream

@@ -39,7 +39,7 @@ class RuntimeTrouble:
     out: bool = False
     answers_lost: float = 0.0
     errors: float = 0.0
-    os_errors: float = 0.0  # share of calls that raise an exception nobody expects
+    os_errors: float = 0.0  # share of calls that raise an unexpected exception
     slowness: float = 1.0
 
 

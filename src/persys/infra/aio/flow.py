@@ -37,7 +37,7 @@ class SendWindow:
 
 
 class Inbox(Generic[Item]):
-    """What came and was not read yet. Whoever sends more than `most` has broken the rules."""
+    """Messages that were not read yet. A peer that sends more than `most` breaks the protocol."""
 
     def __init__(self, most: int) -> None:
         self._most = most

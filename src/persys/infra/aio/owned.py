@@ -1,4 +1,4 @@
-"""Work that must finish once it has begun, whoever asked for it.
+"""Work that must finish once it has begun, also if its caller leaves.
 
 A request handler runs in a task of its caller and is cancelled when the caller gives up. Work that writes to
 a journal must not end half-way because of that: it runs here, in a task of the process, and the handler only
