@@ -40,6 +40,7 @@ from persys.agent.policy import policy_of
 from persys.agent.reports import Reports
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
+from persys.infra.aio.path_calls import DirectPathCalls
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.model import feature
@@ -84,7 +85,7 @@ async def _making(count: int) -> float:
         state = State(Path(directory) / "agent.db", cluster_id="bench", node_id=NODE)
         for name in workload_names(0, nodes=1, each=count):
             state.note(*_running(WorkloadId(name)))
-        collector = Collector(state, Path(directory))
+        collector = Collector(state, Path(directory), DirectPathCalls())
         supervisor = Supervisor("agent", clock, CollectorRegistry())
         policy = policy_of(AgentSettings())
         meter = Meter({}, state, clock, supervisor)

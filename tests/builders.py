@@ -1,6 +1,8 @@
 """Nouns with defaults, for tests that care about one or two of their fields."""
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 
 from prometheus_client import CollectorRegistry
@@ -12,6 +14,7 @@ from persys.core.placement.filters import Rejection, reject
 from persys.core.placement.needs import Needs
 from persys.core.placement.select import place
 from persys.core.situation import Rooms, Situation
+from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.model.assignment import Assignment, HostPort
@@ -232,3 +235,14 @@ def a_situation(
 
 def a_supervisor(component: str = "agent") -> Supervisor:
     return Supervisor(component, SystemClock(), CollectorRegistry())
+
+
+@asynccontextmanager
+async def owned_work(*, limit: int = 100) -> AsyncIterator[OwnedWork]:
+    """That runs."""
+    owned = OwnedWork(a_supervisor(), limit=limit)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(owned.run())
+        await asyncio.sleep(0)
+        yield owned
+        running.cancel()

@@ -2,7 +2,12 @@
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.x509.oid import NameOID
 
 from persys.ca.issuing import issue, new_root, pem
 from persys.infra.certificates import CertificateFiles
@@ -56,6 +61,33 @@ class Root:
         )
         return files
 
+    def write_named(self, common_name: str, *, life: timedelta = LIFE) -> CertificateFiles:
+        """A certificate as others make them: with a common name and 127.0.0.1, and without a URI."""
+        key, now = new_key(), datetime.now(UTC)
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, common_name)])
+        hosts = x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))])
+        made = (
+            x509.CertificateBuilder()
+            .subject_name(subject)
+            .issuer_name(self.issuer.certificate.subject)
+            .public_key(key.public_key())
+            .serial_number(x509.random_serial_number())
+            .not_valid_before(now - timedelta(minutes=1))
+            .not_valid_after(now + life)
+            .add_extension(hosts, critical=False)
+            .sign(self.issuer.key, hashes.SHA256())
+        )
+        place = self._folder / f"named-{common_name.replace('/', '-')}"
+        files = CertificateFiles(place / "a.crt", place / "a.key", place / "ca.crt")
+        write_together(
+            [
+                (files.roots, self.pem, PUBLIC),
+                (files.key, key_pem(key), PRIVATE),
+                (files.certificate, pem(made), PUBLIC),
+            ]
+        )
+        return files
+
     def tls(
         self,
         role: Role,
@@ -74,3 +106,19 @@ class Root:
             "PERSYS_TLS_CERT": str(files.certificate),
             "PERSYS_TLS_KEY": str(files.key),
         }
+
+
+class Listed:
+    """What an authority has revoked."""
+
+    def __init__(self) -> None:
+        self.serials: set[str] = set()
+
+    async def revoked(self) -> frozenset[str]:
+        return frozenset(self.serials)
+
+    def revoke(self, tls: Tls) -> None:
+        self.serials.add(tls.certificates.current.claims.serial)
+
+    def read_often(self) -> Revocations:
+        return Revocations(self, SystemClock(), every=timedelta(seconds=0.05))

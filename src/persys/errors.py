@@ -77,7 +77,12 @@ class QuarantinedError(ConflictError):
 
 
 class StaleEpochError(PersysError):
-    """A newer assignment of this workload exists."""
+    """A newer assignment of this workload exists, or it was deleted."""
+
+    def __init__(self, text: str, *, known_epoch: int = 0, deleted: bool = False) -> None:
+        super().__init__(text)
+        self.known_epoch = known_epoch
+        self.deleted = deleted
 
 
 class FencedError(PersysError):

@@ -106,7 +106,7 @@ def test_a_construct_that_cannot_be_honoured_is_refused_with_its_line(
     refused = persysctl("workload", "apply", "-f", str(file))
 
     assert refused.returncode != 0
-    assert "services.web.container_name: line 4" in refused.stderr
+    assert f"{file}:7: compose.inline_yaml: services.web.container_name: " in refused.stderr
 
 
 def test_a_stack_from_a_repository_follows_its_branch_on_request_and_shows_the_commit(

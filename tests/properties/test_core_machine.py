@@ -49,7 +49,7 @@ WISHES = [*[Desired.RUNNING] * 5, *[Desired.STOPPED] * 3, Desired.DELETED]
 class ModelAgent:
     order: Order | None = None
     runs: bool = False
-    buried_epoch: int = 0
+    deleted_epoch: int = 0
     phase: Phase = Phase.ALIVE
 
 
@@ -171,15 +171,20 @@ class CoreMachine(RuleBasedStateMachine):
             return
         agent.runs = agent.order.desired is Desired.RUNNING
         if agent.order.desired is Desired.DELETED:
-            agent.buried_epoch, agent.order = agent.order.epoch, None
+            agent.deleted_epoch, agent.order = agent.order.epoch, None
 
     @rule(node_id=nodes)
     def an_agent_reports(self, node_id: NodeId) -> None:
         agent = self.agents[node_id]
         if agent.phase is not Phase.ALIVE:
             return
-        if agent.order is None and not any(effect.node_id == node_id for effect in self.sent):
-            self.tombstones.pop(node_id, None)
+        tombstone = self.tombstones.get(node_id)
+        if (
+            tombstone is not None
+            and agent.order is None
+            and agent.deleted_epoch >= tombstone.assignment.epoch
+        ):
+            del self.tombstones[node_id]
         bound = self.situation.assignment if self.situation is not None else None
         if self.situation is None or bound is None or bound.node_id != node_id:
             return
@@ -245,10 +250,12 @@ class CoreMachine(RuleBasedStateMachine):
         elif agent.order is not None and isinstance(effect, Remove):
             order = changed(agent.order, desired=Desired.DELETED, epoch=effect.epoch)
         else:
+            if isinstance(effect, Remove):
+                agent.deleted_epoch = max(agent.deleted_epoch, effect.epoch)
             self.note_answer(effect, given=answer)
             return
         receipt = receive(
-            order, agent.order, failed=False, buried_epoch=agent.buried_epoch, draining=False
+            order, agent.order, failed=False, deleted_epoch=agent.deleted_epoch, draining=False
         )
         if isinstance(receipt, Taken | Unchanged):
             agent.order = receipt.order

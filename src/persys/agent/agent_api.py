@@ -1,9 +1,13 @@
-"""The gRPC door of the agent: read the request, hand it to its use case, write the answer."""
+"""The gRPC service of the agent: read the request, hand it to its use case, write the answer.
+
+A call that changes something, by the table of methods, runs in a task of the process: a caller that leaves
+does not stop it.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from datetime import datetime
-from functools import wraps
+from functools import partial, wraps
 from typing import TypeVar
 
 import grpc
@@ -29,18 +33,23 @@ from persys.errors import (
     PersysError,
     RefusedError,
     RuntimeUnavailableError,
+    StaleEpochError,
 )
 from persys.infra import tracing
+from persys.infra.aio.offload import off_loop
+from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId, Revision, WorkloadId, workload_id
 from persys.model.observation import Actual, Observation
+from persys.model.order import Order
 from persys.model.spec import WorkloadType
 from persys.model.workload import Desired
 from persys.wire import agent as wire
 from persys.wire import limits
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
+from persys.wire.methods import AGENT_METHODS
 from persys.wire.status import grpc_code
 from persys.wire.volume import agent_view
 
@@ -60,19 +69,27 @@ Context = grpc.aio.ServicerContext[object, object]
 def _translated(
     call: Callable[[Api, Request, Context], Awaitable[Answer]],
 ) -> Callable[[Api, Request, Context], Awaitable[Answer]]:
-    """Trace a method, and turn what it raises into a status. An unexpected exception costs this call."""
-    name = f"{SERVICE}/{call.__name__}"
+    """Trace a method, own it if it changes something, and turn what it raises into a status.
+
+    An unexpected exception affects this call only.
+    """
+    method = AGENT_METHODS[call.__name__]
+    name = f"{SERVICE}/{method.name}"
 
     @wraps(call)
     async def answer(api: Api, request: Request, context: Context) -> Answer:
         with tracing.serving(name, context.invocation_metadata) as span:
             errors: list[InternalError] = []
             code, text = grpc.StatusCode.INTERNAL, ""
-            with api.supervisor.contain("call", call.__name__, failed=errors.append):
+            with api.supervisor.contain("call", method.name, failed=errors.append):
                 try:
-                    if isinstance(request, Message) and call.__name__ not in REFUSES_IN_ANSWER:
+                    if isinstance(request, Message) and method.name not in REFUSES_IN_ANSWER:
                         limits.check(request)
-                    answered = await call(api, request, context)
+                    work = partial(call, api, request, context)
+                    if method.mutating:
+                        answered = await api.owned.finish("call", method.name, work)
+                    else:
+                        answered = await work()
                     span.answered(grpc.StatusCode.OK.name)
                     return answered
                 except PersysError as err:
@@ -100,9 +117,11 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         inventory: Inventory,
         images: Callable[[], ImageDoor | None],
         supervisor: Supervisor,
+        owned: OwnedWork,
     ) -> None:
         """`images` answers None as long as this node has no libvirt."""
         self.supervisor = supervisor
+        self.owned = owned
         self._node_id = node_id
         self._version = version
         self._state = state
@@ -122,11 +141,17 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
     ) -> agent_pb2.ApplyWorkloadResponse:
         workload_id(request.id, field="id")
         try:
-            order = wire.apply(request)
+            order = await _order(request)
         except InvalidError as err:
             failure = Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
             return self._refused(request, failure)
-        match await self._intake.apply(order, intent=request.intent):
+        try:
+            taken = await self._intake.apply(order, intent=request.intent)
+        except StaleEpochError as err:
+            return agent_pb2.ApplyWorkloadResponse(
+                message=str(err), known_epoch=err.known_epoch, deleted=err.deleted
+            )
+        match taken:
             case Accepted(entry=entry):
                 return agent_pb2.ApplyWorkloadResponse(
                     applied=True, message="accepted", status=self._status(entry)
@@ -178,9 +203,13 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self, _request: agent_pb2.HealthCheckRequest, _context: Context
     ) -> agent_pb2.HealthCheckResponse:
         runtimes = {kind.value: await self._runtime_status(kind) for kind in WorkloadType}
+        journal_problem = self._state.problem()
+        if journal_problem:
+            runtimes["journal"] = f"unhealthy: {journal_problem}"
         used = self._collector.utilization()
         return agent_pb2.HealthCheckResponse(
-            healthy=all(runtimes[kind.value] == "healthy" for kind in self._runtimes),
+            healthy=not journal_problem
+            and all(runtimes[kind.value] == "healthy" for kind in self._runtimes),
             version=self._version,
             runtime_status=runtimes,
             memory_utilization=used.memory,
@@ -264,7 +293,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self, _request: agent_pb2.ListImagesRequest, _context: Context
     ) -> agent_pb2.ListImagesResponse:
         images = self._images()
-        return agent_pb2.ListImagesResponse() if images is None else images.list()
+        return agent_pb2.ListImagesResponse() if images is None else await images.list()
 
     @_translated
     async def AddImage(
@@ -282,7 +311,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         images = self._images()
         if images is None:
             raise NotFoundError("image", request.name)
-        return images.remove(request.name)
+        return await images.remove(request.name)
 
     async def _runtime_status(self, kind: WorkloadType) -> str:
         if kind not in self._runtimes:
@@ -312,6 +341,13 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         failure = replace(failure, message=redacted(failure.message, wire.secret_values(request)))
         status = _refusal_status(request, failure, self._node_id, self._clock.now())
         return agent_pb2.ApplyWorkloadResponse(message=failure.message, status=status)
+
+
+async def _order(request: agent_pb2.ApplyWorkloadRequest) -> Order:
+    """Specs that hold YAML are parsed beside the event loop. Raises InvalidError."""
+    if request.spec.HasField("container"):
+        return wire.apply(request)
+    return await off_loop(partial(wire.apply, request))
 
 
 def _refusal_status(

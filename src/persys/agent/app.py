@@ -22,7 +22,9 @@ from persys.agent.consoles import Consoles
 from persys.agent.contact import Contact
 from persys.agent.crash_recovery import Recovery, guarded_run
 from persys.agent.door import new_door
+from persys.agent.finding import workload_roots
 from persys.agent.garbage import Garbage
+from persys.agent.health import health_of
 from persys.agent.image_door import ImageDoor
 from persys.agent.images import ImageStore
 from persys.agent.intake import Intake
@@ -59,7 +61,7 @@ from persys.core.garbage import Ages
 from persys.core.health import HEALTH
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.parts import OnError, supervised
-from persys.infra.aio.path_calls import ThreadPathCalls
+from persys.infra.aio.path_calls import PathCalls, ThreadPathCalls
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock, since_boot
 from persys.infra.enrolling import ensure_certificate
@@ -74,7 +76,7 @@ from persys.model.identity import Role
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
 from persys.model.order import Order
-from persys.wire.gen.agent.v1 import agent_pb2_grpc
+from persys.model.spec import WorkloadType
 
 log = structlog.get_logger()
 
@@ -113,6 +115,7 @@ class Surroundings:
     volumes: Volumes
     machine: Machine
     clock: Clock
+    paths: PathCalls
     connect: Connect | None  # None: by stream where the scheduler knows streams, else by calls
     random: Random
     news: News = field(default_factory=News)
@@ -133,19 +136,21 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     node_id = node_of(settings, tls)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS_MAX))
     state = State(settings.state_path, cluster_id=settings.cluster_id, node_id=node_id)
-    news, paths = News(), ThreadPathCalls()
-    owner = Owner(settings.cluster_id, node_id)
-    detector = Detector(settings, owner, state, clock, images_changed=news.tell_node)
+    news, owner = News(), Owner(settings.cluster_id, node_id)
+    paths = ThreadPathCalls(roots=workload_roots(settings, owner))
+    detector = Detector(settings, owner, state, clock, paths, images_changed=news.tell_node)
     try:
-        await detector.look()
         book = Book(state)
         with guarded_run(state, settings.state_path, stop) as recovery:
             around = Surroundings(
                 state=state,
                 runtimes=detector.found,
-                volumes=ManagedVolumes(find_drivers(settings, book, Tools()), book, clock, paths),
+                volumes=ManagedVolumes(
+                    find_drivers(settings, book, Tools(), paths), book, clock, paths
+                ),
                 machine=host,
                 clock=clock,
+                paths=paths,
                 connect=None,
                 random=SystemRandom(),
                 news=news,
@@ -190,10 +195,9 @@ class Agent:
         self._worker = self._build_worker()
         self._meter = Meter(self._runtimes.samplers, state, clock, self.supervisor)
         self._metrics.tell_usage(lambda: self._meter.usage)
-        self._collector = Collector(state, settings.storage_local_root, around.machine)
-        self._pools = Pools(
-            around.machine, settings.storage_local_root, lambda: self._runtimes.pools
-        )
+        volumes, paths = settings.storage_local_root, around.paths
+        self._collector = Collector(state, volumes, paths, around.machine)
+        self._pools = Pools(around.machine, volumes, paths, lambda: self._runtimes.pools)
         self._admission = Admission(
             self._bounds(), state, self._collector, self._metrics, is_here=self._steps.may_have
         )
@@ -211,11 +215,10 @@ class Agent:
 
     async def run(self, stop: asyncio.Event) -> None:
         settings, tls = self._settings, self._around.tls
+        await self._detect_first()
         server = new_server()
         door = new_door(settings, tls, self._clock, self._metrics)
-        agent_pb2_grpc.add_AgentServiceServicer_to_server(
-            Guarded(self.api(), SERVICE_DESCRIPTOR, door, self.supervisor), server
-        )
+        Guarded(self.api(), SERVICE_DESCRIPTOR, door, self.supervisor).add_to(server)
         side = SideServer(registry=self._metrics.registry, health=self._health)
         await side.start(settings.grpc_addr, settings.metrics_port)
         try:
@@ -261,13 +264,14 @@ class Agent:
             ),
             images=self._image_door,
             supervisor=self.supervisor,
+            owned=self._owned,
         )
 
     def parts(self, port: int) -> dict[str, Callable[[], Awaitable[None]]]:
         """What runs as long as the agent does. `port` is where it serves."""
         settings = self._settings
         parts: dict[str, Callable[[], Awaitable[None]]] = {
-            "journal": self._state.run,
+            "journal": partial(self._state.run, self.supervisor),
             "requests": self._owned.run,
             "worker": self._worker.run,
             "probes": self._probes.run,
@@ -299,7 +303,10 @@ class Agent:
 
     def _build_past(self) -> Past | None:
         docker = self._runtimes.docker
-        return Past(self._settings.state_path.parent / "past", docker) if docker else None
+        if docker is None:
+            return None
+        root = self._settings.state_path.absolute().parent / "past"
+        return Past(root, docker, self._around.paths)
 
     def _build_worker(self) -> Worker:
         return Worker(
@@ -360,7 +367,15 @@ class Agent:
 
     def _image_door(self) -> ImageDoor | None:
         images = self._runtimes.images
-        return self._image_doors.setdefault(images, ImageDoor(images)) if images else None
+        return (
+            self._image_doors.setdefault(images, ImageDoor(images, self._owned)) if images else None
+        )
+
+    async def _detect_first(self) -> None:
+        """What this node has when it starts. Raises SettingsError."""
+        if self._around.detect is not None:
+            with self.supervisor.contain("part", "detection", failed=lambda _error: None):
+                await self._around.detect()
 
     async def _detect(self, look: Callable[[], Awaitable[bool]]) -> None:
         """Runtimes that were installed while the agent runs."""
@@ -404,7 +419,7 @@ class Agent:
                 self._meter,
                 self._clock,
                 self.supervisor,
-                unavailable=self._watches.unavailable,
+                unavailable=self._unavailable,
                 policy=self._intake.policy,
             ),
             find_service=self._find_service,
@@ -447,25 +462,25 @@ class Agent:
         standings = (entry.standing.metadata for entry in self._state.entries.values())
         return Counter(words[HEALTH] for words in standings if HEALTH in words)
 
+    def _unavailable(self) -> list[WorkloadType]:
+        """Without its journal a node takes no orders of any type."""
+        if self._state.problem():
+            return sorted(self._runtimes.types)
+        return self._watches.unavailable()
+
     def _health(self) -> Mapping[str, Any]:
-        runtimes = {
-            kind.value: "ok" if answers else "no answer"
-            for kind, answers in self._watches.answering().items()
-        }
         scheduler = "standalone"
         if self._uplink is not None:
             scheduler = self._uplink.connected_to or "not connected"
-        tls = self._around.tls
-        return {
-            "status": "ok" if all(word == "ok" for word in runtimes.values()) else "degraded",
-            "service": "persys-agent",
-            "version": self._settings.version,
-            "node_id": self._node_id,
-            "runtimes": runtimes,
-            "scheduler": scheduler,
-            "workloads": len(self._state.entries),
-            **({"certificate": tls.health()} if tls is not None else {}),
-        }
+        return health_of(
+            self._node_id,
+            self._settings.version,
+            answering=self._watches.answering(),
+            journal_problem=self._state.problem(),
+            scheduler=scheduler,
+            workload_count=len(self._state.entries),
+            tls=self._around.tls,
+        )
 
 
 def _never_alone(_order: Order) -> bool:

@@ -4,33 +4,34 @@ The sources are opened before the start and compared with the container's mount 
 that has something else mounted is removed, so that Docker cannot start it again, and its workload fails.
 """
 
-import asyncio
-import threading
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import closing, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
+from functools import partial
 
 import structlog
 
-from persys.agent.host_paths import HeldBind, HeldBinds, HostBind, HostPathError, swapped
-from persys.agent.runtimes.docker_engine import Engine, EngineError
+from persys.agent.host_paths import HeldBind, HostBind, HostPathError, hold, swapped
+from persys.agent.runtimes.docker_engine import Engine, EngineError, understood
+from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.model.failure import Failure, FailureReason
 
 log = structlog.get_logger()
 
-OPEN_DEADLINE_SECONDS = 20.0  # a network file system may never answer
-
 
 class BindGuard:
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, paths: PathCalls) -> None:
         self._engine = engine
+        self._paths = paths
 
     async def check(self, binds: Sequence[HostBind]) -> Failure | None:
         """Whether every source can be opened now."""
-        held = await _hold(binds)
-        if isinstance(held, Failure):
-            return held
-        held.close()
-        return None
+        try:
+            async with self._held(binds):
+                return None
+        except HostPathError as err:
+            return err.failure
+        except PathTimeoutError as err:
+            return _no_answer(err)
 
     async def start(
         self,
@@ -41,25 +42,43 @@ class BindGuard:
         """Run `start` while the sources are held open, then look at what `containers` have mounted."""
         if not binds:
             return await start()
-        held = await _hold(binds)
-        if isinstance(held, Failure):
-            return held
-        with closing(held):
-            failure = await start()
-            for container_id in await containers():
-                if replaced := await self._replaced(container_id, held.binds):
-                    return replaced
-            return failure
+        try:
+            async with self._held(binds) as held:
+                failure = await start()
+                for container_id in await containers():
+                    if replaced := await self._replaced(container_id, held):
+                        return replaced
+                return failure
+        except HostPathError as err:
+            return err.failure
+        except PathTimeoutError as err:
+            return _no_answer(err)
+
+    @asynccontextmanager
+    async def _held(self, binds: Sequence[HostBind]) -> AsyncIterator[list[HeldBind]]:
+        """The sources, open meanwhile. Raises HostPathError, PathTimeoutError."""
+        with ExitStack() as stack:
+            held = []
+            for bind in binds:
+                one = await self._paths.run(
+                    bind.source, partial(hold, bind), discard=HeldBind.close
+                )
+                stack.callback(one.close)
+                held.append(one)
+            yield held
 
     async def _replaced(self, container_id: str, held: Sequence[HeldBind]) -> Failure | None:
         try:
             found = await self._engine.call("GET", f"containers/{container_id}/json")
         except EngineError:
             return None  # it was removed
-        pid = int(found["State"]["Pid"])
-        targets = {str(mount["Destination"]) for mount in found["Mounts"]}
+        with understood(container_id):
+            pid = int(found["State"]["Pid"])
+            targets = {str(mount["Destination"]) for mount in found["Mounts"]}
         mine = [one for one in held if one.bind.target in targets]
-        problem = await asyncio.to_thread(swapped, mine, pid) if pid and mine else ""
+        if not pid or not mine:
+            return None
+        problem = await self._paths.run(f"/proc/{pid}", partial(swapped, mine, pid))
         if not problem:
             return None
         log.error("bind.replaced", container_id=container_id, problem=problem)
@@ -70,31 +89,5 @@ class BindGuard:
         return Failure(reason, problem, retryable=False, code="BindSourceReplaced")
 
 
-async def _hold(binds: Sequence[HostBind]) -> HeldBinds | Failure:
-    """Opened by a thread of its own: one that hangs in a dead file system takes no place of others."""
-    loop = asyncio.get_running_loop()
-    opened: asyncio.Future[HeldBinds | Failure] = loop.create_future()
-
-    def tell(answer: HeldBinds | Failure) -> None:
-        if not opened.done():
-            opened.set_result(answer)
-        elif isinstance(answer, HeldBinds):
-            answer.close()
-
-    def work() -> None:
-        answer: HeldBinds | Failure
-        try:
-            answer = HeldBinds(binds)
-        except HostPathError as err:
-            answer = err.failure
-        with suppress(RuntimeError):  # the loop has ended
-            loop.call_soon_threadsafe(tell, answer)
-
-    threading.Thread(target=work, name="bind-sources", daemon=True).start()
-    try:
-        async with asyncio.timeout(OPEN_DEADLINE_SECONDS):
-            return await opened
-    except TimeoutError:
-        paths = ", ".join(bind.source for bind in binds)
-        text = f"{paths}: the file system did not answer within {OPEN_DEADLINE_SECONDS:.0f} s"
-        return Failure(FailureReason.STORAGE_ERROR, text, code="HostPath")
+def _no_answer(err: PathTimeoutError) -> Failure:
+    return Failure(FailureReason.STORAGE_ERROR, str(err), code="HostPath")

@@ -1,16 +1,21 @@
 """How much of this machine is used, sampled now and then so that a share of time means something."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
+import structlog
 from msgspec import Struct
 
 from persys.agent import host
 from persys.agent.ports import Machine
 from persys.agent.state import State
 from persys.core.admission import demand_of
+from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.model.usage import NodeUsage
 from persys.model.workload import Desired
+
+log = structlog.get_logger()
 
 SAMPLE_INTERVAL_SECONDS = 5.0
 
@@ -24,10 +29,15 @@ class Utilization(Struct, frozen=True):
 
 
 class Collector:
-    def __init__(self, state: State, volume_root: Path, machine: Machine = host) -> None:
+    def __init__(
+        self, state: State, volume_root: Path, paths: PathCalls, machine: Machine = host
+    ) -> None:
         self._state = state
         self._volume_root = volume_root
+        self._paths = paths
         self._machine = machine
+        self._disk = machine.disk(volume_root)
+        self._disk_answers = True
         self._last = machine.cpu_time()
         self._cpu_share = 0.0
 
@@ -37,13 +47,26 @@ class Collector:
             now = self._machine.cpu_time()
             self._cpu_share = now.busy_since(self._last)
             self._last = now
+            await self._look_at_disk()
+
+    async def _look_at_disk(self) -> None:
+        """While the file system does not answer, the last figures hold."""
+        look = partial(self._machine.disk, self._volume_root)
+        try:
+            self._disk = await self._paths.run(self._volume_root, look)
+        except (OSError, PathTimeoutError) as err:
+            if self._disk_answers:
+                log.warning("volumes.not_looked_at", path=str(self._volume_root), reason=str(err))
+            self._disk_answers = False
+        else:
+            self._disk_answers = True
 
     def utilization(self) -> Utilization:
         memory = self._machine.memory()
         return Utilization(
             cpu=100 * self._cpu_share,
             memory=100 * memory.used_mb / memory.total_mb,
-            disk=100 * self._machine.disk(self._volume_root).used_share,
+            disk=100 * self._disk.used_share,
         )
 
     def usage(self) -> NodeUsage:
@@ -56,5 +79,5 @@ class Collector:
             memory_allocated_mb=sum(demand.memory_mb for demand in running),
             memory_used_mb=self._machine.memory().used_mb,
             disk_allocated_gb=sum(demand_of(one.spec).disk_gb for one in orders),
-            disk_used_gb=self._machine.disk(self._volume_root).used_gb,
+            disk_used_gb=self._disk.used_gb,
         )

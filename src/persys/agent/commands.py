@@ -1,4 +1,4 @@
-"""Running the programs of others (git, Compose): bounded in time and output, and never left behind.
+"""Running the programs of others (git, Compose): bounded in time, output and files, and never left behind.
 
 A program that is given a lock holds it until it ends, even if the agent is killed meanwhile: the next agent
 waits for it instead of working against it.
@@ -7,7 +7,9 @@ waits for it instead of working against it.
 import asyncio
 import fcntl
 import os
+import resource
 import signal
+from collections import deque
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,12 +17,14 @@ from typing import NamedTuple
 
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024
 _TRY_AGAIN_SECONDS = 0.1
+_CHUNK_BYTES = 65536
 
 
 class Ran(NamedTuple):
     code: int
     out: str
     err: str
+    is_cut: bool = False  # it wrote more than OUTPUT_BYTES_MAX; `out` is the end of that
 
     @property
     def ok(self) -> bool:
@@ -35,15 +39,19 @@ async def run(
     cwd: Path | None = None,
     lock: Path | None = None,
     stdin: bytes = b"",
+    file_bytes_max: int = 0,
 ) -> Ran:
-    """Raises TimeoutError; the program has been ended then. OSError: it cannot be run at all."""
+    """Raises TimeoutError; the program has been ended then. OSError: it cannot be run at all.
+
+    No file that it writes grows over `file_bytes_max`; 0: no limit.
+    """
     async with asyncio.timeout(deadline):
         if lock is None:
-            return await _run(command, env, cwd, (), stdin)
+            return await _run(command, env, cwd, (), stdin, file_bytes_max)
         held = os.open(lock, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             await _take(held)
-            return await _run(command, env, cwd, (held,), stdin)
+            return await _run(command, env, cwd, (held,), stdin, file_bytes_max)
         finally:
             os.close(held)
 
@@ -64,6 +72,7 @@ async def _run(
     cwd: Path | None,
     held: tuple[int, ...],
     stdin: bytes,
+    file_bytes_max: int,
 ) -> Ran:
     process = await asyncio.create_subprocess_exec(
         *command,
@@ -78,6 +87,8 @@ async def _run(
     assert process.stdout is not None, "it is a pipe"
     assert process.stderr is not None, "it is a pipe"
     try:
+        if file_bytes_max:
+            _limit_files(process.pid, file_bytes_max)
         async with asyncio.TaskGroup() as group:
             out = group.create_task(_read(process.stdout))
             err = group.create_task(_read(process.stderr))
@@ -89,7 +100,14 @@ async def _run(
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
-    return Ran(code.result(), out.result(), err.result())
+    is_cut = out.result().is_cut
+    return Ran(code.result(), out.result().text, err.result().text, is_cut)
+
+
+def _limit_files(pid: int, bytes_max: int) -> None:
+    """Also of the programs that it starts from now on."""
+    with suppress(ProcessLookupError):  # it has ended
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (bytes_max, bytes_max))
 
 
 async def _feed(stream: asyncio.StreamWriter, content: bytes) -> None:
@@ -99,9 +117,21 @@ async def _feed(stream: asyncio.StreamWriter, content: bytes) -> None:
         stream.close()
 
 
-async def _read(stream: asyncio.StreamReader) -> str:
+class _Output(NamedTuple):
+    text: str
+    is_cut: bool
+
+
+async def _read(stream: asyncio.StreamReader) -> _Output:
     """Its end, if there is too much of it."""
-    content = b""
-    while chunk := await stream.read(65536):
-        content = (content + chunk)[-OUTPUT_BYTES_MAX:]
-    return content.decode("utf-8", "replace")
+    chunks: deque[bytes] = deque()
+    size, is_cut = 0, False
+    while chunk := await stream.read(_CHUNK_BYTES):
+        chunks.append(chunk)
+        size += len(chunk)
+        while size - len(chunks[0]) >= OUTPUT_BYTES_MAX:
+            size -= len(chunks.popleft())
+            is_cut = True
+    content = b"".join(chunks)
+    is_cut = is_cut or len(content) > OUTPUT_BYTES_MAX
+    return _Output(content[-OUTPUT_BYTES_MAX:].decode("utf-8", "replace"), is_cut)

@@ -23,6 +23,7 @@ log = structlog.get_logger()
 LOOK_SECONDS = 1.0
 WRITE_SECONDS = 5.0
 FIRST_SECONDS = 3.0
+COMMIT_DEADLINE_SECONDS = 2.0  # heartbeats go on while the journal hangs
 SILENCE_MAX_SECONDS = 60.0
 # A clock that was set back by more than this cannot say how long it has been.
 STEP_BACK_MAX = timedelta(seconds=1)
@@ -79,7 +80,9 @@ class Contact:
         if not shortest or sent < self._written + min(WRITE_SECONDS, shortest / 10):
             return
         try:
-            await self._state.commit(Change(heard_at=sent_at))
+            await self._state.commit(
+                Change(heard_at=sent_at), deadline_seconds=COMMIT_DEADLINE_SECONDS
+            )
         except StoreUnavailableError as err:
             log.warning("contact.not_kept", reason=str(err))  # said again with the next heartbeat
             return

@@ -11,10 +11,11 @@ import asyncio
 import atexit
 import faulthandler
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import TextIO
 
 import structlog
 
@@ -42,7 +43,7 @@ class Recovery:
 def guarded_run(state: State, path: Path, stop: asyncio.Event) -> Iterator[Recovery]:
     """A run of the agent, which ends cleanly only when `stop` is set."""
     trace_path = path.with_name(f"{path.name}{_SUFFIX}")
-    trace = trace_path.read_text(errors="replace") if trace_path.exists() else ""
+    trace = _read(trace_path)
     ended = last_exit(clean=state.run_before.clean, trace=trace)
     crashes = crashes_after(state.run_before.crashes, ended, alone=state.run_before.resuming)
     if ended is not LastExit.CLEAN:
@@ -55,11 +56,11 @@ def guarded_run(state: State, path: Path, stop: asyncio.Event) -> Iterator[Recov
     state.begin_run(crashes)
     # At the exit of the interpreter, because an exception such as SystemExit may leave every frame at once.
     leave_trace = partial(trace_path.write_text, "an exception ended the agent\n")
-    trace_path.touch(mode=PRIVATE)
-    trace_path.chmod(PRIVATE)
-    with trace_path.open("w") as file:
-        faulthandler.enable(file, all_threads=True)
-        atexit.register(leave_trace)
+    with ExitStack() as stack:
+        if (file := _opened(trace_path)) is not None:
+            stack.callback(file.close)
+            faulthandler.enable(file, all_threads=True)
+            atexit.register(leave_trace)
         expected = False
         try:
             yield Recovery(ended, dict(crashes))
@@ -71,6 +72,27 @@ def guarded_run(state: State, path: Path, stop: asyncio.Event) -> Iterator[Recov
             if stop.is_set() or expected:
                 atexit.unregister(leave_trace)
                 state.end_run()
+
+
+def _read(trace_path: Path) -> str:
+    try:
+        return trace_path.read_text(errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as err:
+        log.warning("crash_trace.unreadable", path=str(trace_path), reason=str(err))
+        return ""
+
+
+def _opened(trace_path: Path) -> TextIO | None:
+    """None: a crash of this run leaves no trace, and is counted for no order."""
+    try:
+        trace_path.touch(mode=PRIVATE)
+        trace_path.chmod(PRIVATE)
+        return trace_path.open("w")
+    except OSError as err:
+        log.warning("crash_trace.not_kept", path=str(trace_path), reason=str(err))
+        return None
 
 
 async def note_alone(state: State, workload_id: WorkloadId | None) -> None:

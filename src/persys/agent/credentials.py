@@ -34,15 +34,17 @@ class Credential(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Credentials:
+    """All methods block."""
+
     def __init__(self, directory: Path) -> None:
-        self._directory = directory
+        self.directory = directory
 
     def get(self, name: str) -> Credential:
         """NotFoundError: this node has none of that name. InvalidError: it has, but cannot use it."""
         if not name or "/" in name or name.startswith("."):
             raise NotFoundError("credential", name)
         for suffix in _SUFFIXES:
-            path = self._directory / f"{name}{suffix}"
+            path = self.directory / f"{name}{suffix}"
             try:
                 content = _read(path)
             except FileNotFoundError:
@@ -55,22 +57,24 @@ class Credentials:
     def get_for(self, name: str, host: str) -> Credential:
         """The credential, if it may be sent to this host. InvalidError, NotFoundError."""
         found = self.get(name)
-        hosts = self.hosts_of(name, found)
+        hosts = _hosts_of(name, found)
         if host.lower() not in hosts:
             problem = f"is for {', '.join(hosts)}, not for {host or 'a local repository'}"
             raise InvalidError(f"credential {name}", problem)
         return found
 
-    def hosts_of(self, name: str, credential: Credential) -> tuple[str, ...]:
-        """Raises InvalidError for one that names no host."""
-        if credential.hosts:
-            return tuple(host.lower() for host in credential.hosts)
-        if "." in name:
-            return (name.lower(),)
-        problem = (
-            'has no hosts; add the servers that may receive it, for example hosts: ["ghcr.io"]'
-        )
-        raise InvalidError(f"credential {name}", problem)
+    def hosts(self, name: str) -> tuple[str, ...]:
+        """Who may receive it. NotFoundError; InvalidError: it cannot be used, or names no host."""
+        return _hosts_of(name, self.get(name))
+
+
+def _hosts_of(name: str, credential: Credential) -> tuple[str, ...]:
+    if credential.hosts:
+        return tuple(host.lower() for host in credential.hosts)
+    if "." in name:
+        return (name.lower(),)
+    problem = 'has no hosts; add the servers that may receive it, for example hosts: ["ghcr.io"]'
+    raise InvalidError(f"credential {name}", problem)
 
 
 def _read(path: Path) -> bytes:

@@ -26,4 +26,6 @@ def new_door(
         check=tls.check,
         tokens=None,
         is_revoked=tls.is_revoked,
+        gateway_role=Role.GATEWAY,
+        cn_roles=tls.cn_roles,
     )

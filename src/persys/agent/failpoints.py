@@ -8,6 +8,8 @@ SETTLED = "agent.settled"
 DELETE_ACCEPTED = "agent.delete_accepted"
 FORGOTTEN = "agent.forgotten"
 RESTARTED = "agent.restarted"
+REPAIRED = "agent.repaired"
+REPLACED = "agent.replaced"
 STEP = "agent.step"  # before each step, with the workload as its key
 
 AFTER_STEP = {
@@ -18,13 +20,16 @@ AFTER_STEP = {
     Step.CREATE: "agent.created",
     Step.START: "agent.started",
     Step.RESTART: RESTARTED,
+    Step.REPAIR: REPAIRED,
+    Step.REPLACE: REPLACED,
     Step.REMOVE_VOLUMES: "agent.deleted",
 }
 
 # All that an apply, an update, a stop and a delete pass.
+_OTHERS = (RESTARTED, REPAIRED, REPLACED)
 ALL = (
     ACCEPTED,
-    *(point for point in AFTER_STEP.values() if point != RESTARTED),
+    *(point for point in AFTER_STEP.values() if point not in _OTHERS),
     LAUNCHING,
     SETTLED,
     DELETE_ACCEPTED,

@@ -18,12 +18,14 @@ _PRIVATE = 0o700
 
 
 class ContainerFiles:
+    """All methods but `paths` and `place` block."""
+
     def __init__(self, root: Path) -> None:
-        self._root = root.absolute()
+        self.root = root.absolute()
 
     def paths(self, order: Order) -> dict[str, Path]:
         """Where each file is, by its path in the container."""
-        place = self._place(order.workload_id)
+        place = self.place(order.workload_id)
         return {file.path: place / str(index) for index, file in enumerate(_files(order))}
 
     def write(self, order: Order) -> None:
@@ -36,8 +38,8 @@ class ContainerFiles:
         files = _files(order)
         if not files:
             return
-        place = self._place(order.workload_id)
-        for directory in (self._root, place):
+        place = self.place(order.workload_id)
+        for directory in (self.root, place):
             directory.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
             directory.chmod(_PRIVATE)
         for file, path in zip(files, self.paths(order).values(), strict=True):
@@ -46,18 +48,18 @@ class ContainerFiles:
 
     def remove(self, workload_id: WorkloadId) -> None:
         """Raises OSError."""
-        place = self._place(workload_id)
+        place = self.place(workload_id)
         if place.exists():
             shutil.rmtree(place)
 
     def owners(self) -> dict[WorkloadId, Path]:
-        """Whose files are here."""
-        if not self._root.is_dir():
+        """Whose files are here. Raises OSError."""
+        if not self.root.is_dir():
             return {}
-        return {WorkloadId(place.name): place for place in sorted(self._root.iterdir())}
+        return {WorkloadId(place.name): place for place in sorted(self.root.iterdir())}
 
-    def _place(self, workload_id: WorkloadId) -> Path:
-        return self._root / workload_id
+    def place(self, workload_id: WorkloadId) -> Path:
+        return self.root / workload_id
 
 
 def _files(order: Order) -> tuple[FileMount, ...]:

@@ -1,7 +1,7 @@
 """What the runtimes of this node are built from: images, policy, files of containers, access to machines."""
 
 from collections.abc import Callable
-from functools import partial
+from pathlib import Path
 from urllib.parse import quote
 
 import structlog
@@ -11,12 +11,11 @@ from persys.agent.images import ImageStore
 from persys.agent.policy import policy_of
 from persys.agent.runtimes.docker_form import Owner
 from persys.agent.runtimes.machine_access import MachineAccess
-from persys.agent.runtimes.machine_setup import (
-    Hypervisor,
-    users_of_images,
-)
+from persys.agent.runtimes.machine_setup import Hypervisor, MachineUsers
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
+from persys.errors import UnavailableError
+from persys.infra.aio.path_calls import PathCalls
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
 from persys.model.spec import WorkloadType
@@ -24,22 +23,27 @@ from persys.model.spec import WorkloadType
 log = structlog.get_logger()
 
 
-def open_images(
+async def open_images(
     settings: AgentSettings,
     state: State,
     clock: Clock,
+    paths: PathCalls,
     *,
     changed: Callable[[], None],
     is_first: bool,
 ) -> ImageStore | None:
     """None: an ordinary user has no place for machines, and all else runs."""
-    users = partial(users_of_images, state, settings.vm_dir.absolute())
     images = ImageStore(
-        settings.vm_images_dir, clock, policy=policy_of(settings), users=users, changed=changed
+        settings.vm_images_dir,
+        clock,
+        paths,
+        policy=policy_of(settings),
+        users=MachineUsers(state, settings.vm_dir.absolute()),
+        changed=changed,
     )
     try:
-        images.open()
-    except OSError as err:
+        await images.open()
+    except (OSError, UnavailableError) as err:
         say = log.warning if is_first else log.debug
         say("machines.absent", reason=f"PERSYS_VM_IMAGES_DIR cannot be used: {err}")
         return None
@@ -51,8 +55,10 @@ def machines_of(state: State) -> list[WorkloadId]:
     return [workload_id for workload_id, entry in entries if entry.order.type is WorkloadType.VM]
 
 
-def machine_access(hypervisor: Hypervisor, settings: AgentSettings, owner: Owner) -> MachineAccess:
-    return MachineAccess(hypervisor.libvirt, owner, settings.vm_dir.absolute())
+def machine_access(
+    hypervisor: Hypervisor, settings: AgentSettings, owner: Owner, paths: PathCalls
+) -> MachineAccess:
+    return MachineAccess(hypervisor.libvirt, owner, paths, settings.vm_dir.absolute())
 
 
 def has_machines(state: State) -> bool:
@@ -61,4 +67,25 @@ def has_machines(state: State) -> bool:
 
 def container_files(settings: AgentSettings, owner: Owner) -> ContainerFiles:
     """Beside the journal; several agents may have theirs in one directory."""
-    return ContainerFiles(settings.state_path.parent / "files" / quote(owner.node_id, safe=""))
+    return ContainerFiles(_files_root(settings, owner))
+
+
+def workload_roots(settings: AgentSettings, owner: Owner) -> list[Path]:
+    """Below each of these, every workload has a directory, or several, of its own."""
+    state, local = settings.state_path.absolute().parent, settings.storage_local_root.resolve()
+    return [
+        _files_root(settings, owner).absolute(),
+        state / "past",
+        state / "stacks",
+        Path("/dev/shm"),  # noqa: S108  # only compared with
+        Path("/proc"),
+        *(local / name for name in ("", ".files", ".disks", ".doomed")),
+        settings.storage_nfs_stage_dir.resolve() / settings.cluster_id,
+        settings.storage_ceph_stage_dir.resolve(),
+        settings.vm_dir.absolute(),
+        settings.vm_images_dir.absolute() / "incoming",
+    ]
+
+
+def _files_root(settings: AgentSettings, owner: Owner) -> Path:
+    return settings.state_path.parent / "files" / quote(owner.node_id, safe="")

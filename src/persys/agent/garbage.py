@@ -115,7 +115,7 @@ class Garbage:
             items,
             self._seen_since,
             self._ages,
-            buried=self._state.burials,
+            buried=[one.workload_id for one in self._state.burials.values() if one.was_here],
             in_touch=self._in_touch(),
             now=now,
         )

@@ -5,25 +5,40 @@ with the configuration in this file only: no system, user or home configuration,
 system monitor, submodules or other helpers, and only the transport that the URL names. A credential reaches
 git through files that only this user can read and that are removed afterwards; it is not in an argument, a
 variable or a log. Without a credential no key of the machine is offered.
+
+A fetch is bounded in time and size, and each server has a few places of its own: one that hangs delays only
+the repositories that it has.
 """
 
 import asyncio
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from persys.agent.commands import OUTPUT_BYTES_MAX, Ran, run
+import structlog
+
+from persys.agent.commands import Ran, run
 from persys.agent.credentials import Credential, Credentials
+from persys.agent.volumes.files import used_below
 from persys.errors import RefusedError
+from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
+from persys.infra.together import together
 from persys.model.failure import Failure, FailureReason
+from persys.model.volume import GIB
 from persys.wire.git import host_of
 
+log = structlog.get_logger()
+
 DEADLINE_SECONDS = 600.0
-EXPORT_BYTES_MAX = 4 * 1024**3
+PER_HOST_MAX = 4
+LOOK_SECONDS = 1.0  # at the size of a repository that is being fetched
+TOO_LARGE = "RepositoryTooLarge"
 _QUICK_SECONDS = 60.0
 _MESSAGE_MAX = 500
 # Proxies and certificate authorities of the operator apply; nothing else of the agent's environment does.
@@ -49,6 +64,8 @@ _SSH = (
     "ssh -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=yes -o IdentitiesOnly=yes "
     "-o IdentityAgent=none -o ForwardAgent=no -o PermitLocalCommand=no"
 )
+# Files that are there while git runs.
+_KEY, _KNOWN_HOSTS, _PROMPT, _HOME = "key", "known_hosts", "askpass", "home"
 _ASKPASS = """#!/bin/sh
 case "$1" in
   Username*) exec cat "${0%/*}/username" ;;
@@ -66,79 +83,130 @@ class FetchError(RefusedError):
 
 
 class Git:
-    def __init__(self, credentials: Credentials) -> None:
+    def __init__(self, credentials: Credentials, paths: PathCalls, *, bytes_max: int) -> None:
+        """`bytes_max` bounds a repository on the disk, and the files of a commit."""
         self._credentials = credentials
+        self._paths = paths
+        self._bytes_max = bytes_max
+        self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(PER_HOST_MAX)
+        )
 
     async def fetch(
-        self, store: Path, *, repository: str, ref: str, credential: str, commit: str
+        self,
+        store: Path,
+        *,
+        repository: str,
+        ref: str,
+        credential: str,
+        commit: str,
+        queued: Callable[[str], None],
     ) -> str:
         """Have `commit`, or what `ref` is now if that is "", in the bare repository `store`.
 
-        Returns the commit. Raises FetchError.
+        Returns the commit. `queued` is told what it waits for. Raises FetchError, OSError.
         """
         try:
-            found = self._credential(credential, repository)
+            found = await self._credential(credential, repository)
         except RefusedError as err:
             raise _failed(str(err), code="CredentialUnusable") from err
-        with _environment(found, repository) as env:
+        async with self._environment(store, found, repository) as env:
             await self._begin(store, env)
             if commit and await self._has(store, commit, env):
                 return commit
-            wanted = commit or ref or "HEAD"
-            fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", "--force", "--", repository)
-            await _git(store, env, *fetch, wanted)
-            return await _git(store, env, "rev-parse", "FETCH_HEAD^{commit}")
+            host = host_of(repository)
+            places = self._places[host]
+            if places.locked():
+                queued(f"{PER_HOST_MAX} repositories of {host} are being fetched")
+            async with places:
+                return await self._fetch(store, env, repository, commit or ref or "HEAD")
 
     async def export(self, store: Path, commit: str, to: Path) -> None:
         """Write the files of a commit into an empty directory. Raises FetchError, OSError."""
-        with _environment(Credential(), "") as env:
+        async with self._environment(store, Credential(), "") as env:
             await self._check_size(store, commit, env)
             index = to.with_name(f".{to.name}.index")
-            index.unlink(missing_ok=True)
+            await self._paths.run(index, partial(index.unlink, missing_ok=True))
             inside = env | {"GIT_INDEX_FILE": str(index), "GIT_WORK_TREE": str(to)}
-            try:
-                await _git(store, inside, "read-tree", commit)
-                await _git(store, inside, "checkout-index", "--all", "--force", "--quiet")
-            finally:
-                index.unlink(missing_ok=True)
+            await _git(store, inside, "read-tree", commit)
+            await _git(store, inside, "checkout-index", "--all", "--force", "--quiet")
+            await self._paths.run(index, partial(index.unlink, missing_ok=True))
 
     async def object_id(self, store: Path, commit: str, path: str) -> str:
         """The object id of a path in a commit; "" if the commit has no such path."""
-        with _environment(Credential(), "") as env:
+        async with self._environment(store, Credential(), "") as env:
             asked = ("rev-parse", "--verify", "--quiet", f"{commit}:{path}")
-            try:
-                ran = await run(_command(store, *asked), env=env, deadline=_QUICK_SECONDS)
-            except TimeoutError as err:
-                raise _failed("git rev-parse did not end") from err
+            ran = await _run(store, env, *asked, deadline=_QUICK_SECONDS)
         return ran.out.strip() if ran.ok else ""
 
-    def _credential(self, name: str, repository: str) -> Credential:
-        return self._credentials.get_for(name, host_of(repository)) if name else Credential()
+    async def _credential(self, name: str, repository: str) -> Credential:
+        if not name:
+            return Credential()
+        get = partial(self._credentials.get_for, name, host_of(repository))
+        return await self._paths.run(self._credentials.directory, get)
 
     async def _begin(self, store: Path, env: Mapping[str, str]) -> None:
-        try:
-            is_new = await asyncio.to_thread(_make_room, store)
-        except OSError as err:
-            text = f"git repository {store}: {err.strerror}"
-            raise FetchError(Failure(FailureReason.STORAGE_ERROR, text)) from err
-        if is_new:
+        make = partial(_make_room, store)
+        if await self._paths.run(store, make, deadline_seconds=LONG_SECONDS):
             await _git(store, env, "init", "--quiet", "--bare", "--template=")
 
     async def _has(self, store: Path, commit: str, env: Mapping[str, str]) -> bool:
-        asked = _command(store, "cat-file", "-e", f"{commit}^{{commit}}")
+        asked = ("cat-file", "-e", f"{commit}^{{commit}}")
+        return (await _run(store, env, *asked, deadline=_QUICK_SECONDS)).ok
+
+    async def _fetch(self, store: Path, env: Mapping[str, str], repository: str, ref: str) -> str:
+        fetch = ("fetch", "--quiet", "--depth=1", "--no-tags", "--force", "--", repository, ref)
         try:
-            return (await run(asked, env=env, deadline=_QUICK_SECONDS)).ok
-        except TimeoutError as err:
-            raise _failed("git cat-file did not end") from err
+            async with together() as group:
+                watching = group.create_task(self._watch_size(store))
+                await _git(store, env, *fetch, file_bytes_max=self._bytes_max)
+                watching.cancel()
+        except FetchError as err:
+            if await self._is_large(store):
+                raise await self._discarded(store) from err
+            raise
+        if await self._is_large(store):
+            raise await self._discarded(store)
+        return await _git(store, env, "rev-parse", "FETCH_HEAD^{commit}")
+
+    async def _watch_size(self, store: Path) -> None:
+        """The kernel bounds each file; a repository may have many. Raises FetchError."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if await self._is_large(store):
+                raise _too_large("the repository", self._bytes_max)
+
+    async def _is_large(self, store: Path) -> bool:
+        return await self._paths.run(store, partial(used_below, store)) >= self._bytes_max
+
+    async def _discarded(self, store: Path) -> FetchError:
+        remove = partial(shutil.rmtree, store, ignore_errors=True)
+        await self._paths.run(store, remove, deadline_seconds=LONG_SECONDS)
+        return _too_large("the repository", self._bytes_max)
 
     async def _check_size(self, store: Path, commit: str, env: Mapping[str, str]) -> None:
         """Content may be compressed a thousand times, so what would be written is added up first."""
-        listed = await _git(store, env, "ls-tree", "-r", "--format=%(objectsize)", commit)
+        ran = await _run(store, env, "ls-tree", "-r", "--format=%(objectsize)", commit)
+        listed = _said_by(ran, "ls-tree")
         size = sum(int(word) for word in listed.split() if word.isdigit())
-        if size > EXPORT_BYTES_MAX or len(listed) >= OUTPUT_BYTES_MAX:
-            limit = f"{EXPORT_BYTES_MAX // 1024**3} GiB"
-            text = f"commit {commit} is larger than a stack may be ({limit}, one million files)"
-            raise FetchError(Failure(FailureReason.INVALID_SPEC, text, retryable=False))
+        if ran.is_cut or size > self._bytes_max:
+            raise _too_large(f"commit {commit}", self._bytes_max)
+
+    @asynccontextmanager
+    async def _environment(
+        self, store: Path, credential: Credential, repository: str
+    ) -> AsyncIterator[dict[str, str]]:
+        """What git is run with. The files of the credential are there meanwhile. Raises OSError."""
+        place = await self._paths.run(
+            store, partial(_write_credential, credential), discard=_remove_credential
+        )
+        try:
+            yield _variables(credential, repository, place)
+        finally:
+            try:
+                await self._paths.run(store, partial(_remove_credential, place))
+            except PathTimeoutError as err:
+                log.error("git.credential_not_removed", path=str(place), reason=str(err))
 
 
 def is_local(repository: str) -> Path | None:
@@ -163,9 +231,11 @@ def problem_with_local(repository: Path) -> str:
 
 
 def _make_room(store: Path) -> bool:
-    """Whether a repository has yet to be made there."""
+    """Whether a repository has yet to be made there. What a git that was killed has left is removed."""
     for lock in ("index.lock", "shallow.lock", "HEAD.lock"):
-        (store / lock).unlink(missing_ok=True)  # of a git that was killed
+        (store / lock).unlink(missing_ok=True)
+    for part in (store / "objects").glob("**/tmp_*"):
+        shutil.rmtree(part) if part.is_dir() else part.unlink(missing_ok=True)
     if (store / "HEAD").exists():
         return False
     shutil.rmtree(store, ignore_errors=True)
@@ -173,23 +243,58 @@ def _make_room(store: Path) -> bool:
     return True
 
 
-async def _git(store: Path, env: Mapping[str, str], *arguments: str) -> str:
+async def _git(
+    store: Path, env: Mapping[str, str], *arguments: str, file_bytes_max: int = 0
+) -> str:
+    ran = await _run(store, env, *arguments, file_bytes_max=file_bytes_max)
+    return _said_by(ran, arguments[0])
+
+
+async def _run(
+    store: Path,
+    env: Mapping[str, str],
+    *arguments: str,
+    deadline: float = DEADLINE_SECONDS,
+    file_bytes_max: int = 0,
+) -> Ran:
+    command = ["git", f"--git-dir={store}", *arguments]
     try:
-        ran = await run(_command(store, *arguments), env=env, deadline=DEADLINE_SECONDS)
+        return await run(command, env=env, deadline=deadline, file_bytes_max=file_bytes_max)
     except TimeoutError as err:
-        text = f"git {arguments[0]} did not end within {DEADLINE_SECONDS:.0f} s"
-        raise _failed(text) from err
+        raise _failed(f"git {arguments[0]} did not end within {deadline:.0f} s") from err
+    except OSError as err:
+        raise _failed(f"git cannot be run: {err}") from err
+
+
+def _said_by(ran: Ran, verb: str) -> str:
     if not ran.ok:
-        raise _failed(f"git {arguments[0]}: {_said(ran)}")
+        raise _failed(f"git {verb}: {_said(ran)}")
     return ran.out.strip()
 
 
-def _command(store: Path, *arguments: str) -> list[str]:
-    return ["git", f"--git-dir={store}", *arguments]
+def _write_credential(credential: Credential) -> Path:
+    """A new directory with what git asks for."""
+    place = Path(tempfile.mkdtemp(prefix="persys-git-"))
+    try:
+        if credential.ssh_key:
+            _write(place / _KEY, credential.ssh_key.rstrip("\n") + "\n")
+        if credential.known_hosts:
+            _write(place / _KNOWN_HOSTS, credential.known_hosts.rstrip("\n") + "\n")
+        _write(place / "username", credential.username)
+        _write(place / "password", credential.password)
+        _write(place / _PROMPT, _ASKPASS).chmod(0o700)
+        (place / _HOME).mkdir()
+    except BaseException:
+        _remove_credential(place)
+        raise
+    return place
 
 
-@contextmanager
-def _environment(credential: Credential, repository: str) -> Iterator[dict[str, str]]:
+def _remove_credential(place: Path) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+
+
+def _variables(credential: Credential, repository: str, place: Path) -> dict[str, str]:
     passed = (*_PASSED, *_PASSED_FOR_TLS)
     env = {name: os.environ[name] for name in passed if name in os.environ}
     config = dict(_CONFIG)
@@ -199,36 +304,25 @@ def _environment(credential: Credential, repository: str) -> Iterator[dict[str, 
         config[f"protocol.{scheme}.allow"] = "always"
     if credential.username or credential.password:
         config["http.followRedirects"] = "false"  # the answer to a redirect would get it, too
-    with tempfile.TemporaryDirectory(prefix="persys-git-") as directory:
-        place = Path(directory)
-        key = Path("/dev/null")
-        if credential.ssh_key:
-            key = _write(place / "key", credential.ssh_key.rstrip("\n") + "\n")
-        ssh = f"{_SSH} -i {key}"
-        if credential.known_hosts:
-            hosts = _write(place / "known_hosts", credential.known_hosts.rstrip("\n") + "\n")
-            ssh += f" -o UserKnownHostsFile={hosts} -o GlobalKnownHostsFile=/dev/null"
-        _write(place / "username", credential.username)
-        _write(place / "password", credential.password)
-        askpass = _write(place / "askpass", _ASKPASS)
-        askpass.chmod(0o700)
-        (place / "home").mkdir()
-        yield (
-            env
-            | _numbered(config)
-            | {
-                "HOME": str(place / "home"),
-                "XDG_CONFIG_HOME": str(place / "home"),
-                "GIT_TERMINAL_PROMPT": "0",
-                "GIT_CONFIG_NOSYSTEM": "1",
-                "GIT_ATTR_NOSYSTEM": "1",
-                "GIT_CONFIG_GLOBAL": "/dev/null",
-                "GIT_CONFIG_SYSTEM": "/dev/null",
-                "GIT_LFS_SKIP_SMUDGE": "1",
-                "GIT_ASKPASS": str(askpass),
-                "GIT_SSH_COMMAND": ssh,
-            }
-        )
+    ssh = f"{_SSH} -i {place / _KEY if credential.ssh_key else '/dev/null'}"
+    if credential.known_hosts:
+        ssh += f" -o UserKnownHostsFile={place / _KNOWN_HOSTS} -o GlobalKnownHostsFile=/dev/null"
+    return (
+        env
+        | _numbered(config)
+        | {
+            "HOME": str(place / _HOME),
+            "XDG_CONFIG_HOME": str(place / _HOME),
+            "GIT_TERMINAL_PROMPT": "0",
+            "GIT_CONFIG_NOSYSTEM": "1",
+            "GIT_ATTR_NOSYSTEM": "1",
+            "GIT_CONFIG_GLOBAL": "/dev/null",
+            "GIT_CONFIG_SYSTEM": "/dev/null",
+            "GIT_LFS_SKIP_SMUDGE": "1",
+            "GIT_ASKPASS": str(place / _PROMPT),
+            "GIT_SSH_COMMAND": ssh,
+        }
+    )
 
 
 def _numbered(config: Mapping[str, str]) -> dict[str, str]:
@@ -248,6 +342,14 @@ def _write(path: Path, text: str) -> Path:
 def _said(ran: Ran) -> str:
     lines = [line.strip() for line in ran.err.splitlines() if line.strip()]
     return " ".join(lines)[-_MESSAGE_MAX:] or f"exit code {ran.code}"
+
+
+def _too_large(what: str, bytes_max: int) -> FetchError:
+    text = (
+        f"{what} is larger than {bytes_max // GIB} GiB (PERSYS_GIT_MAX_GB), or has too many files"
+    )
+    failure = Failure(FailureReason.INVALID_SPEC, text, retryable=False, code=TOO_LARGE)
+    return FetchError(failure)
 
 
 def _failed(message: str, code: str = "GitFailed") -> FetchError:

@@ -13,7 +13,7 @@ import errno
 import os
 import stat
 from collections.abc import Iterable
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -69,26 +69,24 @@ class HostBind(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HeldBind:
+    """An open source. Who holds it closes it."""
+
     bind: HostBind
     origin: Origin
-
-
-class HeldBinds:
-    """Open sources. The holder closes them."""
-
-    def __init__(self, binds: Iterable[HostBind]) -> None:
-        """Raises HostPathError."""
-        with ExitStack() as stack:
-            held = []
-            for bind in binds:
-                descriptor = open_below(bind.root, bind.source, create=bind.create)
-                stack.callback(os.close, descriptor)
-                held.append(HeldBind(bind, _origin_of(descriptor)))
-            self.binds = tuple(held)
-            self._stack = stack.pop_all()
+    descriptor: int
 
     def close(self) -> None:
-        self._stack.close()
+        os.close(self.descriptor)
+
+
+def hold(bind: HostBind) -> HeldBind:
+    """Raises HostPathError."""
+    descriptor = open_below(bind.root, bind.source, create=bind.create)
+    try:
+        return HeldBind(bind, _origin_of(descriptor), descriptor)
+    except BaseException:
+        os.close(descriptor)
+        raise
 
 
 def open_below(root: str, path: str, *, flags: int = os.O_PATH, create: bool = False) -> int:
@@ -191,7 +189,8 @@ def _origin_of(descriptor: int) -> Origin:
 
 def _mount_number(descriptor: int) -> int:
     text = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
-    return next(int(line.split()[1]) for line in text.splitlines() if line.startswith("mnt_id:"))
+    numbers = (int(line.split()[1]) for line in text.splitlines() if line.startswith("mnt_id:"))
+    return next(numbers, -1)
 
 
 def _inside(entry: MountEntry, path: str) -> str:

@@ -8,8 +8,10 @@ import asyncio
 import hashlib
 import json
 import os
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, suppress
+from functools import partial
+from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,7 @@ from persys.core.disk_formats import (
     has_external_data,
 )
 from persys.errors import RefusedError, UnavailableError
+from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.model.volume import GIB
 
 QEMU_IMG_SECONDS = 120.0
@@ -56,30 +59,41 @@ class Looked(Struct, frozen=True):
 async def write(
     path: Path,
     parts: AsyncIterator[bytes],
+    paths: PathCalls,
     *,
     expected: str,
     told: Callable[[int], None],
 ) -> Written:
     """To a new file, all on the disk when this returns. Raises RefusedError, and what `parts` raises."""
     digest, size = hashlib.sha256(), 0
-    with _writing(), path.open("xb") as file:
-        async with aclosing(_in_time(parts)) as coming:
-            async for part in coming:
-                await asyncio.to_thread(_append, file, part, digest)
-                size += len(part)
-                told(size)
-        await asyncio.to_thread(os.fsync, file.fileno())
+    try:
+        file = await paths.run(path, partial(_created, path), discard=BufferedWriter.close)
+        try:
+            async with aclosing(_in_time(parts)) as coming:
+                async for part in coming:
+                    await paths.run(path, partial(_append, path, file, part, digest))
+                    size += len(part)
+                    told(size)
+            await paths.run(path, partial(_sync, file), deadline_seconds=LONG_SECONDS)
+        finally:
+            with suppress(PathTimeoutError):  # closing waits for a write that does not return
+                await paths.run(path, file.close)
+    except OSError as err:
+        raise RefusedError(f"the image cannot be written: {err.strerror}") from err
     if expected and digest.hexdigest() != expected.lower():
         raise BadImageError(f"its sha256 is {digest.hexdigest()}; expected {expected.lower()}")
     return Written(digest.hexdigest(), size)
 
 
-async def look(path: Path) -> Looked:
+async def look(path: Path, paths: PathCalls) -> Looked:
     """What it is, if a machine can start from it. Raises RefusedError, BadImageError."""
-    size = await asyncio.to_thread(lambda: path.stat().st_size)
-    if not size:
-        raise BadImageError("it is empty")
-    form = await asyncio.to_thread(_format_of, path)
+    try:
+        size = (await paths.run(path, path.stat)).st_size
+        if not size:
+            raise BadImageError("it is empty")
+        form = await paths.run(path, partial(_format_of, path))
+    except OSError as err:
+        raise RefusedError(f"the image cannot be read: {err.strerror}") from err
     if form not in FORMATS:
         raise BadImageError(f"its format is {form}; expected {' or '.join(FORMATS)}")
     ran = await _qemu_img("info", "-f", form, "--output=json", str(path))
@@ -122,24 +136,25 @@ def _format_of(path: Path) -> str:
 
 
 def room_below(path: Path) -> int:
-    """Bytes that an image may take there."""
+    """Bytes that an image may take there. Blocks."""
     found = os.statvfs(path)
     return found.f_bavail * found.f_frsize - FREE_BYTES_MIN
 
 
-def _append(file: Any, part: bytes, digest: Any) -> None:
-    if room_below(Path(file.name).parent) < len(part):
-        raise RefusedError(f"there is no room for it in {Path(file.name).parent}")
+def _created(path: Path) -> BufferedWriter:
+    return path.open("xb")
+
+
+def _append(path: Path, file: BufferedWriter, part: bytes, digest: Any) -> None:
+    if room_below(path.parent) < len(part):
+        raise RefusedError(f"there is no room for it in {path.parent}")
     file.write(part)
     digest.update(part)
 
 
-@contextmanager
-def _writing() -> Iterator[None]:
-    try:
-        yield
-    except OSError as err:
-        raise RefusedError(f"the image cannot be written: {err.strerror}") from err
+def _sync(file: BufferedWriter) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 async def _in_time(parts: AsyncIterator[bytes]) -> AsyncGenerator[bytes, None]:

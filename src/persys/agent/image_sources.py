@@ -1,10 +1,10 @@
 """Images from where they are: an address of http or https, or a file of this node."""
 
-import asyncio
 import os
 import stat
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import BinaryIO
 from urllib.parse import unquote, urlsplit
 
@@ -14,6 +14,7 @@ from msgspec import Struct
 from persys.agent.host_paths import HostBind, HostPathError, open_below
 from persys.agent.policy import NodePolicy
 from persys.errors import InvalidError, NotFoundError, RefusedError, UnavailableError
+from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 
 PART_BYTES = 1024 * 1024
 CONNECT_SECONDS = 20.0
@@ -30,7 +31,7 @@ class Source(Struct):
 
 
 @asynccontextmanager
-async def opened(url: str, policy: NodePolicy) -> AsyncIterator[Source]:
+async def opened(url: str, policy: NodePolicy, paths: PathCalls) -> AsyncIterator[Source]:
     """Raises NotFoundError; RefusedError, which stays so; UnavailableError, which may pass."""
     parts = urlsplit(url)
     match parts.scheme:
@@ -40,7 +41,7 @@ async def opened(url: str, policy: NodePolicy) -> AsyncIterator[Source]:
         case "file":
             if parts.netloc not in ("", "localhost"):
                 raise InvalidError("url", f"{url} is of another machine; expected file:///path")
-            async with _from_file(unquote(parts.path), policy) as source:
+            async with _from_file(unquote(parts.path), policy, paths) as source:
                 yield source
         case _:
             raise InvalidError("url", f"{url} is no address; expected http, https or file")
@@ -78,12 +79,17 @@ def _check(url: str, status: int) -> None:
 
 
 @asynccontextmanager
-async def _from_file(path: str, policy: NodePolicy) -> AsyncIterator[Source]:
+async def _from_file(path: str, policy: NodePolicy, paths: PathCalls) -> AsyncIterator[Source]:
     if problem := policy.problem_with(path):
         raise RefusedError(problem)
     try:
-        with await asyncio.to_thread(_regular, policy.bind(path, "")) as file:
-            yield Source(_read(file.read), os.fstat(file.fileno()).st_size)
+        opening = partial(_regular, policy.bind(path, ""))
+        file, size = await paths.run(path, opening, discard=lambda found: found[0].close())
+        try:
+            yield Source(_read(path, file, paths), size)
+        finally:
+            with suppress(PathTimeoutError):  # closing waits for a read that does not return
+                await paths.run(path, file.close)
     except HostPathError as err:
         if err.missing:
             raise NotFoundError("image", f"{path} on this node") from err
@@ -92,16 +98,18 @@ async def _from_file(path: str, policy: NodePolicy) -> AsyncIterator[Source]:
         raise RefusedError(f"{path} cannot be read: {err.strerror}") from err
 
 
-def _regular(wanted: HostBind) -> BinaryIO:
+def _regular(wanted: HostBind) -> tuple[BinaryIO, int]:
+    """The open file and its size."""
     # Not to wait for the other end of a pipe.
     flags = os.O_RDONLY | os.O_NONBLOCK
     descriptor = open_below(wanted.root, wanted.source, flags=flags)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
         raise RefusedError(f"{wanted.source} is not a regular file")
-    return os.fdopen(descriptor, "rb")
+    return os.fdopen(descriptor, "rb"), found.st_size
 
 
-async def _read(read: Callable[[int], bytes]) -> AsyncGenerator[bytes, None]:
-    while part := await asyncio.to_thread(read, PART_BYTES):
+async def _read(path: str, file: BinaryIO, paths: PathCalls) -> AsyncGenerator[bytes, None]:
+    while part := await paths.run(path, partial(file.read, PART_BYTES)):
         yield part

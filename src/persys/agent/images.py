@@ -12,7 +12,10 @@ import shutil
 import uuid
 from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
@@ -25,6 +28,7 @@ from persys.agent.policy import NodePolicy
 from persys.agent.ports import BaseImage, PullWatch
 from persys.core.pulling import Download
 from persys.errors import NotFoundError, RefusedError, UnavailableError
+from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.infra.clock import Clock
 from persys.infra.files import write_whole
 from persys.infra.turns import Turns
@@ -42,12 +46,24 @@ _DAMAGED = "DamagedImage"
 Told = Callable[[int, int], None]
 """How many bytes are here, and of how many; 0: not known."""
 
+Needs = Mapping[str, frozenset[str]]
 
-class Users(Struct, frozen=True):
-    """Workloads that need images: by the name that their spec has, by the file that their disks stand on."""
 
-    by_name: Mapping[str, frozenset[str]]
-    by_path: Mapping[str, frozenset[str]]
+class Users(Protocol):
+    """Workloads that need images."""
+
+    root: Path  # below which `by_path` looks
+
+    def by_name(self) -> Needs:
+        """By the name that their spec has."""
+
+    def by_path(self) -> Needs:
+        """By the file that their disks stand on. Blocks, and raises OSError."""
+
+
+class _UsersNow(Struct, frozen=True):
+    by_name: Needs
+    by_path: Needs
 
 
 class ImageStore:
@@ -55,9 +71,10 @@ class ImageStore:
         self,
         root: Path,
         clock: Clock,
+        paths: PathCalls,
         *,
         policy: NodePolicy,
-        users: Callable[[], Users],
+        users: Users,
         changed: Callable[[], None],
     ) -> None:
         """`changed` is called when the list of names is another one."""
@@ -66,56 +83,47 @@ class ImageStore:
         self._records = self._root / "records"
         self._incoming = self._root / "incoming"
         self._clock = clock
+        self._paths = paths
         self._policy = policy
         self._users = users
         self._turns: Turns[str] = Turns()
+        self._turn = asyncio.Lock()  # of keeping and removing files
         self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(PER_HOST_MAX)
         )
         self._changed = changed
         self._images: dict[str, Image] = {}
 
-    def open(self) -> None:
-        """What an end in the middle of something has left is removed."""
-        for directory in (self._root, self._files):
-            directory.mkdir(parents=True, exist_ok=True, mode=_PASSABLE)
-        self._records.mkdir(exist_ok=True, mode=0o700)
-        shutil.rmtree(self._incoming, ignore_errors=True)
-        self._incoming.mkdir(mode=0o700)
-        for path in self._records.glob("*.json"):
-            try:
-                image = msgspec.json.decode(path.read_bytes(), type=Image)
-            except msgspec.DecodeError as err:
-                log.warning("image.unreadable", record=path.name, reason=str(err))
-            else:
-                self._images[image.name] = image
-        for path in self._files.iterdir():
-            self._let_go(path)
+    async def open(self) -> None:
+        """Raises OSError. What an end in the middle of something has left is removed."""
+        images = await self._paths.run(self._root, self._read, deadline_seconds=LONG_SECONDS)
+        self._images = {image.name: image for image in images}
+        for path in await self._paths.run(self._files, partial(_listed, self._files)):
+            await self._let_go(path)
 
     @property
     def names(self) -> frozenset[str]:
         """Those that a workload can ask for; addresses need not be here before."""
         return frozenset(name for name in self._images if not is_address(name))
 
-    def seen(self) -> list[tuple[Image, list[str]]]:
-        """Each with the workloads that need it."""
-        users = self._users()
+    async def seen(self) -> list[tuple[Image, list[str]]]:
+        """Each with the workloads that need it. Raises UnavailableError."""
+        users = await self._users_now()
         return [(image, self._needed_by(image, users)) for _, image in sorted(self._images.items())]
 
     async def add(
         self, name: str, parts: AsyncIterator[bytes], *, sha256: str = "", size: int = 0, told: Told
     ) -> Image:
-        """Raises RefusedError; whatever it is, the store is as before then."""
-        if size > await asyncio.to_thread(image_files.room_below, self._incoming):
-            raise RefusedError(f"there is no room for {size} bytes in {self._root}")
+        """Raises RefusedError, UnavailableError; whatever it is, the store is as before then."""
         place = self._incoming / uuid.uuid4().hex
+        await self._check_room(size)
         try:
             written = await image_files.write(
-                place, parts, expected=sha256, told=lambda got: told(got, size)
+                place, parts, self._paths, expected=sha256, told=lambda got: told(got, size)
             )
             if size and written.size_bytes != size:
                 raise RefusedError(f"{written.size_bytes} bytes came of {size}")
-            looked = await image_files.look(place)
+            looked = await image_files.look(place, self._paths)
             image = Image(
                 name,
                 written.sha256,
@@ -124,38 +132,45 @@ class ImageStore:
                 looked.virtual_size_bytes,
                 self._clock.now(),
             )
-            # From here on there is no waiting, so nobody removes the file before it has its name.
-            self._keep(image, place)
-        finally:
-            place.unlink(missing_ok=True)
+            await self._keep(image, place)
+        except BaseException:
+            with suppress(OSError, PathTimeoutError):  # the next start removes it
+                await self._paths.run(place, partial(place.unlink, missing_ok=True))
+            raise
         log.info("image.added", image=name, sha256=image.sha256, size_bytes=image.size_bytes)
         return image
 
     async def add_from(self, name: str, url: str, *, sha256: str = "", told: Told) -> Image:
         """Raises RefusedError, UnavailableError."""
-        async with image_sources.opened(url, self._policy) as source:
+        async with image_sources.opened(url, self._policy, self._paths) as source:
             return await self.add(
                 name, source.parts, sha256=sha256, size=source.size_bytes, told=told
             )
 
-    def remove(self, name: str) -> None:
-        """Raises NotFoundError; RefusedError while a workload needs it."""
-        image = self._images.get(name)
-        if image is None:
-            raise NotFoundError("image", name)
-        if users := self._needed_by(image, self._users()):
-            raise RefusedError(f"image {name} is needed by {', '.join(users)}")
-        self._record(name).unlink(missing_ok=True)
-        del self._images[name]
-        self._let_go(self._path(image))
-        self._changed()
+    async def remove(self, name: str) -> None:
+        """Raises NotFoundError; RefusedError while a workload needs it, or if it cannot be removed."""
+        async with self._turn:
+            image = self._images.get(name)
+            if image is None:
+                raise NotFoundError("image", name)
+            if users := self._needed_by(image, await self._users_now()):
+                raise RefusedError(f"image {name} is needed by {', '.join(users)}")
+            record = self._record(name)
+            try:
+                await self._paths.run(record, partial(record.unlink, missing_ok=True))
+                del self._images[name]
+                self._changed()
+                await self._let_go(self._path(image))
+            except OSError as err:
+                raise RefusedError(f"image {name} cannot be removed: {err.strerror}") from err
         log.info("image.removed", image=name)
 
     async def fetch(self, os_image: str, watch: PullWatch) -> Failure | None:
         """Implements agent.ports.Images."""
         async with self._turns.of(os_image):  # who wants the same waits, and finds it here
             if os_image in self._images:
-                return await asyncio.to_thread(self._damage, self._images[os_image])
+                image = self._images[os_image]
+                return await self._paths.run(self._path(image), partial(self._damage, image))
             if not is_address(os_image):
                 text = f"image {os_image} is not on this node; persysctl image add brings it"
                 return Failure(FailureReason.IMAGE_NOT_FOUND, text, retryable=False)
@@ -204,27 +219,65 @@ class ImageStore:
         reason = FailureReason.IMAGE_PULL_FAILED
         return Failure(reason, text, retryable=False, code=_DAMAGED)
 
-    def _keep(self, image: Image, place: Path) -> None:
+    async def _check_room(self, size: int) -> None:
+        looking = partial(image_files.room_below, self._incoming)
         try:
-            place.chmod(_READ_ONLY)
-            place.replace(self._path(image))
-            write_whole(self._record(image.name), msgspec.json.encode(image))
+            room = await self._paths.run(self._incoming, looking)
         except OSError as err:
-            raise RefusedError(f"the image cannot be kept: {err.strerror}") from err
-        before = self._images.get(image.name)
-        self._images[image.name] = image
-        if before is None:
-            self._changed()
-        elif image.name not in self._users().by_name:
-            # Else somebody may be about to stand on the old one: it stays until the next start.
-            self._let_go(self._path(before))
+            raise RefusedError(f"{self._incoming}: {err.strerror}") from err
+        if size > room:
+            raise RefusedError(f"there is no room for {size} bytes in {self._root}")
 
-    def _let_go(self, path: Path) -> None:
+    async def _keep(self, image: Image, place: Path) -> None:
+        async with self._turn:  # nobody removes the file before it has its name
+            try:
+                await self._paths.run(place, partial(self._move, image, place))
+            except OSError as err:
+                raise RefusedError(f"the image cannot be kept: {err.strerror}") from err
+            before = self._images.get(image.name)
+            self._images[image.name] = image
+            if before is None:
+                self._changed()
+            elif image.name not in self._users.by_name():
+                # Else somebody may be about to stand on the old one: it stays until the next start.
+                with suppress(OSError, UnavailableError):
+                    await self._let_go(self._path(before))
+
+    def _move(self, image: Image, place: Path) -> None:
+        place.chmod(_READ_ONLY)
+        place.replace(self._path(image))
+        write_whole(self._record(image.name), msgspec.json.encode(image))
+
+    async def _let_go(self, path: Path) -> None:
+        """Remove a file that nothing needs. Raises OSError, UnavailableError."""
         named = any(self._path(image) == path for image in self._images.values())
-        if not named and str(path) not in self._users().by_path:
-            path.unlink(missing_ok=True)
+        if not named and str(path) not in (await self._users_now()).by_path:
+            unlink = partial(path.unlink, missing_ok=True)
+            await self._paths.run(path, unlink, deadline_seconds=LONG_SECONDS)
 
-    def _needed_by(self, image: Image, users: Users) -> list[str]:
+    async def _users_now(self) -> "_UsersNow":
+        try:
+            by_path = await self._paths.run(self._users.root, self._users.by_path)
+        except OSError as err:
+            raise UnavailableError(f"disks of machines: {err}") from err
+        return _UsersNow(self._users.by_name(), by_path)
+
+    def _read(self) -> list[Image]:
+        """All records. Makes the directories."""
+        for directory in (self._root, self._files):
+            directory.mkdir(parents=True, exist_ok=True, mode=_PASSABLE)
+        self._records.mkdir(exist_ok=True, mode=0o700)
+        shutil.rmtree(self._incoming, ignore_errors=True)
+        self._incoming.mkdir(mode=0o700)
+        images = []
+        for path in self._records.glob("*.json"):
+            try:
+                images.append(msgspec.json.decode(path.read_bytes(), type=Image))
+            except msgspec.DecodeError as err:
+                log.warning("image.unreadable", record=path.name, reason=str(err))
+        return images
+
+    def _needed_by(self, image: Image, users: "_UsersNow") -> list[str]:
         nobody: frozenset[str] = frozenset()
         standing = users.by_path.get(str(self._path(image)), nobody)
         return sorted(standing | users.by_name.get(image.name, nobody))
@@ -235,3 +288,7 @@ class ImageStore:
     def _record(self, name: str) -> Path:
         short = hashlib.sha256(name.encode()).hexdigest() if is_address(name) else name
         return self._records / f"{short}.json"
+
+
+def _listed(directory: Path) -> list[Path]:
+    return list(directory.iterdir())

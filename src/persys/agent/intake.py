@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from persys.agent import failpoints
 from persys.agent.admission import Admission
-from persys.agent.journal import Entry, Standing
+from persys.agent.journal import Burial, Entry, Standing
 from persys.agent.ledger import Ledger
 from persys.agent.policy import NodePolicy
 from persys.agent.ports import Volumes
@@ -102,7 +102,7 @@ class Intake:
         )
 
     async def _apply(self, order: Order, intent: bytes) -> Accepted | Skipped | Refused:
-        refusal = self._refusal(order)
+        refusal = await self._refusal(order)
         if refusal is not None:
             return Refused(refusal)
         if not await self._has_contact_for(order):
@@ -125,10 +125,8 @@ class Intake:
                 case Unchanged(order=order):
                     assert known is not None, "nothing can be unchanged that is not known"
                     return Skipped(await self._renew(known, order, intent or known.intent))
-                case Stale(known_epoch=epoch):
-                    raise StaleEpochError(
-                        f"workload {order.workload_id}: epoch {order.epoch} is older than {epoch}"
-                    )
+                case Stale() as stale:
+                    raise _stale(order.workload_id, order.epoch, stale)
                 case Draining():
                     text = "this node is draining: it takes no new workloads"
                     reason = FailureReason.INSUFFICIENT_RESOURCES
@@ -145,6 +143,7 @@ class Intake:
         async with self._turns.of(workload_id):
             known = self._state.entries.get(workload_id)
             if known is None:
+                await self._fence(workload_id, epoch)
                 return f"workload not found: {workload_id}"
             order = replace(
                 known.order, desired=Desired.DELETED, epoch=epoch, keeps_data=keeps_data
@@ -154,19 +153,26 @@ class Intake:
                     await self._take(order, known, ActionKind.DELETE)
                     passing(failpoints.DELETE_ACCEPTED)
                     return "delete accepted"
-                case Stale(known_epoch=known_epoch):
-                    raise StaleEpochError(
-                        f"workload {workload_id}: epoch {epoch} is older than {known_epoch}"
-                    )
+                case Stale() as stale:
+                    raise _stale(workload_id, epoch, stale)
                 case _:
                     return "delete is under way"
 
+    async def _fence(self, workload_id: WorkloadId, epoch: int) -> None:
+        """The order to apply it may still be on its way, or be waiting to be taken."""
+        if epoch <= self._state.deleted_epoch(workload_id):
+            return
+        known = self._state.burials.get(workload_id)
+        burial = Burial(
+            workload_id,
+            epoch,
+            told=True,
+            was_here=known is not None and known.was_here,
+            cluster_uid=self._state.cluster_uid,
+        )
+        await self._state.commit(Change(burials=[burial]))
+
     def _receive(self, order: Order, known: Entry | None) -> Taken | Unchanged | Stale | Draining:
-        buried = self._state.burials.get(order.workload_id)
-        # Once the scheduler has heard that it is gone, the id may begin anew, from the first epoch.
-        fenced_by = 0
-        if buried is not None and not buried.told and self._counts_here(buried.cluster_uid):
-            fenced_by = buried.epoch
         known_order = known.order if known is not None else None
         if known is not None and not self._counts_here(known.cluster_uid):
             known_order = replace(known.order, epoch=0)
@@ -174,7 +180,7 @@ class Intake:
             order,
             known_order,
             failed=known is not None and _needs_an_order(known),
-            buried_epoch=fenced_by,
+            deleted_epoch=self._state.deleted_epoch(order.workload_id),
             draining=self._is_draining(),
         )
 
@@ -183,7 +189,7 @@ class Intake:
         again, and this node has joined it since."""
         return cluster_uid in ("", self._state.cluster_uid)
 
-    def _refusal(self, order: Order) -> Failure | None:
+    async def _refusal(self, order: Order) -> Failure | None:
         if order.type not in self._types:
             return Failure(
                 FailureReason.RUNTIME_ERROR,
@@ -193,7 +199,7 @@ class Intake:
         try:
             if not self._runs_already(order):
                 self.policy.check(order.spec)
-            self._volumes.check(order)
+            await self._volumes.check(order)
         except InvalidError as err:
             return Failure(FailureReason.INVALID_SPEC, str(err), retryable=False)
         return None
@@ -239,3 +245,11 @@ class Intake:
 def _needs_an_order(known: Entry) -> bool:
     """The same order once more is new work: it failed, or it was stopped while nobody spoke."""
     return known.standing.actual is Actual.FAILED or known.progress.halted
+
+
+def _stale(workload_id: WorkloadId, epoch: int, stale: Stale) -> StaleEpochError:
+    known = stale.known_epoch
+    text = f"workload {workload_id}: epoch {epoch} is older than {known}, which is here"
+    if stale.deleted:
+        text = f"workload {workload_id}: epoch {epoch} was deleted here; expected one above {known}"
+    return StaleEpochError(text, known_epoch=known, deleted=stale.deleted)

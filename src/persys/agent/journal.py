@@ -48,9 +48,13 @@ class Image(Struct, frozen=True):
 
 
 class Burial(Struct, frozen=True):
-    """A workload that was deleted here. `told`: the scheduler has acknowledged it."""
+    """A workload that was deleted here: no order up to this epoch is taken for it any more.
+
+    `told`: the scheduler has acknowledged it.
+    """
 
     workload_id: WorkloadId
     epoch: int
     told: bool = False
+    was_here: bool = True  # False: its deletion was ordered before it had arrived
     cluster_uid: str = ""  # whose epoch it is; "": not known

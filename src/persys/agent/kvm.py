@@ -6,17 +6,20 @@ nothing else gives. It runs emulated first: KVM that takes far longer than that 
 holds until the machine starts anew or has another QEMU, and is kept beside the journal.
 """
 
-import asyncio
 import json
+import os
 import platform
 import shutil
 import tempfile
 from contextlib import suppress
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 import structlog
 
+from persys.agent.commands import run
+from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.infra.clock import Clock
 from persys.infra.files import write_whole
 
@@ -31,6 +34,7 @@ _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PORT = 0xF4
 _WORD = 0x2A
 _SECTOR_BYTES = 512
+_DISK = "boot"
 # mov al, WORD; mov dx, PORT; out dx, al; then sleep for ever: hlt; jmp back to it.
 _CODE = bytes([0xB0, _WORD, 0xBA, _PORT, 0x00, 0xEE, 0xF4, 0xEB, 0xFD])
 _ENDED_BY_GUEST = _WORD << 1 | 1  # what QEMU makes of that word
@@ -41,7 +45,7 @@ class Accel(StrEnum):
     TCG = "tcg"  # emulation: everything runs, slowly
 
 
-async def find_accel(wish: str, found_path: Path, clock: Clock) -> Accel:
+async def find_accel(wish: str, found_path: Path, clock: Clock, paths: PathCalls) -> Accel:
     """`wish` is kvm, tcg or auto. `found_path` keeps what was found for the next start of the agent."""
     if wish != "auto":
         return Accel(wish)
@@ -50,17 +54,29 @@ async def find_accel(wish: str, found_path: Path, clock: Clock) -> Accel:
     qemu = qemu_binary()
     if qemu is None:
         return Accel.KVM  # libvirt is elsewhere or knows its own QEMU: it will say so
-    circumstances = _circumstances(qemu)
-    if (known := _read(found_path, circumstances)) is not None:
+    try:
+        return await _tried(qemu, found_path, clock, paths)
+    except (OSError, PathTimeoutError) as err:  # no room for the guest's disk
+        log.warning("kvm.not_tried", reason=str(err), accel=Accel.TCG.value)
+        return Accel.TCG
+
+
+async def _tried(qemu: str, found_path: Path, clock: Clock, paths: PathCalls) -> Accel:
+    """Raises OSError, PathTimeoutError."""
+    circumstances = await paths.run(qemu, partial(_circumstances, qemu))
+    known = await paths.run(found_path, partial(_read, found_path, circumstances))
+    if known is not None:
         return known
-    accel = Accel.KVM if await _is_useful(qemu, clock) else Accel.TCG
+    accel = Accel.KVM if await _is_useful(qemu, clock, paths) else Accel.TCG
     if accel is Accel.TCG:
         log.warning(
             "kvm.useless",
             reason=f"{DEVICE} is here, but guests hang or crawl on it",
             accel=accel.value,
         )
-    write_whole(found_path, json.dumps(circumstances | {"accel": accel.value}).encode())
+    found = json.dumps(circumstances | {"accel": accel.value}).encode()
+    with suppress(OSError, PathTimeoutError):  # it is tried again at the next start
+        await paths.run(found_path, partial(write_whole, found_path, found))
     return accel
 
 
@@ -72,38 +88,45 @@ def qemu_binary() -> str | None:
     return shutil.which(f"qemu-system-{platform.machine()}") or shutil.which("qemu-kvm")
 
 
-async def _is_useful(qemu: str, clock: Clock) -> bool:
+async def _is_useful(qemu: str, clock: Clock, paths: PathCalls) -> bool:
     begun_at = clock.monotonic()
-    if not await runs_a_guest(qemu, Accel.TCG):
-        return await runs_a_guest(qemu, Accel.KVM)  # nothing to compare with
+    if not await runs_a_guest(qemu, Accel.TCG, paths):
+        return await runs_a_guest(qemu, Accel.KVM, paths)  # nothing to compare with
     emulated = clock.monotonic() - begun_at
     deadline = min(DEADLINE_SECONDS, max(_PATIENCE_SECONDS, _TIMES_EMULATED * emulated))
     for _ in range(_TRIES):
-        if await runs_a_guest(qemu, Accel.KVM, deadline=deadline):
+        if await runs_a_guest(qemu, Accel.KVM, paths, deadline=deadline):
             return True
     return False
 
 
-async def runs_a_guest(qemu: str, accel: Accel, *, deadline: float = DEADLINE_SECONDS) -> bool:
-    with tempfile.TemporaryDirectory() as directory:
-        disk = Path(directory) / "boot"
-        disk.write_bytes(_boot_sector())
-        process = await asyncio.create_subprocess_exec(
-            *_command(qemu, accel, disk),
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        try:
-            async with asyncio.timeout(deadline):
-                return await process.wait() == _ENDED_BY_GUEST
-        except TimeoutError:
-            return False
-        finally:
-            if process.returncode is None:
-                with suppress(ProcessLookupError):
-                    process.kill()
-                await process.wait()
+async def runs_a_guest(
+    qemu: str, accel: Accel, paths: PathCalls, *, deadline: float = DEADLINE_SECONDS
+) -> bool:
+    """Raises OSError, PathTimeoutError: its disk cannot be written."""
+    temporary = tempfile.gettempdir()
+    directory = await paths.run(temporary, _disk_directory, discard=_remove)
+    try:
+        command = _command(qemu, accel, directory / _DISK)
+        return (await run(command, env=os.environ, deadline=deadline)).code == _ENDED_BY_GUEST
+    except OSError:  # also a TimeoutError
+        return False
+    finally:
+        await paths.run(temporary, partial(_remove, directory))
+
+
+def _disk_directory() -> Path:
+    directory = Path(tempfile.mkdtemp(prefix="persys-kvm-"))
+    try:
+        (directory / _DISK).write_bytes(_boot_sector())
+    except BaseException:
+        _remove(directory)
+        raise
+    return directory
+
+
+def _remove(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _boot_sector() -> bytes:

@@ -5,6 +5,7 @@ something: before a start and at the end. The rest is remembered and goes out wi
 """
 
 from collections.abc import Callable, Mapping
+from datetime import datetime
 from random import Random
 
 import structlog
@@ -22,12 +23,15 @@ from persys.agent.state import Change, State
 from persys.core.convergence import (
     Artefact,
     Do,
+    Progress,
     Settled,
     Step,
     after_settling,
     after_step,
     curing,
     launching,
+    repairing,
+    replacing,
 )
 from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock
@@ -37,6 +41,8 @@ from persys.model.ids import ActionId, WorkloadId
 from persys.model.observation import Actual
 
 log = structlog.get_logger()
+
+HALT_DEADLINE_SECONDS = 2.0  # what must stop does not wait for a disk that hangs
 
 _ID_PREFIX = {
     ActionKind.APPLY: "apply",
@@ -84,16 +90,18 @@ class Ledger:
             self._tell(entry.order.workload_id)
         if action.state is ActionState.PENDING:
             action = replace(action, state=ActionState.RUNNING, started_at=now)
+        if step is Step.REPAIR:
+            entry = replace(entry, progress=repairing(entry.progress, now=now))
         self._state.note(entry, action)
-        if step in (Step.START, Step.RESTART):
-            keep = launching if step is Step.START else curing
+        if step in (Step.START, Step.RESTART, Step.REPLACE):
             self._metrics.health_restarts.inc(step is Step.RESTART)
-            entry = replace(entry, progress=keep(entry.progress, artefact))
+            entry = replace(entry, progress=_before(step, entry.progress, artefact, now))
             await self._state.commit(Change(entry=entry, actions=[action]))
         elif todo.halts:
             entry = replace(entry, progress=replace(entry.progress, halted=True))
+            change = Change(entry=entry, actions=[action])
             try:
-                await self._state.commit(Change(entry=entry, actions=[action]))
+                await self._state.commit(change, deadline_seconds=HALT_DEADLINE_SECONDS)
             except StoreUnavailableError as err:
                 # It must stop even so; after a crash the silence itself still keeps it from running.
                 log.warning("halt.not_kept", reason=str(err))
@@ -220,6 +228,17 @@ class Ledger:
         )
         self._metrics.action_ended(action.kind, outcome, seconds)
         return replace(action, state=outcome, ended_at=now, error=error)
+
+
+def _before(step: Step, progress: Progress, artefact: Artefact | None, now: datetime) -> Progress:
+    """What a crash in the middle of a step that starts something must not lose."""
+    match step:
+        case Step.RESTART:
+            return curing(progress, artefact)
+        case Step.REPLACE:
+            return replacing(progress, artefact, now=now)
+        case _:
+            return launching(progress, artefact)
 
 
 def _same_news(standing: Standing, before: Standing) -> bool:

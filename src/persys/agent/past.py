@@ -7,6 +7,7 @@ import asyncio
 import shutil
 from collections import deque
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from urllib.parse import quote
 
@@ -14,7 +15,8 @@ import structlog
 
 from persys.agent.runtimes.docker_access import DockerAccess
 from persys.agent.runtimes.docker_frames import Frame, Frames, packed
-from persys.errors import PersysError
+from persys.errors import PersysError, UnavailableError
+from persys.infra.aio.path_calls import PathCalls
 from persys.infra.files import write_whole
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
@@ -28,8 +30,9 @@ _DEADLINE_SECONDS = 5.0
 
 
 class Past:
-    def __init__(self, root: Path, access: DockerAccess) -> None:
+    def __init__(self, root: Path, access: DockerAccess, paths: PathCalls) -> None:
         self._root = root
+        self._paths = paths
         self._access = access
 
     async def keep(self, order: Order) -> None:
@@ -46,20 +49,25 @@ class Past:
                     async for frames in self._access.frames(part, tail=_LINES_MAX, stamped=True):
                         end.add(frames)
                     path = self._path(workload_id, part.service)
-                    await asyncio.to_thread(write_whole, path, packed(end.frames))
+                    content = packed(end.frames)
+                    await self._paths.run(path, partial(write_whole, path, content))
         except (PersysError, OSError, TimeoutError) as err:
             log.warning("past.not_kept", workload_id=workload_id, reason=str(err))
 
     async def frames(self, workload_id: WorkloadId, service: str) -> list[Frame]:
-        """With their time stamps; none if nothing is kept."""
+        """With their time stamps; none if nothing is kept. Raises UnavailableError."""
+        path = self._path(workload_id, service)
         try:
-            content = await asyncio.to_thread(self._path(workload_id, service).read_bytes)
+            content = await self._paths.run(path, path.read_bytes)
         except FileNotFoundError:
             return []
+        except OSError as err:
+            raise UnavailableError(f"{path}: {err.strerror}") from err
         return Frames().feed(content)
 
     async def forget(self, workload_id: WorkloadId) -> None:
-        await asyncio.to_thread(shutil.rmtree, self._root / workload_id, ignore_errors=True)
+        place = self._root / workload_id
+        await self._paths.run(place, partial(shutil.rmtree, place, ignore_errors=True))
 
     def _path(self, workload_id: WorkloadId, service: str) -> Path:
         return self._root / workload_id / f"log-{quote(service, safe='')}"

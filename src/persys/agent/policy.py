@@ -33,7 +33,7 @@ class NodePolicy:
         elif isinstance(spec, VMSpec):
             self._check_machine(spec)
         elif isinstance(spec, ComposeSpec) and spec.needs.privileged and not self.allow_privileged:
-            raise InvalidError("spec.compose", f"what the file asks for {_PRIVILEGED}")
+            raise InvalidError(f"spec.compose: {spec.needs.privileged_by}", _PRIVILEGED)
 
     def violation(self, spec: Spec) -> str:
         """Why this node would refuse the spec now; "" if it accepts it."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import structlog
@@ -11,6 +12,7 @@ from persys.agent.ports import Machine, PoolSource
 from persys.agent.volumes.local import DRIVER
 from persys.core.pools import Room, as_pools
 from persys.errors import RuntimeUnavailableError
+from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.model.node import StoragePool
 
 log = structlog.get_logger()
@@ -23,12 +25,18 @@ POOLS_MAX = 256
 
 class Pools:
     def __init__(
-        self, machine: Machine, local_root: Path, source: Callable[[], PoolSource | None]
+        self,
+        machine: Machine,
+        local_root: Path,
+        paths: PathCalls,
+        source: Callable[[], PoolSource | None],
     ) -> None:
         """`source` answers None as long as this node has no libvirt."""
         self._machine = machine
         self._local_root = local_root
+        self._paths = paths
         self._source = source
+        self._disk = machine.disk(local_root)
         self._others: list[Room] = []
 
     async def run(self) -> None:
@@ -43,6 +51,12 @@ class Pools:
                 await self.look()
 
     async def look(self) -> None:
+        """What gives no answer is taken to be as it was."""
+        try:
+            look = partial(self._machine.disk, self._local_root)
+            self._disk = await self._paths.run(self._local_root, look)
+        except (OSError, PathTimeoutError) as err:
+            log.debug("pools.not_looked_at", reason=str(err))
         source = self._source()
         if source is None:
             return
@@ -54,6 +68,5 @@ class Pools:
 
     def now(self) -> tuple[StoragePool, ...]:
         """The local one first: what is not said to be elsewhere is there."""
-        disk = self._machine.disk(self._local_root)
-        local = Room(DRIVER, DRIVER, disk.total_gb, disk.device)
+        local = Room(DRIVER, DRIVER, self._disk.total_gb, self._disk.device)
         return as_pools([local, *self._others])

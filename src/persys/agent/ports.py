@@ -41,8 +41,11 @@ class PullWatch(Protocol):
 
 
 class Runtime(Protocol):
-    async def inspect(self, workload_id: WorkloadId) -> Artefact | None:
-        """What there is now. None: it was looked for, and there is nothing."""
+    async def inspect(self, order: Order) -> Artefact | None:
+        """What there is now. None: it was looked for, and there is nothing.
+
+        What runs at the order's revision is compared with how it was created.
+        """
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
         """Have the image here, as the pull policy says. May be cancelled."""
@@ -57,6 +60,12 @@ class Runtime(Protocol):
 
     async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
         """Returns when it is gone."""
+
+    async def repair(self, order: Order, artefact: Artefact) -> Failure | None:
+        """Make what runs as it was created, without a restart."""
+
+    async def replace(self, order: Order, artefact: Artefact) -> Failure | None:
+        """The same where that needs another container. Named volumes and binds stay."""
 
     async def discard(self, order: Order) -> Failure | None:
         """After the removal of what was deleted: let go of all else, and of data if the order says so."""
@@ -90,8 +99,8 @@ class Volumes(Protocol):
     @property
     def drivers(self) -> frozenset[str]: ...
 
-    def check(self, order: Order) -> None:
-        """Raises InvalidError, by field, for what can never be made so here. Touches nothing."""
+    async def check(self, order: Order) -> None:
+        """Raises InvalidError, by field, for what can never be made so here. Changes nothing."""
 
     def path(self, workload_id: WorkloadId, name: str) -> Path:
         """Where a container finds a volume that was prepared."""

@@ -19,6 +19,7 @@ from persys.model.failure import Failure
 log = structlog.get_logger()
 
 TELL_SECONDS = 1.0
+COMMIT_DEADLINE_SECONDS = 5.0
 
 
 class Pulls:
@@ -64,7 +65,8 @@ class Pull(PullWatch):
     async def fetched(self, image: str, image_id: str) -> None:
         now = self._clock.now()
         try:
-            await self._state.commit(Change(images=[Image(image, image_id, now, now)]))
+            change = Change(images=[Image(image, image_id, now, now)])
+            await self._state.commit(change, deadline_seconds=COMMIT_DEADLINE_SECONDS)
         except StoreUnavailableError as err:
             # It only stays longer than it must: what is not known to be ours is never removed.
             log.warning("image.not_kept", image=image, reason=str(err))

@@ -7,6 +7,7 @@ from persys.agent.journal import Burial, Entry
 from persys.agent.meter import Meter
 from persys.agent.policy import NodePolicy
 from persys.agent.state import State
+from persys.core.report import shortened
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId, WorkloadId
@@ -19,6 +20,7 @@ from persys.wire.gen.control.v1 import control_pb2
 
 TASK_STATUS = "task_status"
 INTERNAL_ERRORS_MAX = 16
+PROBLEM_LENGTH_MAX = 1_000
 POLICY_VIOLATION = "policy_violation"
 
 
@@ -67,6 +69,7 @@ class Reports:
                 _internal_error(error) for error in self._supervisor.recent()[:INTERNAL_ERRORS_MAX]
             ],
             unavailable_types=[kind.value for kind in self._unavailable()],
+            journal_problem=shortened(self._state.problem(), PROBLEM_LENGTH_MAX),
         )
 
 
@@ -105,4 +108,5 @@ def observation_of(entry: Entry, state: State, node_id: NodeId, policy: NodePoli
         failure=standing.failure,
         message=standing.message,
         metadata=metadata,
+        proof=entry.order.proof,
     )

@@ -170,6 +170,9 @@ class AgentSettings(TlsSettings, TraceSettings):
         "PERSYS_CREDENTIALS_DIR",
         help="where credentials that specs refer to by name are",
     )
+    git_max_gb: int = setting(
+        4, "PERSYS_GIT_MAX_GB", help="the largest repository or checkout of a stack, in GiB"
+    )
     pids_max: int = setting(4096, "PERSYS_PIDS_MAX", help="processes per container, unless it says")
     stop_grace: timedelta = setting(
         timedelta(seconds=10),
@@ -250,6 +253,8 @@ class AgentSettings(TlsSettings, TraceSettings):
             raise SettingsError("PERSYS_GC_INTERVAL: expected more than 0s")
         if self.vm_accel not in ("auto", *Accel):
             raise SettingsError("PERSYS_VM_ACCEL: expected auto, kvm or tcg")
+        if self.git_max_gb < 1:
+            raise SettingsError("PERSYS_GIT_MAX_GB: expected 1 or more")
         if self.pids_max < 1:
             raise SettingsError("PERSYS_PIDS_MAX: expected 1 or more")
         for name in ("cpu", "memory", "disk"):

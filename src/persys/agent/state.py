@@ -1,7 +1,8 @@
 """The local journal: one SQLite file, read once at the start and written ever since.
 
 Readers look at the copy in memory, which changes only after the file has it. Writes that arrive while
-another is being synced share the next transaction, so a hundred orders at once cost a few syncs.
+another is being synced share the next transaction, so a hundred orders at once cost a few syncs. Only the
+newest deletions are kept by id; of those before them the highest epoch is kept, one number per cluster.
 """
 
 import asyncio
@@ -9,17 +10,19 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import structlog
 
 from persys.agent.journal import Burial, Entry, Image
+from persys.agent.journal_health import JournalHealth
 from persys.errors import RefusedError, SettingsError, StoreUnavailableError
+from persys.infra.aio.supervisor import Supervisor
 from persys.model.action import Action, ActionState
 from persys.model.ids import ActionId, NodeId, WorkloadId
 from persys.model.volume import Volume
@@ -27,10 +30,14 @@ from persys.wire.records import NewerSchemaError, StructT, decode, encode
 
 log = structlog.get_logger()
 
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+
+PROBE_SECONDS = 5.0
 ACTIONS_MAX = 2_000
 BURIALS_MAX = 5_000
 _PRIVATE = 0o600
-# What a write may end with. Anything else is a defect of the journal itself, without which no agent runs.
+# What a write may end with that is no defect.
 _NOT_WRITTEN = (sqlite3.Error, OSError, ValueError, OverflowError, MemoryError)
 _MEMORY = Path(":memory:")  # no file, but what SQLite calls its memory; of simulations
 
@@ -49,6 +56,8 @@ CREATE TABLE IF NOT EXISTS actions
     (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS burials
     (number INTEGER PRIMARY KEY AUTOINCREMENT, id TEXT NOT NULL UNIQUE, record BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS deleted_epochs
+    (cluster_uid TEXT PRIMARY KEY, epoch INTEGER NOT NULL) WITHOUT ROWID;
 """
 
 
@@ -111,6 +120,9 @@ class State:
         self.entries: dict[WorkloadId, Entry] = {}
         self.actions: dict[ActionId, Action] = {}
         self.burials: dict[WorkloadId, Burial] = {}
+        self._deleted_epochs: dict[
+            str, int
+        ] = {}  # by cluster: the highest of deletions not kept by id
         self.images: dict[str, Image] = {}  # by name
         self.volumes: dict[tuple[WorkloadId, str], Volume] = {}
         # Their rows are damaged: what they own is not garbage. A new order for one of them replaces its row.
@@ -119,41 +131,60 @@ class State:
         self.instance_id = ""  # of the last registration
         self.heard_at: datetime | None = None
         self.run_before = LastRun()
+        self.health = JournalHealth()
         self.connection = (
             connection or self._thread.submit(_open, path, cluster_id, node_id).result()
         )
-        self._thread.submit(self._read).result()
+        try:
+            self._thread.submit(self._read).result()
+        except sqlite3.Error as err:
+            text = "the journal cannot be read; restore it, or move it away: what runs goes on"
+            raise SettingsError(f"PERSYS_STATE_PATH={path}: {err}; {text}") from err
 
-    async def run(self) -> None:
-        """Write what waits, for ever."""
+    async def run(self, supervisor: Supervisor) -> None:
+        """Write what waits, for ever. A journal that failed is tried now and then, until it works again."""
         while True:
-            await self._work.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(PROBE_SECONDS if self.health.has_failed else None):
+                    await self._work.wait()
             self._work.clear()
             batch, self._waiting = self._waiting, []
-            if not await self._write_all(batch) and len(batch) > 1:
+            if not await self._write_all(batch, supervisor) and len(batch) > 1:
                 for item in batch:  # one that cannot be written does not keep the others
-                    await self._write_all([item])
+                    await self._write_all([item], supervisor)
 
-    async def commit(self, change: Change) -> None:
+    async def commit(self, change: Change, *, deadline_seconds: float | None = None) -> None:
         """Returns when the change is on the disk. StoreUnavailableError: it is not known to be.
 
         It is encoded here, so that what cannot be encoded fails for this caller alone. It is written even
-        if the caller is cancelled meanwhile.
+        if the caller is cancelled meanwhile, or its deadline passes. While the disk hangs, nothing more is
+        taken.
         """
-        written: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        if stalled := self.health.stalled(loop.time()):
+            raise StoreUnavailableError(stalled)
+        written: asyncio.Future[None] = loop.create_future()
         self._waiting.append(_Waiting(change, _statements(change), written))
         self._work.set()
-        await written
-
-    async def _write_all(self, batch: Sequence[_Waiting]) -> bool:
-        """Whether they are written. A single one that is not is answered with the error."""
-        loop = asyncio.get_running_loop()
-        statements = [statement for item in batch for statement in item.rows]
         try:
-            await loop.run_in_executor(self._thread, self._write, statements)
-        except _NOT_WRITTEN as err:
+            async with asyncio.timeout(deadline_seconds):
+                await written
+        except TimeoutError as err:
+            text = f"journal: not written within {deadline_seconds:g} s"
+            raise StoreUnavailableError(text) from err
+
+    def problem(self) -> str:
+        """Why nothing can be written; "" if it can."""
+        return self.health.problem(asyncio.get_running_loop().time())
+
+    async def _write_all(self, batch: Sequence[_Waiting], supervisor: Supervisor) -> bool:
+        """Whether they are written. A single one that is not is answered with the error."""
+        statements = [statement for item in batch for statement in item.rows]
+        problem = await self._written(statements or [_PROBE], supervisor)
+        self.health.ended(problem)
+        if problem:
             if len(batch) == 1 and not batch[0].written.done():
-                batch[0].written.set_exception(StoreUnavailableError(f"journal: {err}"))
+                batch[0].written.set_exception(StoreUnavailableError(f"journal: {problem}"))
             return False
         for item in batch:
             self._remember(item.change)
@@ -161,23 +192,55 @@ class State:
                 item.written.set_result(None)
         return True
 
+    async def _written(self, statements: Sequence[_Statement], supervisor: Supervisor) -> str:
+        """Why they are not; "" if they are."""
+        problems: list[str] = []
+        loop = asyncio.get_running_loop()
+        self.health.began(loop.time())
+        with supervisor.contain(
+            "journal.write", "", failed=lambda error: problems.append(error.text)
+        ):
+            try:
+                await loop.run_in_executor(self._thread, self._write, statements)
+            except _NOT_WRITTEN as err:
+                problems.append(str(err) or type(err).__name__)
+        return problems[0] if problems else ""
+
     def begin_run(self, crashes: Mapping[WorkloadId, int]) -> None:
         """Blocks: before anything runs. Not clean from now on, until `end_run`."""
-        self._thread.submit(self._mark_run, False, dict(crashes)).result()
+        self._note_run(False, crashes)
 
     def end_run(self) -> None:
         """Blocks: after everything has ended."""
-        self._thread.submit(self._mark_run, True, None).result()
+        self._note_run(True, None)
+
+    def _note_run(self, clean: bool, crashes: Mapping[WorkloadId, int] | None) -> None:
+        """On a full disk a crash of this run may be taken for a clean end: better than no agent at all."""
+        try:
+            self._thread.submit(self._mark_run, clean, crashes).result()
+        except _NOT_WRITTEN as err:
+            self.health.ended(str(err) or type(err).__name__)
 
     def _mark_run(self, clean: bool, crashes: Mapping[WorkloadId, int] | None) -> None:
-        cursor = self.connection.cursor()
-        cursor.execute("BEGIN IMMEDIATE")
-        cursor.execute("DELETE FROM run")
-        cursor.execute("INSERT INTO run VALUES (?, '')", (clean,))
-        if crashes is not None:
-            cursor.execute("DELETE FROM crashes")
-            cursor.executemany("INSERT INTO crashes VALUES (?, ?)", list(crashes.items()))
-        cursor.execute("COMMIT")
+        with self._transaction() as cursor:
+            cursor.execute("DELETE FROM run")
+            cursor.execute("INSERT INTO run VALUES (?, '')", (clean,))
+            if crashes is not None:
+                cursor.execute("DELETE FROM crashes")
+                cursor.executemany("INSERT INTO crashes VALUES (?, ?)", list(crashes.items()))
+
+    def deleted_epoch(self, workload_id: WorkloadId) -> int:
+        """For an id that is not known: orders of this cluster up to this epoch are late repetitions.
+
+        Epochs come from one counter of the cluster, so an order that was never here has a higher one than
+        all deletions before the newest. What had a damaged row was here and not deleted.
+        """
+        burial = self.burials.get(workload_id)
+        if burial is not None and burial.cluster_uid in ("", self.cluster_uid):
+            return burial.epoch
+        if workload_id in self.unreadable:
+            return 0
+        return max(self._deleted_epochs.get(uid, 0) for uid in ("", self.cluster_uid))
 
     def note(self, entry: Entry, action: Action | None = None) -> None:
         """Remember until the next commit of this entry; a crash may lose it."""
@@ -222,23 +285,45 @@ class State:
         for action_id in change.actions_gone:
             self.actions.pop(action_id, None)
         _keep_newest(self.actions, ACTIONS_MAX)
-        _keep_newest(self.burials, BURIALS_MAX)
+        _raise_to(self._deleted_epochs, _keep_newest(self.burials, BURIALS_MAX))
 
     def _write(self, statements: Sequence[_Statement]) -> None:
-        cursor = self.connection.cursor()
-        cursor.execute("BEGIN IMMEDIATE")
-        try:
+        with self._transaction() as cursor:
             for statement in statements:
                 cursor.executemany(statement.sql, statement.rows)
+            self._keep_deleted_epochs(cursor)
             for table, count in (("actions", ACTIONS_MAX), ("burials", BURIALS_MAX)):
                 cursor.execute(
                     f"DELETE FROM {table} WHERE number <= (SELECT max(number) FROM {table}) - {count}"  # noqa: S608
                 )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Cursor]:
+        cursor = self.connection.cursor()
+        if self.connection.in_transaction:  # the disk did not take the end of an earlier one
+            cursor.execute("ROLLBACK")
+        cursor.execute("BEGIN IMMEDIATE")
+        try:
+            yield cursor
             cursor.execute("COMMIT")
         except BaseException:
-            if self.connection.in_transaction:
-                cursor.execute("ROLLBACK")
+            with suppress(sqlite3.Error):  # else the next transaction does it
+                if self.connection.in_transaction:
+                    cursor.execute("ROLLBACK")
             raise
+
+    def _keep_deleted_epochs(self, cursor: sqlite3.Cursor) -> None:
+        """Of the deletions that are dropped with this write."""
+        old = "SELECT record FROM burials WHERE number <= (SELECT max(number) FROM burials) - ?"
+        epochs: dict[str, int] = {}
+        for (data,) in cursor.execute(old, (BURIALS_MAX,)).fetchall():
+            with suppress(RefusedError):  # a damaged row has nothing to keep
+                _raise_to(epochs, [decode(data, Burial)])
+        cursor.executemany(
+            "INSERT INTO deleted_epochs VALUES (?, ?) "
+            "ON CONFLICT (cluster_uid) DO UPDATE SET epoch = max(epoch, excluded.epoch)",
+            list(epochs.items()),
+        )
 
     def _read(self) -> None:
         """A row that is damaged is set aside: all others are read. Raises NewerSchemaError."""
@@ -253,6 +338,9 @@ class State:
         for _, burial in self._intact("SELECT id, record FROM burials ORDER BY number", Burial):
             if burial is not None:
                 self.burials[burial.workload_id] = burial
+        self._deleted_epochs = dict(
+            self.connection.execute("SELECT cluster_uid, epoch FROM deleted_epochs")
+        )
         for _, image in self._intact("SELECT name, record FROM images", Image):
             if image is not None:
                 self.images[image.name] = image
@@ -282,6 +370,8 @@ class State:
                 yield name, None
 
 
+# Changes nothing, but needs the disk.
+_PROBE = _Statement("UPDATE run SET resuming = resuming", [()])
 _UPSERT = "ON CONFLICT (id) DO UPDATE SET record = excluded.record"
 
 
@@ -385,6 +475,11 @@ def _check_identity(
         )
 
 
-def _keep_newest(mapping: dict[ActionId, Action] | dict[WorkloadId, Burial], count: int) -> None:
-    for key in list(islice(mapping, max(0, len(mapping) - count))):
-        del mapping[key]  # type: ignore[arg-type]  # the key comes from this mapping
+def _keep_newest(mapping: dict[Key, Value], count: int) -> list[Value]:
+    """Drops the oldest beyond the count, and returns them."""
+    return [mapping.pop(key) for key in list(islice(mapping, max(0, len(mapping) - count)))]
+
+
+def _raise_to(epochs: dict[str, int], burials: Iterable[Burial]) -> None:
+    for burial in burials:
+        epochs[burial.cluster_uid] = max(epochs.get(burial.cluster_uid, 0), burial.epoch)

@@ -12,7 +12,7 @@ from persys.agent.past import Past
 from persys.agent.ports import Runtime, Volumes
 from persys.agent.pulls import Pulls
 from persys.core.convergence import Artefact, Step
-from persys.errors import ConflictError, RuntimeUnavailableError
+from persys.errors import ConflictError, PersysError, RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
@@ -27,7 +27,11 @@ DEEDS_MAX = 16
 INSPECTS_MAX = 16
 STACKS_MAX = 8  # brought up at once
 _STOPPING = (Step.STOP, Step.RESTART)
-_WAITING = (Step.CREATE, Step.START)  # a service may wait long for another one of its stack
+_WAITING = (
+    Step.CREATE,
+    Step.START,
+    Step.REPLACE,
+)  # a service may wait long for another one of its stack
 
 
 _SECONDS = {
@@ -37,6 +41,8 @@ _SECONDS = {
     Step.START: 1800.0,
     Step.STOP: 3600.0,
     Step.RESTART: 3600.0,
+    Step.REPAIR: 600.0,
+    Step.REPLACE: 1800.0,
     Step.REMOVE: 600.0,
     Step.REMOVE_VOLUMES: 600.0,
 }
@@ -90,13 +96,16 @@ class Steps:
             return True
 
     async def log_tail(self, entry: Entry, artefact: Artefact | None) -> str:
-        """The last words of this revision; those of the one before it would mislead."""
+        """The last words of this revision; those of the one before it would mislead.
+
+        "" if they cannot be had: that does not hide the failure that they belong to.
+        """
         if artefact is None or artefact.revision != entry.order.revision:
             return ""
         try:
             async with asyncio.timeout(self._deadlines.log_tail):
                 return await self.runtime(entry.order.type).log_tail(artefact)
-        except TimeoutError:
+        except (OSError, PersysError):  # also a TimeoutError
             return ""
 
     async def perform(self, step: Step, entry: Entry, artefact: Artefact | None) -> Failure | None:
@@ -126,12 +135,14 @@ class Steps:
     async def _look(self, order: Order) -> Artefact | None:
         try:
             async with asyncio.timeout(self._deadlines.inspect) as deadline:
-                return await self.runtime(order.type).inspect(order.workload_id)
+                return await self.runtime(order.type).inspect(order)
         except TimeoutError as err:
             if not deadline.expired():
                 raise
             text = f"{order.type} runtime: no answer within {self._deadlines.inspect:g} s"
             raise RuntimeUnavailableError(text) from err
+        except OSError as err:
+            raise RuntimeUnavailableError(f"{order.type} runtime: {err}") from err
 
     def _timed_out(self, step: Step) -> Failure:
         reason = (
@@ -182,6 +193,10 @@ class Steps:
             case Step.RESTART:
                 assert artefact is not None, "decided only about something that runs"
                 return await runtime.stop(order, artefact) or await runtime.start(order, artefact)
+            case Step.REPAIR | Step.REPLACE:
+                assert artefact is not None, "decided only about something that runs"
+                deed = runtime.repair if step is Step.REPAIR else runtime.replace
+                return await deed(order, artefact)
             case unreachable:
                 assert_never(unreachable)
 

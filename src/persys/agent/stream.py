@@ -1,7 +1,8 @@
 """The control stream from the agent's side: one connection outwards, on which the scheduler calls back.
 
-A scheduler that does not know the stream answers UNIMPLEMENTED, or says nothing to a registration: it is then
-spoken to by plain calls, until that connection breaks and both begin anew.
+A scheduler that does not know the stream answers UNIMPLEMENTED, or says nothing to a registration. It then
+gets plain calls until that connection breaks. Silence may also be slowness: after it the stream is tried
+again every minute, because an agent behind NAT gets its orders in no other way.
 """
 
 import asyncio
@@ -20,8 +21,10 @@ from persys.agent.link import (
     Link,
     NoStreamError,
     SchedulerLostError,
+    SilentStreamError,
     over_grpc,
 )
+from persys.infra.answers import parsed
 from persys.infra.rpc import new_channel
 from persys.infra.together import first_of
 from persys.model import feature
@@ -29,6 +32,7 @@ from persys.wire.gen.control.v1 import control_pb2, control_pb2_grpc
 
 # A scheduler without streams says so by now; one with them need not say anything before it is spoken to.
 REFUSAL_SECONDS = 0.25
+STREAM_AGAIN_SECONDS = 60.0
 
 Call = grpc.aio.StreamStreamCall[control_pb2.ControlMessage, control_pb2.ControlMessage]
 
@@ -55,12 +59,14 @@ class StreamLink:
     ) -> control_pb2.RegisterNodeResponse:
         request.features.append(feature.CONTROL_STREAM)
         await self._await_refusal()
+        while not self._registered.empty():  # came unasked, or too late
+            self._registered.get_nowait()
         await self._send(control_pb2.ControlMessage(register=request))
         try:
             async with asyncio.timeout(CALL_DEADLINE_SECONDS):
                 return await self._registered.get()
         except TimeoutError as err:
-            raise NoStreamError("no answer to the registration on the stream") from err
+            raise SilentStreamError("no answer to the registration on the stream") from err
 
     async def _await_refusal(self) -> None:
         """Why a stream was refused is lost when the refusal crosses something that is being written."""
@@ -149,20 +155,20 @@ def over_stream(
 
     `certificate` is the one with which `dial` makes connections now.
     """
-    plain: set[str] = set()
+    plain: dict[str, float] = {}  # addresses, and for how many seconds they get plain calls
 
     @asynccontextmanager
     async def connect(address: str) -> AsyncIterator[Link]:
-        if address in plain:
-            plain.discard(address)
-            async with over_grpc(address, dial) as link:
+        if (seconds := plain.pop(address, None)) is not None:
+            async with over_grpc(address, dial, provisional_seconds=seconds) as link:
                 yield link
             return
         try:
             async with _open(address, calls, dial, certificate) as link:
                 yield link
-        except NoStreamError:
-            plain.add(address)
+        except NoStreamError as err:
+            is_silent = isinstance(err, SilentStreamError)
+            plain[address] = STREAM_AGAIN_SECONDS if is_silent else float("inf")
             raise
 
     return connect
@@ -174,7 +180,7 @@ async def _open(
 ) -> AsyncIterator[Link]:
     made_with = certificate()
     async with dial(address) as channel:
-        stub: Any = control_pb2_grpc.AgentControlStub(channel)
+        stub: Any = control_pb2_grpc.AgentControlStub(parsed(channel))
         call: Call = stub.ControlStream()
         link = StreamLink(call, calls, is_old=lambda: certificate() is not made_with)
         try:

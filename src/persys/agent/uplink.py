@@ -15,7 +15,7 @@ from random import Random
 import structlog
 from msgspec.structs import replace
 
-from persys.agent.contact import Contact
+from persys.agent.contact import COMMIT_DEADLINE_SECONDS, Contact
 from persys.agent.journal import Burial
 from persys.agent.link import (
     CALL_DEADLINE_SECONDS,
@@ -41,6 +41,8 @@ from persys.wire.gen.control.v1 import control_pb2
 log = structlog.get_logger()
 
 HEARTBEAT_DEFAULT_SECONDS = 10.0
+# A scheduler that asks for less or more than this is not obeyed: the node would flood it, or seem lost.
+HEARTBEAT_MIN_SECONDS, HEARTBEAT_MAX_SECONDS = 1.0, 300.0
 # News that comes close together travels together.
 GATHER_SECONDS = 0.02
 PAUSE_MIN_SECONDS = 0.25
@@ -163,7 +165,7 @@ class Uplink:
         await self._keep_instance(answer.instance_id)
         if answer.cluster_uid and answer.cluster_uid != self._state.cluster_uid:
             await self._belong_to(answer.cluster_uid)
-        return float(answer.heartbeat_interval_seconds or HEARTBEAT_DEFAULT_SECONDS)
+        return heartbeat_interval(answer.heartbeat_interval_seconds)
 
     def _workload_count(self) -> int:
         wanted = (entry.order.desired for entry in self._state.entries.values())
@@ -175,16 +177,20 @@ class Uplink:
         if not instance_id or instance_id == self._state.instance_id:
             return
         try:
-            await self._state.commit(Change(instance_id=instance_id))
+            await self._commit(Change(instance_id=instance_id))
         except StoreUnavailableError as err:
             log.warning("instance.not_stored", reason=str(err))
 
     async def _belong_to(self, cluster_uid: str) -> None:
         log.info("cluster.joined", cluster_uid=cluster_uid, before=self._state.cluster_uid)
         try:
-            await self._state.commit(Change(cluster_uid=cluster_uid))
+            await self._commit(Change(cluster_uid=cluster_uid))
         except StoreUnavailableError as err:
             log.warning("cluster.not_kept", reason=str(err))  # said again when it joins again
+
+    async def _commit(self, change: Change) -> None:
+        """Raises StoreUnavailableError, and soon: heartbeats go on while the journal hangs."""
+        await self._state.commit(change, deadline_seconds=COMMIT_DEADLINE_SECONDS)
 
     async def _endpoint(self, address: str) -> str:
         try:
@@ -268,7 +274,7 @@ class Uplink:
 
     async def _note_told(self, told: Sequence[Burial]) -> None:
         try:
-            await self._state.commit(Change(burials=told))
+            await self._commit(Change(burials=told))
         except StoreUnavailableError as err:
             log.warning("burials.kept", reason=str(err))  # they are told once more
 
@@ -286,3 +292,10 @@ class Uplink:
         if not self._loss_logged:
             log.warning("scheduler.lost", address=address, reason=why)
         self._loss_logged = True
+
+
+def heartbeat_interval(said: int) -> float:
+    """Seconds between heartbeats, from what the scheduler asked for; 0: it did not say."""
+    return min(
+        max(float(said or HEARTBEAT_DEFAULT_SECONDS), HEARTBEAT_MIN_SECONDS), HEARTBEAT_MAX_SECONDS
+    )

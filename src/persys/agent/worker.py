@@ -20,11 +20,13 @@ from persys.agent.ledger import Ledger
 from persys.agent.probes import Probes
 from persys.agent.state import Change, State
 from persys.agent.steps import Steps
+from persys.agent.storage_failures import storage_failure
 from persys.agent.work_queue import WorkQueue
 from persys.core.convergence import STOPPED_ALONE, Artefact, Do, Settled, Step, next_step
 from persys.core.quarantine import LastExit, quarantine
 from persys.core.report import describe, internal_failure
 from persys.errors import ConflictError, PersysError, UnavailableError
+from persys.infra.aio.path_calls import PathTimeoutError
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.failpoints import passing
@@ -227,6 +229,8 @@ class Worker:
             passing(failpoints.STEP, workload_id)
             try:
                 failure = await self._steps.perform(step, entry, artefact)
+            except (OSError, PathTimeoutError) as err:
+                failure = storage_failure(step, err)
             except (ConflictError, UnavailableError):
                 raise
             except PersysError as err:

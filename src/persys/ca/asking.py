@@ -18,6 +18,14 @@ PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 RSA_BITS = range(2048, 8192 + 1)
 _CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _COMMON_NAME_LENGTH = 64
+# What the library raises for a request that it cannot parse, as a whole or in part. Not all are ValueErrors.
+_UNREADABLE = (
+    ValueError,
+    UnsupportedAlgorithm,
+    x509.DuplicateExtension,
+    x509.InvalidVersion,
+    x509.UnsupportedGeneralNameType,
+)
 
 
 class Asked(Struct, frozen=True):
@@ -35,7 +43,7 @@ def read_request(pem: bytes) -> Asked:
         holds_key = request.is_signature_valid
         common_names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         hosts, uris = _names(request)
-    except (ValueError, UnsupportedAlgorithm) as err:
+    except _UNREADABLE as err:
         raise InvalidError("csr", "is no certificate request that can be read") from err
     if not holds_key:
         raise InvalidError("csr", "is not signed by the key that it names")

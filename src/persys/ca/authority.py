@@ -80,6 +80,7 @@ class Wish(Struct, frozen=True):
     how: str  # joined, renewed, created, signed
     ttl: timedelta | None = None
     token_id: str = ""
+    renews: str = ""  # the serial of the certificate that it takes the place of
     enrolled_at: datetime | None = None
 
 
@@ -142,9 +143,13 @@ class Authority:
             asked_by=str(holder.identity),
             how="renewed",
             ttl=self._life_before(holder),
+            renews=holder.claims.serial,
             enrolled_at=holder.claims.enrolled_at,
         )
-        return self.give(wish, asked.public_key)
+        try:
+            return self.give(wish, asked.public_key)
+        except ConflictError as err:
+            raise DeniedError("this certificate has been revoked", reason="revoked") from err
 
     def create(self, asked_by: str, request: CertificateRequest) -> IssuedAnswer:
         asked = read_request(request.csr.encode())
@@ -180,7 +185,7 @@ class Authority:
         )
         line = self._line(wish.how, wish.asked_by, str(wish.identity), ", ".join(wish.hosts))
         line.serial = view.serial
-        self.book.add_certificate(view, line, token_id=wish.token_id)
+        self.book.add_certificate(view, line, token_id=wish.token_id, renews=wish.renews)
         return IssuedAnswer(
             certificate=(pem(made) + self.keys.chain_pem).decode(),
             roots=self.keys.roots_pem.decode(),
@@ -224,17 +229,20 @@ class Authority:
     def revoke(self, asker: Identity, request: RevokeRequest) -> RevokeAnswer:
         """Raises NotFoundError when there is none such, unless it asks only for those of a past.
 
-        What is revoked already is no error.
+        What is revoked already is no error. A serial stands for its whole renewal chain: whoever has the key
+        of one may have renewed it.
         """
-        found = self._found(request)
-        if asker.role is not Role.ADMIN and any(view.role != Role.AGENT for view in found):
-            raise DeniedError(f"{asker} may revoke only those of agents", reason="role")
-        if not found:
-            return RevokeAnswer(())
-        serials = tuple(view.serial for view in found)
-        line = self._line("revoked", str(asker), f"{found[0].role}/{found[0].name}", request.reason)
-        self.book.revoke(serials, line)
-        return RevokeAnswer(serials)
+
+        def choose() -> list[CertificateView]:
+            found = self._found(request)
+            if asker.role is not Role.ADMIN and any(view.role != Role.AGENT for view in found):
+                raise DeniedError(f"{asker} may revoke only those of agents", reason="role")
+            return found
+
+        def line(view: CertificateView) -> AuditLine:
+            return self._line("revoked", str(asker), f"{view.role}/{view.name}", request.reason)
+
+        return RevokeAnswer(self.book.revoke(choose, line))
 
     def is_revoked(self, serial: str) -> bool:
         view = self.book.certificate(serial)
@@ -269,7 +277,8 @@ class Authority:
             self.forget()
 
     def forget(self) -> None:
-        self.book.forget(self._clock.now() - self._rules.keep)
+        now = self._clock.now()
+        self.book.forget(now - self._rules.keep, now)
 
     def _sign(
         self, wish: Wish, public_key: PublicKey, now: datetime, life: timedelta
@@ -312,16 +321,22 @@ class Authority:
             raise InvalidError("serial", "expected a serial, or a role and a name")
         if request.serial:
             view = self.book.certificate(request.serial.lower().replace(":", "").lstrip("0"))
-            found = [] if view is None else [view]
+            found = [] if view is None else self._chain_of(view)
         else:
             identity = Identity(_role(request.role), request.name)
-            found = self.book.certificates_of(identity, self._clock.now())
+            found = self.book.revocable(identity, self._clock.now())
             if request.enrolled_until is not None:
                 return [view for view in found if _enrolled(view) <= request.enrolled_until]
         if not found:
             name = request.serial or f"{request.role}/{request.name}"
             raise NotFoundError("certificate", name[:_DETAIL_LENGTH_MAX])
         return found
+
+    def _chain_of(self, view: CertificateView) -> list[CertificateView]:
+        """The certificate, and those that renew it or that it renews."""
+        identity = Identity(_role(view.role), view.name)
+        chain = self.book.revocable(identity, self._clock.now(), enrolled_at=_enrolled(view))
+        return [view, *(one for one in chain if one.serial != view.serial)]
 
     def _line(self, deed: str, who: str, what: str, detail: str) -> AuditLine:
         return AuditLine(0, self._clock.now(), deed, who, what, detail[:_DETAIL_LENGTH_MAX])

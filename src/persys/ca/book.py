@@ -7,7 +7,7 @@ anybody can cause, are kept only up to a number.
 
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -15,8 +15,10 @@ from pathlib import Path
 import msgspec
 
 from persys.core.enrolment import Invitation
+from persys.core.permission import deeds_of
+from persys.core.tokens import LIFE_MOST as TOKEN_LIFE_MOST
 from persys.errors import ConflictError, SettingsError, StoreUnavailableError
-from persys.model.identity import Identity, Role
+from persys.model.identity import Deed, Identity, Role
 from persys.wire.authority import AuditLine, CertificateView
 
 REFUSALS_MAX = 10_000
@@ -49,6 +51,9 @@ _INVITATION = (
     "id, secret_hash, role, name, hosts, created_at, expires_at, created_by, used_at, serial"
 )
 _WAIT_SECONDS = 5.0
+# A certificate matters until it expires. One that may create tokens matters for as long as these can live.
+_TOKEN_CREATORS = sorted(role for role in Role if Deed.TOKENS in deeds_of(role))
+_MATTERS = "(expires_at > ? OR (role IN (SELECT value FROM json_each(?)) AND expires_at > ?))"
 
 
 class Book:
@@ -65,10 +70,14 @@ class Book:
         self._connection.close()
 
     def add_certificate(
-        self, made: CertificateView, line: AuditLine, *, token_id: str = ""
+        self, made: CertificateView, line: AuditLine, *, token_id: str = "", renews: str = ""
     ) -> None:
-        """Raises ConflictError when the token has been used meanwhile; nothing is written then."""
+        """Raises ConflictError when the token has been used meanwhile, or the certificate with the serial
+        that it `renews` has been revoked; nothing is written then."""
         with self._writing():
+            before = self.certificate(renews) if renews else None
+            if before is not None and before.revoked_at is not None:
+                raise ConflictError("the certificate has been revoked meanwhile")
             if token_id:
                 used = self._connection.execute(
                     "UPDATE tokens SET used_at = ?, serial = ? WHERE id = ? AND used_at IS NULL",
@@ -98,16 +107,26 @@ class Book:
             )
             self._add_line(line)
 
-    def revoke(self, serials: Sequence[str], line: AuditLine) -> None:
-        """Those that are revoked already stay as they were."""
+    def revoke(
+        self,
+        choose: Callable[[], Sequence[CertificateView]],
+        line: Callable[[CertificateView], AuditLine],
+    ) -> tuple[str, ...]:
+        """The serials of those that `choose` finds in this transaction: none is renewed in between.
+
+        Those that are revoked already stay as they were.
+        """
         with self._writing():
-            for serial in serials:
+            chosen = choose()
+            for view in chosen:
+                told = line(view)
                 self._connection.execute(
                     "UPDATE certificates SET revoked_at = ?, revoked_by = ?, reason = ?"
                     " WHERE serial = ? AND revoked_at IS NULL",
-                    (_text(line.at), line.who, line.detail, serial),
+                    (_text(told.at), told.who, told.detail, view.serial),
                 )
-                self._add_line(msgspec.structs.replace(line, serial=serial))
+                self._add_line(msgspec.structs.replace(told, serial=view.serial))
+        return tuple(view.serial for view in chosen)
 
     def add_line(self, line: AuditLine) -> None:
         with self._writing():
@@ -141,6 +160,22 @@ class Book:
         rows = self._read(query, identity.role, identity.name, _text(now))
         return [_certificate(row) for row in rows]
 
+    def revocable(
+        self, identity: Identity, now: datetime, *, enrolled_at: datetime | None = None
+    ) -> list[CertificateView]:
+        """Those of a holder that matter and are not revoked, the newest first.
+
+        With `enrolled_at` only those of one renewal chain: renewals keep when their holder was let in.
+        """
+        chain = "" if enrolled_at is None else _text(enrolled_at)
+        query = (
+            f"SELECT {_CERTIFICATE} FROM certificates"  # noqa: S608
+            f" WHERE role = ? AND name = ? COLLATE NOCASE AND revoked_at IS NULL AND {_MATTERS}"
+            " AND (? = '' OR coalesce(enrolled_at, issued_at) = ?) ORDER BY issued_at DESC, serial"
+        )
+        rows = self._read(query, identity.role, identity.name, *_matters(now), chain, chain)
+        return [_certificate(row) for row in rows]
+
     def issued_since(self, identity: Identity, since: datetime) -> int:
         rows = self._read(
             "SELECT count(*) FROM certificates WHERE role = ? AND name = ? COLLATE NOCASE"
@@ -150,12 +185,12 @@ class Book:
         return int(rows[0][0])
 
     def revoked(self, now: datetime) -> list[CertificateView]:
-        """All that have not expired by themselves."""
+        """All that matter."""
         query = (
             f"SELECT {_CERTIFICATE} FROM certificates"  # noqa: S608
-            " WHERE revoked_at IS NOT NULL AND expires_at > ? ORDER BY revoked_at, serial"
+            f" WHERE revoked_at IS NOT NULL AND {_MATTERS} ORDER BY revoked_at, serial"
         )
-        return [_certificate(row) for row in self._read(query, _text(now))]
+        return [_certificate(row) for row in self._read(query, *_matters(now))]
 
     def audit(self, limit: int) -> list[AuditLine]:
         """The newest, oldest first."""
@@ -169,11 +204,14 @@ class Book:
             for number, at, *rest in reversed(rows)
         ]
 
-    def forget(self, before: datetime) -> None:
+    def forget(self, before: datetime, now: datetime) -> None:
         """What was over before then, refusals beyond their number, lines beyond the share of one author."""
         over = _text(before)
         with self._writing():
-            self._connection.execute("DELETE FROM certificates WHERE expires_at < ?", (over,))
+            self._connection.execute(
+                f"DELETE FROM certificates WHERE expires_at < ? AND NOT {_MATTERS}",  # noqa: S608
+                (over, *_matters(now)),
+            )
             self._connection.execute("DELETE FROM tokens WHERE expires_at < ?", (over,))
             self._connection.execute("DELETE FROM audit WHERE at < ?", (over,))
             self._connection.execute(
@@ -249,6 +287,11 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _matters(now: datetime) -> tuple[str, str, str]:
+    """The parameters of _MATTERS."""
+    return _text(now), _list(_TOKEN_CREATORS), _text(now - TOKEN_LIFE_MOST)
 
 
 def _text(at: datetime) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from msgspec import Struct
 
 from persys.ca.authority import Holder
+from persys.core.numbers import whole_number
 from persys.errors import InvalidError
 
 LIST_MAX = 10_000
@@ -30,9 +31,10 @@ class Call(Struct, frozen=True):
 
     def limit(self) -> int:
         text = self.query.get("limit", str(_LIST_USUAL))
-        if not text.isdecimal() or not 0 < int(text[:9]) <= LIST_MAX:
-            raise InvalidError("limit", f"expected 1 to {LIST_MAX}")
-        return int(text)
+        limit = whole_number(text)
+        if limit is None or not 1 <= limit <= LIST_MAX:
+            raise InvalidError("limit", f"is {text[:40]!r}; expected 1 to {LIST_MAX}")
+        return limit
 
 
 class Answer(Struct, frozen=True):

@@ -69,8 +69,14 @@ class Door:
                 error = found
 
             answer: web.Response | None = None
+            left: ConnectionError | None = None
             with self._supervisor.contain("request", door, failed=failed):
-                answer = await self._answer(door, deed, request)
+                try:
+                    answer = await self._answer(door, deed, request)
+                except ConnectionError as err:
+                    left = err  # the client left; aiohttp closes the connection
+            if left is not None:
+                raise left
             if answer is not None:
                 return answer
             assert error is not None, "contained"
@@ -92,6 +98,8 @@ class Door:
             return _refused(door, 408, "took too long")
         except web.HTTPRequestEntityTooLarge:
             return _refused(door, 413, f"more than {BODY_BYTES_MAX} bytes")
+        except web.RequestPayloadError as err:
+            return _refused(door, 400, f"body: {err}")
         except PersysError as err:
             refused = _refused(door, http_status(err), str(err), reason=getattr(err, "reason", ""))
             if not request.content.is_eof():

@@ -185,7 +185,8 @@ AGENT = Argument(
     ("--agent",),
     {
         "metavar": "HOST:PORT",
-        "help": "address of the agent [PERSYS_AGENT_ADDR] (default: 127.0.0.1:50051)",
+        "help": "address of the agent [PERSYS_AGENT_ADDR, then agent_endpoint] "
+        "(default: 127.0.0.1:50051)",
     },
 )
 DRY_RUN = Argument(
@@ -329,7 +330,7 @@ TOKEN_KIND = Argument(("--kind",), {"choices": ("person", "join"), "help": "only
 TOKEN_ID = Argument(("token_id",), {"metavar": "ID", "help": "as in token list"})
 JOIN_TOKEN = Argument(("token",), {"metavar": "TOKEN", "help": "as `token create` shows it"})
 WHICH = Argument(
-    ("which",), {"metavar": "SERIAL", "help": "or ROLE/NAME for all that somebody has"}
+    ("which",), {"metavar": "SERIAL", "help": "or ROLE/NAME for all certificates of an identity"}
 )
 REASON = Argument(("--reason",), {"metavar": "TEXT", "default": "", "help": "for the audit"})
 CONTEXT = Argument(("name",), {"metavar": "CONTEXT", "help": "name of the context"}, "context")

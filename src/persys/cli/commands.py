@@ -347,7 +347,7 @@ GROUPS = (
             ),
             Command(
                 "revoke",
-                "take one back, or all that somebody has",
+                "revoke a certificate with its renewals, or all of an identity",
                 "certificates:revoke",
                 (WHICH, REASON, AUTHORITY),
             ),
@@ -370,7 +370,7 @@ GROUPS = (
                 "add",
                 "keep --api or --scheduler, --cluster, --ca, --cert and --key under a name",
                 "contexts:add",
-                (CONTEXT, TOKEN_FILE, AUTHORITY, USE),
+                (CONTEXT, TOKEN_FILE, AUTHORITY, AGENT, USE),
             ),
             Command("remove", "forget a context", "contexts:remove", (CONTEXT,)),
         ),

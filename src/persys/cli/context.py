@@ -8,7 +8,9 @@ from persys.errors import SettingsError
 _OURS = "# Written by `persys up`, which writes it anew as long as this line is here.\n"
 
 
-def write_context(*, scheduler: str, authority: str, gateway: str, trust: Trust) -> bool:
+def write_context(
+    *, scheduler: str, authority: str, gateway: str, agent: str, trust: Trust
+) -> bool:
     """False: there is a file that somebody else has written, which is left as it is.
 
     Contexts that were added to ours stay.
@@ -18,6 +20,7 @@ def write_context(*, scheduler: str, authority: str, gateway: str, trust: Trust)
         "grpc_endpoint": scheduler,
         "api_endpoint": gateway,
         "ca_endpoint": authority,
+        "agent_endpoint": agent,
         "ca_cert_path": str(trust.files.roots),
         "cert_path": str(trust.files.certificate),
         "key_path": str(trust.files.key),

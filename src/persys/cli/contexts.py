@@ -20,6 +20,7 @@ _KEYS = {
     "key": "key_path",
     "token_file": "token_file",
     "authority": "ca_endpoint",
+    "agent": "agent_endpoint",
 }
 _PATHS = frozenset({"ca", "cert", "key", "token_file"})
 _SECRET = ("token", "password", "secret")

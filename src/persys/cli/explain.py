@@ -35,6 +35,9 @@ def _describe(answer: ExplainWorkloadResponse, _now: datetime, wide: bool) -> st
     if answer.changes:
         lines = "\n".join(f"  {change}" for change in answer.changes[:_CHANGES_MAX])
         parts.append(f"What would place it, the least first:\n{lines}")
+    if answer.copies:
+        lines = "\n".join(f"  {copy}" for copy in answer.copies)
+        parts.append(f"Copies on nodes where it is not assigned:\n{lines}")
     return "\n\n".join(parts)
 
 

@@ -57,8 +57,8 @@ def _shake(connection: socket.socket, host: str, role: Role, trust: Trust | None
                 return ""
     except ssl.SSLCertVerificationError as err:
         return (
-            f"who answers there is not a {role} that {trust.files.roots} vouches for "
-            f"({err.verify_message}); is it another cluster's, or has its authority been made anew?"
+            f"what answers there has no certificate for {role} from {trust.files.roots} "
+            f"({err.verify_message}); is it another cluster's, or has its authority been replaced?"
         )
     except ssl.SSLError as err:
         if err.reason == "WRONG_VERSION_NUMBER":

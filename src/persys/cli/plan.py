@@ -12,7 +12,7 @@ from difflib import unified_diff
 from persys.cli.exits import exit_of
 from persys.cli.output import dump, plain
 from persys.cli.peers import scheduler
-from persys.cli.specs import read_specs, requests_of
+from persys.cli.specs import read_specs
 from persys.errors import RefusedError
 from persys.wire.gen.control.v1.control_pb2 import FieldChange, WorkloadPlan
 
@@ -23,14 +23,19 @@ _ACTIONS = ("create", "update", "start", "stop", "delete")
 
 
 def show(options: Namespace) -> int:
-    requests = requests_of(read_specs(options.file, stack_id=options.id))
+    specs = {
+        spec.request.workload_id: spec for spec in read_specs(options.file, stack_id=options.id)
+    }
     try:
         with scheduler(options) as client:
-            plans = client.plan(requests)
+            plans = client.plan([spec.request for spec in specs.values()])
     except RefusedError as err:
         # 1 would mean that something changes.
         print(f"error: {err}", file=sys.stderr)
         return max(IMPOSSIBLE, exit_of(err))
+    for plan in plans:
+        if plan.action == "refused" and plan.workload_id in specs:
+            plan.reason = specs[plan.workload_id].located(plan.reason)
     print(_rendered(plans, options.output))
     return _code(plans)
 

@@ -65,6 +65,7 @@ def load(options: Namespace, environ: Mapping[str, str] | None = None) -> Settin
         agent=_endpoint(
             getattr(options, "agent", None)
             or environ.get("PERSYS_AGENT_ADDR")
+            or str(file.get("agent_endpoint") or "")
             or from_file.get("agent", AGENT)
         ),
         request_timeout=timeout or _file_timeout(file) or REQUEST_TIMEOUT,

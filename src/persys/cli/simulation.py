@@ -11,6 +11,7 @@ from persys.cli.exits import Exit, UsageError
 from persys.infra.clock import SystemClock
 
 if TYPE_CHECKING:
+    from persys.sim.happening import Shape
     from persys.sim.run import Outcome
     from persys.sim.trace import Line
 
@@ -38,6 +39,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of agents on control streams, 0 to 1 (default: as the seed has it)",
     )  # fmt: skip
     parser.add_argument("--trace", action="store_true", help="print all that happens")
+    parser.add_argument(
+        "--first", action="store_true",
+        help="end at the first seed that breaks a promise, without shortening its plan",
+    )  # fmt: skip
     parser.add_argument("--replay", type=Path, metavar="FILE", help="a plan that broke a promise")
     parser.add_argument(
         "--plan-out", type=Path, metavar="FILE", help="where to keep the plan of a failure"
@@ -78,22 +83,13 @@ def _replay(options: Namespace) -> int:
 
 def _try_seeds(options: Namespace) -> int:
     from persys.sim.drawing import draw
-    from persys.sim.happening import Shape
     from persys.sim.run import run
 
-    usual = Shape()
-    shape = Shape(
-        nodes=options.nodes or usual.nodes,
-        workloads=options.workloads or usual.workloads,
-        minutes=options.minutes or usual.minutes,
-        schedulers=options.schedulers,
-        streams=options.streams,
-    )
     seeds = [options.seed] if options.seed is not None else options.seeds
     clock = SystemClock()
     began, virtual, failures = clock.monotonic(), 0.0, 0
     for seed in seeds:
-        outcome = run(draw(seed, shape))
+        outcome = run(draw(seed, _shape(seed, options)))
         virtual += outcome.virtual_seconds
         if options.trace:
             _print_trace(outcome.lines)
@@ -101,6 +97,9 @@ def _try_seeds(options: Namespace) -> int:
             print(f"seed {seed}: fingerprint {outcome.fingerprint}, {outcome.steps} lines of trace")
         if outcome.violation is not None:
             failures += 1
+            if options.first:
+                print(f"seed {seed}: {outcome.violation}")
+                break
             _explain(outcome, options)
     took = max(clock.monotonic() - began, 0.001)
     print(
@@ -108,6 +107,25 @@ def _try_seeds(options: Namespace) -> int:
         f"{virtual / 60:.0f} virtual minutes in {took:.0f} s ({virtual / took:.0f} times as fast)"
     )
     return Exit.FAILED if failures else Exit.OK
+
+
+def _shape(seed: int, options: Namespace) -> "Shape":
+    """Without a size on the command line, the size that the seed has."""
+    from msgspec.structs import replace
+
+    from persys.sim.drawing import shape_for
+    from persys.sim.happening import Shape
+
+    sized = options.nodes or options.workloads or options.minutes
+    shape = Shape() if sized else shape_for(seed)
+    return replace(
+        shape,
+        nodes=options.nodes or shape.nodes,
+        workloads=options.workloads or shape.workloads,
+        minutes=options.minutes or shape.minutes,
+        schedulers=options.schedulers,
+        streams=options.streams,
+    )
 
 
 def _explain(outcome: "Outcome", options: Namespace) -> None:

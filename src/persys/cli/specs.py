@@ -34,11 +34,12 @@ class Spec:
         """A server's error behind `FILE:LINE:` of the field that it names, if it names one."""
         from persys.wire.spec_document import split_field
 
-        field, _ = split_field(error)
+        field, problem = split_field(error)
         if not field:
             return error
-        line = self.document.line_of(field)
-        return f"{self.file}:{line}: {error}" if line else f"{self.file}: {error}"
+        line, problem = self.document.placed(field, problem)
+        at = f":{line}" if line else ""
+        return f"{self.file}{at}: {field}: {problem}"
 
 
 def read_specs(names: Sequence[str], *, stack_id: str = "") -> list[Spec]:

@@ -33,7 +33,7 @@ _INSTEAD = {
     "up": "apply -f FILE",
     "deploy": "apply -f FILE",
     "diff": "plan -f FILE",
-    "scale": "apply -f FILE with one workload for each copy",
+    "scale": "apply -f FILE, with one workload for each copy",
     "attach": "logs WORKLOAD --follow",
     "log": "logs WORKLOAD",
     "nodes": "node list",
@@ -61,7 +61,8 @@ def suggestion(prog: str, word: str, known: Sequence[str]) -> str:
     error = f"unknown command {word!r}"
     instead = _instead(prog, word, known)
     if instead:
-        return f"{error}; did you mean `{prog} {instead}`?"
+        command, comma, more = instead.partition(",")
+        return f"{error}; did you mean `{prog} {command}`{comma}{more}?"
     return f"{error}; `{prog} --help` lists all"
 
 

@@ -47,6 +47,7 @@ def up(options: Namespace) -> Exit:
             scheduler=plane.target,
             authority=plane.authority,
             gateway=plane.dashboard.rstrip("/"),
+            agent=f"127.0.0.1:{plane.ports.agent}",
             trust=plane.trust,
         )
         url = _deploy(plane, options.demo_port, progress)
@@ -154,7 +155,8 @@ def _wait(client: SchedulerClient, workload_id: str, wanted: Wanted, progress: P
         client, {workload_id: wanted}, within=_DEMO_DEADLINE, update=_telling(progress)
     )[workload_id]
     if outcome.exit is not Exit.OK:
-        raise SetUpError(f"workload {workload_id}: {outcome.word}: {outcome.why}")
+        hint = outcome.hint and f"; next: {outcome.hint}"
+        raise SetUpError(f"workload {workload_id}: {outcome.word}: {outcome.why}{hint}")
 
 
 def _telling(progress: Progress) -> Update:

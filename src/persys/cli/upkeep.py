@@ -11,6 +11,7 @@ from persys.cli.exits import Exit
 from persys.cli.peers import scheduler
 from persys.cli.settings import duration, load
 from persys.core.duration import format_duration
+from persys.errors import NotFoundError, UnavailableError
 from persys.infra.clock import SystemClock
 from persys.wire.gen.control.v1.control_pb2 import NodeView
 
@@ -101,36 +102,67 @@ def _until_empty(client: "SchedulerClient", node_id: str, within: timedelta) -> 
     ends_at = moving_at + within.total_seconds()
     shown = ""
     while True:
-        node = client.get_node(node_id)
-        if (line := _progress(node)) != shown:
+        try:
+            node, away = client.get_node(node_id), ""
+        except NotFoundError:
+            return _ended(Exit.FAILED, f"node {node_id} was removed", "`persysctl node list`")
+        except UnavailableError as err:  # the scheduler may be restarting
+            node, away = NodeView(node_id=node_id), f"no answer from the scheduler: {err}"
+        line = away or _progress(node)
+        if line != shown:
             print(line, flush=True)
             shown = line
-        if node.drain.state != "draining":
-            break
-        if sum(block.stays for block in node.drain.blocked) < node.drain.remaining:
+        if not away and node.drain.state != "draining":
+            return _after_drain(node)
+        if away or _moves(node):
             moving_at = clock.monotonic()
         elif clock.monotonic() - moving_at >= _STUCK_SECONDS:
-            return _stuck(node)
+            return _stuck(node, Exit.FAILED, "all that is left stays until you act")
+        if clock.monotonic() >= ends_at and away:
+            return _ended(Exit.UNREACHABLE, f"node {node_id}: {away}", "`persysctl doctor`")
         if clock.monotonic() >= ends_at:
-            print(f"not empty after {format_duration(within)}")
-            break
+            return _stuck(node, Exit.TIMED_OUT, f"not empty after {format_duration(within)}")
         sleep(_INTERVAL_SECONDS)
-    for block in node.drain.blocked:
-        print(f"  {block.workload_id}: {block.reason}")
-    return {"drained": Exit.OK, "overdue": Exit.FAILED}.get(node.drain.state, Exit.TIMED_OUT)
 
 
-def _stuck(node: NodeView) -> Exit:
-    print(f"node {node.node_id} cannot be drained: all that is left stays until you act")
+def _moves(node: NodeView) -> bool:
+    """Whether something may still leave. Removals on a node that gives no sign wait for its return."""
+    blocked = node.drain.blocked
+    waiting = node.drain.remaining - len(blocked) if node.status != "NotReady" else 0
+    return waiting > 0 or not all(block.stays for block in blocked)
+
+
+def _after_drain(node: NodeView) -> Exit:
+    match node.drain.state:
+        case "drained":
+            return Exit.OK
+        case "overdue":
+            return _stuck(node, Exit.FAILED, "not empty when its deadline was over")
+        case _:
+            why = f"the drain of node {node.node_id} was ended: it takes work again"
+            return _ended(Exit.FAILED, why, f"`persysctl node drain {node.node_id}`")
+
+
+def _stuck(node: NodeView, code: Exit, why: str) -> Exit:
+    print(f"error: node {node.node_id} is not drained: {why}", file=sys.stderr)
     for block in node.drain.blocked:
-        print(f"  {block.workload_id}: {block.reason}")
+        print(f"  {block.workload_id}: {block.reason}", file=sys.stderr)
+    if not node.drain.blocked:
+        print(f"next: see what is left with `persysctl node get {node.node_id}`", file=sys.stderr)
+        return code
     name = node.drain.blocked[0].workload_id
     print(
         f"next: see where it could go with `persysctl explain {name}`, "
-        f"or delete it with `persysctl workload delete {name}`",
+        f"or delete it with `persysctl workload delete {name}`; "
+        f"`persysctl orphans list --node {node.node_id}` shows copies that are no workload",
         file=sys.stderr,
     )
-    return Exit.FAILED
+    return code
+
+
+def _ended(code: Exit, why: str, command: str) -> Exit:
+    print(f"error: {why}\nnext: {command}", file=sys.stderr)
+    return code
 
 
 def _progress(node: NodeView) -> str:

@@ -1,26 +1,37 @@
 """Whether a workload has come to where it was asked to be, judged from one look at it.
 
 A workload that should run counts as running when its health check passes. One without a health check has to
-stay up for a moment, because a program that exits at once is Running for an instant too.
+stay up for a moment, because a program that exits at once is Running for an instant too. A request that a
+later one replaced cannot be reached any more.
 """
 
 from datetime import timedelta
 from enum import Enum
 from typing import NamedTuple
 
-from persys.cli.advice import UNPLACEABLE, health_of
+from persys.cli.advice import UNPLACEABLE, has_drifted, health_of
 from persys.wire.gen.control.v1.control_pb2 import WorkloadView
 
 # How long a workload without a health check has to run without a restart.
 STEADY = timedelta(seconds=2)
 # How long a workload may be without a place: room that is being freed is there within seconds.
 UNPLACED_MAX = timedelta(seconds=3)
+# How long a workload may differ from how it was created: its node repairs that within seconds, if it can.
+DRIFTED_MAX = timedelta(seconds=15)
+# How long a workload may differ from the request: a scheduler that follows the leader may be asked.
+SUPERSEDED_MAX = timedelta(seconds=3)
+# How long its node may give no sign: an agent or a machine that restarts is back by then.
+OUT_OF_REACH_MAX = timedelta(seconds=30)
+_OUT_OF_REACH = frozenset({"NodeUnreachable", "NodeNotReady", "NodeLost"})
 
 
 class Goal(Enum):
     RUNNING = "Running"
     STOPPED = "Stopped"
     GONE = "Deleted"
+
+
+_LASTING = (Goal.RUNNING.value.lower(), Goal.STOPPED.value.lower())
 
 
 class Verdict(Enum):
@@ -49,9 +60,11 @@ class Signature(NamedTuple):
 
 
 def signature(workload: WorkloadView) -> Signature:
+    """However a node is described that gives no sign, it is the same silence."""
+    silent = _is_out_of_reach(workload)
     return Signature(
-        workload.status.lower(),
-        workload.reason.code,
+        "" if silent else workload.status.lower(),
+        "" if silent else workload.reason.code,
         workload.revision_id,
         workload.metadata.get("container.started_at", ""),
         workload.metadata.get("container.restart_count", ""),
@@ -80,15 +93,36 @@ def judge(
         if wanted.goal is Goal.GONE:
             return Verdict.REACHED
         return Verdict.OPEN if patient else Verdict.FAILED
+    if superseded(workload, wanted):
+        return Verdict.FAILED if same_for >= SUPERSEDED_MAX else Verdict.OPEN
+    if _is_out_of_reach(workload) and same_for >= OUT_OF_REACH_MAX:
+        return Verdict.FAILED
     if wanted.goal is Goal.GONE or (patient and _is_old_news(workload, wanted)):
-        return Verdict.OPEN
-    if wanted.revision and workload.revision_id != wanted.revision:
         return Verdict.OPEN
     if _has_failed(workload) or (_is_unplaceable(workload) and same_for >= UNPLACED_MAX):
         return Verdict.FAILED
+    if wanted.goal is Goal.RUNNING and has_drifted(workload):
+        return Verdict.FAILED if same_for >= DRIFTED_MAX else Verdict.OPEN
     if wanted.goal is Goal.RUNNING:
         return _judge_run(workload, steady=wanted.was_steady or same_for >= steady_after)
     return Verdict.REACHED if workload.status.lower() == "stopped" else Verdict.OPEN
+
+
+def superseded(workload: WorkloadView, wanted: Wanted) -> str:
+    """How the workload is meant to be other than it was asked to; empty if it is not."""
+    desired = workload.desired_state.lower()
+    if wanted.goal is Goal.GONE:
+        again = desired in _LASTING and workload.status.lower() != "deleting"
+        return "it was applied again after this request" if again else ""
+    if desired and desired != wanted.goal.value.lower():
+        return f"its desired state is {workload.desired_state}"
+    if wanted.revision and workload.revision_id != wanted.revision:
+        return f"revision {workload.revision_id} was applied after this request"
+    return ""
+
+
+def _is_out_of_reach(workload: WorkloadView) -> bool:
+    return workload.status.lower() == "unknown" or workload.reason.code in _OUT_OF_REACH
 
 
 def _judge_run(workload: WorkloadView, *, steady: bool) -> Verdict:

@@ -1,7 +1,7 @@
 """Waiting for workloads to reach the state they were asked for.
 
-A workload that has failed, or that no node can take, ends its wait at once: the caller gets the reason and
-the next command, and the scheduler goes on trying.
+A workload that has failed, that no node can take or that was changed by another request ends its wait at
+once: the caller gets the reason and the next command, and the scheduler goes on trying.
 """
 
 import gc
@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, NamedTuple
 from persys.cli.advice import next_step, status_text
 from persys.cli.exits import Exit
 from persys.cli.live import Update
-from persys.cli.verdict import STEADY, Goal, Signature, Verdict, Wanted, judge, signature
+from persys.cli.verdict import (
+    STEADY,
+    Goal,
+    Signature,
+    Verdict,
+    Wanted,
+    judge,
+    signature,
+    superseded,
+)
 from persys.cli.workloads import attempts_text, reached_at, reason_text
 from persys.core.duration import format_duration
 from persys.errors import NotFoundError, UnavailableError
@@ -26,6 +35,7 @@ if TYPE_CHECKING:
 _INTERVAL_SECONDS = 0.25
 # How long a look that is the same as before the request may be one from before the request.
 _PATIENCE_SECONDS = 2.0
+SCHEDULER_AWAY = "check the way to the scheduler with `persysctl doctor`"
 
 
 class Outcome(NamedTuple):
@@ -57,7 +67,8 @@ class _Watched:
             workload = None
         except UnavailableError as err:
             # The scheduler may be restarting, so this is no reason to give up before the time is over.
-            return Outcome(Exit.TIMED_OUT, "Unknown", f"no answer from the scheduler: {err}")
+            why = f"no answer from the scheduler: {err}"
+            return Outcome(Exit.TIMED_OUT, "Unknown", why, SCHEDULER_AWAY)
         seen = None if workload is None else signature(workload)
         if seen != self._signature:
             self._signature, self._since = seen, passed
@@ -69,11 +80,23 @@ class _Watched:
             steady_after=self._steady_after,
         )
         code = {Verdict.REACHED: Exit.OK, Verdict.FAILED: Exit.FAILED}.get(verdict, Exit.TIMED_OUT)
+        if workload is None and verdict is Verdict.REACHED:
+            return Outcome(code, Goal.GONE.value)
         if workload is None:
-            gone = "" if verdict is Verdict.REACHED else "the scheduler does not have it"
-            return Outcome(code, Goal.GONE.value, gone)
-        hint = "" if verdict is Verdict.REACHED else next_step(workload)
-        return Outcome(code, status_text(workload), _why(workload), hint, workload)
+            why = "it was deleted after this request"
+            return Outcome(code, Goal.GONE.value, why, who_changed(self._id))
+        if verdict is Verdict.REACHED:
+            return Outcome(code, status_text(workload), _why(workload), workload=workload)
+        why, hint = self._problem(workload)
+        return Outcome(code, status_text(workload), why, hint, workload)
+
+    def _problem(self, workload: WorkloadView) -> tuple[str, str]:
+        """Why it is not where it was asked to be, and the next command."""
+        if changed := superseded(workload, self._wanted):
+            if workload.desired_state.lower() == Goal.STOPPED.value.lower():
+                return changed, f"run it with `persysctl workload start {self._id}`"
+            return changed, who_changed(self._id)
+        return _why(workload), next_step(workload) or who_changed(self._id)
 
 
 def wait_for(
@@ -107,12 +130,16 @@ def wait_for(
         sleep(_INTERVAL_SECONDS)
 
 
+def who_changed(workload_id: str) -> str:
+    return f"see what happened, and who did it, with `persysctl events --workload {workload_id} -o wide`"
+
+
 def _at_the_end(outcome: Outcome, within: timedelta) -> Outcome:
     if outcome.exit is not Exit.TIMED_OUT:
         return outcome
     if outcome.workload is not None and outcome.workload.status.lower() == "failed":
         return outcome._replace(exit=Exit.FAILED)
-    if outcome.workload is None:
+    if outcome.hint == SCHEDULER_AWAY:
         return outcome._replace(exit=Exit.UNREACHABLE)
     why = f"not there after {format_duration(within)}" + (outcome.why and f"; {outcome.why}")
     return outcome._replace(why=why)

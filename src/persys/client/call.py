@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
-from persys.errors import PersysError, RefusedError, SettingsError
+from persys.errors import PersysError, RefusedError, SettingsError, UnavailableError
 from persys.infra.files import CertificateFiles
 from persys.infra.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
 from persys.model.role import NAMES, Role
@@ -68,7 +68,10 @@ def open_channel(target: str, role: Role, trust: Trust | None = None) -> "grpc.C
 
 def call(method: Callable[..., Response], request: Request, *, timeout: timedelta) -> Response:
     with our_errors():
-        return method(request, timeout=timeout.total_seconds())
+        answer: Response | None = method(request, timeout=timeout.total_seconds())
+    if answer is None:  # how gRPC hands out what it cannot parse
+        raise UnavailableError("the answer cannot be parsed; is this a persys service?")
+    return answer
 
 
 @contextmanager

@@ -27,7 +27,14 @@ def open_renewed(settings: TlsSettings, clock: Clock, vault: VaultSource | None)
     if source is not None:
         kept = files.certificate.with_suffix(".revoked")
         lists.append(Revocations(source, clock, every=settings.tls_crl_interval, kept=kept))
-    return Tls(files, clock, verify=settings.tls_verify, source=source, lists=lists)
+    return Tls(
+        files,
+        clock,
+        verify=settings.tls_verify,
+        source=source,
+        lists=lists,
+        cn_roles=settings.cn_roles,
+    )
 
 
 def vault_source(

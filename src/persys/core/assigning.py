@@ -48,9 +48,9 @@ def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
     needs = needs_of(workload)
     match rooms.place(needs, situation.assignment):
         case Placed(node_id=node_id, why=why):
-            return _bind(situation, node_id, needs, why, now)
+            return bind(situation, node_id, needs, why, now)
         case Unplaceable() as nowhere:
-            return _wait(situation, nowhere.explain(), now)
+            return wait(situation, nowhere.explain(), now)
 
 
 def _beside_copies(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
@@ -59,23 +59,23 @@ def _beside_copies(situation: Situation, rooms: Rooms, now: datetime) -> Decisio
     None: the copies do not matter. The order takes the copy over, which then is bound and no orphan.
     """
     doomed = [copy for copy in situation.copies if copy.doomed and copy.may_live]
-    orphaned = [copy.node_id for copy in situation.copies if not copy.doomed]
+    orphaned = [copy.node_id for copy in situation.copies if not copy.doomed and copy.counts]
     # What shall not run may be anywhere or nowhere.
     has_data = holds_data(situation.workload) and situation.workload.desired is Desired.RUNNING
     if has_data and doomed:
-        return _wait(situation, _old_copies(doomed), now)
+        return wait(situation, _old_copies(doomed), now)
     if len(orphaned) == 1:
         (node_id,) = orphaned
         needs = needs_of(situation.workload)
         rejection = rooms.fits_on(situation.workload.id, node_id, needs)
         if rejection is None:
-            return _bind(situation, node_id, needs, "the node has a copy of it already", now)
+            return bind(situation, node_id, needs, "the node has a copy of it already", now)
         if has_data:
             why = f"{node_id} has an orphan of it, maybe with its data, and is {rejection.detail}"
-            return _wait(situation, f"{why}: make room there, or delete the orphan", now)
+            return wait(situation, f"{why}: make room there, or delete the orphan", now)
     if has_data and orphaned:
         why = f"{_named(orphaned)} have orphans of it, maybe with its data"
-        return _wait(situation, f"{why}: delete all but one", now)
+        return wait(situation, f"{why}: delete all but one", now)
     return None
 
 
@@ -96,7 +96,7 @@ def _named(node_ids: list[NodeId]) -> str:
     return ", ".join(sorted(node_ids))
 
 
-def _bind(situation: Situation, node_id: NodeId, needs: Needs, why: str, now: datetime) -> Decision:
+def bind(situation: Situation, node_id: NodeId, needs: Needs, why: str, now: datetime) -> Decision:
     assignment = _assignment(situation, node_id, needs, why, now)
     verb = "stopping" if situation.workload.desired is Desired.STOPPED else "starting"
     belief = believe(
@@ -111,7 +111,7 @@ def _bind(situation: Situation, node_id: NodeId, needs: Needs, why: str, now: da
     return Decision(assignment, belief, situation.retry, effects=(effect,))
 
 
-def _wait(situation: Situation, why: str, now: datetime) -> Decision:
+def wait(situation: Situation, why: str, now: datetime) -> Decision:
     why = "; ".join([why, *(f"{aside.node_id}: {aside.why}" for aside in situation.asides)])
     belief = believe(
         situation,
@@ -168,6 +168,19 @@ def refused_as_full(situation: Situation) -> str:
     if has_run and holds_data(situation.workload):
         return ""
     return failed.failure.message
+
+
+def after_refusal(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
+    """Its node turned it away. What holds data goes elsewhere only when that node surely cannot start it any
+    more: an earlier order that got no answer may still be on its way there."""
+    assignment = situation.assignment
+    assert assignment is not None
+    if not holds_data(situation.workload):
+        return assign(situation, rooms, now)
+    left = Copy(assignment.node_id, assignment.epoch, doomed=True)
+    unbound = replace(situation, assignment=None, copies=(*situation.copies, left))
+    waiting = assign(unbound, rooms, now)
+    return replace(waiting, tombstone=Tombstone(assignment, now, keeps_data=True))
 
 
 def reservation_differs(assignment: Assignment, needs: Needs) -> bool:

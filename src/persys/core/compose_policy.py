@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeAlias, assert_never
 
+from persys.core.numbers import whole_number
+
 Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 NEEDS_PRIVILEGE = "not allowed on this node (PERSYS_ALLOW_PRIVILEGED is not set)"
@@ -103,10 +105,10 @@ def violations(document: Mapping[str, Json]) -> list[Violation]:
     return list(_check(dict(document), DOCUMENT, ""))
 
 
-def needs_privilege(service: Mapping[str, Json]) -> bool:
-    """Whether a service, as it is written, uses a key or value that is not on the list."""
+def first_violation(service: Mapping[str, Json], path: str) -> Violation | None:
+    """The first key or value of a service, as it is written, that is not on the list."""
     parts = {name: value for name, value in service.items() if name not in BEFORE_CONFIG}
-    return any(_check(parts, SERVICE, ""))
+    return next(_check(parts, SERVICE, path), None)
 
 
 def may_need_privilege(key: str) -> bool:
@@ -184,9 +186,9 @@ def _mode(*allowed: str) -> Check:
 
 def _is_number_up_to(limit: int) -> Check:
     def problem(value: Json) -> str:
-        text = str(value)
-        is_fine = text.isascii() and text.isdigit() and int(text) <= limit
-        return "" if is_fine else f"{text!r} is {NEEDS_PRIVILEGE}; expected 0 to {limit}"
+        number = whole_number(str(value))
+        is_fine = number is not None and number <= limit
+        return "" if is_fine else f"{value!r:.80} is {NEEDS_PRIVILEGE}; expected 0 to {limit}"
 
     return Check(problem)
 

@@ -13,6 +13,8 @@ from typing import assert_never
 from msgspec import Struct
 from msgspec.structs import replace
 
+from persys.core.backoff import doubled
+from persys.core.deviations import DRIFTED, REPAIRS_MAX, Deviation, Repairs, summary
 from persys.core.health import UNHEALTHY, Health
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision
@@ -50,6 +52,8 @@ class Step(StrEnum):
     CREATE = "create"
     START = "start"
     RESTART = "restart"
+    REPAIR = "repair"
+    REPLACE = "replace"
     REMOVE_VOLUMES = "remove_volumes"
 
 
@@ -98,6 +102,7 @@ class Artefact(Struct, frozen=True):
     trouble: Failure | None = None  # why it is paused; it goes on when that is over
     facts: dict[str, str] = {}  # told to whoever asks, as they are
     look_again_after: timedelta | None = None  # more will be known of it then
+    deviations: tuple[Deviation, ...] = ()  # from how it was created; only of what runs
 
     @property
     def active(self) -> bool:
@@ -114,6 +119,7 @@ class Settled(Struct, frozen=True):
     look_again_at: datetime | None = None
     final: bool = False
     healthy: bool = False  # seen to be well by a check
+    drifted: bool = False  # it runs, and not as it was created
 
 
 class Do(Struct, frozen=True):
@@ -136,6 +142,7 @@ class Progress(Struct, frozen=True):
     halted: bool = False  # stopped because nobody spoke; only a new order lets it run again
     cures: int = 0  # restarts because it was unhealthy, since it was last healthy
     unhealthy_shown: bool = False
+    repairs: Repairs = Repairs()
 
     def has_launched(self, artefact: Artefact) -> bool:
         return self.launching and artefact.started_at != self.launched_from
@@ -180,7 +187,21 @@ def curing(progress: Progress, artefact: Artefact | None) -> Progress:
     return replace(progress, launching=True, launched_from=started_at, cures=progress.cures + 1)
 
 
+def repairing(progress: Progress, *, now: datetime) -> Progress:
+    """What to keep before a repair of what is not as it was created."""
+    return replace(progress, repairs=progress.repairs.begun(now))
+
+
+def replacing(progress: Progress, artefact: Artefact | None, *, now: datetime) -> Progress:
+    """The same before another container takes its place; cut off half-way, it is started again."""
+    started_at = artefact.started_at if artefact is not None else None
+    return replace(repairing(progress, now=now), launching=True, launched_from=started_at)
+
+
 def after_step(progress: Progress, step: Step, failure: Failure | None) -> Progress:
+    if failure is not None and step in (Step.REPAIR, Step.REPLACE):
+        # It still runs: what differs is told with this text, and the repair is repeated.
+        return replace(progress, repairs=replace(progress.repairs, problem=failure.message))
     if failure is not None:
         return replace(progress, failure=failure)
     return replace(progress, done=progress.done | {step})
@@ -201,6 +222,7 @@ def after_settling(progress: Progress, settled: Settled) -> Progress:
         halted=settled.code == STOPPED_ALONE,
         cures=0 if settled.healthy else progress.cures,
         unhealthy_shown=settled.code == UNHEALTHY,
+        repairs=replace(progress.repairs, shown=True) if settled.drifted else Repairs(),
     )
 
 
@@ -280,6 +302,36 @@ def _make_way(order: Order, artefact: Artefact, progress: Progress) -> Do:
 def _while_running(
     order: Order, artefact: Artefact, progress: Progress, now: datetime
 ) -> Do | Settled:
+    if any(one.repairable for one in artefact.deviations):
+        return _while_drifted(order, artefact, progress, now)
+    outcome = _by_health(order, artefact, progress, now)
+    if not artefact.deviations or isinstance(outcome, Do) or outcome.code:
+        return outcome
+    # Only reported: another container would have to take its place.
+    return replace(outcome, code=DRIFTED, message=summary(artefact.deviations))
+
+
+def _while_drifted(
+    order: Order, artefact: Artefact, progress: Progress, now: datetime
+) -> Do | Settled:
+    """It runs, and not as it was created. A repair that does not help is repeated ever more rarely."""
+    cut_off = any(one.cuts_off for one in artefact.deviations)
+    repairs = progress.repairs
+    if now >= repairs.next_at(now):
+        # Compose makes containers again with their data; Docker only attaches them again.
+        in_place = not cut_off or (not repairs.count and isinstance(order.spec, ContainerSpec))
+        return Do(Step.REPAIR if in_place else Step.REPLACE)
+    message = summary(artefact.deviations)
+    if repairs.problem:
+        message = f"{message}; repair failed: {repairs.problem}"
+    settled = Settled(Actual.RUNNING, code=DRIFTED, message=message)
+    if cut_off and repairs.count >= REPAIRS_MAX:
+        text = f"{message}; repaired {repairs.count} times in vain"
+        settled = _failed(Failure(FailureReason.NETWORK_ERROR, text, code=DRIFTED))
+    return replace(settled, drifted=True, look_again_at=repairs.next_at(now))
+
+
+def _by_health(order: Order, artefact: Artefact, progress: Progress, now: datetime) -> Do | Settled:
     match artefact.health:
         case Health.UNHEALTHY:
             return _while_unhealthy(order, artefact, progress, now)
@@ -323,8 +375,7 @@ def _while_unhealthy(
 def _patience(cures: int) -> timedelta:
     if not cures:
         return timedelta()
-    growth: int = 2 ** min(cures - 1, 16)
-    return min(CURE_FIRST_AFTER * growth, CURE_LONGEST_AFTER)
+    return doubled(CURE_FIRST_AFTER, cures - 1, longest=CURE_LONGEST_AFTER)
 
 
 def _not_cured(artefact: Artefact, progress: Progress) -> Settled:
@@ -379,8 +430,8 @@ def _again(order: Order, artefact: Artefact, progress: Progress, now: datetime) 
     only_here = order.stop_after_seconds or artefact.boots
     if not only_here or artefact.finished_at is None:
         return Do(Step.START)
-    growth = 2 ** min(progress.restarts, 16)
-    start_at = artefact.finished_at + min(RESTART_FIRST_AFTER * growth, RESTART_LONGEST_AFTER)
+    pause = doubled(RESTART_FIRST_AFTER, progress.restarts, longest=RESTART_LONGEST_AFTER)
+    start_at = artefact.finished_at + pause
     if now >= start_at:
         return Do(Step.START)
     return replace(_while_restarting(artefact, progress), look_again_at=start_at)

@@ -5,9 +5,11 @@ guest. The head is read here, before any tool is given the file, because tools t
 what it refers to.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 HEAD_BYTES = 4096
+CLUSTER_BYTES_MAX = 2 << 20  # of qcow2; a backing file is named in the first cluster
 QCOW2 = "qcow2"
 RAW = "raw"
 _QCOW2_MAGIC = b"QFI\xfb"
@@ -24,6 +26,8 @@ _OTHERS = {
 _VDI_MAGIC, _VDI_OFFSET = b"\x7f\x10\xda\xbe", 64
 _NAME_LENGTH_MAX = 1023  # of a backing file, by the format's own rule
 _EXTERNAL_DATA = 1 << 2  # an incompatible feature of version 3
+_DATA_FILE_NAME = 0x44415441  # the extension of the header that names the file
+_OLD_HEADER_BYTES = 72
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +48,26 @@ def format_of(head: bytes) -> str:
 
 
 def has_external_data(head: bytes) -> bool:
-    """Whether a qcow2 file keeps its data in another file."""
-    is_recent = int.from_bytes(head[4:8], "big") >= 3
-    return is_recent and bool(int.from_bytes(head[72:80], "big") & _EXTERNAL_DATA)
+    """Whether a qcow2 file keeps its data in another file, or names such a file although it says no."""
+    is_recent = _number(head, 4, 4) >= 3
+    needs_it = is_recent and bool(_number(head, 72, 8) & _EXTERNAL_DATA)
+    return needs_it or _DATA_FILE_NAME in _extensions(head, is_recent=is_recent)
 
 
 def backing_of(head: bytes) -> Backing | None:
     """None: the qcow2 file is whole by itself."""
-    offset = int.from_bytes(head[8:16], "big")
-    length = int.from_bytes(head[16:20], "big")
+    offset, length = _number(head, 8, 8), _number(head, 16, 4)
     return Backing(offset, min(length, _NAME_LENGTH_MAX)) if offset else None
+
+
+def _extensions(head: bytes, *, is_recent: bool) -> Iterator[int]:
+    """The types of the header's extensions, as far as the head has them."""
+    at = _number(head, 100, 4) if is_recent else _OLD_HEADER_BYTES
+    while at + 8 <= len(head) and (kind := _number(head, at, 4)):
+        yield kind
+        length = _number(head, at + 4, 4)
+        at += 8 + length + -length % 8
+
+
+def _number(head: bytes, at: int, length: int) -> int:
+    return int.from_bytes(head[at : at + length], "big")

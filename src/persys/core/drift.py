@@ -2,7 +2,11 @@
 
 `mismatch` looks at one bound workload: it was as it should be, nothing is on its way to the node, and the
 node has not healed the difference within its grace. It holds at the very moment at which `reconcile` sends
-the order again, so a drift is noted in the commit of its remedy.
+the order again, so a drift is noted in the commit of its remedy. Another state is noted at once, in the
+commit that shows it, and remedied after the grace.
+
+`reported` is what the node itself says of a workload that runs and is not as it was created. The node repairs
+that, so nothing is sent.
 
 `strangers` and `orphans` look at all that a node lists. An orphan is neither bound to the node nor named by a
 tombstone. Nothing is ever done to it but by an operator's word, so an empty store can command no deletion.
@@ -12,8 +16,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from persys.core.deviations import DRIFT
 from persys.core.liveness import Phase
-from persys.core.situation import Policy, Situation, awaits_retry, was_settled
+from persys.core.situation import Policy, Situation, awaits_retry, current, was_settled
 from persys.model.assignment import Assignment
 from persys.model.drift import Drift, DriftType
 from persys.model.ids import NodeId, WorkloadId
@@ -30,6 +35,8 @@ class Stranger:
 
     seen: Observation
     since: datetime  # listed ever since
+    counts: bool = False  # it was proven, or was on record before proofs
+    proven: bool = False  # what is seen now has a proof of its assignment
     adoptable: bool | None = None  # None: its node was not asked yet
 
 
@@ -42,12 +49,10 @@ class OrphanNews:
 
 def mismatch(situation: Situation, policy: Policy, *, now: datetime) -> Drift | None:
     seen, since = situation.observation, situation.observed_since
-    if seen is None or since is None or now < since + policy.missing_grace:
-        return None
-    if _is_under_way(situation, now):
+    if seen is None or since is None or _is_under_way(situation, now):
         return None
     kind, detail = _difference(seen, situation.workload)
-    if kind is None:
+    if kind is None or (kind is not DriftType.STATE and now < since + policy.missing_grace):
         return None
     return Drift(
         seen.node_id,
@@ -55,6 +60,27 @@ def mismatch(situation: Situation, policy: Policy, *, now: datetime) -> Drift | 
         kind,
         now,
         detail=detail,
+        revision=seen.revision,
+        epoch=seen.epoch,
+        actual=seen.actual,
+    )
+
+
+def reported(situation: Situation, *, now: datetime) -> Drift | None:
+    """Noted at once: the node has shown it for a moment before it repairs it."""
+    seen = current(situation, Actual.RUNNING)
+    if (
+        seen is None
+        or situation.workload.desired is not Desired.RUNNING
+        or not (detail := seen.metadata.get(DRIFT, ""))
+    ):
+        return None
+    return Drift(
+        seen.node_id,
+        seen.workload_id,
+        DriftType.STATE,
+        now,
+        detail=f"runs, but not as it was created: {detail}",
         revision=seen.revision,
         epoch=seen.epoch,
         actual=seen.actual,
@@ -95,9 +121,7 @@ def orphans(
     gone = tuple(drift for name, drift in recorded.items() if name not in found)
     room = max(0, ORPHANS_MAX - (len(recorded) - len(gone)))
     return OrphanNews(
-        tuple(
-            _orphan(node_id, found[name].seen, elsewhere.get(name), now) for name in lasting[:room]
-        ),
+        tuple(_orphan(node_id, found[name], elsewhere.get(name), now) for name in lasting[:room]),
         gone,
         len(lasting[room:]),
     )
@@ -129,8 +153,8 @@ def _difference(seen: Observation, workload: Workload) -> tuple[DriftType | None
     return None, ""
 
 
-def _orphan(node_id: NodeId, seen: Observation, bound: Assignment | None, now: datetime) -> Drift:
-    detail = "nobody asked for it"
+def _orphan(node_id: NodeId, found: Stranger, bound: Assignment | None, now: datetime) -> Drift:
+    seen, detail = found.seen, "nobody asked for it"
     if bound is not None:
         detail = f"it is bound to {bound.node_id} with epoch {bound.epoch}"
     return Drift(
@@ -142,4 +166,5 @@ def _orphan(node_id: NodeId, seen: Observation, bound: Assignment | None, now: d
         revision=seen.revision,
         epoch=seen.epoch,
         actual=seen.actual,
+        counts=found.counts,
     )

@@ -69,29 +69,32 @@ class EventRetention:
         if kept is not None:
             self._recount(kept.source, -1)
 
-    def take_excess(self, now: datetime, *, limit: int) -> list[int]:
-        """At most `limit` numbers that are to be deleted. They are no longer kept here."""
+    def take_excess(self, now: datetime, *, limit: int, stored_until: int) -> list[int]:
+        """At most `limit` numbers that are to be deleted. They are no longer kept here.
+
+        Events above `stored_until` are being written and cannot be deleted at the same time.
+        """
         excess: list[int] = []
         while len(excess) < limit:
-            sequence = self._expired(now)
+            sequence = self._expired(now, stored_until)
             if sequence is None and len(self._kept) > self._limits.count_max:
-                sequence = self._oldest_of_largest()
+                sequence = self._oldest_of_largest(stored_until)
             if sequence is None:
                 break
             self.discard(sequence)
             excess.append(sequence)
         return excess
 
-    def _expired(self, now: datetime) -> int | None:
+    def _expired(self, now: datetime, stored_until: int) -> int | None:
         oldest = self._first(self._order)
-        if oldest is None or oldest == self._newest:
+        if oldest is None or oldest == self._newest or oldest > stored_until:
             return None
         return oldest if self._kept[oldest].at < now - self._limits.age_max else None
 
-    def _oldest_of_largest(self) -> int | None:
+    def _oldest_of_largest(self, stored_until: int) -> int | None:
         for source in self._by_count.get(self._largest, ()):
             oldest = self._first(self._of_source[source])
-            if oldest != self._newest:
+            if oldest is not None and oldest != self._newest and oldest <= stored_until:
                 return oldest
         return None
 

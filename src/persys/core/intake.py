@@ -5,6 +5,7 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from persys.core.numbers import whole_number
 from persys.errors import InvalidError, NotFoundError, RefusedError
 from persys.model.event import EventKind
 from persys.model.ids import Revision, WorkloadId
@@ -121,8 +122,9 @@ def redeploy(old: Workload | None, workload_id: WorkloadId, *, now: datetime) ->
 def _next(revision: Revision) -> Revision:
     """abc, abc+2, abc+3, …"""
     base, plus, count = revision.rpartition("+")
-    if plus and base and count.isascii() and count.isdigit():
-        return Revision(f"{base}+{int(count) + 1}")
+    number = whole_number(count)
+    if plus and base and number is not None:
+        return Revision(f"{base}+{number + 1}")
     return Revision(f"{revision[:_BASE_LENGTH_MAX]}+2")
 
 

@@ -80,7 +80,7 @@ def stays_because(workload: Workload) -> str:
 
 
 def leave(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
-    """Go elsewhere, with a tombstone for the copy that is left behind. None: it fits nowhere else."""
+    """Go elsewhere, with a tombstone for the copy that is left behind. None: it fits nowhere else better."""
     assignment = situation.assignment
     assert assignment is not None
     stops_at = stopped_alone_at(situation, now) if situation.phase is Phase.LOST else None
@@ -90,6 +90,8 @@ def leave(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
     moved = assign(situation, rooms, now)
     if moved.assignment is None and situation.workload.desired is Desired.RUNNING:
         return None
+    if moved.assignment is not None and moved.assignment.node_id == assignment.node_id:
+        return None  # its node answers again: a tombstone there would name the copy that is wanted
     return replace(moved, tombstone=tombstone)
 
 

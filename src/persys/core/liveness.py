@@ -1,12 +1,29 @@
-"""Whether a node is believed alive: judged by its lease on a clock that never jumps."""
+"""Whether a node is believed alive: judged by its lease on a clock that never jumps.
 
+Agents of other makes may send heartbeats less often than they are asked to: their lease grows with them.
+"""
+
+from collections.abc import Sequence
 from enum import StrEnum
+
+HEARTBEATS_PER_LEASE = 3
+INTERVALS_KEPT = 3
+LEASE_LONGEST_SECONDS = 600.0
 
 
 class Phase(StrEnum):
     ALIVE = "alive"  # the lease is valid
     SUSPECT = "suspect"  # the lease is over, the grace is not
     LOST = "lost"  # the grace is over too, or there is no such node
+
+
+def lease_seconds(configured: float, intervals: Sequence[float]) -> float:
+    """How long a node may be silent, after the last intervals between its heartbeats.
+
+    The shortest of them counts: a single gap does not make a lease longer.
+    """
+    observed = HEARTBEATS_PER_LEASE * min(intervals, default=0.0)
+    return max(configured, min(observed, LEASE_LONGEST_SECONDS))
 
 
 def phase_of(*, lease_until: float, grace: float, now: float) -> Phase:

@@ -5,6 +5,7 @@ from typing import Any
 
 from msgspec import Struct
 
+LAYERS_MAX = 1_000  # that are followed; Docker itself takes 127
 _MB = 1_000_000
 _DOWNLOADING = "Downloading"
 _DOWNLOADED = frozenset({"Verifying Checksum", "Download complete", "Extracting"})
@@ -24,6 +25,8 @@ class Layers:
     def take(self, line: Mapping[str, Any]) -> None:
         name, word = str(line.get("id", "")), line.get("status", "")
         if not name or word not in _LAYER:
+            return
+        if name not in self._here and len(self._here) >= LAYERS_MAX:
             return
         self._here[name] = word in _HERE
         detail = line.get("progressDetail") or {}

@@ -1,6 +1,7 @@
 """What an agent makes of an order that arrives: new work, nothing new, or a no.
 
-An epoch of 0 means that the sender knows none, so it can be neither stale nor newer.
+An epoch of 0 means that the sender knows none, so it can be neither stale nor newer. A delete ends the
+assignment that it names: an apply with the same or a lower epoch is a late repetition, and is refused.
 """
 
 from typing import assert_never
@@ -26,6 +27,7 @@ class Unchanged(Struct, frozen=True):
 
 class Stale(Struct, frozen=True):
     known_epoch: int
+    deleted: bool = False  # that assignment was deleted here; otherwise a newer one is here
 
 
 class Draining(Struct, frozen=True):
@@ -36,20 +38,35 @@ Receipt = Taken | Unchanged | Stale | Draining
 
 
 def receive(
-    order: Order, known: Order | None, *, failed: bool, buried_epoch: int, draining: bool
+    order: Order, known: Order | None, *, failed: bool, deleted_epoch: int, draining: bool
 ) -> Receipt:
-    """`failed` is how the known order stands; `buried_epoch` is the last one of a deleted workload."""
-    known_epoch = known.epoch if known is not None else buried_epoch
-    if 0 < order.epoch < known_epoch:
-        return Stale(known_epoch)
+    """`failed` is how the known order stands.
+
+    `deleted_epoch` is for an id that is not known: assignments up to this epoch may have been deleted here.
+    """
+    if known is None and 0 < order.epoch <= deleted_epoch:
+        return Stale(deleted_epoch, deleted=True)
+    if known is not None and 0 < order.epoch < known.epoch:
+        return Stale(known.epoch)
+    if known is not None and _undoes_a_delete(order, known):
+        return Stale(known.epoch, deleted=True)
     if known is None:
         # A scheduler that fences its orders sends none that it does not mean; its newest word may reach
         # us before the heartbeat that takes back an older one.
         return Draining() if draining and order.epoch == 0 else Taken(order)
-    order = replace(order, epoch=max(order.epoch, known.epoch))
+    if order.epoch == 0:
+        order = replace(order, epoch=known.epoch, proof=known.proof)
     if _says_the_same(order, known) and not failed:
-        return Unchanged(replace(known, epoch=order.epoch))
+        return Unchanged(replace(known, epoch=order.epoch, proof=order.proof or known.proof))
     return Taken(order)
+
+
+def _undoes_a_delete(order: Order, known: Order) -> bool:
+    return (
+        known.desired is Desired.DELETED
+        and order.desired is not Desired.DELETED
+        and 0 < order.epoch <= known.epoch
+    )
 
 
 def _says_the_same(order: Order, known: Order) -> bool:

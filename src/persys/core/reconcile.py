@@ -9,6 +9,7 @@ believe and show, and when to look again. Calling it twice with the same situati
     observed == goal ──▶ Running / Stopped             failed ──▶ wait, Apply again, or give up
     sent, not yet so ──▶ wait until the deadline       not sent ──▶ Apply
     node lost or draining ──▶ assign elsewhere with the next epoch, bury the copy that stays behind
+    record older than what its node has ──▶ a new epoch (`rollback.py`)
 """
 
 from dataclasses import replace
@@ -16,6 +17,7 @@ from datetime import datetime, timedelta
 
 from persys.core.assigning import (
     Misplaced,
+    after_refusal,
     assign,
     misplaced,
     refused_as_full,
@@ -23,6 +25,7 @@ from persys.core.assigning import (
     reservation_differs,
     resize,
 )
+from persys.core.deviations import DRIFT, DRIFTED
 from persys.core.dispatch import Goal
 from persys.core.effects import Apply, Inquire, Remove
 from persys.core.failing import after_failed, before_retry, count_failure, removal_counted
@@ -30,10 +33,12 @@ from persys.core.health import HEALTH, UNHEALTHY, Health
 from persys.core.leaving import leave, must_leave, stopped_alone_at, stranded, was_never_taken
 from persys.core.liveness import Phase
 from persys.core.placement.needs import needs_of
-from persys.core.retry import in_reach
+from persys.core.retry import GROWTHS_MAX, in_reach
+from persys.core.rollback import explained, renewed
 from persys.core.sending import send_or_wait
 from persys.core.situation import (
     COMPLETED,
+    STATE_MISMATCH,
     Decision,
     Policy,
     Rooms,
@@ -42,6 +47,7 @@ from persys.core.situation import (
     awaits_retry,
     believe,
     current,
+    had_settled,
     is_finished,
     overdue,
     speaks_of,
@@ -55,12 +61,18 @@ from persys.model.observation import Actual, Observation
 from persys.model.spec import ComposeSpec, ContainerSpec, VMSpec
 from persys.model.workload import Desired, Workload
 
+REMOVAL_LONGEST_AFTER = timedelta(hours=1)
+_SHOWN = {Actual.RUNNING: Status.RUNNING, Actual.STOPPED: Status.STOPPED}
+
 
 def decide(
     situation: Situation, rooms: Rooms, policy: Policy, *, now: datetime, roll: float
 ) -> Decision:
+    if (behind := renewed(situation, rooms, now)) is not None:
+        return behind
     if situation.workload.desired is Desired.DELETED:
         return _delete(situation, policy, now)
+    situation = explained(situation)
     if situation.retry is not None and situation.retry.revision != situation.workload.revision:
         situation = replace(situation, retry=None)
     if situation.retry is not None:
@@ -68,7 +80,7 @@ def decide(
     if situation.assignment is None:
         return assign(situation, rooms, now)
     if refused_by_runtime(situation) or refused_as_full(situation):
-        return assign(situation, rooms, now)
+        return after_refusal(situation, rooms, now)
     if must_leave(situation, now):
         return _leave(situation, rooms, policy, now=now, roll=roll)
     if was_never_taken(situation) and (moved := leave(situation, rooms, now)) is not None:
@@ -110,16 +122,19 @@ def _leave(
 
 def _delete(situation: Situation, policy: Policy, now: datetime) -> Decision:
     workload, assignment = situation.workload, situation.assignment
-    if assignment is None or _is_gone(situation):
+    if assignment is None:
+        return Decision(None, None, None, forget=True)
+    goal = Goal(workload.revision, Desired.DELETED, assignment.epoch)
+    if _is_gone(situation, goal):
         return Decision(None, None, None, forget=True)
     if situation.phase is Phase.LOST:
         tombstone = Tombstone(assignment, now, stops_at=stopped_alone_at(situation, now))
         return Decision(None, None, None, forget=True, tombstone=tombstone)
-    goal = Goal(workload.revision, Desired.DELETED, assignment.epoch)
     alive = situation.phase is Phase.ALIVE
-    late = alive and overdue(situation, goal, policy.delete_deadline, now)
+    deadline = _delete_deadline(situation, policy)
+    late = alive and overdue(situation, goal, deadline, now)
     if late:
-        # Counted and told, never given up: it is sent again below.
+        # Counted and told, never given up: it is sent again below, each time after twice as long.
         situation = replace(situation, retry=removal_counted(situation, now))
     code, message = _removal_progress(situation, goal, policy)
     belief = believe(situation, Status.DELETING, now, code=code, message=message)
@@ -128,7 +143,7 @@ def _delete(situation: Situation, policy: Policy, now: datetime) -> Decision:
         goal,
         Remove(assignment.node_id, workload.id, assignment.epoch),
         policy,
-        deadline=policy.delete_deadline,
+        deadline=deadline,
         now=now,
     )
     if late:
@@ -151,13 +166,38 @@ def _removal_progress(situation: Situation, goal: Goal, policy: Policy) -> tuple
     if situation.retry is not None:
         seconds = policy.delete_deadline.total_seconds()
         times = f"{situation.retry.attempts} times" if situation.retry.attempts > 1 else "once"
-        return "TimedOut", f"not gone {seconds:g}s after the removal was sent, {times}; sent again"
+        text = f"not gone {seconds:g}s after the removal was sent, {times}; sent again"
+        return "TimedOut", text + _still_there(situation)
     return "Deleting", "waiting for the node to say it is gone"
 
 
-def _is_gone(situation: Situation) -> bool:
-    seen = situation.observation
-    return seen is not None and seen.actual is Actual.ABSENT and after_sending(situation, seen)
+def _still_there(situation: Situation) -> str:
+    """What the node says of a copy that should be gone."""
+    seen, assignment = situation.observation, situation.assignment
+    if seen is None or assignment is None or seen.actual is Actual.ABSENT:
+        return ""
+    said = f": {seen.message}" if seen.message else ""
+    return f"; node {assignment.node_id} reports {seen.actual.capitalize()}{said}"
+
+
+def _delete_deadline(situation: Situation, policy: Policy) -> timedelta:
+    """How long a removal gets before it is sent again: twice as long after each that did not end."""
+    attempts = situation.retry.attempts if situation.retry is not None else 0
+    growth: int = 2 ** min(attempts, GROWTHS_MAX)
+    return max(min(policy.delete_deadline * growth, REMOVAL_LONGEST_AFTER), policy.delete_deadline)
+
+
+def _is_gone(situation: Situation, goal: Goal) -> bool:
+    """Absence alone does not tell: an earlier order to apply it may be on its way. The removal fences it."""
+    seen, dispatch = situation.observation, situation.dispatch
+    return (
+        seen is not None
+        and seen.actual is Actual.ABSENT
+        and dispatch is not None
+        and dispatch.goal == goal
+        and dispatch.answered_at is not None
+        and after_sending(situation, seen)
+    )
 
 
 def _converge(situation: Situation, policy: Policy, *, now: datetime, roll: float) -> Decision:
@@ -225,6 +265,8 @@ def _settled(situation: Situation, seen: Observation, policy: Policy, now: datet
         code, message = COMPLETED, "ran to completion"
     elif status is Status.RUNNING and seen.metadata.get(HEALTH) == Health.UNHEALTHY:
         code, message = UNHEALTHY, seen.message
+    elif status is Status.RUNNING and seen.metadata.get(DRIFT):
+        code, message = DRIFTED, seen.metadata[DRIFT]
     belief = believe(
         situation,
         status,
@@ -255,8 +297,8 @@ def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float)
     # The agent heals by itself what it once had; it gets a while before it is told again.
     if seen is not None and situation.dispatch is None and since is not None:
         healed_at = since + policy.missing_grace
-        if was_settled(situation) and now < healed_at:
-            return Decision(assignment, situation.belief, retry, wake_at=healed_at)
+        if had_settled(situation) and now < healed_at:
+            return Decision(assignment, _reported(situation, seen, now), retry, wake_at=healed_at)
     deadline = _apply_deadline(workload, policy)
     if overdue(situation, goal, deadline, now):
         text = f"not {workload.desired} {deadline.total_seconds():g}s after it was sent"
@@ -274,6 +316,15 @@ def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float)
     )
     belief = _in_progress(situation, goal, now)
     return Decision(assignment, belief, retry, effects=effects, wake_at=wake_at)
+
+
+def _reported(situation: Situation, seen: Observation, now: datetime) -> Belief | None:
+    """What is shown of a workload whose state differs on its node, until that heals it or is told again."""
+    workload, shown = situation.workload, _SHOWN.get(seen.actual)
+    if shown is None or seen.revision not in ("", workload.revision):
+        return situation.belief
+    text = f"wanted {workload.desired.capitalize()}, but node {seen.node_id} reports {shown}"
+    return believe(situation, shown, now, code=STATE_MISMATCH, message=text)
 
 
 def _is_blind(situation: Situation, goal: Goal) -> bool:

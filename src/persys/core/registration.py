@@ -21,6 +21,10 @@ class Application:
     instance_id: str = ""  # "": the agent has none, or is of another make
     session_id: str = ""  # "": the agent is of another make
     enrolled_at: datetime | None = None  # of its certificate; None: it shows none
+    shared_from: str | None = (
+        None  # the host it is on; None: its certificate is its own, or it has none
+    )
+    is_proven: bool = False  # its certificate names the node
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class Holder:
 
 def refusal(applicant: Application, holder: Holder | None) -> str:
     """Why the applicant may not be the node now; empty if it may."""
+    if holder is not None and (why := host_refusal(holder.node, applicant.shared_from)):
+        return why
     if holder is None or _has_joined_since(applicant, holder.node):
         return ""
     if applicant.session_id and applicant.session_id == holder.node.session_id:
@@ -50,7 +56,11 @@ def refusal(applicant: Application, holder: Holder | None) -> str:
 
 def admitted(applicant: Application, holder: Holder | None, new_id: str) -> Node:
     """The node's record with the instance id that the applicant gets. `new_id` is used for a new process."""
-    node = applicant.node
+    node = replace(
+        applicant.node,
+        bound_host=applicant.shared_from or "",
+        has_own_certificate=applicant.is_proven,
+    )
     if not applicant.session_id:
         return node
     old = holder.node if holder is not None else None
@@ -67,6 +77,24 @@ def admitted(applicant: Application, holder: Holder | None, new_id: str) -> Node
         instance_before=applicant.instance_id,
         session_id=applicant.session_id,
     )
+
+
+def host_refusal(node: Node, shared_from: str | None) -> str:
+    """Why an agent with a shared certificate on this host may not be the node; empty if it may.
+
+    None: its certificate is its own, or it has none.
+    """
+    if shared_from is None:
+        return ""
+    hint = f"persysctl node remove {node.id} lets it register again"
+    if node.has_own_certificate:
+        return f"node {node.id} has registered with a certificate of its own: {hint}"
+    if node.bound_host and node.bound_host != shared_from:
+        return (
+            f"node {node.id} with a shared certificate is bound to host {node.bound_host}, from which it "
+            f"registered first; this call is from {shared_from}: {hint}"
+        )
+    return ""
 
 
 def speaks_for(node: Node, instance_id: str) -> bool:

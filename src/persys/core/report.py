@@ -6,6 +6,7 @@ Whatever a runtime answers, a description is bounded: one workload cannot make a
 from datetime import datetime
 
 from persys.core.convergence import Artefact, Condition
+from persys.core.deviations import DRIFT, summary
 from persys.core.health import HEALTH
 from persys.model.failure import Failure, FailureReason
 
@@ -33,6 +34,7 @@ def describe(artefact: Artefact | None, *, log_tail: str = "") -> dict[str, str]
         "container.ports": ",".join(artefact.ports),
         "container.stderr": tail(log_tail),
         HEALTH: artefact.health.value if artefact.health is not None else "",
+        DRIFT: summary(artefact.deviations),
     }
     if artefact.boots:
         # Its end and the last of its console are told by the same words as a container's.

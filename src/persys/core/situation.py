@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from persys.core.deviations import DRIFT
 from persys.core.dispatch import Dispatch, Goal
 from persys.core.effects import Effect
 from persys.core.health import HEALTH
@@ -24,6 +25,7 @@ from persys.model.observation import Actual, Observation
 from persys.model.workload import Desired, Workload
 
 COMPLETED = "Completed"
+STATE_MISMATCH = "StateMismatch"  # the node reports another state than the one that it had
 RUNTIME_NOT_AVAILABLE = "RuntimeNotAvailable"
 
 
@@ -39,7 +41,11 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of the workload where it is not bound."""
+    """A copy of the workload where it is not bound.
+
+    `counts`: it is known from the cluster's own records or from a proof of assignment. What a node reports
+    without a proof is shown and decides nothing.
+    """
 
     node_id: NodeId
     epoch: int
@@ -47,6 +53,8 @@ class Copy:
     may_live: bool = True  # False: its node is confirmed dead, or its agent has stopped it by now
     lost: bool = False  # its node is not ready
     stops_at: datetime | None = None  # by then its agent has stopped it
+    counts: bool = True
+    proven: bool = False  # this cluster gave it that epoch
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,6 +243,18 @@ def was_settled(situation: Situation) -> bool:
     )
 
 
+def had_settled(situation: Situation) -> bool:
+    """All was well, and what its node reports now is shown and not remedied yet."""
+    belief, assignment = situation.belief, situation.assignment
+    assert assignment is not None
+    return was_settled(situation) or (
+        belief is not None
+        and belief.code == STATE_MISMATCH
+        and belief.epoch == assignment.epoch
+        and belief.revision == situation.workload.revision
+    )
+
+
 def fulfils(belief: Belief, workload: Workload) -> bool:
     """Whether what is believed is what is wanted, at the revision that is wanted."""
     if belief.revision != workload.revision:
@@ -251,6 +271,7 @@ def confirms(seen: Observation, belief: Belief, workload: Workload, assignment: 
         and belief.status is Status.RUNNING
         and workload.desired is Desired.RUNNING
         and seen.failure is None
+        and not seen.metadata.get(DRIFT)
         and seen.revision == belief.revision == workload.revision
         and seen.epoch == belief.epoch == assignment.epoch
     )

@@ -90,6 +90,7 @@ def artefact_of(
         others_active=any(one.artefact.condition.active for one in there),
         restart=_restart(case, member, plans),
         commit=commit,
+        deviations=tuple(found for one in there for found in one.artefact.deviations),
     )
 
 

@@ -22,20 +22,33 @@ from persys.model.ids import NodeId, WorkloadId
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What one waits for: room anywhere, or news of certain nodes."""
+    """What one waits for: room anywhere, or news of certain nodes.
+
+    Room on a node with an old copy of it is of no use before that copy is gone.
+    """
 
     needs: Needs
     homes: frozenset[NodeId] = frozenset()
     anywhere: bool = True
+    old_copies: frozenset[NodeId] = frozenset()
 
 
 def wait_of(situation: Situation, now: datetime) -> Wait:
-    """Its own node may always do after all; others only if no data keeps it where it is."""
+    """Its own node may do after all, unless it must leave it; others only if no data keeps it there.
+
+    Room on a node helps none of those that leave it: else hundreds would decide again whenever one has left.
+    """
+    leaves = must_leave(situation, now)
     homes = {copy.node_id for copy in situation.copies if copy.may_live}
-    if situation.assignment is not None:
+    if situation.assignment is not None and not leaves:
         homes.add(situation.assignment.node_id)
-    kept = holds_data(situation.workload) and bool(homes) and not must_leave(situation, now)
-    return Wait(needs_of(situation.workload), frozenset(homes), anywhere=not kept)
+    kept = holds_data(situation.workload) and bool(homes) and not leaves
+    return Wait(
+        needs_of(situation.workload),
+        frozenset(homes),
+        anywhere=not kept,
+        old_copies=frozenset(copy.node_id for copy in situation.copies if copy.doomed),
+    )
 
 
 class Waiting:
@@ -88,11 +101,19 @@ class Waiting:
 
         Whoever is named shall decide anew, and `answered` then says whether the room is still to be had.
         """
-        named = list(self._at_home.get(row.node_id, ()))
+        named = [
+            workload_id
+            for workload_id in self.concerned_by(row.node_id)
+            if row.node_id not in self._waits[workload_id].old_copies
+        ]
         for workload_id in self._as_many_as_fit(row):
             self._offered.setdefault(workload_id, set()).add(row.node_id)
             named.append(workload_id)
         return named
+
+    def concerned_by(self, node_id: NodeId) -> list[WorkloadId]:
+        """Who waits for news of this node."""
+        return list(self._at_home.get(node_id, ()))
 
     def answered(self, workload_id: WorkloadId, rows: dict[NodeId, Row]) -> list[NodeId]:
         """The nodes to offer again, after a workload that was named has decided and was recorded."""
@@ -135,8 +156,9 @@ class Waiting:
             rank, _, workload_id, members, needs = heappop(heads)
             if reject(left, needs) is not None:
                 continue
-            yield workload_id
-            _take(left, needs)
+            if row.node_id not in self._waits[workload_id].old_copies:
+                yield workload_id
+                _take(left, needs)
             following = next(members, None)
             if following is not None:
                 number = self._numbers[following]

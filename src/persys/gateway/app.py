@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import AsyncExitStack, suppress
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +34,7 @@ from persys.gateway.streams import stream_routes
 from persys.gateway.trust import obtain_tls
 from persys.gateway.uploads import upload_routes
 from persys.gateway.webhooks import WEBHOOK_BYTES_MAX, Webhooks, read_hooks
+from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock, SystemClock
 from persys.infra.garbage import sweep
@@ -45,6 +47,8 @@ from persys.model.identity import Role
 log = structlog.get_logger()
 
 FIND_SECONDS = 5.0
+CHANGES_MAX = 4096  # in progress at the same time
+FINISH_SECONDS = 10.0  # for what is in progress when the gateway stops
 
 
 async def run_gateway(settings: GatewaySettings, stop: asyncio.Event) -> None:
@@ -75,15 +79,17 @@ class Gateway:
         self.port = settings.port
         self._stopping = asyncio.Event()
         found = _clusters_of(settings)
-        dial = new_channel if tls is None else tls.dial(Role.SCHEDULER)
+        dial = new_channel if tls is None else tls.dial(Role.SCHEDULER, names_itself=True)
         find = partial(_find_service, settings.dns_server)
         self.clusters = {entry.id: Cluster(entry, dial, clock, find) for entry in found.clusters}
-        self._database = Database(settings.audit_db)
-        self._audit = Audit(self._database, keep=settings.audit_keep)
-        self._pushes = Pushes(self._database, clock, self.clusters)
         self._clock = clock
         self._metrics = Metrics(self.clusters, tls)
         supervisor = Supervisor("gateway", clock, self._metrics.registry)
+        self._owned = OwnedWork(supervisor, limit=CHANGES_MAX)
+        self._running = AsyncExitStack()
+        self._database = Database(settings.audit_db)
+        self._audit = Audit(self._database, self._owned, keep=settings.audit_keep)
+        self._pushes = Pushes(self._database, clock, self.clusters, self._owned)
         self._door = Door(
             self.clusters,
             found.default,
@@ -96,6 +102,7 @@ class Gateway:
             clock=clock,
             metrics=self._metrics,
             supervisor=supervisor,
+            owned=self._owned,
         )
         self._gitops = Gitops(self.clusters, clock, self._audit, self._pushes, supervisor)
         self._hooks = read_hooks(settings.webhooks)
@@ -109,6 +116,8 @@ class Gateway:
         self.public_port = 0  # none is open
 
     async def start(self) -> None:
+        group = await self._running.enter_async_context(asyncio.TaskGroup())
+        self._running.callback(group.create_task(self._owned.run()).cancel)
         self.port = await self._listener.start(self._settings.addr, self._settings.port)
         if self._hooks:  # else nobody has anything to say there
             self.public_port = await self._public.start(
@@ -136,6 +145,10 @@ class Gateway:
         self._stopping.set()
         await self._public.stop()
         await self._listener.stop()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FINISH_SECONDS):
+                await self._owned.drained()
+        await self._running.aclose()
         for cluster in self.clusters.values():
             await cluster.close()
         await self._database.close()

@@ -17,6 +17,7 @@ from msgspec import Struct
 from persys.errors import StoreUnavailableError
 from persys.gateway.database import Connection, Database
 from persys.gateway.sharing import Shared
+from persys.infra.aio.owned import OwnedWork
 
 log = structlog.get_logger()
 
@@ -52,8 +53,9 @@ class Line(Struct, frozen=True):
 
 
 class Audit:
-    def __init__(self, database: Database, *, keep: int) -> None:
+    def __init__(self, database: Database, owned: OwnedWork, *, keep: int) -> None:
         self._database = database
+        self._owned = owned
         self._keep = keep
         database.prepare(_TABLE)
         self._counts = database.read(
@@ -63,7 +65,10 @@ class Audit:
         self._rounds: Shared[None] = Shared()
 
     async def note(self, deed: Deed) -> None:
-        """Returns when it is written. A disk that is full is said in the log, and ends nobody's work."""
+        """Returns when it is written; it is written although the caller leaves.
+
+        A disk that is full is reported in the log, and fails no request.
+        """
         log.info(
             "audit.noted",
             who=deed.who,
@@ -74,7 +79,9 @@ class Audit:
             request_id=deed.request_id,
         )
         self._waiting.append(deed)
-        await self._rounds.ask("write", self._write_all)
+        await self._owned.finish(
+            "audit", deed.deed, partial(self._rounds.ask, "write", self._write_all)
+        )
 
     async def lines(self, *, limit: int, before: int) -> list[Line]:
         """The newest first; `before` 0: from the newest on. Raises StoreUnavailableError."""

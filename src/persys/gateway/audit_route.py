@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from aiohttp import web
 
+from persys.core.numbers import whole_number
 from persys.errors import InvalidError
 from persys.gateway.audit import Audit
 from persys.gateway.door import Ask, Door, Handler
@@ -14,7 +15,6 @@ from persys.wire.rest import API
 
 LIMIT_MAX = 1000
 LIMIT_USUAL = 100
-_DIGITS_MAX = 18
 
 
 def audit_routes(door: Door, audit: Audit) -> Iterator[web.RouteDef]:
@@ -53,6 +53,7 @@ def _listing(audit: Audit) -> Handler:
 
 def _number(ask: Ask, name: str, usual: int) -> int:
     text = ask.request.query.get(name, str(usual))
-    if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS_MAX:
-        raise InvalidError(name, f"{text!r}: expected a number")
-    return int(text)
+    number = whole_number(text)
+    if number is None:
+        raise InvalidError(name, f"{text[:40]!r}: expected a number")
+    return number

@@ -7,6 +7,7 @@ import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from itertools import count
 from secrets import token_hex
 from typing import NoReturn
@@ -31,6 +32,7 @@ from persys.gateway.metrics import Metrics
 from persys.gateway.problems import ProblemError, problem_from, problem_from_rpc
 from persys.gateway.proofs import Proofs
 from persys.gateway.routing import Strategy
+from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.infra.door import PASSED_SOURCE
@@ -40,6 +42,7 @@ log = structlog.get_logger()
 
 REQUEST_ID = "X-Request-ID"
 CLUSTER = "X-Persys-Cluster-ID"
+BODY_SECONDS = 30.0
 _REQUEST_ID_METADATA = "x-request-id"
 _ID_LENGTH_MAX = 128
 _TRACE = "traceparent"
@@ -49,6 +52,7 @@ _OWN_ORIGIN = frozenset({"", "same-origin", "none"})
 _CLIENT_ERROR = 400
 _SERVER_ERROR = 500
 _UNKNOWN = 401
+_LEFT = 499  # as the audit has a request whose client left before there was an answer
 _NOT_LET_IN = frozenset({_UNKNOWN, 429})
 # Ids that nobody else gives: of this process, and counted.
 _OWN_IDS = token_hex(8)
@@ -135,6 +139,7 @@ class Door:
         clock: Clock,
         metrics: Metrics,
         supervisor: Supervisor,
+        owned: OwnedWork,
     ) -> None:
         self._clusters = clusters
         self._default_cluster = default_cluster
@@ -147,6 +152,7 @@ class Door:
         self._clock = clock
         self._metrics = metrics
         self._supervisor = supervisor
+        self._owned = owned
 
     def behind(
         self,
@@ -155,11 +161,14 @@ class Door:
         open_to_all: bool = False,
         contract: bool = False,
         changes: str = "",
+        unary: bool = False,
     ) -> Served:
         """`open_to_all`: no identity is required. `contract`: a route of older clients.
 
-        `changes` is the name of the call if it changes something: then the audit records it.
+        `changes` is the name of the call if it changes something: then the audit records it. One that is
+        `unary` is finished, with its line in the audit, although the client leaves or the gateway stops.
         """
+        answered = partial(self._answered, handler, contract=contract, changes=changes)
 
         async def serve(request: web.Request) -> web.StreamResponse:
             began = self._clock.monotonic()
@@ -175,20 +184,22 @@ class Door:
                 if changes or request.body_exists:
                     await self._prove(ask)
                 is_known = True
-                response = await self._handled(handler, ask)
-            except PersysError as err:
-                response = problem_from(err).response(request_id, contract=contract)
-            except grpc.aio.AioRpcError as err:
-                response = problem_from_rpc(err).response(request_id, contract=contract)
+                if changes and unary:
+                    who.need(changes)
+                    await read_body(request)
+                    response = await self._owned.finish("request", changes, partial(answered, ask))
+                else:
+                    response = await answered(ask)
+            except (PersysError, grpc.aio.AioRpcError) as err:
+                response = _problem(err).response(request_id, contract=contract)
+                if is_known:
+                    await self._note(self._ask(request, who, request_id), changes, response.status)
             if not response.prepared:
                 response.headers[REQUEST_ID] = request_id
                 if response.status >= _CLIENT_ERROR and not request.content.is_eof():
                     response.force_close()  # the rest of the body is not read
             if response.status == _UNKNOWN and who.passed:
                 self._count_stranger(request)
-            if changes and is_known and response.status not in _NOT_LET_IN:
-                ask = self._ask(request, who, request_id)
-                await self.note(ask, changes, response.status)
             seconds = self._clock.monotonic() - began
             self._metrics.served(request.method, response.status, seconds)
             if request.method not in _SAFE or response.status >= _SERVER_ERROR:
@@ -207,6 +218,20 @@ class Door:
         """Verify a token before the body is read and before anything is recorded under its name."""
         if ask.who.is_unproven:
             await self.proofs.deeds_of(ask.who, ask.cluster, ask.metadata)
+
+    async def _answered(
+        self, handler: Handler, ask: Ask, *, contract: bool, changes: str
+    ) -> web.StreamResponse:
+        """What the handler answers, or the problem that it raised, once the audit has it."""
+        try:
+            response = await self._handled(handler, ask)
+        except (PersysError, grpc.aio.AioRpcError) as err:
+            response = _problem(err).response(ask.id, contract=contract)
+        except (ConnectionError, asyncio.CancelledError):
+            await self._note(ask, changes, _LEFT)  # what was begun may have been done
+            raise
+        await self._note(ask, changes, response.status)
+        return response
 
     async def _handled(self, handler: Handler, ask: Ask) -> web.StreamResponse:
         """The answer of a handler. An unexpected exception is contained and answered with 500."""
@@ -248,6 +273,10 @@ class Door:
         with suppress(ProblemError):  # the next one is told
             self._strangers.take(request.remote or "")
 
+    async def _note(self, ask: Ask, changes: str, status: int) -> None:
+        if changes and status not in _NOT_LET_IN:
+            await self.note(ask, changes, status)
+
     async def note(self, ask: Ask, deed: str, status: int) -> None:
         """In the audit."""
         path = ask.request.match_info
@@ -257,6 +286,23 @@ class Door:
             self._clock.now(), ask.who.name, where, deed, ask.cluster_id, target, status, ask.id
         )
         await self._audit.note(noted)
+
+
+async def read_body(request: web.Request) -> bytes:
+    """Raises ProblemError for one that takes too long or is too large."""
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            return await request.read()
+    except TimeoutError as err:
+        raise ProblemError(408, "the body takes too long") from err
+    except web.HTTPException as err:
+        raise ProblemError(err.status, err.text or err.reason) from err
+    except web.RequestPayloadError as err:
+        raise InvalidError("body", str(err)) from err
+
+
+def _problem(err: PersysError | grpc.aio.AioRpcError) -> ProblemError:
+    return problem_from(err) if isinstance(err, PersysError) else problem_from_rpc(err)
 
 
 def _admitted(_request: web.Request) -> None:

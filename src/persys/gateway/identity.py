@@ -21,7 +21,7 @@ from persys.gateway.problems import ProblemError
 from persys.infra.clock import Clock
 from persys.infra.door import PASSED_CERTIFICATE, PASSED_IDENTITY
 from persys.infra.http_server import shown_certificate
-from persys.infra.identity import Claims, claims_of
+from persys.infra.identity import Claims, claims_of, recognised
 from persys.infra.tls import Tls
 from persys.model.identity import Deed, Role
 from persys.wire.methods import CONTROL_PERMISSIONS
@@ -77,8 +77,7 @@ class Identities:
         if not claims.not_before <= self._clock.now() < claims.not_after:  # since the handshake
             raise DeniedError("the certificate is not valid any more", reason="expired")
         own = tls.certificates.current.claims.trust_domain
-        if claims.identity is None or (claims.trust_domain and claims.trust_domain != own):
-            raise DeniedError("certificate identity is not recognised", reason="identity")
+        claims = recognised(claims, own, tls.cn_roles, suggested=Role.OPERATOR)
         tls.check(claims)
         return _who(claims)
 

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import msgspec
 from multidict import MultiMapping
 
+from persys.core.numbers import whole_number
 from persys.errors import InvalidError
 
 LIMIT_MAX = 1000
-_DIGITS_MAX = 9
 
 Key = tuple[str | int, ...]
 
@@ -50,11 +50,11 @@ def asked_page(rpc: str, query: MultiMapping[str]) -> Page | None:
     if rpc not in LISTS or ("limit" not in query and "cursor" not in query):
         return None
     text = query.get("limit", str(LIMIT_MAX))
-    limit = int(text) if text.isascii() and text.isdecimal() and len(text) < _DIGITS_MAX else 0
+    limit = whole_number(text) or 0
     if not 1 <= limit <= LIMIT_MAX:
         if rpc == "ListEvents" and "cursor" not in query:
             return None  # the contract has such a limit itself, and takes any
-        raise InvalidError("limit", f"{text!r}: expected 1 to {LIMIT_MAX}")
+        raise InvalidError("limit", f"{text[:40]!r}: expected 1 to {LIMIT_MAX}")
     return Page(limit, _read(query["cursor"]) if "cursor" in query else None)
 
 

@@ -6,7 +6,7 @@ surprise: a newer push to the same branch takes the place of one that waits, for
 """
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from functools import partial
 
@@ -16,6 +16,7 @@ from msgspec import Struct
 from persys.core.gitops import Push
 from persys.gateway.database import Connection, Database
 from persys.gateway.problems import ProblemError
+from persys.infra.aio.owned import OwnedWork
 from persys.infra.clock import Clock
 
 WAITING_MAX = 1_000  # in all clusters together
@@ -49,17 +50,25 @@ class Waiting(Struct, frozen=True):
 
 
 class Pushes:
-    def __init__(self, database: Database, clock: Clock, clusters: Iterable[str]) -> None:
+    def __init__(
+        self, database: Database, clock: Clock, clusters: Iterable[str], owned: OwnedWork
+    ) -> None:
         self._database = database
+        self._owned = owned
         self._clock = clock
         self._come = {name: asyncio.Event() for name in clusters}
         database.prepare(_TABLES)
 
     async def take(self, push: Push | None, marks: tuple[str, ...], keep_seconds: float) -> None:
         """None: only the marks are kept. Raises ProblemError (409) for one that was taken before, and (503)
-        when too many wait, and StoreUnavailableError."""
+        when too many wait, and StoreUnavailableError. What is written is followed although the caller leaves.
+        """
         now = self._clock.now().timestamp()
-        await self._database.run(partial(self._write, push, marks, now, now + keep_seconds))
+        write = partial(self._write, push, marks, now, now + keep_seconds)
+        await self._owned.finish("webhook", marks[0], partial(self._take, write))
+
+    async def _take(self, write: Callable[[Connection], None]) -> None:
+        await self._database.run(write)
         for come in self._come.values():
             come.set()
 

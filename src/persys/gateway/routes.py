@@ -4,7 +4,6 @@ The contract's own routes keep its answers, refusals included, because older cli
 /api/v1 a refusal is a problem, and what comes back with 200 was done.
 """
 
-import asyncio
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from aiohttp import web
 from persys.gateway.answering import JSON, Encoded, answer, encoded, packed
 from persys.gateway.cluster import Answered
 from persys.gateway.conditions import Conditions
-from persys.gateway.door import Ask, Door, Handler
+from persys.gateway.door import Ask, Door, Handler, read_body
 from persys.gateway.gathering import Gathered, read_many
 from persys.gateway.paging import asked_page, cut
 from persys.gateway.problems import ProblemError, refusal_in
@@ -25,7 +24,6 @@ from persys.wire.methods import METHODS, Audit
 from persys.wire.rest import API, CONTRACT_ROUTES, ROUTES, Form, Route
 from persys.wire.rest_json import to_json
 
-BODY_SECONDS = 30.0
 IN_CLUSTER = "/clusters/{cluster}"
 _NOT_FOUND = 404
 
@@ -46,13 +44,15 @@ class UnaryRoutes:
     def all(self) -> Iterator[web.RouteDef]:
         for route in CONTRACT_ROUTES:
             handler = self._contract(route)
-            served = self._door.behind(handler, contract=True, changes=audited_as(route))
+            served = self._door.behind(
+                handler, contract=True, changes=audited_as(route), unary=True
+            )
             for prefix in ("", IN_CLUSTER):
                 yield web.route(route.method, prefix + route.path, served)
         for route in ROUTES:
             if route.form is Form.UNARY:
                 handler = self._handler(route)
-                served = self._door.behind(handler, changes=audited_as(route))
+                served = self._door.behind(handler, changes=audited_as(route), unary=True)
                 for prefix in (API, API + IN_CLUSTER):
                     yield web.route(route.method, prefix + route.path, served)
 
@@ -177,12 +177,3 @@ async def call(ask: Ask, route: Route, message: Any) -> Answered:
         metadata=ask.metadata,
         again=METHODS[route.rpc].idempotent,
     )
-
-
-async def read_body(request: web.Request) -> bytes:
-    """Raises ProblemError for one that takes too long; aiohttp refuses one that is too large."""
-    try:
-        async with asyncio.timeout(BODY_SECONDS):
-            return await request.read()
-    except TimeoutError as err:
-        raise ProblemError(408, "the body takes too long") from err

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
+from persys.core.numbers import whole_number
 from persys.errors import DeniedError, InvalidError
 from persys.gateway.door import REQUEST_ID, Ask, Door, Handler
 from persys.gateway.problems import ProblemError
@@ -165,6 +166,7 @@ def _break_off(ask: Ask) -> None:
 
 
 def _sequence(text: str) -> int:
-    if not text.isascii() or not text.isdecimal() or len(text) > 18:
-        raise InvalidError("Last-Event-ID", f"{text!r}: expected the number of an event")
-    return int(text)
+    number = whole_number(text)
+    if number is None:
+        raise InvalidError("Last-Event-ID", f"{text[:40]!r}: expected the number of an event")
+    return number

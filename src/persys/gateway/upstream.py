@@ -11,6 +11,7 @@ from typing import Any
 
 import grpc
 
+from persys.infra.answers import parsed
 from persys.infra.clock import Clock
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
@@ -34,7 +35,7 @@ class Upstream:
         self._clock = clock
         self._channel = dial(address)
         # The stub's types are the synchronous ones.
-        self.stub: Any = AgentControlStub(self._channel)
+        self.stub: Any = AgentControlStub(parsed(self._channel))
 
     async def connect(self) -> bool:
         """Whether the connection stands: what is not sent can be sent elsewhere."""

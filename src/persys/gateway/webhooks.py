@@ -19,12 +19,11 @@ from msgspec import Struct
 from persys.core.gitops import repository_name
 from persys.errors import InvalidError, SettingsError
 from persys.gateway.answering import JSON
-from persys.gateway.door import Ask, Door
+from persys.gateway.door import Ask, Door, read_body
 from persys.gateway.limits import Rates
 from persys.gateway.overview import health
 from persys.gateway.problems import ProblemError
 from persys.gateway.pushes import Pushes
-from persys.gateway.routes import read_body
 from persys.infra.clock import Clock
 from persys.wire.github import RepositoryPayload, read_delivery, read_push
 
@@ -84,7 +83,7 @@ class Webhooks:
     async def _deliver(self, ask: Ask) -> web.StreamResponse:
         request = ask.request
         self._rates.take(request.remote or "")
-        delivery = request.headers.get(_DELIVERY, "")[:_TEXT_MAX]
+        delivery = _header(request, _DELIVERY)
         signature = request.headers.get(_SIGNATURE, "")
         if not delivery or not signature:
             raise InvalidError(_SIGNATURE, f"expected, beside {_DELIVERY}")
@@ -93,7 +92,7 @@ class Webhooks:
         body = await read_body(request)  # only now: without a signature nothing is read
         repository = self._verified(body, signature)
         self._refuse_old(request, repository)
-        event = request.headers.get(_EVENT, "")[:_TEXT_MAX]
+        event = _header(request, _EVENT)
         push = read_push(body, delivery) if event == "push" else None
         # For twice as long as it is young: either side's clock may be off.
         await self._pushes.take(push, (delivery, signature), 2 * YOUNG_SECONDS)
@@ -126,6 +125,11 @@ class Webhooks:
                 raise InvalidError("Date", "is none") from err
         if any(at and abs(now - at) > YOUNG_SECONDS for at in times):
             raise ProblemError(409, "the delivery is too old")
+
+
+def _header(request: web.Request, name: str) -> str:
+    """Text that can be stored: bytes that are not UTF-8 are replaced."""
+    return request.headers.get(name, "")[:_TEXT_MAX].encode(errors="replace").decode()
 
 
 def _secret(one: Mapping[str, str]) -> bytes:

@@ -5,15 +5,17 @@ calls go to a new connection, while those under way end where they began; then t
 generated stub it is a channel like any other.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import grpc
 from msgspec import Struct
 
 from persys.infra.certificates import Certificates, KeyPair
+from persys.infra.door import PASSED_IDENTITY, UNNAMED
 from persys.infra.message_sizes import LIST_BYTES_MAX
 from persys.infra.rpc import new_channel
+from persys.model.identity import Role
 
 
 class _Connection(Struct, eq=False):
@@ -31,8 +33,13 @@ class LiveChannel(grpc.aio.Channel):
         *,
         expected: str = "",
         answer_bytes_max: int = LIST_BYTES_MAX,
+        names_itself: bool = False,
     ) -> None:
-        """`expected`: the name that the server's certificate must have; empty: that of the host."""
+        """`expected`: the name that the server's certificate must have; empty: that of the host.
+
+        `names_itself`: calls that pass no identity pass that of this process.
+        """
+        self._names_itself = names_itself
         self._target = target
         self._certificates = certificates
         self._expected = expected
@@ -84,12 +91,20 @@ class LiveChannel(grpc.aio.Channel):
             if begin is None:
                 make = getattr(connection.channel, kind)
                 begin = connection.methods[kind, method] = make(method, *form, **named)
+            if self._names_itself:
+                how["metadata"] = self._identified(how.get("metadata") or ())
             begun = begin(*arguments, **how)
             connection.under_way += 1
             begun.add_done_callback(lambda _: self._ended(connection))
             return begun
 
         return call
+
+    def _identified(self, metadata: Sequence[tuple[str, str | bytes]]) -> Any:
+        if any(key == PASSED_IDENTITY for key, _ in metadata):
+            return metadata
+        own = self._certificates.current.claims.identity
+        return (*metadata, (PASSED_IDENTITY, str(own or f"{Role.GATEWAY}/{UNNAMED}")))
 
     def _current(self) -> _Connection:
         if self._newest.made_with is not self._certificates.current:

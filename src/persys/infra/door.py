@@ -3,8 +3,9 @@
 The TLS connection proves that the caller holds a certificate of our authority. Here its identity and the
 permissions of its role are determined. A token that is shown with the call takes the place of the
 certificate's identity. A scheduler that forwards a call passes on the identity, certificate and address of
-the original caller and is trusted; a gateway is trusted for people only. Open streams are checked again,
-see `recheck`.
+the original caller and is trusted; a gateway is trusted for people only. A gateway of another make passes
+no identity: it acts with a configured role. Our own always passes one, its own where it acts by itself, so
+that a defect in it never has the rights of that role. Open streams are checked again, see `recheck`.
 """
 
 from collections.abc import Callable, Mapping
@@ -26,7 +27,7 @@ from persys.errors import DeniedError, UnavailableError
 from persys.infra import bearer
 from persys.infra.certificates import Certificates
 from persys.infra.clock import Clock
-from persys.infra.identity import Claims, by_common_name, read_claims
+from persys.infra.identity import Claims, by_common_name, read_claims, recognised
 from persys.model.identity import Caller, Deed, Identity, Role
 
 log = structlog.get_logger()
@@ -36,7 +37,10 @@ PASSED_CERTIFICATE = "persys-certificate-bin"  # the claims of the original call
 PASSED_SOURCE = "persys-source"  # network address of the original caller
 PASSED_VIA = "persys-via"  # the gateway, in a call that a standby forwards
 _PASSED_LENGTH_MAX = 256
+UNNAMED = "unnamed"  # the person behind a gateway that passes no identity
 _CERTIFICATE = "x509_pem_cert"
+# Who calls methods of these permissions; all others are called by people.
+_SUGGESTED = {Deed.REPORT: Role.AGENT, Deed.ORDER: Role.SCHEDULER}
 _KNOWN_MAX = 4096  # certificates whose claims are kept
 
 Context = grpc.aio.ServicerContext[Any, Any]
@@ -72,8 +76,16 @@ class Door:
         check: Check,
         tokens: bearer.FindToken | None,
         is_revoked: IsRevoked,
+        gateway_role: Role,
+        cn_roles: Mapping[str, Role],
     ) -> None:
-        """`denied` is called with each refusal. With `tokens` None, tokens are ignored."""
+        """`denied` is called with each refusal. With `tokens` None, tokens are ignored.
+
+        A gateway that passes no identity acts with `gateway_role`. `cn_roles` gives roles to certificates of
+        other makes by their common name.
+        """
+        self._cn_roles = cn_roles
+        self._gateway_role = gateway_role
         self._table = table
         self._certificates = certificates
         self._clock = clock
@@ -89,11 +101,11 @@ class Door:
         CALLER.set(None)
         SHOWN.set(None)
         try:
-            caller, claims = self._caller(context)
-            CALLER.set(caller)
             deed = self._table.get(method)
+            caller, claims = self._caller(context, deed)
+            CALLER.set(caller)
             if deed is None or not may(caller, deed) or self._is_closed_to(caller, deed):
-                text = f"{caller.identity} may not call {method}"
+                text = f"{caller.identity} may not call {method}{self._role_hint(caller)}"
                 raise DeniedError(text, reason="role")
             return Admission(self._narrow(caller, method, request), claims, caller.token_id)
         except DeniedError as err:
@@ -128,20 +140,28 @@ class Door:
         log.warning("access.denied", who=str(who or ""), method=method, peer=peer, reason=str(err))
         self._denied(Denial(str(who or ""), role, method, peer, err.reason, str(err)))
 
+    def _role_hint(self, caller: Caller) -> str:
+        if not caller.via or caller.identity.name != UNNAMED:
+            return ""
+        role = caller.identity.role
+        return f": {caller.via} passes no identity and acts with PERSYS_GATEWAY_ROLE={role}"
+
     def _is_closed_to(self, caller: Caller, deed: Deed) -> bool:
         return caller.identity.role in self._closed_to and deed is not Deed.ANYONE
 
-    def _caller(self, context: Context) -> tuple[Caller, tuple[Claims, ...]]:
-        claims = self._peer_claims(context)
+    def _caller(self, context: Context, deed: Deed | None) -> tuple[Caller, tuple[Claims, ...]]:
+        claims = self._peer_claims(context, deed)
         assert claims.identity is not None
         peer = claims.identity
         identity, own = peer, claims
         via = peer if peer.role is Role.GATEWAY else None
         source = peer_address(context.peer())
-        if (passed := _passed(context, peer.role)) is not None:
+        if (passed := _passed(context, peer)) is not None:
             identity = passed
             own = self._passed_claims(context, peer.role, passed) or claims
             SHOWN.set(own)
+        elif peer.role is Role.GATEWAY:
+            identity = self._acting(peer)
         if peer.role in (Role.SCHEDULER, Role.GATEWAY):
             source = _beside_text(context, PASSED_SOURCE) or source
         if peer.role is Role.SCHEDULER:
@@ -151,19 +171,28 @@ class Door:
         if said and self._tokens is not None:
             caller = self._by_token(said, identity, own.serial)
         else:
-            caller = Caller(identity, deeds_of(identity.role), own.not_after, own.serial)
+            caller = Caller(
+                identity, deeds_of(identity.role), own.not_after, own.serial, shared=own.shared
+            )
         through = str(via) if via is not None and via != caller.identity else ""
         return replace(caller, via=through, source=source), shown
 
-    def _peer_claims(self, context: Context) -> Claims:
+    def _acting(self, gateway: Identity) -> Identity:
+        """As whom a gateway acts that passes no identity."""
+        role = self._gateway_role
+        return gateway if role is Role.GATEWAY else Identity(role, UNNAMED)
+
+    def _peer_claims(self, context: Context, deed: Deed | None) -> Claims:
         """Of the certificate of this connection. Raises DeniedError."""
         shown = next(iter(context.auth_context().get(_CERTIFICATE, ())), None)
         if shown is None:
             raise DeniedError("no certificate was shown", reason="certificate")
-        claims = _claims(shown)
-        own = self._certificates.current.claims.trust_domain
-        if claims.identity is None or (claims.trust_domain and claims.trust_domain != own):
-            raise DeniedError("certificate identity is not recognised", reason="identity")
+        claims = recognised(
+            _claims(shown),
+            self._certificates.current.claims.trust_domain,
+            self._cn_roles,
+            suggested=_SUGGESTED.get(deed, Role.OPERATOR) if deed is not None else Role.OPERATOR,
+        )
         SHOWN.set(claims)
         if not claims.not_before <= self._clock.now() < claims.not_after:
             text = "the certificate is not valid yet, or not any more"
@@ -208,12 +237,14 @@ def _expires(claims: Claims) -> bool:
     return identity is None or identity.role not in (Role.GATEWAY, Role.SCHEDULER)
 
 
-def _passed(context: Context, by: Role) -> Identity | None:
+def _passed(context: Context, peer: Identity) -> Identity | None:
     """The original caller, if a peer of this role may name one; from other peers it is ignored."""
-    told = str(_beside(context, PASSED_IDENTITY))
+    told, by = str(_beside(context, PASSED_IDENTITY)), peer.role
     if not told or by not in (Role.SCHEDULER, Role.GATEWAY):
         return None
     passed = by_common_name(told)
+    if by is Role.GATEWAY and passed in (peer, Identity(by, UNNAMED)):
+        return peer  # it acts by itself
     if passed is None or not may_be_passed(passed, by):
         text = f"{PASSED_IDENTITY} {told[:80]!r}: a {by} may not speak for that identity"
         raise DeniedError(text, reason="identity")

@@ -2,7 +2,8 @@
 
 A stream whose certificate or token expires or is revoked ends within RECHECK_SECONDS of that being known
 here, also while no message flows. An unexpected exception in a handler ends only its call, with INTERNAL.
-Handlers of streams are served as coroutines that write their answers to the context.
+Bytes that cannot be parsed are refused as the caller's error, and not logged: gRPC itself answers UNKNOWN and
+logs a traceback. Handlers of streams are served as coroutines that write their answers to the context.
 """
 
 import asyncio
@@ -11,8 +12,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, NoReturn, Self
 
 import grpc
-from google.protobuf.descriptor import ServiceDescriptor
-from google.protobuf.message import DecodeError
+from google.protobuf.descriptor import MethodDescriptor, ServiceDescriptor
+from google.protobuf.message import DecodeError, Message
+from google.protobuf.message_factory import GetMessageClass
 
 from persys.errors import DefectError, DeniedError, InvalidError, UnavailableError
 from persys.infra import bearer
@@ -40,6 +42,7 @@ class Guarded:
         *,
         recheck_seconds: float = RECHECK_SECONDS,
     ) -> None:
+        self._service = service
         self._door = door
         self._supervisor = supervisor
         self._recheck_seconds = recheck_seconds
@@ -54,8 +57,18 @@ class Guarded:
             make = self._stream if streams else self._unary
             setattr(self, method.name, make(method.name, handler))
 
+    def add_to(self, server: grpc.aio.Server) -> None:
+        handlers = {
+            method.name: _method_handler(method, getattr(self, method.name))
+            for method in self._service.methods
+        }
+        generic = grpc.method_handlers_generic_handler(self._service.full_name, handlers)
+        server.add_generic_rpc_handlers((generic,))
+
     def _unary(self, name: str, handler: Handler) -> Handler:
         async def call(request: Any, context: Context) -> Any:
+            if isinstance(request, _Unparsed):
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, request.problem)
             admission = await self._admit(name, request, context)
             return await self._contained(name, handler(admission.request, context), context)
 
@@ -63,6 +76,8 @@ class Guarded:
 
     def _stream(self, name: str, handler: Handler) -> Handler:
         async def converse(request: Any, context: Context) -> Any:
+            if isinstance(request, _Unparsed):
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, request.problem)
             if hasattr(request, "__aiter__"):
                 request = _Parsed(request)
             admission = await self._admit(name, request, context)
@@ -180,6 +195,39 @@ class _Session:
         return message
 
 
+class _Unparsed:
+    """Stands for a request whose bytes cannot be parsed."""
+
+    def __init__(self, kind: type[Message]) -> None:
+        self.problem = f"the request cannot be parsed as {kind.DESCRIPTOR.name}"
+
+
+def _method_handler(method: MethodDescriptor, handler: Handler) -> Any:
+    kind: Any = GetMessageClass(method.input_type)
+
+    def parse(data: bytes) -> Any:
+        try:
+            return kind.FromString(data)
+        except DecodeError:
+            return _Unparsed(kind)
+
+    make: Any = _MAKERS[method.client_streaming, method.server_streaming]
+    return make(handler, request_deserializer=parse, response_serializer=_encode)
+
+
+def _encode(answer: Message) -> bytes:
+    return answer.SerializeToString()
+
+
+# By whether requests and answers are streams.
+_MAKERS = {
+    (False, False): grpc.unary_unary_rpc_method_handler,
+    (False, True): grpc.unary_stream_rpc_method_handler,
+    (True, False): grpc.stream_unary_rpc_method_handler,
+    (True, True): grpc.stream_stream_rpc_method_handler,
+}
+
+
 class _Parsed:
     """The messages of a stream. Bytes that cannot be parsed are an error of the caller."""
 
@@ -190,10 +238,10 @@ class _Parsed:
         return self
 
     async def __anext__(self) -> Any:
-        try:
-            return await anext(self._messages)
-        except DecodeError as err:
-            raise InvalidError("message", "cannot be parsed") from err
+        message = await anext(self._messages)
+        if isinstance(message, _Unparsed):
+            raise InvalidError("message", message.problem)
+        return message
 
 
 class _Messages:

@@ -36,6 +36,7 @@ _LINGER_SECONDS = 2.0
 _aiohttp_log = logging.getLogger(__name__)
 _no_access_log = logging.getLogger(f"{__name__}.access")
 _no_access_log.disabled = True
+_OF_CLIENTS = (HttpProcessingError, web.RequestPayloadError, ConnectionError)
 
 
 class HttpLimits(Struct, frozen=True):
@@ -372,9 +373,9 @@ def shown_certificate(request: web.Request) -> bytes | None:
 
 
 def _is_unexpected(record: logging.LogRecord) -> bool:
-    """What cannot be parsed as HTTP is the fault of its sender."""
+    """What cannot be parsed as HTTP is the fault of its sender. A client may leave at any time."""
     kind = record.exc_info[0] if record.exc_info else None
-    return kind is None or not issubclass(kind, HttpProcessingError)
+    return kind is None or not issubclass(kind, _OF_CLIENTS)
 
 
 _aiohttp_log.addFilter(_is_unexpected)

@@ -1,19 +1,24 @@
 """Who a certificate says its holder is.
 
 A certificate of ours says it in a URI: spiffe://<trust domain>/<role>/<name>. One of an existing deployment
-has only a common name, from which the role, and of an agent also the node, can be told; anything else is
-nobody. What would surprise: a certificate with a URI is never read by its common name.
+has only a common name, from which the role, and of an agent also the node, can be told. Another name is
+recognised only if a setting gives it a role: all nodes or users may share it, so it proves no node. What
+would surprise: a certificate with a URI is never read by its common name.
 """
 
 import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
 from cryptography import x509
 from cryptography.x509.oid import NameOID
 from msgspec import Struct
+from msgspec.structs import replace
 
+from persys.errors import DeniedError
 from persys.model.identity import NAMES, SCHEME, Identity, Role
 
+CN_ROLES = "PERSYS_TLS_CN_ROLES"
 NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._@]{0,252}")
 # Of the subject. Renewals keep it, so that whoever was let in before a moment can be told from later ones.
 ENROLLED_AT = NameOID.GENERATION_QUALIFIER
@@ -34,6 +39,8 @@ class Claims(Struct, frozen=True):
         datetime  # when its holder was let in; of an existing deployment when it was issued
     )
     tells_enrolment: bool = False  # the certificate itself says when its holder joined
+    common_name: str = ""
+    shared: bool = False  # a setting gives the role to whoever has this common name
 
 
 def claims_of(certificate: x509.Certificate) -> Claims:
@@ -48,7 +55,36 @@ def claims_of(certificate: x509.Certificate) -> Claims:
         not_after=certificate.not_valid_after_utc,
         enrolled_at=_enrolled_at(certificate) or certificate.not_valid_before_utc,
         tells_enrolment=_enrolled_at(certificate) is not None,
+        common_name=_common_name(certificate),
     )
+
+
+def recognised(
+    claims: Claims, own_domain: str, roles: Mapping[str, Role], *, suggested: Role
+) -> Claims:
+    """The claims, with the identity that `roles` gives to the common name if it has none of its own.
+
+    Raises DeniedError, which names what was presented and what would admit it; `suggested` is the role that
+    the caller probably has.
+    """
+    if claims.trust_domain and claims.trust_domain != own_domain:
+        text = (
+            f"certificate is of trust domain {claims.trust_domain[:80]!r}: expected {own_domain!r}"
+        )
+        raise DeniedError(text, reason="identity")
+    if claims.identity is not None:
+        return claims
+    name = claims.common_name
+    role = roles.get(name) if not claims.trust_domain else None
+    if role is not None:
+        return replace(claims, identity=Identity(role, name), shared=True)
+    text = (
+        f"certificate CN {name[:80]!r} is not recognised: "
+        f"expected a URI {SCHEME}<trust domain>/<role>/<name> or a known name"
+    )
+    if NAME.fullmatch(name) and not claims.trust_domain:
+        text += f"; {CN_ROLES}={name[:80]}={suggested} admits it"
+    raise DeniedError(text, reason="identity")
 
 
 def read_claims(pem: bytes) -> Claims:

@@ -29,6 +29,9 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?")
 
 
+DEFAULT = "default"  # the source of a value that was not set
+
+
 def setting(default: Any, *env: str, help: str, secret: bool = False) -> Any:  # noqa: A002
     """A field of a settings class. `env` are its variables, the first that is set wins."""
     metadata = {"env": env, "help": help, "secret": secret}
@@ -136,7 +139,7 @@ def _find(
             return environ[name], name
     if from_file.get(field.name) is not None:
         return from_file[field.name], f"file key {field.name}"
-    return None, "default"
+    return None, DEFAULT
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

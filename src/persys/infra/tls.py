@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from random import SystemRandom
+from types import MappingProxyType
 from typing import Any
 
 from persys.core.renewal import freshness
@@ -35,12 +36,14 @@ class Tls:
         verify: Verify = Verify.IDENTITY,
         source: CertificateSource | None = None,
         lists: Sequence[Revocations] = (),
+        cn_roles: Mapping[str, Role] = MappingProxyType({}),
     ) -> None:
         """Without a source somebody else renews the files. Raises SettingsError for unusable ones."""
         self._clock = clock
         self._verify = verify
         self.certificates = Certificates(files, clock)
         self._lists = lists
+        self.cn_roles = cn_roles
         self._renewal: Renewal | None = None
         if source is not None:
             self._renewal = Renewal(self.certificates, files, source, clock, SystemRandom())
@@ -53,15 +56,34 @@ class Tls:
             for one in self._lists:
                 group.create_task(one.run())
 
-    def channel(self, target: str, role: Role, name: str = "") -> LiveChannel:
-        """To a server that must be of this role, and of this name if one is given."""
-        expected = server_name(role, name) if self._verify is Verify.IDENTITY else ""
+    def channel(
+        self,
+        target: str,
+        role: Role,
+        name: str = "",
+        *,
+        names_itself: bool = False,
+        by_host: bool = False,
+    ) -> LiveChannel:
+        """To a server that must be of this role, and of this name if one is given.
+
+        `names_itself`: calls that pass no identity pass that of this process. `by_host`: it is known by the
+        host in its address, whatever the setting is.
+        """
+        by_name = self._verify is Verify.IDENTITY and not by_host
+        expected = server_name(role, name) if by_name else ""
         # One node's key must not be good for filling a scheduler's memory.
         most = MESSAGE_BYTES_MAX if role is Role.AGENT else LIST_BYTES_MAX
-        return LiveChannel(target, self.certificates, expected=expected, answer_bytes_max=most)
+        return LiveChannel(
+            target,
+            self.certificates,
+            expected=expected,
+            answer_bytes_max=most,
+            names_itself=names_itself,
+        )
 
-    def dial(self, role: Role) -> Callable[[str], LiveChannel]:
-        return lambda target: self.channel(target, role)
+    def dial(self, role: Role, *, names_itself: bool = False) -> Callable[[str], LiveChannel]:
+        return lambda target: self.channel(target, role, names_itself=names_itself)
 
     def check(self, claims: Claims) -> None:
         """Raises DeniedError for a certificate that was taken back."""

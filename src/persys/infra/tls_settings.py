@@ -1,14 +1,19 @@
 """What a process can be told about its certificate: the same variables for all, with paths of its own."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 from persys.errors import SettingsError
 from persys.infra.files import CertificateFiles
+from persys.infra.identity import CN_ROLES
 from persys.infra.settings import setting
 from persys.infra.tls import Verify
 from persys.infra.vault_settings import VaultSettings
+from persys.model.identity import Role
+
+_CALLERS = tuple(role for role in Role if role is not Role.CA)
 
 
 @dataclass(frozen=True)
@@ -27,6 +32,11 @@ class TlsSettings(VaultSettings):
         "PERSYS_TLS_VERIFY",
         help="by what servers are known: identity, or host for certificates of other makes",
     )
+    tls_cn_roles: dict[str, str] = setting(
+        {},
+        CN_ROLES,
+        help="roles of certificates of other makes by common name, as in compute-agent=agent",
+    )
     ca_addr: tuple[str, ...] = setting(
         (),
         "PERSYS_CA_ADDR",
@@ -44,11 +54,18 @@ class TlsSettings(VaultSettings):
     )
 
     @property
+    def cn_roles(self) -> Mapping[str, Role]:
+        return {name: Role(role) for name, role in self.tls_cn_roles.items()}
+
+    @property
     def files(self) -> CertificateFiles:
         return CertificateFiles(self.tls_cert, self.tls_key, self.tls_ca)
 
     def check_tls(self) -> None:
         """Raises SettingsError for what each value alone does not show."""
+        for name, role in self.tls_cn_roles.items():
+            if role not in _CALLERS:
+                raise SettingsError(f"{CN_ROLES}={name}={role}: expected {' or '.join(_CALLERS)}")
         if not self.vault_enabled:
             return
         if self.ca_addr:

@@ -46,3 +46,7 @@ class EpochCounter(Struct, frozen=True):
     """The one counter of the cluster: no epoch above it has been used."""
 
     reserved_until: int
+    proof_key: str = ""  # hexadecimal; proves which epochs were given to which node
+    proofs_lost: bool = (
+        False  # nodes may have copies whose proofs were made with a key that is gone
+    )

@@ -25,3 +25,5 @@ class Drift(Struct, frozen=True):
     revision: Revision = Revision("")  # as the node says
     epoch: int = 0
     actual: Actual = Actual.UNKNOWN
+    # Of an orphan: it counts when its workload is placed. Records of older versions do not say; those count.
+    counts: bool = True

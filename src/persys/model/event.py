@@ -45,6 +45,7 @@ class EventKind(StrEnum):
     NODE_DRAIN_ASKED = "NodeDrainAsked"
     NODE_CERTIFICATE_EXPIRES = "NodeCertificateExpires"
     NODE_CONFIRMED_DEAD = "NodeConfirmedDead"
+    NODE_REMOVAL_ASKED = "NodeRemovalAsked"
     NODE_REMOVED = "NodeRemoved"
     TOKEN_CREATED = "TokenCreated"  # noqa: S105 - no secret
     TOKEN_REVOKED = "TokenRevoked"  # noqa: S105 - no secret

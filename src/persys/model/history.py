@@ -1,4 +1,4 @@
-"""What nodes were doing when an operation on a workload did not end in time: kept for whoever asks why."""
+"""What nodes did for a workload: tasks that ended, and those under way when an operation timed out."""
 
 from datetime import datetime
 
@@ -7,7 +7,7 @@ from msgspec import Struct
 from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
 
-ACTIONS_MAX = 10
+ACTIONS_MAX = 20
 
 
 class Sighting(Struct, frozen=True):

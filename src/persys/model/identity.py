@@ -32,6 +32,7 @@ class Caller(Struct, frozen=True):
     token_id: str = ""  # of the token that was shown beside it
     via: str = ""  # the gateway that passed the call on
     source: str = ""  # network address of the caller itself
+    shared: bool = False  # others have a certificate with the same name: it proves no node
 
     @property
     def label(self) -> str:

@@ -24,3 +24,4 @@ class ClusterMarker(Struct, frozen=True):
     uid: str
     created_at: datetime
     accepted: tuple[str, ...] = ()  # uids of clusters whose loss an operator accepted
+    proof_key: str = ""  # the first key of the cluster for proofs of assignment

@@ -68,3 +68,7 @@ class Node(Struct, frozen=True):
     instance_id: str = ""  # of the agent process that may act as the node; "": it knows none
     instance_before: str = ""  # what that process had when it registered
     session_id: str = ""  # names that process
+    bound_host: str = (
+        ""  # the only host from which an agent with a shared certificate may be the node
+    )
+    has_own_certificate: bool = False  # its agent proved with its certificate to be the node

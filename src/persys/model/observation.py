@@ -28,3 +28,5 @@ class Observation(Struct, frozen=True, gc=False):  # it holds no cycle, and ther
     failure: Failure | None = None
     message: str = ""
     metadata: dict[str, str] = {}
+    known_epoch: int = 0  # it refused an order because of this epoch; 0: it did not
+    proof: bytes = b""  # that the scheduler gave it this epoch; b"": the agent has none

@@ -17,3 +17,4 @@ class Order(Struct, frozen=True):
     stop_after_seconds: int = 0  # without the scheduler; 0: never
     keeps_data: bool = False  # of a delete: its volumes stay
     secret_env: tuple[str, ...] = ()  # variables whose values no text shows
+    proof: bytes = b""  # kept for the scheduler, which proves with it that it gave this epoch

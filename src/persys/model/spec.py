@@ -126,6 +126,7 @@ class StackNeeds(Struct, frozen=True, omit_defaults=True):
     cpu_millicores: int = 0
     memory_mb: int = 0
     privileged: bool = False
+    privileged_by: str = ""  # the path of the first key that needs a privileged node
     holds_data: bool = False
 
 

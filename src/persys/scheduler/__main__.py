@@ -3,23 +3,30 @@
 import os
 import sys
 
+import structlog
+
 from persys.errors import SettingsError
 from persys.infra import tracing
 from persys.infra.logs import configure_logs
 from persys.infra.process import run
 from persys.infra.settings import load
-from persys.scheduler.settings import SchedulerSettings
+from persys.scheduler.settings import SchedulerSettings, with_store
 from persys.scheduler.whereabouts import check_whereabouts
+
+log = structlog.get_logger()
 
 
 def main() -> int:
     try:
-        loaded = load(SchedulerSettings, sys.argv[1:], os.environ, program="persys-scheduler")
+        loaded = with_store(
+            load(SchedulerSettings, sys.argv[1:], os.environ, program="persys-scheduler")
+        )
         if loaded.print_config:
             print(loaded.describe())
             return 0
         settings = loaded.settings
         configure_logs(level=settings.log_level, form=settings.log_format)
+        log.info("store.selected", store=settings.store, reason=loaded.sources["store"])
         check_whereabouts(settings)
         tracing.start(
             "persys-scheduler",

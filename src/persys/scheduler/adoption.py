@@ -4,6 +4,7 @@ Adopting binds the copy where it is, under a higher epoch and the same revision,
 Deleting writes a tombstone; the burials see to the rest. Both refuse what is no orphan.
 """
 
+import dataclasses
 from collections.abc import Collection
 
 from msgspec.structs import replace
@@ -79,8 +80,11 @@ class Adoption:
             adopted = replace(workload, updated_at=self._clock.now())
             return Accepted(adopted, EventKind.ORPHAN_ADOPTED)
 
-        if self._orphan(node_id, workload_id).seen.epoch >= self._cluster.epochs.next:
-            await self._reconciler.skip_epochs()
+        orphan = self._orphan(node_id, workload_id)
+        if orphan.seen.epoch >= self._cluster.epochs.next:
+            self._reconciler.skip_epochs()
+        # The operator says that the copy is there, so it counts without a proof.
+        self._cluster.strangers.put(dataclasses.replace(orphan, counts=True))
         await self._reconciler.submit(workload_id, judge)
 
     async def delete(self, node_id: NodeId, workload_id: WorkloadId) -> None:
@@ -124,7 +128,8 @@ class Adoption:
         self._orphan(node_id, workload.id)
         if old is not None:
             raise RefusedError(f"workload {workload.id} {self._where(workload.id)}")
-        copies = [one.seen.node_id for one in self._cluster.strangers.of(workload.id)]
+        found = self._cluster.strangers.of(workload.id)
+        copies = [one.seen.node_id for one in found if one.counts]
         if len(copies) > 1:
             raise RefusedError(
                 f"{', '.join(copies)} all have a copy of {workload.id}; delete all but one first"

@@ -16,6 +16,7 @@ from google.protobuf.message import Message
 from msgspec import structs
 
 from persys.core.effects import Remove
+from persys.core.rollback import ALREADY_DELETED, STALE_EPOCH
 from persys.core.secrets import Resolved, redacted
 from persys.core.situation import RUNTIME_NOT_AVAILABLE
 from persys.errors import (
@@ -27,6 +28,7 @@ from persys.errors import (
     UnavailableError,
 )
 from persys.infra.aio.supervisor import InternalError, Supervisor
+from persys.infra.answers import parsed
 from persys.infra.clock import Clock
 from persys.infra.message_sizes import LIST_BYTES_MAX, MESSAGE_BYTES_MAX
 from persys.infra.rpc import new_channel
@@ -68,7 +70,7 @@ async def as_said(workload: Workload) -> Resolved:
 
 def over_grpc(node_id: NodeId, endpoint: str) -> tuple[Stub, Close]:
     channel = new_channel(endpoint, answer_bytes_max=MESSAGE_BYTES_MAX)
-    return Stub(channel), channel.close
+    return Stub(parsed(channel)), channel.close
 
 
 class GrpcAgents:
@@ -82,13 +84,20 @@ class GrpcAgents:
         supervisor: Supervisor,
         limited: Limited,
         reached: Callable[[NodeId, str], None],
+        prove: Callable[[WorkloadId, NodeId, int], bytes],
         connect: Connect = over_grpc,
+        connect_by_host: Connect = over_grpc,
+        is_shared: Callable[[NodeId], bool] = lambda _node_id: False,
         resolve: Resolve = as_said,
     ) -> None:
         """`limited` is told what of the answers exceeded a limit.
 
-        `reached` is told which node was called, and why it gave no answer, if it gave none.
+        `is_shared` says of which nodes the certificate does not name the node: they are called by
+        `connect_by_host`.
+        `reached` is told which node was called, and why it gave no answer, if it gave none. `prove` makes the
+        proof that goes with an order.
         """
+        self._prove = prove
         self._resolve = resolve
         self._clock = clock
         self._streams = streams
@@ -96,6 +105,8 @@ class GrpcAgents:
         self._supervisor = supervisor
         self._limited = limited
         self._connect = connect
+        self._connect_by_host = connect_by_host
+        self._is_shared = is_shared
         self._pool: dict[NodeId, tuple[str, Stub, Close]] = {}
         self._unused: list[Close] = []
         self._has_unused = asyncio.Event()
@@ -112,7 +123,8 @@ class GrpcAgents:
         if (plain := self._plain_stream(node_id, endpoint)) is not None:
             order = structs.replace(workload, spec=resolved.spec)
             return await self._tell_apply(plain, order, epoch)
-        request = agent.apply_message(workload, epoch, resolved)
+        proof = self._prove(workload.id, node_id, epoch)
+        request = agent.apply_message(workload, epoch, resolved, proof=proof)
         try:
             answer = await self._call(node_id, endpoint, "ApplyWorkload", request)
         except PersysError as err:
@@ -288,7 +300,8 @@ class GrpcAgents:
             self._retire(node_id)
             pooled = None
         if pooled is None:
-            stub, close = self._connect(node_id, endpoint)
+            connect = self._connect_by_host if self._is_shared(node_id) else self._connect
+            stub, close = connect(node_id, endpoint)
             self._pool[node_id] = (endpoint, stub, close)
             return stub
         return pooled[1]
@@ -322,15 +335,18 @@ class GrpcAgents:
         now = self._clock.now()
         if answer.applied or answer.skipped:
             return agent.observation(answer.status, node_id, now)
-        if foreign.says_runtime_not_available(answer.message):
+        if answer.known_epoch:
+            code = ALREADY_DELETED if answer.deleted else STALE_EPOCH
+            failure = Failure(FailureReason.RUNTIME_ERROR, answer.message, code=code)
+        elif foreign.says_runtime_not_available(answer.message):
             failure = Failure(
                 FailureReason.INSUFFICIENT_RESOURCES, answer.message, code=RUNTIME_NOT_AVAILABLE
             )
         elif answer.HasField("status"):
             seen = agent.observation(answer.status, node_id, now)
-            failure = seen.failure or Failure(FailureReason.RUNTIME_ERROR, answer.message)
+            failure = seen.failure or foreign.failure("", answer.message, code="", terminal=False)
         else:
-            failure = Failure(FailureReason.RUNTIME_ERROR, answer.message)
+            failure = foreign.failure("", answer.message, code="", terminal=False)
         return Observation(
             workload.id,
             node_id,
@@ -340,6 +356,7 @@ class GrpcAgents:
             epoch,
             failure,
             answer.message,
+            known_epoch=answer.known_epoch,
         )
 
 

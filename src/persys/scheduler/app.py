@@ -11,6 +11,7 @@ import structlog
 from persys.core.effects import Effect
 from persys.core.event_retention import EventLimits
 from persys.errors import PersysError, QuarantinedError
+from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import KeyedWork, Loop, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.sealing import KeyFile
@@ -31,13 +32,13 @@ from persys.scheduler.discovery import Discovery
 from persys.scheduler.expiry import Expiry
 from persys.scheduler.gauges import ClusterCollector, Sources
 from persys.scheduler.histories import Histories
+from persys.scheduler.lead import not_leading
 from persys.scheduler.membership import Membership
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.modes import Modes
 from persys.scheduler.node_removal import NodeRemoval
 from persys.scheduler.observations import Observations
 from persys.scheduler.orphans import Orphans
-from persys.scheduler.owner import Owner
 from persys.scheduler.passes import Passes
 from persys.scheduler.performer import Performer
 from persys.scheduler.reachability import Reachability
@@ -70,6 +71,7 @@ class Scheduler:
         clock: Clock,
         *,
         connect: Connect = over_grpc,
+        connect_by_host: Connect = over_grpc,
         random: Random | None = None,
         names: Store | None = None,
         metrics: Metrics | None = None,
@@ -95,11 +97,11 @@ class Scheduler:
         self.has_loaded = False  # whether memory has been what the store has
         self._build_commit(shared=shared)
         self._build_reconcile()
-        self._build_dispatch(connect, vault)
+        self._build_dispatch(connect, connect_by_host, vault)
         self._build_membership(revoke)
         self.expiry = Expiry(self.committer, clock) if watches_certificates else None
         self.denials = Denials(self.committer, clock)
-        self.requests = Owner(self.supervisor, tasks_max=REQUESTS_MAX)
+        self.requests = OwnedWork(self.supervisor, limit=REQUESTS_MAX, stopped=not_leading)
         self.tokens = Tokens(self.cluster, self.committer, clock)
         self.suggestions = Suggestions(self.cluster, self.reconciler, self.committer, clock)
         self.passes = Passes(
@@ -154,7 +156,9 @@ class Scheduler:
         )
         self.histories = Histories(self.cluster, self.committer, self.reconciler, clock)
 
-    def _build_dispatch(self, connect: Connect, vault: SecretSource | None) -> None:
+    def _build_dispatch(
+        self, connect: Connect, connect_by_host: Connect, vault: SecretSource | None
+    ) -> None:
         """What sends orders to agents, and takes what they answer."""
         settings, clock = self._settings, self._clock
         self.limited = Limited(self.metrics)
@@ -169,7 +173,10 @@ class Scheduler:
             supervisor=self.supervisor,
             limited=self.limited,
             reached=self._reached,
+            prove=self.cluster.prove,
             connect=connect,
+            connect_by_host=connect_by_host,
+            is_shared=self.cluster.is_shared,
             resolve=Resolver(self.secrets.open, vault).resolve,
         )
         self.reachability = Reachability(
@@ -197,8 +204,10 @@ class Scheduler:
             self.cluster,
             wake=self.reconciler.wake,
             removed=self.burials.removed,
+            replaced=self.burials.replaced,
             listed=self.orphans.listed,
             ignored=self.metrics.report_ignored,
+            changed=lambda node_id: self.passes.ask_soon(node_id),
         )
         self.performer = Performer(
             self.cluster,
@@ -208,7 +217,9 @@ class Scheduler:
             supervisor=self.supervisor,
             wake=self.reconciler.wake,
             may_order=lambda: not self.modes.is_frozen and self.authority.is_certain,
+            acknowledged=self.burials.acknowledged,
             inquired=self.histories.note,
+            keep_actions=self.histories.keep,
         )
 
     def _build_membership(self, revoke: Revoke | None) -> None:
@@ -232,6 +243,7 @@ class Scheduler:
             grace=settings.node_unavailable_grace,
             wake_many=self.reconciler.wake_many,
             room_appeared=self.reconciler.room_appeared,
+            node_changed=self.reconciler.node_changed,
             node_returned=self._node_returned,
             removed=self.removed,
             is_connected=lambda node_id: self.streams.get(node_id) is not None,
@@ -264,6 +276,10 @@ class Scheduler:
         self._begin_to_lead()
 
     def _begin_to_lead(self) -> None:
+        epochs, marker = self.cluster.epochs, self.committer.lead.marker
+        epochs.set_first_key(marker.proof_key if marker is not None else "")
+        if not self.committer.is_new_cluster:
+            epochs.skip(now=self._clock.now())
         # Whoever only followed has heard from no node: nobody is judged before they could speak.
         self.membership.renew_all()
         self.removal.resume()

@@ -1,7 +1,9 @@
 """Tombstones: copies that must be removed although their workload is gone or lives elsewhere.
 
-A removal is requested until the node reports the copy absent. Then the tombstone is dropped at once, because
-its room and its workload may be waited for. Nodes that do not report by themselves are polled meanwhile.
+A removal is requested until the node has acknowledged it and reports the copy absent. Absence alone is not
+enough: an earlier order to apply it may be on its way, and only the removal makes the node refuse that one.
+Then the tombstone is dropped at once, because its room and its workload may be waited for. Nodes that do not
+report by themselves are polled meanwhile.
 """
 
 import asyncio
@@ -14,6 +16,7 @@ from persys.core.effects import Ask, Effect, Remove
 from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model import feature
+from persys.model.assignment import Tombstone
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
@@ -48,19 +51,33 @@ class Burials:
         self._poll_seconds = poll_interval.total_seconds()
         self._news = asyncio.Event()
         self._gone: dict[tuple[NodeId, WorkloadId], None] = {}
+        # The epochs of removals that nodes have acknowledged, for tombstones that are there.
+        self._acknowledged: dict[tuple[NodeId, WorkloadId], int] = {}
 
     def ask_for(self, node_id: NodeId) -> None:
         """The node can be asked: have it remove what it should no longer have."""
-        member = self._cluster.members.get(node_id)
-        if member is None or member.node.status is NodeStatus.NOT_READY:
+        if not self._can_be_asked(node_id):
             return
         self._news.set()
         for tombstone in self._cluster.tombstones.get(node_id, {}).values():
-            buried = tombstone.assignment
-            self._hand(Remove(node_id, buried.workload_id, buried.epoch, tombstone.keeps_data))
+            self._hand(_removal(tombstone))
+
+    def acknowledged(self, removal: Remove) -> None:
+        """The node has taken the order to remove a copy: it takes no order of that epoch any more."""
+        if removal.workload_id in self._cluster.tombstones.get(removal.node_id, {}):
+            self._acknowledged[(removal.node_id, removal.workload_id)] = removal.epoch
 
     def removed(self, node_id: NodeId, workload_id: WorkloadId) -> None:
-        """The node reports that it has no such copy."""
+        """The node reports that it has no such copy. If it has not taken the removal, that is sent again."""
+        tombstone = self._cluster.tombstones.get(node_id, {}).get(workload_id)
+        if (
+            tombstone is not None
+            and self._acknowledged.get((node_id, workload_id), -1) >= tombstone.assignment.epoch
+        ):
+            self.replaced(node_id, workload_id)
+
+    def replaced(self, node_id: NodeId, workload_id: WorkloadId) -> None:
+        """The copy is gone for good: the node would refuse the order that made it."""
         if workload_id in self._cluster.tombstones.get(node_id, {}):
             self._gone[(node_id, workload_id)] = None
             self._news.set()
@@ -91,21 +108,29 @@ class Burials:
         return polled
 
     def _is_polled(self, node_id: NodeId) -> bool:
+        if not self._can_be_asked(node_id):
+            return False
+        has = self._cluster.members[node_id].node.capabilities
+        return feature.PUSHES_STATUS not in has.features
+
+    def _can_be_asked(self, node_id: NodeId) -> bool:
         member = self._cluster.members.get(node_id)
-        return (
-            member is not None
-            and member.node.status is not NodeStatus.NOT_READY
-            and feature.PUSHES_STATUS not in member.node.capabilities.features
-        )
+        return member is not None and member.node.status is not NodeStatus.NOT_READY
 
     async def pass_over(self) -> None:
         """Ask again for what is still there."""
+        self._acknowledged = {
+            (node_id, name): epoch
+            for (node_id, name), epoch in self._acknowledged.items()
+            if name in self._cluster.tombstones.get(node_id, {})
+        }
         for node_id in list(self._cluster.tombstones):
             self.ask_for(node_id)
 
     async def _drop(self, node_id: NodeId, workload_id: WorkloadId) -> None:
         if workload_id not in self._cluster.tombstones.get(node_id, {}):
             return
+        self._acknowledged.pop((node_id, workload_id), None)
 
         def done() -> None:
             self._cluster.drop_tombstone(node_id, workload_id)
@@ -129,3 +154,8 @@ class Burials:
             return  # the next pass asks for it again
         self._room_appeared(node_id)
         self._wake(workload_id)
+
+
+def _removal(tombstone: Tombstone) -> Remove:
+    buried = tombstone.assignment
+    return Remove(buried.node_id, buried.workload_id, buried.epoch, tombstone.keeps_data)

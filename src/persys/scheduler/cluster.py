@@ -13,6 +13,7 @@ from persys.core.epochs import Epochs
 from persys.core.placement.columns import Columns, hold_of
 from persys.core.placement.needs import facts_of, traits_of
 from persys.core.placement.pools import accounts_of
+from persys.core.proofs import is_proven, prove
 from persys.core.situation import Aside, fulfils
 from persys.core.upkeep import closed_because
 from persys.core.waiting import Waiting
@@ -74,6 +75,7 @@ class Entry:
     set_aside: SetAside | None = None
     # What the node refused and nothing was decided about yet: no heartbeat takes its place.
     refusal: Observation | None = None
+    traced_at: datetime | None = None  # when the order was sent whose tasks are in the history
 
     def forget_news(self) -> None:
         """The intent is new: what was seen and sent before says nothing about it."""
@@ -88,6 +90,11 @@ class Member:
     node: Node
     lease_until: float
     last_heartbeat: datetime | None = None
+    heard_at: float | None = None  # on the monotonic clock
+    intervals: tuple[
+        float, ...
+    ] = ()  # seconds between its last heartbeats; only of agents of other makes
+    lease_extra: float = 0.0  # seconds of its lease beyond the configured ones
     usage: NodeUsage | None = None
     refused_types: set[WorkloadType] = field(default_factory=set)
     unavailable_types: frozenset[WorkloadType] = frozenset()  # their runtime does not answer now
@@ -97,6 +104,7 @@ class Member:
     lost_noted: bool = False
     statuses: Statuses = field(default_factory=Statuses)
     internal_errors: tuple[InternalError, ...] = ()  # as its agent last reported them
+    journal_problem: str = ""  # why its agent takes no orders, as it last reported
 
 
 class Cluster:
@@ -139,8 +147,6 @@ class Cluster:
 
         Without its assignment it would be placed a second time, without its node's record moved. Empty: none.
         """
-        if not self.quarantine:
-            return ""
         needed = [keys.workload_key(workload_id), keys.assignment_key(workload_id)]
         entry = self.entries.get(workload_id)
         if entry is not None and entry.assignment is not None:
@@ -203,6 +209,11 @@ class Cluster:
         member = self.members[node_id]
         member.unreachable = problem
         self.show_node(member)
+
+    def is_shared(self, node_id: NodeId) -> bool:
+        """Whether the certificate of its agent does not name the node."""
+        member = self.members.get(node_id)
+        return member is not None and bool(member.node.bound_host)
 
     def set_unavailable(self, node_id: NodeId, types: frozenset[WorkloadType]) -> bool:
         """The types whose runtime does not answer on the node. True: another one answers again."""
@@ -292,6 +303,15 @@ class Cluster:
         for buried in self.tombstones.values():
             known += [tombstone.assignment.epoch for tombstone in buried.values()]
         self.epochs.learn(EpochCounter(max(known, default=0)))
+
+    def prove(self, workload_id: WorkloadId, node_id: NodeId, epoch: int) -> bytes:
+        """That this cluster gave the epoch to the node."""
+        return prove(self.epochs.proof_key, workload_id, node_id, epoch)
+
+    def is_proven(self, seen: Observation) -> bool:
+        """Whether this cluster gave the node what it reports."""
+        key = self.epochs.proof_key
+        return is_proven(key, seen.workload_id, seen.node_id, seen.epoch, seen.proof)
 
     def tombstones_of(self, workload_id: WorkloadId) -> list[Tombstone]:
         """Its old copies that are not known to be gone, in the order of their nodes."""

@@ -20,6 +20,7 @@ from persys.core.modes import Lost, New, Same, Silent, Whole, is_awaited
 from persys.errors import (
     ConflictError,
     FencedError,
+    InvalidError,
     PersysError,
     StoreUnavailableError,
 )
@@ -29,7 +30,7 @@ from persys.model.event import Numbered
 from persys.model.mode import ClusterMarker
 from persys.scheduler.changes import Change, attributed
 from persys.scheduler.commit_queue import CommitQueue, Pending, fail
-from persys.scheduler.lead import Lead
+from persys.scheduler.lead import Lead, not_leading
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.modes import Modes
 from persys.scheduler.sizes import encoded
@@ -37,7 +38,7 @@ from persys.scheduler.state.quarantine import Quarantine
 from persys.scheduler.units import Units
 from persys.store import keys
 from persys.store.port import Change as Stored
-from persys.store.port import Committed, Conflict, Snapshot, Store, Unit
+from persys.store.port import Committed, Conflict, Outcome, Snapshot, Store, Unit
 from persys.wire import records
 
 log = structlog.get_logger()
@@ -88,9 +89,10 @@ class Committer:
         self._unanswered = False  # a request may still be under way in the store
         self._ended: FencedError | None = None
         self._asked: list[_Asked] = []
+        self.is_new_cluster = False  # it was begun by this process
         self._metrics = metrics
         self.modes = modes
-        self.revision = 0  # of the store, after the last commit
+        self.revision = 0  # of the store, when it was read or after the last commit
         self.lead = Lead(store, clock, new_uid=new_uid, lease_seconds=lease_seconds)
         self.remembers = remembers
         self._on_reload = on_reload
@@ -115,6 +117,7 @@ class Committer:
         ours = (one for one in snapshot.records if not keys.is_name(one.key))
         snapshot = Snapshot(snapshot.revision, tuple(ours))
         self._units.learn(snapshot)
+        self.revision = snapshot.revision
         return snapshot
 
     def follow(self, changes: Sequence[Stored]) -> None:
@@ -184,7 +187,7 @@ class Committer:
                         self._news.clear()
                     await self._commit(batch)
         finally:
-            ended = self._ended = FencedError("this scheduler does not lead any more; try again")
+            ended = self._ended = not_leading()
             self._void(ended)
             for asked in self._asked:
                 fail(asked.done, ended)
@@ -255,6 +258,7 @@ class Committer:
             raise ConflictError("another scheduler is starting on this store at the same moment")
         self._units.stored(unit, outcome.revision)
         self.lead.marker = marker
+        self.is_new_cluster = True
         log.info("cluster.began", cluster_uid=marker.uid)
 
     async def _resume(self, why: str) -> None:
@@ -302,9 +306,9 @@ class Committer:
         began = self._clock.monotonic()
         try:
             now = self._clock.now()
-            prepared = [
-                self._units.prepare(pending.change, pending.values, now) for pending in batch
-            ]
+            prepared = self._units.prepare(
+                ((pending.change, pending.values) for pending in batch), now
+            )
             outcomes = await self._store.commit(
                 [one.unit for one in prepared], fence=self.lead.fence
             )
@@ -318,6 +322,9 @@ class Committer:
             self._measure(began, failed=len(batch))
             await self._note_fence(batch)
             return
+        except InvalidError as err:
+            await self._commit_apart(batch, err)
+            return
         except asyncio.CancelledError:
             for pending in batch:
                 fail(
@@ -326,10 +333,10 @@ class Committer:
             raise
         conflicts = sum(isinstance(outcome, Conflict) for outcome in outcomes)
         self._measure(began, stored=len(batch) - conflicts, conflicts=conflicts)
+        self._note_revisions(outcomes)
         for pending, one, outcome in zip(batch, prepared, outcomes, strict=True):
             match outcome:
                 case Committed(revision=revision):
-                    self.revision = max(self.revision, revision)
                     self._units.stored(one.unit, revision)
                     for key in (*one.unit.puts, *one.unit.deletes) if self._quarantine else ():
                         self._quarantine.release(key)
@@ -343,6 +350,26 @@ class Committer:
                     fail(
                         pending.stored, ConflictError(f"{conflict.key} was changed by someone else")
                     )
+
+    def _note_revisions(self, outcomes: Sequence[Outcome]) -> None:
+        """A revision that was there before: the store was restored from an older copy while we lead."""
+        revisions = [one.revision for one in outcomes if isinstance(one, Committed)]
+        if not revisions:
+            return
+        if min(revisions) <= self.revision:
+            log.error("store.went_back", revision=min(revisions), known=self.revision)
+            self._doubtful = True
+        self.revision = max(self.revision, *revisions)
+
+    async def _commit_apart(self, batch: list[Pending], err: InvalidError) -> None:
+        """The store refuses the whole commit, by a defect of ours: it must not stop the other changes."""
+        log.error("commit.refused", reason=str(err), changes=len(batch))
+        if len(batch) == 1:
+            fail(batch[0].stored, err)
+        else:
+            for pending in batch:
+                await self._commit([pending])
+        self._doubtful = True  # events were numbered and trimmed for what was not written
 
     def _measure(
         self, began: float, *, stored: int = 0, conflicts: int = 0, failed: int = 0

@@ -13,6 +13,7 @@ import grpc
 from google.protobuf.message import DecodeError
 
 from persys.infra.aio.flow import Inbox, SendWindow
+from persys.infra.answers import CANNOT_BE_PARSED, rpc_error
 from persys.wire.gen.control.v1 import control_pb2
 
 Request = TypeVar("Request")
@@ -120,8 +121,7 @@ class Conversation(Generic[Request, Response]):
             return self._deserialize(answer)
         except DecodeError as err:
             self.cancel()
-            text = "the agent's answer cannot be parsed"
-            raise error(grpc.StatusCode.INTERNAL, text) from err
+            raise rpc_error(grpc.StatusCode.INTERNAL, CANNOT_BE_PARSED) from err
 
     async def _next(self) -> bytes | None:
         """None after the last."""
@@ -132,7 +132,7 @@ class Conversation(Generic[Request, Response]):
             reply = await self.replies.next()
         self._last_came = reply.last or bool(reply.code)
         if reply.code:
-            raise error(_CODES.get(reply.code, grpc.StatusCode.UNKNOWN), reply.message)
+            raise rpc_error(_CODES.get(reply.code, grpc.StatusCode.UNKNOWN), reply.message)
         self._taken += 1
         return reply.response if reply.HasField("response") else None
 
@@ -152,9 +152,6 @@ async def in_time(until: float | None) -> AsyncIterator[None]:
         async with asyncio.timeout_at(until):
             yield
     except TimeoutError as err:
-        raise error(grpc.StatusCode.DEADLINE_EXCEEDED, "the agent gave no answer in time") from err
-
-
-def error(code: grpc.StatusCode, text: str) -> grpc.aio.AioRpcError:
-    nothing = grpc.aio.Metadata()
-    return grpc.aio.AioRpcError(code, nothing, nothing, details=text)
+        raise rpc_error(
+            grpc.StatusCode.DEADLINE_EXCEEDED, "the agent gave no answer in time"
+        ) from err

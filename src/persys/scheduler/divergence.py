@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from persys.core.drift import mismatch
-from persys.core.situation import Decision, Policy, Situation
+from persys.core.drift import mismatch, reported
+from persys.core.situation import STATE_MISMATCH, Decision, Policy, Situation
 from persys.model.drift import Drift, DriftType
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster
@@ -21,8 +21,11 @@ def tell_drifts(
     now: datetime,
 ) -> None:
     """`told`: a user wants something else now, so what differed before does not count any more."""
-    over = _over(cluster, situation, decision, told=told)
-    found = _found(cluster, situation, decision, policy, now)
+    by_node = reported(situation, now=now)
+    over = _over(cluster, situation, decision, told=told, lasts=by_node is not None)
+    found = by_node or _mismatch(situation, decision, policy, now)
+    if found is not None and _is_known(cluster, found):
+        found = None
     if found is None and not over:
         return
     if found is not None:
@@ -41,25 +44,29 @@ def tell_drifts(
     change.done = done_and_told
 
 
-def _found(
-    cluster: Cluster, situation: Situation, decision: Decision, policy: Policy, now: datetime
+def _mismatch(
+    situation: Situation, decision: Decision, policy: Policy, now: datetime
 ) -> Drift | None:
-    if not decision.effects:
-        return None
     found = mismatch(situation, policy, now=now)
-    if found is None:
+    shown = decision.belief is not None and decision.belief.code == STATE_MISMATCH
+    if found is None or not (decision.effects or (shown and found.type is DriftType.STATE)):
         return None
+    return found
+
+
+def _is_known(cluster: Cluster, found: Drift) -> bool:
     known = cluster.drifts.of(found.node_id, found.workload_id)
-    return None if found.type in {drift.type for drift in known} else found
+    return found.type in {drift.type for drift in known}
 
 
 def _over(
-    cluster: Cluster, situation: Situation, decision: Decision, *, told: bool
+    cluster: Cluster, situation: Situation, decision: Decision, *, told: bool, lasts: bool
 ) -> list[tuple[Drift, str]]:
+    """`lasts`: the node reports a difference still."""
     old, new, workload_id = situation.assignment, decision.assignment, situation.workload.id
     over = []
     if old is not None and (drifts := cluster.drifts.of(old.node_id, workload_id)):
-        because = _because(situation, decision, told=told)
+        because = "" if lasts and not told else _because(situation, decision, told=told)
         over = [(drift, because) for drift in drifts if because]
     if new is not None and (old is None or old.node_id != new.node_id):
         over += [

@@ -1,4 +1,8 @@
-"""Authorization of the scheduler's RPCs. An agent may only speak for its own node."""
+"""Authorization of the scheduler's RPCs. An agent may only speak for its own node.
+
+An agent whose certificate has a name that others share may speak for any node from here: which node is bound
+to which host is checked where nodes register and report.
+"""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -21,6 +25,7 @@ def new_door(
     denied: Callable[[Denial], None],
     tokens: FindToken,
     check: Check,
+    gateway_role: Role,
 ) -> Door | None:
     """None on -insecure."""
     if tls is None:
@@ -35,6 +40,8 @@ def new_door(
         check=check,
         tokens=tokens,
         is_revoked=tls.is_revoked,
+        gateway_role=gateway_role,
+        cn_roles=tls.cn_roles,
     )
 
 
@@ -60,6 +67,6 @@ async def _watched(
 
 
 def _check(caller: Caller, node_id: str) -> None:
-    if node_id != caller.identity.name:
+    if node_id != caller.identity.name and not caller.shared:
         text = f"{caller.identity} may not speak for node {node_id!r}"
         raise DeniedError(text, reason="node")

@@ -120,7 +120,9 @@ class ClusterCollector(Collector):
         for member in nsmallest(NODES_SHOWN_MAX, leased, key=_lease_until):
             node_id = member.node.id
             status, phase = member.node.status, self._phase(member, now)
-            silence.add_metric([node_id], max(0.0, now - (member.lease_until - self._lease)))
+            silence.add_metric(
+                [node_id], max(0.0, now - (member.lease_until - member.lease_extra - self._lease))
+            )
             if status is not NodeStatus.READY or phase is not Phase.ALIVE:
                 out_of_service.add_metric([node_id, status, phase], 1)
             if count := self._sources.unanswered(node_id):

@@ -1,4 +1,4 @@
-"""What a node was doing when an operation did not end in time: written once per time-out, in one commit."""
+"""What nodes did for a workload: tasks that ended, and what was under way when an operation timed out."""
 
 from collections.abc import Sequence
 
@@ -10,6 +10,7 @@ from persys.errors import ConflictError, StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.action import Action
 from persys.model.event import Event, EventKind
+from persys.model.ids import NodeId, WorkloadId
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer
@@ -39,6 +40,29 @@ class Histories:
         except (StoreUnavailableError, ConflictError) as err:
             # The time-out itself is stored; only what the node said about it is lost.
             log.warning("history.lost", workload_id=inquiry.workload_id, reason=str(err))
+
+    async def keep(
+        self, node_id: NodeId, workload_id: WorkloadId, actions: Sequence[Action]
+    ) -> None:
+        """Tasks that have ended, for whoever asks later."""
+
+        async def commit() -> None:
+            entry, now = self._cluster.entries.get(workload_id), self._clock.now()
+            if entry is None:
+                return
+            history = remember(entry.history, workload_id, node_id, actions, now=now)
+
+            def done() -> None:
+                entry.history = history
+
+            await self._committer.commit(
+                Change(done=done, puts={keys.history_key(workload_id): history})
+            )
+
+        try:
+            await self._reconciler.between_decisions(workload_id, commit)
+        except (StoreUnavailableError, ConflictError) as err:
+            log.warning("history.lost", workload_id=workload_id, reason=str(err))
 
     def _change(self, inquiry: Inquire, actions: Sequence[Action], problem: str) -> Change:
         now = self._clock.now()

@@ -24,6 +24,11 @@ from persys.wire.records import NewerSchemaError
 log = structlog.get_logger()
 
 
+def not_leading() -> FencedError:
+    """For who asks a scheduler that has been replaced."""
+    return FencedError("this scheduler does not lead any more; try again")
+
+
 class Lead:
     def __init__(
         self, store: Store, clock: Clock, *, new_uid: Callable[[], str], lease_seconds: int
@@ -136,7 +141,8 @@ class Lead:
         )
 
     def new_marker(self) -> ClusterMarker:
-        return ClusterMarker(self._new_uid(), self._clock.now())
+        key = self._new_uid() + self._new_uid()
+        return ClusterMarker(self._new_uid(), self._clock.now(), proof_key=key)
 
     async def _write(
         self,

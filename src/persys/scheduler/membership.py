@@ -12,8 +12,16 @@ import structlog
 from msgspec.structs import replace
 
 from persys.core.event_retention import Repeats
+from persys.core.liveness import INTERVALS_KEPT, lease_seconds
 from persys.core.modes import is_strange, judge_newcomer
-from persys.core.registration import Application, Holder, admitted, refusal, speaks_for
+from persys.core.registration import (
+    Application,
+    Holder,
+    admitted,
+    host_refusal,
+    refusal,
+    speaks_for,
+)
 from persys.core.upkeep import standing
 from persys.errors import (
     ConflictError,
@@ -24,6 +32,7 @@ from persys.errors import (
 from persys.infra.aio.supervisor import InternalError, KeyedWork, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
+from persys.model import feature
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.lease import Lease
@@ -59,6 +68,7 @@ class Membership:
         grace: timedelta,
         wake_many: Callable[[Iterable[WorkloadId]], None],
         room_appeared: Callable[[NodeId], None],
+        node_changed: Callable[[NodeId], None],
         node_returned: Callable[[NodeId], None],
         removed: Removed,
         is_connected: Callable[[NodeId], bool],
@@ -76,6 +86,7 @@ class Membership:
         self._grace = grace
         self._wake_many = wake_many
         self._room_appeared = room_appeared
+        self._node_changed = node_changed
         self._node_returned = node_returned
         self._removed = removed
         self._is_connected = is_connected
@@ -91,13 +102,14 @@ class Membership:
     def lease_ends(self) -> float:
         return self._clock.monotonic() + self._lease.total_seconds()
 
-    def lease_ends_at(self) -> datetime:
-        return self._clock.now() + self._lease
+    def lease_ends_at(self, node_id: NodeId) -> datetime:
+        extra = timedelta(seconds=self._known(node_id).lease_extra)
+        return self._clock.now() + self._lease + extra
 
     def renew_all(self) -> None:
         """Nobody is judged for a silence that was ours."""
         for member in self._cluster.members.values():
-            member.lease_until = max(member.lease_until, self.lease_ends())
+            member.lease_until = max(member.lease_until, self.lease_ends() + member.lease_extra)
             member.lost_noted = False
 
     async def register(
@@ -190,6 +202,11 @@ class Membership:
             )
         member.instance_heard = member.instance_heard or bool(instance_id)
 
+    def check_host(self, node_id: NodeId, shared_from: str | None) -> None:
+        """Raises RefusedError for a report from another host than the one the node is bound to."""
+        if why := host_refusal(self._known(node_id).node, shared_from):
+            raise RefusedError(why)
+
     def stream_opened(self, node_id: NodeId) -> None:
         """A node without an inbound port can be given orders only from now on."""
         if node_id in self._cluster.members:
@@ -208,6 +225,7 @@ class Membership:
         member.clock_skew = report.clock_skew
         member.usage = report.usage
         member.internal_errors = report.internal_errors
+        member.journal_problem = report.journal_problem
         if self._cluster.set_unavailable(node_id, report.unavailable_types):
             self._room_appeared(node_id)
         self._take_contained(node_id, report)
@@ -279,8 +297,19 @@ class Membership:
 
     def _heard_from(self, member: Member) -> None:
         member.lost_noted = False
-        member.lease_until = self.lease_ends()
+        self._note_interval(member)
+        member.lease_until = self.lease_ends() + member.lease_extra
         member.last_heartbeat = self._clock.now()
+
+    def _note_interval(self, member: Member) -> None:
+        """Our agents send heartbeats as often as they are told; others have an interval of their own."""
+        now, before = self._clock.monotonic(), member.heard_at
+        member.heard_at = now
+        if before is None or feature.PUSHES_STATUS in member.node.capabilities.features:
+            return
+        member.intervals = (*member.intervals, now - before)[-INTERVALS_KEPT:]
+        lease = self._lease.total_seconds()
+        member.lease_extra = lease_seconds(lease, member.intervals) - lease
 
     def _take_contained(self, node_id: NodeId, report: Report) -> None:
         """A report that cannot be taken does not cost the node its lease, nor its other workloads theirs."""
@@ -313,7 +342,7 @@ class Membership:
         async with self._turns.of(member.node.id):
             if member.lease_until > self._clock.monotonic():
                 return  # it spoke while we waited for our turn
-            silent = self._lease.total_seconds()
+            silent = self._lease.total_seconds() + member.lease_extra
             lost = self._with_status(
                 member.node, NodeStatus.NOT_READY, f"no heartbeat for {silent:g}s"
             )
@@ -370,7 +399,7 @@ class Membership:
     def _show(self, node: Node) -> None:
         self._cluster.put_node(node, lease_until=None if node.id in self._cluster.members else 0.0)
         self._wake_many(self._cluster.on_node.get(node.id, ()))
-        self._room_appeared(node.id)
+        self._node_changed(node.id)
 
 
 def _check_not_removing(node: Node) -> None:

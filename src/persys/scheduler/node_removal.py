@@ -2,7 +2,8 @@
 
 A node with few tombstones and drifts goes in one transaction. One with many is first marked, so that it takes
 no work and cannot register; then its records are deleted a part at a time, and the node with the last part.
-The steps are made by the process and not by the caller, who may leave. A leader resumes what is marked.
+The steps are made by the process and not by the caller, who may leave. A leader resumes what is marked. The
+first step has the event that names the caller.
 """
 
 import asyncio
@@ -63,7 +64,7 @@ class NodeRemoval:
 
         UnavailableError: it takes longer, and goes on.
         """
-        await self._step(node_id)
+        await self._step(node_id, asked=True)
         self._wanted.set()
         try:
             async with asyncio.timeout(WAIT_SECONDS):
@@ -102,37 +103,40 @@ class NodeRemoval:
     async def _finish(self, node_id: NodeId) -> None:
         while (member := self._cluster.members.get(node_id)) and member.node.removing_since:
             try:
-                await self._step(node_id)
+                await self._step(node_id, asked=False)
             except RefusedError:
                 return  # it has a workload: the mark was taken back
             except (StoreUnavailableError, ConflictError):
                 return  # tried again in a second
 
-    async def _step(self, node_id: NodeId) -> None:
+    async def _step(self, node_id: NodeId, *, asked: bool) -> None:
         async with self._turns.of(node_id):
-            await insist(lambda: self._make_step(node_id))
+            await insist(lambda: self._make_step(node_id, asked=asked))
         moved, self._moved = self._moved, asyncio.Event()
         moved.set()
 
-    async def _make_step(self, node_id: NodeId) -> None:
+    async def _make_step(self, node_id: NodeId, *, asked: bool) -> None:
         member = self._cluster.members.get(node_id)
         if member is None:
             raise NotFoundError("node", node_id)
         node, now = member.node, self._clock.now()
         bound = self._cluster.bound_to(node_id)
+        events = [Event(now, EventKind.NODE_REMOVAL_ASKED, node_id=node_id)] if asked else []
         match next_step(node, self._dependents(node_id), bound, now=now):
             case Blocked(why=why):
                 if node.removing_since is not None:
-                    await self._put(replace(node, removing_since=None))
+                    await self._put(replace(node, removing_since=None), [])
                 raise RefusedError(why)
             case Mark(node=marked):
-                await self._put(marked)
+                await self._put(marked, events)
             case Part(keys=gone):
                 await self._committer.commit(
-                    Change(done=lambda: self._forget(node_id, gone), drops=list(gone))
+                    Change(
+                        done=lambda: self._forget(node_id, gone), drops=list(gone), events=events
+                    )
                 )
             case Last(keys=gone):
-                await self._remove(node_id, list(gone))
+                await self._remove(node_id, list(gone), events)
             case unreachable:
                 assert_never(unreachable)
 
@@ -143,13 +147,15 @@ class NodeRemoval:
             *(key_of(drift) for drift in self._cluster.drifts.on(node_id)),
         ]
 
-    async def _put(self, node: Node) -> None:
+    async def _put(self, node: Node, events: list[Event]) -> None:
         change = Change(
-            done=lambda: _show(self._cluster, node), puts={keys.node_key(node.id): node}
+            done=lambda: _show(self._cluster, node),
+            puts={keys.node_key(node.id): node},
+            events=events,
         )
         await self._committer.commit(change)
 
-    async def _remove(self, node_id: NodeId, gone: list[str]) -> None:
+    async def _remove(self, node_id: NodeId, gone: list[str], events: list[Event]) -> None:
         now = self._clock.now()
         removal = Removal(node_id, now)
 
@@ -168,7 +174,7 @@ class NodeRemoval:
                     keys.node_lease_key(node_id),
                     *gone,
                 ],
-                events=[Event(now, EventKind.NODE_REMOVED, node_id=node_id)],
+                events=[*events, Event(now, EventKind.NODE_REMOVED, node_id=node_id)],
             )
         )
 

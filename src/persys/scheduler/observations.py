@@ -10,6 +10,7 @@ from itertools import islice
 
 from msgspec.structs import replace
 
+from persys.core.deviations import DRIFT
 from persys.core.health import HEALTH
 from persys.core.situation import confirms
 from persys.model.ids import NodeId, WorkloadId
@@ -28,13 +29,20 @@ class Observations:
         *,
         wake: Callable[[WorkloadId], None],
         removed: Callable[[NodeId, WorkloadId], None],
+        replaced: Callable[[NodeId, WorkloadId], None],
         listed: Callable[[NodeId, Sequence[Observation]], None],
         ignored: Callable[[], None] = lambda: None,
+        changed: Callable[[NodeId], None] = lambda _node_id: None,
     ) -> None:
-        """`ignored` is called for what a node says of a workload that is bound to another."""
+        """`ignored` is called for what a node says of a workload that is bound to another.
+
+        `changed` is called for a change on a node that was not ordered.
+        """
+        self._changed = changed
         self._cluster = cluster
         self._wake = wake
         self._removed = removed
+        self._replaced = replaced
         self._listed = listed
         self._ignored = ignored
 
@@ -42,19 +50,24 @@ class Observations:
         seen = _bounded(seen)
         entry = self._cluster.entries.get(seen.workload_id)
         if entry is None or entry.assignment is None or entry.assignment.node_id != seen.node_id:
-            if seen.actual is Actual.ABSENT or self._is_newer_copy(seen):
+            if seen.actual is Actual.ABSENT:
                 self._removed(seen.node_id, seen.workload_id)
+            elif self._is_newer_copy(seen):
+                self._replaced(seen.node_id, seen.workload_id)
             elif entry is not None and not self._is_left_copy(seen):
                 self._ignored()
             return
         old = entry.observation
         if old is not None and seen.seen_at < old.seen_at:
             return
+        seen = _with_known_revision(seen, entry)
         entry.observation = seen
         if old is None or _differs(old, seen):
             entry.observed_since = seen.seen_at
             if old is not None or not self._is_expected(seen, entry):
                 self._wake(seen.workload_id)
+            if old is not None and entry.dispatch is None and old.actual is not seen.actual:
+                self._changed(seen.node_id)
 
     def _is_left_copy(self, seen: Observation) -> bool:
         """Of an earlier assignment, and on record until it is gone."""
@@ -93,6 +106,16 @@ class Observations:
                 self.take(Observation(workload_id, node_id, Actual.ABSENT, seen_at))
 
 
+def _with_known_revision(seen: Observation, entry: Entry) -> Observation:
+    """Heartbeats of some agents have no revisions: what the node said before of its copy still holds."""
+    old, sent = entry.observation, entry.dispatch
+    if seen.revision or old is None or not old.revision or seen.actual is Actual.ABSENT:
+        return seen
+    if old.node_id != seen.node_id or (sent is not None and old.seen_at < sent.sent_at):
+        return seen
+    return replace(seen, revision=old.revision)
+
+
 def _bounded(seen: Observation) -> Observation:
     failure = seen.failure
     if _is_short(seen.message) and failure is None and _are_short(seen.metadata):
@@ -129,4 +152,5 @@ def _differs(old: Observation, new: Observation) -> bool:
         or old.failure != new.failure
         or old.node_id != new.node_id
         or old.metadata.get(HEALTH) != new.metadata.get(HEALTH)
+        or old.metadata.get(DRIFT) != new.metadata.get(DRIFT)
     )

@@ -7,7 +7,7 @@ written down once; what could not be written is due again with the node's next l
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 
@@ -89,11 +89,22 @@ class Orphans:
             self._wake(gone)
         for name, seen in islice(found.items(), STRANGERS_MAX):
             old = known.get(name)
-            if old is not None:
-                strangers.put(replace(old, seen=seen))
-            elif _is_name(name):
-                strangers.put(Stranger(seen, now))
+            if old is None and not _is_name(name):
+                continue
+            new = self._judged(old, seen) if old is not None else self._first_seen(seen, now)
+            strangers.put(new)
+            if old is None or (old.counts, old.proven) != (new.counts, new.proven):
                 self._wake(name)
+
+    def _first_seen(self, seen: Observation, now: datetime) -> Stranger:
+        proven = self._cluster.is_proven(seen)
+        return Stranger(seen, now, counts=proven, proven=proven)
+
+    def _judged(self, old: Stranger, seen: Observation) -> Stranger:
+        proven = old.proven
+        if (seen.epoch, seen.proof) != (old.seen.epoch, old.seen.proof):
+            proven = self._cluster.is_proven(seen)
+        return replace(old, seen=seen, counts=old.counts or proven, proven=proven)
 
     async def _note(self, node_id: NodeId) -> None:
         """Write what is new of one node and strike out what is over."""

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
+from persys.core.copies import described
 from persys.core.leaving import must_leave, stays_because
 from persys.core.liveness import Phase
 from persys.core.placement.aside import set_aside
@@ -24,6 +25,7 @@ from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.workload import Desired, Workload
 from persys.scheduler.cluster import Cluster, Entry
 from persys.scheduler.planning import Situated
+from persys.scheduler.situating import situation_of
 from persys.scheduler.slices import Slices
 from persys.wire.control_spec import ParsedSpec, holds_yaml, parse_spec
 from persys.wire.gen.control.v1 import control_pb2
@@ -66,6 +68,7 @@ class Outlook:
             node_id=assignment.node_id if assignment is not None else "",
             summary=self._summary(entry, found),
             changes=found.changes() if workload.id in self._cluster.waiting else (),
+            copies=described(workload.id, self._situated(situation_of(entry)).copies),
         )
 
     def _summary(self, entry: Entry, found: Explanation) -> str:

@@ -2,7 +2,11 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import timedelta
+from zlib import crc32
+
+from msgspec.structs import replace
 
 from persys.core.placement.select import choose
 from persys.core.situation import fulfils
@@ -17,6 +21,8 @@ from persys.scheduler.observations import Observations
 from persys.scheduler.ports import Agents
 
 WAITING_LOOKED_AT = 64
+REPORTING_EVERY = 10  # rounds in which a node that reports by itself is asked once
+SOON_SECONDS = 1.0
 SLICE = 500  # workloads looked at before others get their turn
 
 
@@ -40,6 +46,8 @@ class Passes:
         self._nodes: KeyedWork[NodeId] = KeyedWork(supervisor, "survey", clock)
         self._wake = wake
         self._bury = bury
+        self._changed: set[NodeId] = set()
+        self._changed_news = asyncio.Event()
 
     async def reconcile(self, every: timedelta) -> None:
         """Look again at whatever is not as it is wanted."""
@@ -82,13 +90,35 @@ class Passes:
                 self._wake(workload_id)
 
     async def survey(self, every: timedelta) -> None:
-        """Ask the nodes that do not report by themselves what they have, all at once."""
+        """Ask nodes what they have: all that do not report by themselves, and each time some that do.
+
+        One on which something changed without an order is asked soon.
+        """
+        round_number, next_round = 0, self._clock.monotonic() + every.total_seconds()
         while True:
-            await asyncio.sleep(every.total_seconds())
+            is_round = True
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(0.0, next_round - self._clock.monotonic())):
+                    await self._changed_news.wait()
+                    await asyncio.sleep(SOON_SECONDS)
+                    is_round = False
+            self._changed_news.clear()
+            changed, self._changed = self._changed, set()
+            if is_round:
+                round_number += 1
+                next_round = self._clock.monotonic() + every.total_seconds()
             async with asyncio.TaskGroup() as group:
-                for member in self._cluster.members.values():
-                    if _must_be_asked(member) and self._nodes.is_due(member.node.id):
+                for member in list(self._cluster.members.values()):
+                    due = member.node.id in changed or (is_round and _is_due(member, round_number))
+                    if due and _answers(member) and self._nodes.is_due(member.node.id):
                         group.create_task(self._survey(member))
+
+    def ask_soon(self, node_id: NodeId) -> None:
+        """Something changed on the node that was not ordered; more may have."""
+        member = self._cluster.members.get(node_id)
+        if member is not None and not _reports(member):
+            self._changed.add(node_id)
+            self._changed_news.set()
 
     async def _survey(self, member: Member) -> None:
         with self._nodes.contain(member.node.id):
@@ -101,14 +131,25 @@ class Passes:
             found = await self._agents.survey(node.id, node.endpoint)
         except PersysError:
             return  # a node that stays silent loses its lease
+        if _reports(member):
+            # What it sent by itself while it was asked is newer.
+            found = [replace(seen, seen_at=asked_at) for seen in found]
         self._observations.take_all(node.id, found, asked_at)
 
 
-def _must_be_asked(member: Member) -> bool:
-    return (
-        member.node.status is not NodeStatus.NOT_READY
-        and feature.PUSHES_STATUS not in member.node.capabilities.features
-    )
+def _answers(member: Member) -> bool:
+    return member.node.status is not NodeStatus.NOT_READY
+
+
+def _reports(member: Member) -> bool:
+    return feature.PUSHES_STATUS in member.node.capabilities.features
+
+
+def _is_due(member: Member, round_number: int) -> bool:
+    """Nodes that report by themselves take turns, so that each round asks a few of them."""
+    if not _reports(member):
+        return True
+    return crc32(member.node.id.encode()) % REPORTING_EVERY == round_number % REPORTING_EVERY
 
 
 def _looks_settled(entry: Entry) -> bool:

@@ -5,6 +5,7 @@ unexpectedly counts as one without an answer.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -15,11 +16,13 @@ from msgspec import structs
 
 from persys.core.dispatch import answered, unanswered
 from persys.core.effects import Apply, Ask, Effect, Inquire, Remove
+from persys.core.task_trace import Operation, ending, finished, is_unclear
 from persys.errors import AgentUnreachableError, FencedError, PersysError
 from persys.infra import tracing
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.lanes import Lanes
+from persys.model import feature
 from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.observation import Actual, Observation
@@ -27,6 +30,7 @@ from persys.model.workload import Desired
 from persys.scheduler.cluster import Cluster, Entry
 from persys.scheduler.observations import Observations
 from persys.scheduler.ports import Agents
+from persys.wire import foreign
 
 log = structlog.get_logger()
 
@@ -34,6 +38,11 @@ BACKLOG_MAX = 10_000
 
 Inquired = Callable[[Inquire, Sequence[Action], str], Awaitable[None]]
 """Takes the question, what the node did, and why it said nothing."""
+
+
+KeepActions = Callable[[NodeId, WorkloadId, Sequence[Action]], Awaitable[None]]
+
+_ENDED = frozenset({Actual.RUNNING, Actual.STOPPED, Actual.FAILED})
 
 
 class Performer:
@@ -47,11 +56,14 @@ class Performer:
         supervisor: Supervisor,
         wake: Callable[[WorkloadId], None],
         may_order: Callable[[], bool],
+        acknowledged: Callable[[Remove], None],
         inquired: Inquired,
+        keep_actions: KeepActions,
     ) -> None:
         """While `may_order` is false, orders are dropped; everything is decided again when it is true.
 
-        `inquired` keeps what a node says when an operation did not end in time.
+        `acknowledged` is told of each removal that a node has taken.
+        `inquired` keeps what a node says when an operation did not end in time, `keep_actions` what it did.
         """
         self._cluster = cluster
         self._agents = agents
@@ -59,7 +71,9 @@ class Performer:
         self._clock = clock
         self._wake = wake
         self._may_order = may_order
+        self._acknowledged = acknowledged
         self._inquired = inquired
+        self._keep_actions = keep_actions
         self._supervisor = supervisor
         self._lanes: Lanes[NodeId] | None = None
         self._backlog: list[Effect] = []
@@ -197,9 +211,10 @@ class Performer:
             entry.dispatch = sent = replace(entry.dispatch, sent_at=requested_at)
         try:
             await self._agents.remove(effect, endpoint)
+            self._acknowledged(effect)
             if entry is not None and sent is not None and entry.dispatch is sent:
                 entry.dispatch = answered(sent, now=self._clock.now())
-            seen = await self._agents.ask(effect.node_id, endpoint, effect.workload_id)
+            seen = await self._asked(effect.node_id, endpoint, effect.workload_id)
         except PersysError as err:
             if entry is not None and sent is not None:
                 self._note_no_answer(entry, sent, effect.workload_id, err)
@@ -221,10 +236,65 @@ class Performer:
 
     async def _ask(self, effect: Ask, endpoint: str) -> None:
         try:
-            seen = await self._agents.ask(effect.node_id, endpoint, effect.workload_id)
+            seen = await self._asked(effect.node_id, endpoint, effect.workload_id)
         except PersysError:
             return  # the next look comes by itself; a node that stays silent loses its lease
         self._observations.take(seen)
+
+    async def _asked(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
+        """What the node says of it; its tasks are asked for where that leaves open how an operation ended."""
+        seen = await self._agents.ask(node_id, endpoint, workload_id)
+        sent = self._operation(node_id, workload_id)
+        if sent is None:
+            return seen
+        if not is_unclear(seen, sent.desired):
+            await self._keep_tasks(seen, sent, endpoint)
+            return seen
+        actions: list[Action] = []
+        with suppress(PersysError):  # also of agents that do not have this call
+            actions = await self._agents.actions(node_id, endpoint, workload_id)
+        ended = ending(seen, actions, sent, is_not_found=foreign.says_not_found)
+        if ended is None:
+            return seen
+        if ended.actual is Actual.FAILED:
+            cause = seen.failure or foreign.failure("", ended.text, code="", terminal=False)
+            seen = structs.replace(seen, failure=cause, message=cause.message)
+        seen = structs.replace(seen, actual=ended.actual)
+        await self._keep_tasks(seen, sent, endpoint, actions)
+        return seen
+
+    def _operation(self, node_id: NodeId, workload_id: WorkloadId) -> Operation | None:
+        """What was sent last to a node that does not report by itself."""
+        member, entry = self._cluster.members.get(node_id), self._cluster.entries.get(workload_id)
+        if member is None or feature.PUSHES_STATUS in member.node.capabilities.features:
+            return None
+        if entry is not None and entry.assignment and entry.assignment.node_id == node_id:
+            if (sent := entry.dispatch) is None or sent.answered_at is None:
+                return None
+            return Operation(sent.goal.desired, sent.sent_at + member.clock_skew, sent.task_id)
+        left = self._cluster.tombstones.get(node_id, {}).get(workload_id)
+        if left is None:
+            return None
+        return Operation(Desired.DELETED, left.deleted_at + member.clock_skew)
+
+    async def _keep_tasks(
+        self,
+        seen: Observation,
+        sent: Operation,
+        endpoint: str,
+        actions: Sequence[Action] | None = None,
+    ) -> None:
+        """Once per order, when it has ended. A workload that is gone has no history."""
+        entry = self._cluster.entries.get(seen.workload_id)
+        if entry is None or seen.actual not in _ENDED or entry.traced_at == sent.sent_at:
+            return
+        entry.traced_at = sent.sent_at
+        if actions is None:
+            actions = []
+            with suppress(PersysError):
+                actions = await self._agents.actions(seen.node_id, endpoint, seen.workload_id)
+        if done := finished(actions):
+            await self._keep_actions(seen.node_id, seen.workload_id, done)
 
     async def _inquire(self, effect: Inquire, endpoint: str) -> None:
         actions: list[Action] = []
@@ -242,7 +312,14 @@ class Performer:
             return
         entry.dispatch = unanswered(entry.dispatch, str(err), now=self._clock.now())
         if entry.dispatch.unanswered_count == 1:
-            log.warning("agent.gave_no_answer", workload_id=workload_id, reason=str(err))
+            log.warning(
+                "agent.gave_no_answer",
+                workload_id=workload_id,
+                node_id=entry.assignment.node_id if entry.assignment is not None else "",
+                revision=entry.dispatch.goal.revision,
+                desired=entry.dispatch.goal.desired,
+                reason=str(err),
+            )
         self._wake(workload_id)
 
 

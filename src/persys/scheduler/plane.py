@@ -45,13 +45,12 @@ from persys.scheduler.app import Scheduler
 from persys.scheduler.door import new_door
 from persys.scheduler.front import Front
 from persys.scheduler.metrics import Metrics
-from persys.scheduler.settings import SchedulerSettings
+from persys.scheduler.settings import ETCD, SchedulerSettings
 from persys.scheduler.standby import Standby
 from persys.scheduler.trust import by_vault, open_tls, to_agents, to_authority, to_leader
 from persys.store.etcd import EtcdOptions, EtcdStore
-from persys.store.open import open_store
+from persys.store.open import open_store, refuse_second_cluster
 from persys.store.port import Store
-from persys.wire.gen.control.v1 import control_pb2_grpc
 
 log = structlog.get_logger()
 
@@ -91,6 +90,7 @@ class Plane:
             watch_certificate(self._metrics.registry, "scheduler", tls)
         self._seat: Scheduler | None = None
         self._standby: Standby | None = None
+        self._is_stopping = False
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -102,10 +102,9 @@ class Plane:
             denied=self._note_denial,
             tokens=self._find_token,
             check=self._check,
+            gateway_role=self._settings.gateway_role,
         )
-        control_pb2_grpc.add_AgentControlServicer_to_server(
-            Guarded(self._front, SERVICE_DESCRIPTOR, door, self.supervisor), server
-        )
+        Guarded(self._front, SERVICE_DESCRIPTOR, door, self.supervisor).add_to(server)
         side = SideServer(
             registry=self._metrics.registry,
             health=self._health,
@@ -132,6 +131,7 @@ class Plane:
                 if self._seat is not None:
                     self._seat.end_streams()
                 await server.stop(STOP_GRACE_SECONDS)
+                self._is_stopping = True
                 seats.cancel()
                 renewing.cancel()
         finally:
@@ -167,9 +167,13 @@ class Plane:
                     await self._come_to_lead(seat)
                     await seat.lead(partial(self._open, seat))
                 except* (FencedError, ConflictError) as lost:
-                    if not self._shared:
+                    if not self._shared and not self._is_stopping:
                         raise
-                    log.warning("leadership.lost", reason=str(lost.exceptions[0]))
+                    if not self._is_stopping:
+                        log.warning("leadership.lost", reason=str(lost.exceptions[0]))
+            if self._is_stopping:
+                # What was being written at that moment failed, and the cancellation was lost with it.
+                raise asyncio.CancelledError
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def _renew(self) -> None:
@@ -270,8 +274,10 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
         password=settings.etcd_password,
     )
     store = await open_store(settings.store, etcd=etcd, monotonic=clock.monotonic)
+    if settings.store == ETCD:
+        await refuse_second_cluster(store)
     names = _names(etcd, whereabouts.etcd_of_names(settings))
-    shared = settings.store == "etcd"
+    shared = settings.store == ETCD
     plane = Plane(
         settings,
         store,
@@ -283,6 +289,7 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
         new_seat=partial(
             Scheduler,
             connect=to_agents(tls),
+            connect_by_host=to_agents(tls, by_host=True),
             watches_certificates=tls is not None,
             vault=VaultKv(vault) if vault is not None else None,
             revoke=to_authority(settings),

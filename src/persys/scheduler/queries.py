@@ -126,6 +126,7 @@ class Queries:
             node_id=node.id,
             status=node.status,
             status_reason=_status_reason(member),
+            problems=_problems(member),
             status_updated_by=node.status_by,
             grpc_endpoint=node.endpoint,
             total_cpu_cores=total.cpu_millicores / 1000,
@@ -227,12 +228,22 @@ class Queries:
 
 def _status_reason(member: Member) -> str:
     """Why the node is as it is; for one that is alive, what keeps new work away from it first."""
-    if member.node.status is not NodeStatus.NOT_READY:
-        if member.unreachable:
-            return f"does not answer orders: {member.unreachable}"
-        if member.unavailable_types:
-            return f"runtime does not answer: {', '.join(sorted(member.unavailable_types))}"
-    return member.node.status_reason
+    return next(iter(_problems(member)), member.node.status_reason)
+
+
+def _problems(member: Member) -> list[str]:
+    """What keeps new work away from a node that is alive."""
+    if member.node.status is NodeStatus.NOT_READY:
+        return []
+    found = []
+    if member.unreachable:
+        found.append(f"does not answer orders: {member.unreachable}")
+    if member.journal_problem:
+        found.append(f"takes no orders: {member.journal_problem}")
+    elif member.unavailable_types:
+        silent = ", ".join(sorted(member.unavailable_types))
+        found.append(f"runtime does not answer: {silent}")
+    return found
 
 
 _DESIRED = {Desired.RUNNING: "Running", Desired.STOPPED: "Stopped", Desired.DELETED: "Deleted"}

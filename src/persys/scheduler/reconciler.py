@@ -7,8 +7,7 @@ the reason, and is tried again with back-off; other workloads are not affected.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -17,12 +16,13 @@ from typing import TypeVar
 
 from persys.core.assigning import refused_as_full, refused_by_runtime
 from persys.core.effects import Apply, Effect, Remove
-from persys.core.epochs import restart_at
 from persys.core.intake import Accepted, Unchanged
 from persys.core.placement.aside import BEING_REMOVED, TURNED_AWAY, out_of_sight
 from persys.core.placement.needs import needs_of
+from persys.core.proofs import KEY_BITS
 from persys.core.reconcile import decide
 from persys.core.retry import RetryPolicy
+from persys.core.rollback import held_epoch, proven_epoch
 from persys.core.rooms import rooms_over
 from persys.core.situation import Aside, Decision, Policy, Situation
 from persys.core.waiting import wait_of
@@ -34,6 +34,7 @@ from persys.errors import (
     StoreUnavailableError,
 )
 from persys.infra import tracing
+from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
@@ -46,9 +47,9 @@ from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster, Entry, SetAside
 from persys.scheduler.committer import Committer, insist
 from persys.scheduler.divergence import tell_drifts
+from persys.scheduler.lead import not_leading
 from persys.scheduler.metrics import Metrics, Result
 from persys.scheduler.operations import tell_end
-from persys.scheduler.owner import Owner
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.situating import Situating, fresh_situation, situation_of
 from persys.scheduler.transcript import change_of
@@ -119,7 +120,7 @@ class Reconciler:
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
         self._rooms = rooms_over(cluster.columns)
         self._situating = Situating(cluster, clock, node_lease=node_lease, node_grace=node_grace)
-        self._owner = Owner(supervisor, tasks_max=OWNED_MAX)
+        self._owned = OwnedWork(supervisor, limit=OWNED_MAX, stopped=not_leading)
         self.steps = 0
 
     def wake(self, workload_id: WorkloadId) -> None:
@@ -136,6 +137,11 @@ class Reconciler:
         if row is not None and self._cluster.waiting:
             self.wake_many(self._cluster.waiting.offer(row))
 
+    def node_changed(self, node_id: NodeId) -> None:
+        """The record of the node is another one: it may be ready, closed or confirmed dead now."""
+        self.wake_many(self._cluster.waiting.concerned_by(node_id))
+        self.room_appeared(node_id)
+
     def _offer_later(self, node_ids: Iterable[NodeId]) -> None:
         """Others may have been refused what was reserved in vain. Not at once: that could fail again."""
         loop = asyncio.get_running_loop()
@@ -151,7 +157,7 @@ class Reconciler:
 
     async def own_requests(self) -> None:
         """Requests are taken while this runs."""
-        await self._owner.run()
+        await self._owned.run()
 
     async def _step_all(self, group: asyncio.TaskGroup) -> None:
         while True:
@@ -174,7 +180,9 @@ class Reconciler:
         `judge` gets the workload as it is and says what becomes of it, or raises. `beside` adds what must
         be stored with it. A caller that leaves does not stop what was begun.
         """
-        return await self._owner.do(self._submit(workload_id, judge, beside), key=workload_id)
+        return await self._owned.finish(
+            "request", workload_id, partial(self._submit, workload_id, judge, beside)
+        )
 
     async def between_decisions(
         self, workload_id: WorkloadId, work: Callable[[], Awaitable[T]]
@@ -185,16 +193,12 @@ class Reconciler:
             async with self._turns.of(workload_id):
                 return await insist(work)
 
-        return await self._owner.do(attempt(), key=workload_id)
+        return await self._owned.finish("request", workload_id, attempt)
 
     def refusal(self, workload: Workload, node_id: NodeId) -> str:
         """Why the node could not take the workload now; empty if it could."""
         rejection = self._rooms.fits_on(workload.id, node_id, needs_of(workload))
         return rejection.detail if rejection is not None else ""
-
-    async def owned(self, work: Coroutine[None, None, T]) -> T:
-        """Done even if the caller leaves, as long as this one leads."""
-        return await self._owner.do(work)
 
     async def _submit(
         self,
@@ -309,7 +313,7 @@ class Reconciler:
         situation = replace(
             situation,
             asides=self._cluster.asides_of(workload.id, now),
-            next_epoch=self._cluster.epochs.next,
+            next_epoch=self._next_epoch(situation, now),
         )
         with out_of_sight(_hidden(situation), self._cluster.columns):
             decision = decide(
@@ -352,16 +356,26 @@ class Reconciler:
         for node_id in self._cluster.waiting.answered(workload.id, self._cluster.columns.rows):
             self.room_appeared(node_id)
 
-    async def skip_epochs(self) -> None:
+    def _next_epoch(self, situation: Situation, now: datetime) -> int:
+        """If a node has a higher one, the store was restored from an older copy, or the node makes it up. The
+        counter then continues by the clock, whatever the node says; and above what the cluster has proven."""
+        epochs = self._cluster.epochs
+        held = held_epoch(situation)
+        if held >= epochs.next:
+            epochs.skip(now=now)
+            seen = situation.observation
+            if seen is not None and self._cluster.is_proven(seen):
+                epochs.use(seen.epoch)
+        epochs.use(proven_epoch(situation))
+        return epochs.next
+
+    def skip_epochs(self) -> None:
         """Continue the counter where no epoch has been used, by the clock.
 
         For an operator who takes over a copy with an epoch that the store does not know: the store was
         brought back from a copy. What nodes report alone never leads here.
         """
-        epoch = restart_at((self._cluster.epochs.next,), now=self._clock.now())
-        with suppress(EpochsReservedError):
-            await self._use_epoch(epoch)
-        self._cluster.epochs.use(epoch)
+        self._cluster.epochs.skip(now=self._clock.now())
 
     async def _use_epoch(self, epoch: int) -> None:
         """Raises EpochsReservedError when it had to be reserved first: time has passed, decide again."""
@@ -371,11 +385,17 @@ class Reconciler:
             return
         async with self._reserving.of(keys.EPOCHS):
             if not epochs.covers(epoch):
-                counter = epochs.after_next_block(epoch)
+                counter = epochs.after_next_block(epoch, new_key=self._proof_key())
                 await self._committer.commit(
                     Change(done=lambda: epochs.reserve(counter), puts={keys.EPOCHS: counter})
                 )
         raise EpochsReservedError
+
+    def _proof_key(self) -> str:
+        """For a cluster of an older version, which has none."""
+        marker = self._committer.lead.marker
+        first = marker.proof_key if marker is not None else ""
+        return first or f"{self._random.getrandbits(KEY_BITS):064x}"
 
     def situated(self, situation: Situation) -> Situation:
         """With what is known of the workload's node, and of copies elsewhere."""

@@ -18,7 +18,6 @@ from persys.core.modes import Lost, accepted_uids
 from persys.core.recovery import Merged, NodeReport, Recorded, merge
 from persys.errors import AgentUnreachableError, RefusedError
 from persys.infra.clock import Clock
-from persys.model.assignment import EpochCounter
 from persys.model.ids import NodeId
 from persys.model.mode import ClusterMarker
 from persys.model.node import Node
@@ -113,7 +112,9 @@ class Recovery:
             await lead.check_marker_replaceable()
             stored = await lead.stored_marker()
             marker = self._marker(stored.uid if stored else "")
-            counter = EpochCounter(self._epochs_used(self._cluster))
+            # What is given up may have had another key.
+            counter = self._cluster.epochs.restarted(self._epochs_used(self._cluster))
+            counter = replace(counter, proofs_lost=True)
             await _put(store, lead, {keys.EPOCHS: records.encode(counter)})
             await _put(store, lead, {keys.CLUSTER: records.encode(marker)})
             lead.marker = marker

@@ -48,7 +48,7 @@ class Removed:
 
     def check(self, claims: Claims) -> None:
         """Raises DeniedError for a certificate of a node that was removed since."""
-        if claims.identity is None or claims.identity.role is not Role.AGENT:
+        if claims.identity is None or claims.identity.role is not Role.AGENT or claims.shared:
             return
         name = claims.identity.name
         if is_void(self._cluster.removed.get(NodeId(name)), claims.enrolled_at):

@@ -26,7 +26,7 @@ log = structlog.get_logger()
 
 TOLD_MAX = 20_000  # nodes
 # What differs in nearly every heartbeat.
-VOLATILE = ("usage", "timestamp", "workload_usage", "internal_errors")
+VOLATILE = ("usage", "timestamp", "workload_usage", "internal_errors", "journal_problem")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,7 @@ class Report:
     clock_skew: timedelta
     internal_errors: tuple[InternalError, ...] = ()
     unavailable_types: frozenset[WorkloadType] = frozenset()  # their runtime does not answer
+    journal_problem: str = ""  # why the agent takes no orders
 
 
 class Limited:
@@ -121,6 +122,7 @@ def read(
         kind for kind in WorkloadType if kind.value in heartbeat.unavailable_types
     )
     errors = tuple(map(_internal_error, heartbeat.internal_errors))
+    journal_problem = heartbeat.journal_problem
     observations = statuses.read(heartbeat, sender, now, limited)  # last, for it consumes
     return Report(
         usage=usage,
@@ -131,6 +133,7 @@ def read(
         clock_skew=skew,
         internal_errors=errors,
         unavailable_types=unavailable,
+        journal_problem=journal_problem,
     )
 
 

@@ -1,14 +1,19 @@
 """What a scheduler can be told at its start, by flag, variable or file."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
 from persys.errors import SettingsError
-from persys.infra.settings import setting
+from persys.infra.settings import DEFAULT, Loaded, setting
 from persys.infra.tls_settings import TlsSettings
 from persys.infra.trace_settings import TraceSettings
+from persys.model.identity import Role
 from persys.model.rules import Strategy
+
+ETCD = "etcd"
+GATEWAY_ROLES = (Role.VIEWER, Role.OPERATOR, Role.ADMIN, Role.GATEWAY)
+SQLITE = "sqlite:/var/lib/persys/scheduler.db"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +38,9 @@ class SchedulerSettings(TlsSettings, TraceSettings):
         help="its key",
     )
     store: str = setting(
-        "sqlite:/var/lib/persys/scheduler.db",
+        SQLITE,
         "PERSYS_STORE",
-        help="sqlite:PATH for the embedded store, or etcd",
+        help="sqlite:PATH for the embedded store, or etcd, which any etcd option selects too",
     )
     etcd_endpoints: tuple[str, ...] = setting(
         ("localhost:2379",), "ETCD_ENDPOINTS", help="etcd members, separated by commas"
@@ -45,6 +50,11 @@ class SchedulerSettings(TlsSettings, TraceSettings):
     etcd_key: str = setting("", "ETCD_KEY", help="key of the client certificate for etcd")
     etcd_user: str = setting("", "ETCD_USER", help="user name for etcd")
     etcd_password: str = setting("", "ETCD_PASSWORD", help="password for etcd", secret=True)
+    gateway_role: Role = setting(
+        Role.OPERATOR,
+        "PERSYS_GATEWAY_ROLE",
+        help="of a gateway that passes no identity: viewer, operator, admin, or gateway to read only",
+    )
     secrets_key_file: str = setting(
         "",
         "PERSYS_SECRETS_KEY_FILE",
@@ -130,7 +140,7 @@ class SchedulerSettings(TlsSettings, TraceSettings):
     drift_detect_interval: timedelta = setting(
         timedelta(seconds=30),
         "SCHEDULER_DRIFT_DETECT_INTERVAL",
-        help="survey of nodes that do not report by themselves",
+        help="survey of nodes; those that report by themselves every tenth time",
     )
     events_max: int = setting(
         5_000, "SCHEDULER_EVENTS_MAX", help="how many events are kept, the newest"
@@ -149,9 +159,43 @@ class SchedulerSettings(TlsSettings, TraceSettings):
 
     def __post_init__(self) -> None:
         self.check_tls()
+        if self.gateway_role not in GATEWAY_ROLES:
+            raise SettingsError(
+                f"PERSYS_GATEWAY_ROLE={self.gateway_role}: expected {' or '.join(GATEWAY_ROLES)}"
+            )
         if self.events_max < 1:
             raise SettingsError(f"SCHEDULER_EVENTS_MAX={self.events_max}: expected 1 or more")
         if self.retry_slow_interval <= timedelta():
             raise SettingsError("SCHEDULER_RETRY_SLOW_INTERVAL=0s: expected a duration above 0s")
         if self.events_max_age <= timedelta():
             raise SettingsError("SCHEDULER_EVENTS_MAX_AGE=0s: expected more than nothing")
+
+
+def with_store(loaded: Loaded[SchedulerSettings]) -> Loaded[SchedulerSettings]:
+    """The settings with the store that they select; its source says why. Raises SettingsError.
+
+    Any etcd option selects etcd. Beside a PERSYS_STORE that names a file it is an error, unless it can be
+    meant for the etcd that CoreDNS reads.
+    """
+    settings, sources = loaded.settings, loaded.sources
+    etcd = {
+        name: source
+        for name, source in sources.items()
+        if name.startswith("etcd_") and source != DEFAULT
+    }
+    store, reason = settings.store, f"{sources['store']} is set"
+    if sources["store"] != DEFAULT:
+        if settings.discovery_etcd_endpoints:
+            etcd = {name: source for name, source in etcd.items() if name == "etcd_endpoints"}
+        if store != ETCD and etcd:
+            raise SettingsError(
+                f"{sources['store']}={store!r}: {next(iter(etcd.values()))} is set too, which selects etcd;"
+                " remove one of them"
+            )
+    elif etcd:
+        store, reason = ETCD, f"{next(iter(etcd.values()))} is set"
+    else:
+        reason = "neither PERSYS_STORE nor an etcd option is set"
+    return replace(
+        loaded, settings=replace(settings, store=store), sources={**sources, "store": reason}
+    )

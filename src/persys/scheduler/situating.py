@@ -10,7 +10,7 @@ from persys.model import feature
 from persys.model.assignment import Tombstone
 from persys.model.node import NodeStatus
 from persys.model.workload import Workload
-from persys.scheduler.cluster import Cluster, Entry
+from persys.scheduler.cluster import Cluster, Entry, Member
 
 
 class Situating:
@@ -45,14 +45,24 @@ class Situating:
             draining=member.node.drain is not None,
             confirmed_dead=member.node.confirmed_dead,
             stops_alone=feature.STOP_AFTER in member.node.capabilities.features,
-            silent=timedelta(seconds=self._clock.monotonic() - member.lease_until) + self._lease,
+            silent=self._silence(member),
             neighbours=len(self._cluster.on_node.get(member.node.id, ())),
         )
 
+    def _silence(self, member: Member) -> timedelta:
+        over = self._clock.monotonic() - member.lease_until
+        return timedelta(seconds=over + member.lease_extra) + self._lease
+
     def _with_copies(self, situation: Situation) -> Situation:
         workload = situation.workload
+        proofs_lost = self._cluster.epochs.proofs_lost
         copies = [
-            Copy(stranger.seen.node_id, stranger.seen.epoch)
+            Copy(
+                stranger.seen.node_id,
+                stranger.seen.epoch,
+                counts=stranger.counts or proofs_lost,
+                proven=stranger.proven,
+            )
             for stranger in self._cluster.strangers.of(workload.id)
         ]
         copies += [self._old_copy(one) for one in self._cluster.tombstones_of(workload.id)]

@@ -55,4 +55,4 @@ class Strangers:
                 revision=orphan.revision,
                 epoch=orphan.epoch,
             )
-            self.put(Stranger(seen, orphan.detected_at))
+            self.put(Stranger(seen, orphan.detected_at, counts=orphan.counts))

@@ -13,8 +13,9 @@ from typing import Any, TypeVar
 
 import grpc
 
+from persys.infra.answers import rpc_error
 from persys.model.ids import NodeId
-from persys.scheduler.conversation import Conversation, Replies, deadline, error, in_time
+from persys.scheduler.conversation import Conversation, Replies, deadline, in_time
 from persys.wire import limits
 from persys.wire.gen.agent.v1 import agent_pb2_grpc
 from persys.wire.gen.control.v1 import control_pb2
@@ -91,7 +92,7 @@ class Tunnel:
 
     async def tell(self, message: control_pb2.ControlMessage, *, timeout: float) -> None:
         if self._closed:
-            raise error(grpc.StatusCode.UNAVAILABLE, self._closed)
+            raise rpc_error(grpc.StatusCode.UNAVAILABLE, self._closed)
         async with in_time(deadline(timeout)):
             await self.outgoing.put(message)
 
@@ -138,7 +139,7 @@ class Tunnel:
                     return answer
             finally:
                 conversation.cancel()
-            raise error(grpc.StatusCode.INTERNAL, "the call ended without an answer")
+            raise rpc_error(grpc.StatusCode.INTERNAL, "the call ended without an answer")
 
         return call
 
@@ -185,10 +186,10 @@ class Tunnel:
     ) -> Callable[[float | None, Metadata], Conversation[Request, Response]]:
         def open_call(timeout: float | None, metadata: Metadata) -> Conversation[Request, Response]:
             if self._closed:
-                raise error(grpc.StatusCode.UNAVAILABLE, self._closed)
+                raise rpc_error(grpc.StatusCode.UNAVAILABLE, self._closed)
             if len(self._calls) >= CALLS_MAX:
                 text = f"{CALLS_MAX} calls to {self.node_id} are under way; try again later"
-                raise error(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
+                raise rpc_error(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
             opening = control_pb2.StreamCall(
                 id=next(self._ids), method=method.rpartition("/")[2], metadata=dict(metadata)
             )

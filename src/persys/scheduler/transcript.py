@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+from persys.core.deviations import DRIFTED
 from persys.core.health import UNHEALTHY
 from persys.core.situation import Decision
 from persys.model.assignment import Assignment
@@ -121,7 +122,7 @@ def _told(old: Entry, workload: Workload, decision: Decision, now: datetime) -> 
             )
         elif _recovered(old.belief, belief):
             told.append(_event(EventKind.WORKLOAD_HEALTHY, workload, assignment, now))
-        elif belief.status in _KIND:
+        elif belief.status in _KIND and not _is_drift(old.belief, belief):
             told.append(_event(_KIND[belief.status], workload, assignment, now, belief.message))
     return told
 
@@ -137,6 +138,15 @@ def _recovered(old: Belief | None, new: Belief) -> bool:
         and old.status is new.status is Status.RUNNING
         and old.code == UNHEALTHY
         and not new.code
+    )
+
+
+def _is_drift(old: Belief | None, new: Belief) -> bool:
+    """It ran all the time. That it differs, or does no longer, is an event of the drift."""
+    return (
+        old is not None
+        and old.status is new.status is Status.RUNNING
+        and DRIFTED in (old.code, new.code)
     )
 
 

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from persys.client.authority import AuthoritySource
 from persys.client.trust import open_renewed, vault_source
+from persys.infra.answers import parsed
 from persys.infra.clock import Clock
 from persys.infra.rpc import new_channel
 from persys.infra.tls import Tls
@@ -52,14 +53,17 @@ def to_authority(settings: SchedulerSettings) -> Revoke | None:
     return revoke
 
 
-def to_agents(tls: Tls | None) -> Connect:
-    """Only the node that is meant is spoken to, whoever answers at its endpoint."""
+def to_agents(tls: Tls | None, *, by_host: bool = False) -> Connect:
+    """Only the node that is meant is spoken to, whoever answers at its endpoint.
+
+    `by_host`: where certificates do not name nodes, it is known by the host in its endpoint.
+    """
     if tls is None:
         return over_grpc
 
     def connect(node_id: NodeId, endpoint: str) -> tuple[Stub, Close]:
-        channel = tls.channel(endpoint, Role.AGENT, node_id)
-        return Stub(channel), channel.close
+        channel = tls.channel(endpoint, Role.AGENT, node_id, by_host=by_host)
+        return Stub(parsed(channel)), channel.close
 
     return connect
 

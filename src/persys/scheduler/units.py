@@ -69,19 +69,29 @@ class Units:
             numbered.append(Numbered(self._event_number, _short(event)))
         return numbered
 
-    def prepare(self, change: Change, values: Mapping[str, bytes], now: datetime) -> Prepared:
+    def prepare(
+        self, changes: Iterable[tuple[Change, Mapping[str, bytes]]], now: datetime
+    ) -> list[Prepared]:
+        """The units of one commit, from changes and their encoded records."""
+        stored_until = self._event_number
+        return [self._prepare(change, values, now, stored_until) for change, values in changes]
+
+    def _prepare(
+        self, change: Change, values: Mapping[str, bytes], now: datetime, stored_until: int
+    ) -> Prepared:
         events = self.number(change.events)
         guarded = (*values, *change.drops)
         puts = {**values, **self.event_puts(events)}
         for sequence, event in events:
             self._keep_event(keys.event_key(event.at, sequence), event)
-        trimmed = self._retention.take_excess(now, limit=OUTDATED_PER_UNIT_MAX)
+        trimmed = self._retention.take_excess(
+            now, limit=OUTDATED_PER_UNIT_MAX, stored_until=stored_until
+        )
         outdated = [self._event_keys.pop(sequence) for sequence in trimmed]
         unit = Unit(
             guards={key: self.versions.get(key, 0) for key in guarded},
-            # An event may be beyond its source's share as soon as it is written.
-            puts={key: value for key, value in puts.items() if key not in outdated},
-            deletes=[*change.drops, *(key for key in outdated if key not in puts)],
+            puts=puts,
+            deletes=[*change.drops, *outdated],
         )
         return Prepared(unit, events, trimmed)
 

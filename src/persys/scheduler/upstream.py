@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 
+from persys.infra.answers import parsed
 from persys.wire.gen.control.v1 import control_pb2_grpc
 
 CONNECT_SECONDS = 1.0
@@ -21,7 +22,7 @@ class Upstream:
         self.endpoint = endpoint
         self._channel = connect(endpoint)
         # The stub's types are the synchronous ones.
-        self.stub: Any = control_pb2_grpc.AgentControlStub(self._channel)
+        self.stub: Any = control_pb2_grpc.AgentControlStub(parsed(self._channel))
         self._under_way: set[Any] = set()
         self._over = False
 

@@ -5,7 +5,7 @@ from ipaddress import ip_address
 from persys.core.discovery import PORT_MAX, Zone, checked_name
 from persys.errors import SettingsError
 from persys.infra.address import address_outward
-from persys.scheduler.settings import SchedulerSettings
+from persys.scheduler.settings import ETCD, SchedulerSettings
 
 
 def zone_of(settings: SchedulerSettings) -> Zone:
@@ -43,7 +43,7 @@ def etcd_of_names(settings: SchedulerSettings) -> tuple[str, ...]:
     """Empty: there is none, and nothing is announced."""
     if settings.discovery_etcd_endpoints:
         return settings.discovery_etcd_endpoints
-    return settings.etcd_endpoints if settings.store == "etcd" else ()
+    return settings.etcd_endpoints if settings.store == ETCD else ()
 
 
 def check_whereabouts(settings: SchedulerSettings) -> None:

@@ -75,6 +75,21 @@ _WRONG_FILE = frozenset(
 )
 
 
+def holds_key(path: Path, key: str) -> bool:
+    """Whether the file is a store that holds the key; it is not changed. SettingsError: it cannot be read."""
+    if not path.exists():
+        return False
+    try:
+        connection = sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)
+        try:
+            found = connection.execute("SELECT 1 FROM records WHERE key = ?", (key,)).fetchone()
+        finally:
+            connection.close()
+    except sqlite3.Error as err:
+        raise SettingsError(f"{path}: {err}; it may hold a cluster") from err
+    return found is not None
+
+
 @dataclass(frozen=True, slots=True)
 class _Written:
     outcomes: list[Outcome]

@@ -56,7 +56,7 @@ _STATES = {state.value: state for state in ActionState}
 
 
 def apply_message(
-    workload: Workload, epoch: int, resolved: Resolved | None = None
+    workload: Workload, epoch: int, resolved: Resolved | None = None, *, proof: bytes = b""
 ) -> agent_pb2.ApplyWorkloadRequest:
     """`resolved` has values where the workload, which goes along as the intent, has references."""
     assert workload.desired is not Desired.DELETED, "what is to go is deleted, not applied"
@@ -70,6 +70,7 @@ def apply_message(
         intent=records.encode(workload),
         stop_after_seconds=workload.stop_after_seconds,
         secret_env=resolved.secret_env if resolved is not None else (),
+        proof=proof,
     )
 
 
@@ -99,6 +100,7 @@ def apply(message: agent_pb2.ApplyWorkloadRequest) -> Order:
             message.stop_after_seconds, "stop_after_seconds", most=checks.STOP_AFTER_SECONDS_MAX
         ),
         secret_env=tuple(message.secret_env),
+        proof=message.proof,
     )
 
 
@@ -152,6 +154,7 @@ def observation(
         failure=failure,
         message=message.message,
         metadata=metadata,
+        proof=message.proof,
     )
 
 
@@ -194,6 +197,7 @@ def status_message(
         updated_at=unix_seconds(updated_at or seen.seen_at),
         metadata=seen.metadata,
         epoch=seen.epoch,
+        proof=seen.proof,
     )
     if seen.failure is not None:
         message.message = seen.message or seen.failure.message

@@ -4,16 +4,17 @@ import re
 from math import ceil
 from typing import NamedTuple
 
+from persys.core.numbers import whole_number
 from persys.model.spec import Port
+from persys.wire.checks import CPU_MILLICORES_MAX, MEMORY_MB_MAX, PORT_MAX
 
 _PORT = re.compile(
     r"(?:(?:(?P<address>[^/]*):)?(?P<host>\d+(?:-\d+)?)?:)?"
     r"(?P<container>\d+(?:-\d+)?)(?:/(?P<protocol>[a-z]+))?"
 )
-_SIZE = re.compile(r"(?P<number>\d+(?:\.\d+)?) *(?P<unit>[bkmgt]?)(?:i?b)?", re.IGNORECASE)
+_SIZE = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?) *(?P<unit>[bkmgt]?)(?:i?b)?", re.IGNORECASE)
 _UNITS = {"": 0, "b": 0, "k": 10, "m": 20, "g": 30, "t": 40}
-_CPUS = re.compile(r"\d+(\.\d+)?|\.\d+")
-_PORT_MAX = 65_535
+_CPUS = re.compile(r"[0-9]+(\.[0-9]+)?|\.[0-9]+")
 _MEBIBYTE = 1 << 20
 
 
@@ -62,19 +63,24 @@ def memory_mb(text: str) -> int:
     found = _SIZE.fullmatch(text)
     if found is None:
         raise ValueError("expected a size such as 64m or 1g")
-    size = float(found["number"]) * (1 << _UNITS[found["unit"].lower()])
-    return ceil(size / _MEBIBYTE)
+    size = float(found["number"]) * (1 << _UNITS[found["unit"].lower()]) / _MEBIBYTE
+    if size > MEMORY_MB_MAX:
+        raise ValueError(f"expected at most {MEMORY_MB_MAX >> 10}g")
+    return ceil(size)
 
 
 def cpu_millicores(text: str) -> int:
     if not _CPUS.fullmatch(text):
         raise ValueError("expected a number of cpus such as 0.5")
-    return ceil(float(text) * 1000)
+    millicores = float(text) * 1000
+    if millicores > CPU_MILLICORES_MAX:
+        raise ValueError(f"expected at most {CPU_MILLICORES_MAX // 1000}")
+    return ceil(millicores)
 
 
 def _range(text: str) -> range:
     first, _, last = text.partition("-")
-    numbers = range(int(first), int(last or first) + 1)
-    if not numbers or numbers[-1] > _PORT_MAX:
-        raise ValueError(f"ports are 1 to {_PORT_MAX}")
-    return numbers
+    begin, end = whole_number(first), whole_number(last or first)
+    if begin is None or end is None or not begin <= end <= PORT_MAX:
+        raise ValueError(f"ports are 1 to {PORT_MAX}")
+    return range(begin, end + 1)

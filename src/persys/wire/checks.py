@@ -12,6 +12,7 @@ from ipaddress import ip_interface
 from posixpath import normpath
 from typing import TypeVar
 
+from persys.core.numbers import whole_number
 from persys.errors import InvalidError
 from persys.model.spec import PullPolicy, RestartPolicy
 
@@ -194,4 +195,4 @@ def shown(text: str) -> str:
 
 
 def _is_count(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) <= 9
+    return whole_number(text) is not None

@@ -168,6 +168,7 @@ def observation(
         failure=_failure(message, actual),
         message=message.message,
         metadata=dict(message.metadata),
+        proof=message.proof,
     )
 
 
@@ -198,6 +199,7 @@ def status_message(
         revision_id=seen.revision,
         epoch=seen.epoch,
         metadata=seen.metadata,
+        proof=seen.proof,
     )
     if seen.failure is not None:
         message.failure_reason = failure_enum(seen.failure.reason)

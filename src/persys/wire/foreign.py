@@ -16,7 +16,12 @@ _FAILURE_WORDS = {
     "INVALID_SPECIFICATION": (FailureReason.INVALID_SPEC, False),
     "INVALID_CONFIGURATION": (FailureReason.INVALID_SPEC, False),
     "PORT_BIND_CONFLICT": (FailureReason.NETWORK_ERROR, False),
+    "RESOURCE_QUOTA_EXCEEDED": (FailureReason.INSUFFICIENT_RESOURCES, True),
 } | {reason.value: (reason, reason.retryable) for reason in FailureReason}
+
+_FULL = FailureReason.INSUFFICIENT_RESOURCES
+_NO_IMAGE = FailureReason.IMAGE_NOT_FOUND
+_NETWORK = FailureReason.NETWORK_ERROR
 
 # Causes outside the workload. An agent that stops trying leaves it to the scheduler to try again later.
 _OUTSIDE = frozenset(
@@ -27,6 +32,28 @@ _OUTSIDE = frozenset(
         FailureReason.STORAGE_ERROR,
     }
 )
+
+
+# Words in the error of a task, of agents that name no reason. The first that occurs counts.
+_CAUSES = (
+    (("resource_quota_exceeded", "quota exceeded", "insufficient"), _FULL),
+    (("manifest unknown", "pull access denied", "repository does not exist"), _NO_IMAGE),
+    (("no such image", "invalid reference format"), _NO_IMAGE),
+    (("pull",), FailureReason.IMAGE_PULL_FAILED),
+    (("no space left", "volume", "mount", "disk"), FailureReason.STORAGE_ERROR),
+    (("port is already allocated", "address already in use", "network"), _NETWORK),
+    (("domain", "libvirt", "boot"), FailureReason.VM_BOOT_FAILED),
+    (("invalid", "unsupported", "malformed"), FailureReason.INVALID_SPEC),
+)
+
+
+def cause(text: str) -> FailureReason:
+    """The reason that the text of an error tells."""
+    low = text.lower()
+    for words, reason in _CAUSES:
+        if any(word in low for word in words):
+            return reason
+    return FailureReason.RUNTIME_ERROR
 
 
 def says_not_found(text: str) -> bool:
@@ -48,7 +75,8 @@ def failure(word: str, text: str, *, code: str, terminal: bool) -> Failure:
 
     Our agents send a code with what must not be tried again.
     """
-    reason, retryable = _FAILURE_WORDS.get(word.upper(), (FailureReason.RUNTIME_ERROR, True))
+    # A reason that is read from a text is a guess: it must not end the attempts.
+    reason, retryable = _FAILURE_WORDS.get(word.upper(), (cause(text), True))
     if not code and says_runtime_not_available(text):
         code = RUNTIME_NOT_AVAILABLE
     final = terminal and (bool(code) or reason not in _OUTSIDE)

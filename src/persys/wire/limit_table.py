@@ -81,8 +81,8 @@ TEXTS: dict[str, int] = {
     **_all(
         SENTENCE,
         """
-        after before change changes detail error error_message left_out message next_steps placement
-        problem reason status_reason summary text field
+        after before change changes copies detail error error_message left_out message next_steps placement
+        problem problems journal_problem reason status_reason summary text field
         """,
     ),
     # Paths, addresses and references.
@@ -126,6 +126,7 @@ BYTES: dict[str, int] = {
     "content": 1024 * 1024,
     "data": CHUNK,
     "intent": 1024 * 1024,
+    "proof": 64,
     "request": CHUNK,
     "response": CHUNK,
     "stderr": CHUNK,
@@ -135,7 +136,7 @@ BYTES: dict[str, int] = {
 }
 
 NUMBERS: dict[str, tuple[int, int]] = {
-    "epoch": EXACT,
+    **_all(EXACT, "epoch known_epoch"),
     **_all((0, checks.CPU_MILLICORES_MAX), "cpu_millicores cpu_total_millicores"),
     "reserved_cpu_millicores": (0, checks.CPU_MILLICORES_MAX),
     **_all((0, checks.MEMORY_MB_MAX), "memory_mb memory_total_mb reserved_memory_mb"),
@@ -216,7 +217,7 @@ COUNTS: dict[str, int] = {
     **_all(
         VIEWS,
         """
-        blocked bound changes counts displaces drifts events found history images items left_out losses
+        blocked bound changes copies counts displaces drifts events found history images items left_out losses
         next_steps nodes plans problems score secrets stranded tokens used_by versions recovered
         suggestions quarantined policy_violations DiagnosticsView.internal_errors
         """,

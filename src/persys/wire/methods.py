@@ -16,6 +16,7 @@ MIB = 1024 * 1024
 REQUEST_BYTES_MAX = 4 * MIB
 DEADLINE_SECONDS = 30.0
 LONG_SECONDS = 600.0
+SNAPSHOT_BYTES_MAX = 1024 * MIB
 
 
 class Stream(StrEnum):
@@ -87,6 +88,7 @@ class Method(NamedTuple):
     routes: tuple[Http, ...] = ()  # under /api/v1; empty: not served by a gateway
     older_routes: tuple[Http, ...] = ()  # without a prefix; clients in the field use them
     request_bytes_max: int = REQUEST_BYTES_MAX  # of one message
+    upload_bytes_max: int = 0  # of all messages of a change that begins when the last one has come
     deadline_seconds: float = DEADLINE_SECONDS  # how long a caller waits at most; 0: no limit
 
 
@@ -224,6 +226,7 @@ _ROWS: tuple[Method, ...] = (
         read_only=ReadOnly.OWN,
         audit=Audit.END,
         event="SnapshotRestored",
+        upload_bytes_max=SNAPSHOT_BYTES_MAX,
         deadline_seconds=0,
     ),
     _change(

@@ -43,7 +43,13 @@ def change_messages(changes: Iterable[FieldChange]) -> list[control_pb2.FieldCha
 
 
 def explanation_message(
-    found: Explanation, *, workload_id: str, node_id: str, summary: str, changes: Sequence[str]
+    found: Explanation,
+    *,
+    workload_id: str,
+    node_id: str,
+    summary: str,
+    changes: Sequence[str],
+    copies: Sequence[str],
 ) -> control_pb2.ExplainWorkloadResponse:
     return control_pb2.ExplainWorkloadResponse(
         workload_id=workload_id,
@@ -63,6 +69,7 @@ def explanation_message(
         ],
         node_count=found.node_count,
         fit_count=found.fit_count,
+        copies=copies,
     )
 
 

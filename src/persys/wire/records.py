@@ -2,10 +2,12 @@
 
     {"crc":"5d3ef0a1","schema":2,<the fields of the struct>}
 
-`crc` is the CRC-32 of everything behind it, so that a flipped or missing byte is detected. Records of
-schema 1 have no checksum and are still read: fields that they lack get their defaults, so a field that is
-added needs one. A record of a newer schema is refused, never read in part: writing it back would lose
-what this version does not know. So a field may only be added, renamed or dropped together with the number.
+`crc` is the CRC-32 of everything behind it, so that a flipped or missing byte is detected. Every later schema
+begins in the same way: so a schema number that is newer only because a bit flipped is known for damage.
+Records of schema 1 have no checksum and are still read: fields that they lack get their defaults, so a field
+that is added needs one. A record of a newer schema is refused, never read in part: writing it back would
+lose what this version does not know. So a field may only be added, renamed or dropped together with the
+number.
 """
 
 from functools import cache
@@ -25,6 +27,7 @@ StructT = TypeVar("StructT", bound=Struct)
 # Deterministic: sets and maps are sorted, so equal structs are equal bytes in every process.
 _encoder = msgspec.json.Encoder(order="deterministic")
 _CRC = b'{"crc":"%08x",'
+_CRC_AT = _CRC.index(b"%")
 _BODY_AT = len(_CRC % 0)
 _SCHEMA = b'"schema":%d' % SCHEMA
 _CURRENT = (_SCHEMA + b",", _SCHEMA + b"}")
@@ -63,10 +66,11 @@ def decode(data: bytes, kind: type[StructT]) -> StructT:
 
 
 def _check(data: bytes, kind: type[Struct]) -> None:
-    if data.startswith(_CURRENT, _BODY_AT) and data.startswith(_CRC % crc32(data[_BODY_AT:])):
+    is_intact = data.startswith(_CRC % crc32(data[_BODY_AT:]))
+    if is_intact and data.startswith(_CURRENT, _BODY_AT):
         return
     schema = _schema_decoder.decode(data).schema
-    if schema > SCHEMA:
+    if schema > SCHEMA and (is_intact or not data.startswith(_CRC[:_CRC_AT])):
         raise NewerSchemaError(
             f"a stored {kind.__name__} has schema {schema}; this version reads up to {SCHEMA}: upgrade it"
         )

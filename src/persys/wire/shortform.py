@@ -4,12 +4,13 @@ import re
 
 from google.protobuf.message import Message
 
+from persys.core.numbers import whole_number
 from persys.errors import InvalidError
 from persys.wire import health
+from persys.wire.checks import PORT_MAX
 from persys.wire.gen.control.v1 import control_pb2
 
 _PORT = re.compile(r"(?:(?P<host>\d+):)?(?P<container>\d+)(?:/(?P<protocol>tcp|udp))?")
-_PORT_MAX = 65535
 
 
 def port(path: str, text: str, message: Message) -> None:
@@ -18,9 +19,9 @@ def port(path: str, text: str, message: Message) -> None:
     found = _PORT.fullmatch(text)
     if found is None:
         raise InvalidError(path, f'{text!r} is no port; write "8080:80", "8080:80/udp" or "80"')
-    host, container = int(found["host"] or 0), int(found["container"])
-    if not 1 <= container <= _PORT_MAX or host > _PORT_MAX:
-        raise InvalidError(path, f"{text!r}: ports are 1 to {_PORT_MAX}")
+    host, container = whole_number(found["host"] or "0"), whole_number(found["container"])
+    if host is None or container is None or not 1 <= container <= PORT_MAX or host > PORT_MAX:
+        raise InvalidError(path, f"{text[:40]!r}: ports are 1 to {PORT_MAX}")
     message.host_port = host
     message.container_port = container
     message.protocol = found["protocol"] or "tcp"

@@ -9,6 +9,7 @@ A Compose file is recognised by its `services`. It is applied whole, as a stack.
 import re
 
 from persys.core.bounded_yaml import MappingNode, Node, ScalarNode, SequenceNode
+from persys.core.numbers import whole_number
 from persys.errors import InvalidError
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.strict import SpecFileError, entries, text_of
@@ -17,10 +18,15 @@ _OF_INTENT = frozenset({"workload_id", "workloadId", "desired_state", "desiredSt
 _STATUS = "status"
 _SERVICES = "services"
 _IN_COMPOSE = "spec.compose.inline_yaml"
-_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
-_FIELD = re.compile(r"(?P<field>[A-Za-z_][\w.\[\]-]*): (?P<problem>.+)", re.S)
+# A name, ['a key'] of a mapping, or [0].
+_QUOTED = r"""\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*")\]"""
+_STEP = re.compile(rf"(?P<name>[^.\[\]]+)|(?P<key>{_QUOTED})|\[(?P<index>\d+)\]")
+_FIELD = re.compile(
+    rf"(?P<field>[A-Za-z_](?:{_QUOTED}|[\w.\[\]-])*): (?P<problem>.+)",
+    re.S,
+)
 _LINE = re.compile(r"line (\d+): ")
-_DECIMAL = re.compile(r"[1-9]\d*|0")
+_INNER_LINE = re.compile(r"(?:^|: )(line (\d+): )")
 _NOT_IN_AN_ID = re.compile(r"[^a-z0-9]+")
 _ID_LENGTH_MAX = 63
 
@@ -30,16 +36,43 @@ def line_of(root: Node, field: str) -> int:
 
     A document without a `spec` holds the parts of the spec at its top.
     """
-    steps = [name or int(index) for name, index in _STEP.findall(field)]
-    if steps[:1] == ["spec"] and not _has(root, "spec"):
-        del steps[0]
     node, line = root, root.start_mark.line + 1
-    for step in steps:
+    for step in _steps(root, field):
         found = _child(node, step)
         if found is None:
             break
         node, line = found
     return line
+
+
+def placed(root: Node, field: str, problem: str) -> tuple[int, str]:
+    """The line of an error in the file, and its text without a line that counts inside a block of text."""
+    line = line_of(root, field)
+    inner = _INNER_LINE.search(problem)
+    block = _at(root, field)
+    if inner is None or not isinstance(block, ScalarNode) or block.style != "|":
+        return line, problem
+    text = problem[: inner.start(1)] + problem[inner.end(1) :]
+    return block.start_mark.line + 1 + int(inner[2]), text
+
+
+def _at(root: Node, field: str) -> Node | None:
+    node: Node | None = root
+    for step in _steps(root, field):
+        found = _child(node, step) if node is not None else None
+        node = found[0] if found else None
+    return node
+
+
+def _steps(root: Node, field: str) -> list[str | int]:
+    steps = [_step(found) for found in _STEP.finditer(field)]
+    return steps[1:] if steps[:1] == ["spec"] and not _has(root, "spec") else steps
+
+
+def _step(found: re.Match[str]) -> str | int:
+    if found["index"]:
+        return int(found["index"])
+    return found["name"] or re.sub(r"\\(.)", r"\1", found["key"][2:-2])
 
 
 def split_field(text: str) -> tuple[str, str]:
@@ -132,8 +165,11 @@ def _rewrite_modes(spec: Node) -> None:
     items = found[0].value if found and isinstance(found[0], SequenceNode) else []
     for item in items:
         mode = _child(item, "mode")
-        if mode and isinstance(mode[0], ScalarNode) and _DECIMAL.fullmatch(mode[0].value):
-            mode[0].value = f"0{int(mode[0].value):o}"
+        if mode is None or not isinstance(mode[0], ScalarNode):
+            continue
+        number = whole_number(mode[0].value)
+        if number is not None and str(number) == mode[0].value:  # else it is octal already
+            mode[0].value = f"0{number:o}"
 
 
 def _as_id(name: str) -> str:

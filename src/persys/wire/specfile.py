@@ -31,7 +31,7 @@ from persys.wire.spec_document import (
     intent_of_view,
     is_compose,
     is_view,
-    line_of,
+    placed,
     stack_of,
 )
 from persys.wire.strict import SpecFileError, entries, fill, text_of, unknown, wrong
@@ -64,9 +64,9 @@ class SpecDocument:
     line: int
     node: Node
 
-    def line_of(self, field: str) -> int:
-        """The line of a field, or of the nearest part above it that is there."""
-        return self.line and line_of(self.node, field)
+    def placed(self, field: str, problem: str) -> tuple[int, str]:
+        """The line of an error about a field, or of the nearest part above it that is there, and its text."""
+        return placed(self.node, field, problem) if self.line else (0, problem)
 
 
 def read_spec_file(
@@ -94,8 +94,8 @@ def read_spec_file(
             # The lines of rewritten JSON are not the user's lines.
             raise SpecFileError(err.field, err.problem, line=line and err.line) from None
         except InvalidError as err:
-            at = line and line_of(node, err.field)
-            raise SpecFileError(err.field, err.problem, line=at) from None
+            at, problem = placed(node, err.field, err.problem) if line else (0, err.problem)
+            raise SpecFileError(err.field, problem, line=at) from None
         if request.workload_id in found:
             raise SpecFileError("id", f"{request.workload_id!r} is in the file twice", line=line)
         found[request.workload_id] = SpecDocument(request, line, node)

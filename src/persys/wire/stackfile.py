@@ -10,7 +10,8 @@ from posixpath import normpath
 from typing import NamedTuple
 
 from persys.core.bounded_yaml import MappingNode, ScalarNode
-from persys.core.compose_policy import may_need_privilege, needs_privilege, violations
+from persys.core.compose_policy import first_violation, may_need_privilege, violations
+from persys.core.numbers import whole_number
 from persys.errors import InvalidError
 from persys.model.spec import Port, RestartPolicy, StackNeeds
 from persys.wire import amounts
@@ -19,7 +20,9 @@ from persys.wire.nodes import Item, Walk
 from persys.wire.stackrules import NO_OTHER_FILE, Rules
 
 PROFILES = "COMPOSE_PROFILES"
+_COPIES_MAX = 9_999
 _RESTARTS = {"none": "no", "on-failure": "on-failure"}
+_PATH_CHARACTERS_MAX = 200
 _RESTART_NAMES = ("", "no", "always", "on-failure", "unless-stopped")
 
 
@@ -92,12 +95,13 @@ class _Reader:
         binds = [bind for parts in found.values() for bind in self._binds(parts)]
         binds += [bind for item in volumes.values() for bind in self._hidden_bind(item)]
         ports = (port for parts in found.values() for port in self._ports(parts))
+        privileged_by = self._privileged_by(found, top)
         needs = StackNeeds(
             ports=tuple(dict.fromkeys(ports)),
             cpu_millicores=sum(self._cpu(found[s.name]) * s.replicas for s in services),
             memory_mb=sum(self._memory(found[s.name]) * s.replicas for s in services),
-            privileged=any(self._is_privileged(parts) for parts in found.values())
-            or self._is_shared_privileged(top),
+            privileged=bool(privileged_by),
+            privileged_by=privileged_by,
             holds_data=any(not bind.read_only for bind in binds)
             or any(self._names_volume(parts) for parts in found.values()),
         )
@@ -140,17 +144,19 @@ class _Reader:
             return RestartPolicy(said)
         text = self._walk.text_at(parts, "restart")
         name, _, count = text.partition(":")
-        if name not in _RESTART_NAMES or not (not count or count.isdigit()):
+        retries_max = whole_number(count or "0")
+        if name not in _RESTART_NAMES or retries_max is None:
             raise parts["restart"].refused(f"{text[:40]!r} is no restart policy")
-        return RestartPolicy(name or "no", int(count or 0) if name == "on-failure" else 0)
+        return RestartPolicy(name or "no", retries_max if name == "on-failure" else 0)
 
     def _replicas(self, item: Item | None) -> int:
         text = self._walk.text(item) if item is not None else ""
         if item is None or not text:
             return 1
-        if not (text.isascii() and text.isdigit() and len(text) < 5):
-            raise item.refused("expected a number of copies")
-        return int(text)
+        copies = whole_number(text)
+        if copies is None or copies > _COPIES_MAX:
+            raise item.refused(f"{text[:40]!r}: expected 0 to {_COPIES_MAX} copies")
+        return copies
 
     def _ports(self, parts: Mapping[str, Item]) -> Iterator[Port]:
         for item in self._walk.sequence_at(parts, "ports"):
@@ -194,15 +200,20 @@ class _Reader:
         except ValueError as err:
             raise item.refused(f"{text[:40]!r}: {err}") from err
 
-    def _is_privileged(self, parts: Mapping[str, Item]) -> bool:
-        plain = {
-            key: self._walk.plain(item) for key, item in parts.items() if may_need_privilege(key)
-        }
-        return needs_privilege(plain)
-
-    def _is_shared_privileged(self, top: Mapping[str, Item]) -> bool:
+    def _privileged_by(
+        self, services: Mapping[str, Mapping[str, Item]], top: Mapping[str, Item]
+    ) -> str:
+        """The path of the first key that needs a privileged node; "" if there is none."""
+        for name, parts in services.items():
+            plain = {
+                key: self._walk.plain(item)
+                for key, item in parts.items()
+                if may_need_privilege(key)
+            }
+            if found := first_violation(plain, f"services.{name}"):
+                return found.path[:_PATH_CHARACTERS_MAX]
         shared = {key: self._walk.plain(top[key]) for key in ("networks", "volumes") if key in top}
-        return bool(violations(shared))
+        return next((found.path[:_PATH_CHARACTERS_MAX] for found in violations(shared)), "")
 
     def _mounts(self, parts: Mapping[str, Item]) -> Iterator[tuple[Item, amounts.Mount]]:
         walk = self._walk

@@ -18,6 +18,7 @@ from persys.errors import InvalidError
 _WORDS_THAT_YAML_TAKES_FOR_BOOLEANS = frozenset({"yes", "no", "on", "off"})
 _WHOLE = re.compile(r"[-+]?[0-9]+")
 _PERMISSIONS = re.compile(r"0o?[0-7]{1,4}")
+_DIGITS_MAX = 40
 _OCTAL = frozenset({"persys.control.v1.FileMount.mode"})
 _INT_BITS = {
     FieldDescriptor.CPPTYPE_INT32: 32,
@@ -151,9 +152,10 @@ def _permissions(node: Node, path: str) -> int:
 def _integer(node: Node, path: str, *, bits: int) -> int:
     if not isinstance(node, ScalarNode) or not _WHOLE.fullmatch(node.value):
         raise wrong(node, path, f"expected a whole number, got {_kind(node)}")
-    number = int(node.value)
-    if not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
-        raise wrong(node, path, f"{number} is too large for a number of {bits} bits")
+    # Python refuses to convert thousands of digits, and no number of 64 bits has more than 19.
+    number = int(node.value) if len(node.value) <= _DIGITS_MAX else None
+    if number is None or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
+        raise wrong(node, path, f"{node.value[:40]} is too large for a number of {bits} bits")
     return number
 
 

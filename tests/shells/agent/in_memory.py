@@ -22,6 +22,7 @@ from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.steps import StepDeadlines
 from persys.core.convergence import Artefact, Condition, Step
+from persys.infra.aio.path_calls import DirectPathCalls, PathCalls
 from persys.infra.clock import SystemClock
 from persys.infra.process import serve
 from persys.model.failure import Failure
@@ -43,8 +44,8 @@ class MemoryRuntime:
         self.artefacts: dict[WorkloadId, Artefact] = {}
         self._number = 0
 
-    async def inspect(self, workload_id: WorkloadId) -> Artefact | None:
-        return self.artefacts.get(workload_id)
+    async def inspect(self, order: Order) -> Artefact | None:
+        return self.artefacts.get(order.workload_id)
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
         return None
@@ -69,6 +70,13 @@ class MemoryRuntime:
         self.artefacts.pop(WorkloadId(artefact.name), None)
         return None
 
+    async def repair(self, order: Order, artefact: Artefact) -> Failure | None:
+        self._set(artefact, deviations=())
+        return None
+
+    async def replace(self, order: Order, artefact: Artefact) -> Failure | None:
+        return await self.remove(order, artefact)
+
     async def discard(self, order: Order) -> Failure | None:
         return None
 
@@ -92,7 +100,7 @@ class NoVolumes:
     def drivers(self) -> frozenset[str]:
         return frozenset({"local"})
 
-    def check(self, order: Order) -> None: ...
+    async def check(self, order: Order) -> None: ...
 
     def path(self, workload_id: WorkloadId, name: str) -> Path:
         return Path("/nowhere")
@@ -122,6 +130,7 @@ class Node:
     runtime: Runtime = field(default_factory=MemoryRuntime)
     volumes: Volumes = field(default_factory=NoVolumes)
     machine: Machine = host
+    paths: PathCalls = field(default_factory=DirectPathCalls)
     journal_thread: Executor | None = None
     more: NodeRuntimes = field(default_factory=NodeRuntimes)
     settings: AgentSettings = field(
@@ -188,6 +197,10 @@ class Running:
             assert asyncio.get_running_loop().time() < deadline, f"not in time: {what}"
             await asyncio.sleep(0.02)
 
+    async def until_idle(self) -> None:
+        """No call is in progress."""
+        await self.until(lambda: self.api.owned.count == 0, "all calls are finished")
+
     async def until_stands(self, name: str, *actual: Actual | None) -> None:
         await self.until(lambda: self.standing(name) in actual, f"{name} is {actual}")
 
@@ -201,7 +214,7 @@ def a_context() -> Any:
 @asynccontextmanager
 async def a_running_agent(node: Node) -> AsyncIterator[Running]:
     settings = replace(node.settings, storage_local_root=node.directory)
-    node_id = NodeId("n1")
+    node_id = NodeId(settings.node_id or "n1")
     state = State(
         node.directory / "state.db",
         cluster_id="default",
@@ -215,6 +228,7 @@ async def a_running_agent(node: Node) -> AsyncIterator[Running]:
         volumes=node.volumes,
         machine=node.machine,
         clock=SystemClock(),
+        paths=node.paths,
         connect=None,
         random=Random(1),
         deadlines=BRISK,

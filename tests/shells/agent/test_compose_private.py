@@ -25,15 +25,15 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
 
 @pytest.fixture
 def images(registry: Registry, demo_image: str, unique_id: str) -> Iterator[list[str]]:
-    """Two that Docker has not got; what a test fetches is removed."""
+    """Two private ones that Docker has not got, and one without a credential; what is fetched is removed."""
     pushed = [registry.push(demo_image, f"{unique_id}:{number}") for number in range(2)]
-    yield pushed
+    yield [*pushed, demo_image]
     for image in pushed:
         subprocess.run(["docker", "rmi", image], capture_output=True, check=False, timeout=60)
 
 
 @pytest.mark.parametrize("binary", [composes.V1, composes.V2], ids=["v1", "v2"])
-def test_the_private_images_of_a_stack_are_fetched_and_the_secret_is_nowhere(
+def test_private_images_of_a_mixed_stack_are_fetched_and_the_secret_is_nowhere(
     binary: str,
     new_agent: Callable[..., Agent],
     registry: Registry,
@@ -58,7 +58,7 @@ def test_the_private_images_of_a_stack_are_fetched_and_the_secret_is_nowhere(
 
     apply(agent, unique_id, images, revision="r2", credential="registry")
     status = agent.wait_for(unique_id, RUNNING, within=WITHIN)
-    assert status.metadata["compose.services"] == "db=running,web=running"
+    assert status.metadata["compose.services"] == "cache=running,db=running,web=running"
     kept = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert any(b"image_credential" in path.read_bytes() for path in kept), "only its name is kept"
     for path in kept:
@@ -74,10 +74,11 @@ def test_the_private_images_of_a_stack_are_fetched_and_the_secret_is_nowhere(
 def apply(
     agent: Agent, workload_id: str, images: list[str], *, revision: str, credential: str
 ) -> None:
-    web, db = images
+    web, db, cache = images
     text = (
         f"services:\n  web: {{image: '{web}', command: [sleep, '3600'], init: true}}\n"
         f"  db: {{image: '{db}', command: [sleep, '3600'], init: true, pull_policy: always}}\n"
+        f"  cache: {{image: '{cache}', command: [sleep, '3600'], init: true}}\n"
     )
     agent.stub.ApplyWorkload(
         agent_pb2.ApplyWorkloadRequest(

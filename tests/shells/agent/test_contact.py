@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from builders import a_supervisor
 from persys.agent.contact import Contact
 from persys.agent.journal import Entry, Standing
 from persys.agent.state import Change, State
@@ -52,7 +53,7 @@ class SetClock:
 async def a_state(path: Path) -> AsyncIterator[State]:
     state = State(path, cluster_id="c", node_id=NodeId("n1"))
     async with asyncio.TaskGroup() as group:
-        writing = group.create_task(state.run())
+        writing = group.create_task(state.run(a_supervisor()))
         yield state
         writing.cancel()
     state.close()

@@ -13,6 +13,7 @@ from persys.agent.runtimes.docker_form import Owner
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.errors import RuntimeUnavailableError
+from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.spec import WorkloadType
@@ -28,7 +29,8 @@ async def test_compose_and_git_that_are_installed_later_are_detected(
     settings = AgentSettings(state_path=tmp_path / "state.db", vm_enabled=False)
     state = State(settings.state_path, cluster_id="default", node_id=NodeId("n1"))
     owner = Owner("default", NodeId("n1"))
-    detector = Detector(settings, owner, state, SystemClock(), images_changed=News().tell_node)
+    clock, paths = SystemClock(), ThreadPathCalls()
+    detector = Detector(settings, owner, state, clock, paths, images_changed=News().tell_node)
 
     assert not await detector.look()
     install(programs / "docker-compose", "echo 2.20.0")
@@ -38,6 +40,33 @@ async def test_compose_and_git_that_are_installed_later_are_detected(
     install(programs / "git", "true")
     assert await detector.look()
 
+    await detector.close()
+    state.close()
+
+
+@pytest.mark.parametrize(
+    ("off", "left"),
+    [
+        ("docker_enabled", set()),
+        ("compose_enabled", {WorkloadType.CONTAINER}),
+        ("vm_enabled", {WorkloadType.CONTAINER, WorkloadType.COMPOSE}),
+    ],
+)
+async def test_a_runtime_that_is_turned_off_is_not_offered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, off: str, left: set[WorkloadType]
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    install(tmp_path / "docker-compose", "echo 2.20.0")
+    chosen = {"docker_enabled": True, "compose_enabled": True, "vm_enabled": False, off: False}
+    settings = AgentSettings(state_path=tmp_path / "state.db", **chosen)  # type: ignore[arg-type]  # flags
+    state = State(settings.state_path, cluster_id="default", node_id=NodeId("n1"))
+    owner = Owner("default", NodeId("n1"))
+    clock, paths = SystemClock(), ThreadPathCalls()
+    detector = Detector(settings, owner, state, clock, paths, images_changed=News().tell_node)
+
+    await detector.look()
+
+    assert detector.found.types.keys() == left
     await detector.close()
     state.close()
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import grpc
 import pytest
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
 from persys.wire.gen.agent.v1 import agent_pb2
 
@@ -111,19 +112,17 @@ def test_an_older_epoch_is_refused(
     agent.apply(unique_id, sleeper, epoch=5)
     agent.wait_for(unique_id, RUNNING)
 
-    for call in (
-        lambda: agent.apply(unique_id, sleeper, revision="r0", epoch=4),
-        lambda: agent.delete(unique_id, epoch=4),
-    ):
-        with pytest.raises(grpc.RpcError) as caught:
-            call()
-        assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+    refused = agent.apply(unique_id, sleeper, revision="r0", epoch=4)
+    assert (refused.applied, refused.known_epoch) == (False, 5)
+    assert "epoch 4 is older than 5" in refused.message
+    with pytest.raises(grpc.RpcError, match="FAILED_PRECONDITION"):
+        agent.delete(unique_id, epoch=4)
     assert agent.apply(unique_id, sleeper, epoch=6).skipped
     assert agent.status(unique_id).epoch == 6
     agent.delete(unique_id, epoch=6)
     agent.wait_until_gone(unique_id)
-    with pytest.raises(grpc.RpcError, match="FAILED_PRECONDITION"):
-        agent.apply(unique_id, sleeper, epoch=5)
+    assert not agent.apply(unique_id, sleeper, epoch=5).applied
+    assert not agent.knows(unique_id)
 
 
 def test_an_order_without_a_revision_gets_one_from_its_content(
@@ -181,6 +180,25 @@ def test_the_health_check_tells_of_runtimes_and_load(agent: "Agent") -> None:
     assert 0 < health.memory_utilization < 100
     assert 0 <= health.cpu_utilization <= 100
     assert 0 < health.disk_utilization < 100
+
+
+def test_the_service_is_found_by_reflection(agent: "Agent") -> None:
+    with grpc.insecure_channel(f"127.0.0.1:{agent.port}") as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        (answer,) = stub.ServerReflectionInfo(iter([request]), timeout=10)
+
+    names = {service.name for service in answer.list_services_response.service}
+    assert "persys.agent.v1.AgentService" in names
+
+
+def test_variables_turn_tls_off_and_set_the_version(new_agent: "Callable[..., Agent]") -> None:
+    agent = new_agent("-standalone", PERSYS_TLS_ENABLED="false", PERSYS_VERSION="dev")
+    agent.start()
+
+    health = agent.stub.HealthCheck(agent_pb2.HealthCheckRequest(), timeout=10)
+
+    assert health.version == "dev"
 
 
 def test_noise_on_the_port_does_no_harm(agent: "Agent") -> None:

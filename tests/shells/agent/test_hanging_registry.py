@@ -9,6 +9,7 @@ from persys.agent.credentials import Credentials
 from persys.agent.runtimes.docker_engine import Engine
 from persys.agent.runtimes.docker_pull import NO_PROGRESS, PER_REGISTRY_MAX, Puller
 from persys.agent.settings import AgentSettings
+from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.model.failure import FailureReason
 from persys.model.spec import ContainerSpec
 
@@ -44,7 +45,7 @@ async def test_a_registry_that_hangs_delays_only_its_own_images(
     demo_image: str, tmp_path: Path
 ) -> None:
     engine = Engine(AgentSettings().docker_host)
-    puller = Puller(engine, Credentials(tmp_path), progress_deadline=2.0)
+    puller = Puller(engine, Credentials(tmp_path), ThreadPathCalls(), progress_deadline=2.0)
     watches = [Watch() for _ in range(PER_REGISTRY_MAX + 1)]
     async with a_hanging_registry() as registry, asyncio.TaskGroup() as group:
         stuck = [

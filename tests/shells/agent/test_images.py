@@ -4,19 +4,21 @@ import asyncio
 import hashlib
 import subprocess
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
+from builders import a_supervisor
 from persys.agent import host
 from persys.agent.app import Agent, Surroundings
 from persys.agent.image_door import ImageDoor
 from persys.agent.image_files import BadImageError
-from persys.agent.images import ImageStore, Users
+from persys.agent.images import ImageStore
 from persys.agent.link import Link
 from persys.agent.news import News
 from persys.agent.policy import NodePolicy
@@ -29,7 +31,8 @@ from persys.agent.volumes.setup import find_drivers
 from persys.agent.volumes.tools import Tools
 from persys.core.pulling import Download
 from persys.errors import InvalidError, NotFoundError, RefusedError
-from persys.infra.aio.path_calls import DirectPathCalls
+from persys.infra.aio.owned import OwnedWork
+from persys.infra.aio.path_calls import DirectPathCalls, ThreadPathCalls
 from persys.infra.clock import SystemClock
 from persys.infra.process import serve
 from persys.model.failure import FailureReason
@@ -45,11 +48,15 @@ class Needs:
     """Who needs images, as tests like it."""
 
     def __init__(self) -> None:
-        self.by_name: dict[str, frozenset[str]] = {}
-        self.by_path: dict[str, frozenset[str]] = {}
+        self.named: dict[str, frozenset[str]] = {}
+        self.stood_on: dict[str, frozenset[str]] = {}
+        self.root = Path("/nowhere")
 
-    def __call__(self) -> Users:
-        return Users(self.by_name, self.by_path)
+    def by_name(self) -> dict[str, frozenset[str]]:
+        return self.named
+
+    def by_path(self) -> dict[str, frozenset[str]]:
+        return self.stood_on
 
 
 class Watch:
@@ -117,27 +124,28 @@ def news() -> News:
 
 
 @pytest.fixture
-def reopen(tmp_path: Path, needs: Needs, news: News) -> Callable[[], ImageStore]:
+def reopen(tmp_path: Path, needs: Needs, news: News) -> Callable[[], Awaitable[ImageStore]]:
     """As a start of the agent does."""
 
-    def made() -> ImageStore:
+    async def made() -> ImageStore:
         policy = NodePolicy(False, (str(tmp_path / "allowed"),), ())
         store = ImageStore(
             tmp_path / "images",
             SystemClock(),
+            ThreadPathCalls(),
             policy=policy,
             users=needs,
             changed=news.tell_node,
         )
-        store.open()
+        await store.open()
         return store
 
     return made
 
 
 @pytest.fixture
-def store(reopen: Callable[[], ImageStore]) -> ImageStore:
-    return reopen()
+async def store(reopen: Callable[[], Awaitable[ImageStore]]) -> ImageStore:
+    return await reopen()
 
 
 def qemu_img(*words: object) -> None:
@@ -256,7 +264,7 @@ async def test_more_than_there_is_room_for_is_refused_at_once(store: ImageStore)
 
 async def test_what_a_crash_left_is_gone_at_the_next_start_and_images_are_there(
     store: ImageStore,
-    reopen: Callable[[], ImageStore],
+    reopen: Callable[[], Awaitable[ImageStore]],
     needs: Needs,
     disk: bytes,
     tmp_path: Path,
@@ -268,30 +276,30 @@ async def test_what_a_crash_left_is_gone_at_the_next_start_and_images_are_there(
     (root / "files" / "without-a-name").write_bytes(b"whole")
     stood_on = root / "files" / "replaced"
     stood_on.write_bytes(b"old")
-    needs.by_path = {str(stood_on): frozenset({"web"})}
+    needs.stood_on = {str(stood_on): frozenset({"web"})}
 
-    again = reopen()
+    again = await reopen()
 
     assert files(root) == before | {"files/replaced"}
     assert again.names == {"debian"}
-    assert [(image.name, users) for image, users in again.seen()] == [("debian", [])]
+    assert [(image.name, users) for image, users in await again.seen()] == [("debian", [])]
 
 
 async def test_an_image_that_somebody_needs_stays(
     store: ImageStore, needs: Needs, disk: bytes, tmp_path: Path
 ) -> None:
     sha256 = await add(store, "debian", disk)
-    needs.by_name = {"debian": frozenset({"new"})}
-    needs.by_path = {str(tmp_path / "images" / "files" / sha256): frozenset({"old"})}
+    needs.named = {"debian": frozenset({"new"})}
+    needs.stood_on = {str(tmp_path / "images" / "files" / sha256): frozenset({"old"})}
 
     with pytest.raises(RefusedError, match="needed by new, old"):
-        store.remove("debian")
-    needs.by_name, needs.by_path = {}, {}
-    store.remove("debian")
+        await store.remove("debian")
+    needs.named, needs.stood_on = {}, {}
+    await store.remove("debian")
 
     assert files(tmp_path / "images") == set()
     with pytest.raises(NotFoundError, match="image not found: debian"):
-        store.remove("debian")
+        await store.remove("debian")
 
 
 async def test_two_names_share_a_file_until_both_are_gone(
@@ -300,9 +308,9 @@ async def test_two_names_share_a_file_until_both_are_gone(
     sha256 = await add(store, "one", disk)
     await add(store, "two", disk)
 
-    store.remove("one")
+    await store.remove("one")
     assert f"files/{sha256}" in files(tmp_path / "images")
-    store.remove("two")
+    await store.remove("two")
     assert files(tmp_path / "images") == set()
 
 
@@ -311,7 +319,7 @@ async def test_a_name_may_come_to_mean_another_image_and_disks_keep_the_old_one(
 ) -> None:
     root = tmp_path / "images"
     old = await add(store, "debian", disk)
-    needs.by_path = {str(root / "files" / old): frozenset({"web"})}
+    needs.stood_on = {str(root / "files" / old): frozenset({"web"})}
 
     new = await add(store, "debian", bytes(1024))
     assert {f"files/{old}", f"files/{new}"} < files(root)
@@ -327,7 +335,7 @@ async def test_only_a_change_of_the_names_is_reported(
     for change in (
         lambda: add(store, "debian", disk),
         lambda: add(store, "debian", bytes(1024)),
-        lambda: asyncio.to_thread(store.remove, "debian"),
+        lambda: store.remove("debian"),
     ):
         await change()
         reported.append(news.node_changed)
@@ -430,8 +438,18 @@ async def asked(*requests: agent_pb2.AddImageRequest) -> AsyncIterator[agent_pb2
         yield one
 
 
+@pytest.fixture
+async def door(store: ImageStore) -> AsyncIterator[ImageDoor]:
+    owned = OwnedWork(a_supervisor(), limit=10)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(owned.run())
+        await asyncio.sleep(0)
+        yield ImageDoor(store, owned)
+        running.cancel()
+
+
 async def test_the_door_tells_how_far_it_is_and_what_came_of_it(
-    store: ImageStore, disk: bytes
+    door: ImageDoor, disk: bytes
 ) -> None:
     told: list[agent_pb2.ImageProgress] = []
 
@@ -440,14 +458,13 @@ async def test_the_door_tells_how_far_it_is_and_what_came_of_it(
 
     start = agent_pb2.AddImageStart(name="debian", size_bytes=len(disk))
     data = agent_pb2.AddImageRequest(data=disk)
-    door = ImageDoor(store)
     await door.add(asked(agent_pb2.AddImageRequest(start=start), data), write)
 
     assert told[0].size_bytes == len(disk)
     assert (told[-1].image.name, told[-1].received_bytes) == ("debian", len(disk))
-    assert [view.name for view in door.list().images] == ["debian"]
-    assert "image not found" in door.remove("other").message
-    assert door.remove("debian").success
+    assert [view.name for view in (await door.list()).images] == ["debian"]
+    assert "image not found" in (await door.remove("other")).message
+    assert (await door.remove("debian")).success
 
 
 @pytest.mark.parametrize(
@@ -462,7 +479,7 @@ async def test_the_door_tells_how_far_it_is_and_what_came_of_it(
     ],
 )
 async def test_the_door_refuses_by_field(
-    store: ImageStore, start: dict[str, str | int], field: str
+    door: ImageDoor, start: dict[str, str | int], field: str
 ) -> None:
     async def write(_progress: agent_pb2.ImageProgress) -> None: ...
 
@@ -470,9 +487,104 @@ async def test_the_door_refuses_by_field(
     if start:
         first = agent_pb2.AddImageRequest(start=agent_pb2.AddImageStart(**start))  # type: ignore[arg-type]
     with pytest.raises(InvalidError) as refused:
-        await ImageDoor(store).add(asked(first), write)
+        await door.add(asked(first), write)
 
     assert refused.value.field == field
+
+
+async def silent(_progress: agent_pb2.ImageProgress) -> None: ...
+
+
+def a_start(**fields: Any) -> agent_pb2.AddImageRequest:
+    return agent_pb2.AddImageRequest(start=agent_pb2.AddImageStart(**fields))
+
+
+async def test_an_image_from_an_address_is_added_although_the_caller_left(
+    door: ImageDoor, store: ImageStore, web: Web, disk: bytes
+) -> None:
+    web.pages["/debian.qcow2"] = disk
+    adding = door.add(asked(a_start(name="debian", url=f"{web.root}/debian.qcow2")), silent)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await adding
+
+    await until(lambda: store.names == {"debian"})
+
+
+async def test_an_upload_whose_caller_left_adds_nothing(
+    door: ImageDoor, store: ImageStore, disk: bytes, tmp_path: Path
+) -> None:
+    came = asyncio.Event()
+
+    async def half() -> AsyncIterator[agent_pb2.AddImageRequest]:
+        yield a_start(name="debian")
+        yield agent_pb2.AddImageRequest(data=disk[: len(disk) // 2])
+        came.set()
+        await asyncio.Event().wait()
+
+    async with asyncio.TaskGroup() as group:
+        adding = group.create_task(door.add(half(), silent))
+        await came.wait()
+        adding.cancel()
+
+    await until(lambda: not files(tmp_path / "images"))
+    await until(lambda: door._coming == 0)
+    assert store.names == frozenset()
+
+
+async def test_an_upload_that_only_seems_to_end_adds_nothing(
+    door: ImageDoor, store: ImageStore, disk: bytes, tmp_path: Path
+) -> None:
+    """As gRPC shows a call that is cancelled: first its messages end."""
+    ended = asyncio.Event()
+
+    async def cut_off() -> AsyncIterator[agent_pb2.AddImageRequest]:
+        yield a_start(name="debian")
+        yield agent_pb2.AddImageRequest(data=disk[:-512])
+        ended.set()
+
+    async with asyncio.TaskGroup() as group:
+        adding = group.create_task(door.add(cut_off(), silent))
+        await ended.wait()
+        await asyncio.sleep(0)
+        adding.cancel()
+
+    await until(lambda: door._coming == 0)
+    assert store.names == frozenset()
+    assert files(tmp_path / "images") == set()
+
+
+async def test_an_upload_that_is_refused_is_heard_out(door: ImageDoor) -> None:
+    told: list[str] = []
+    heard: list[int] = []
+
+    async def write(progress: agent_pb2.ImageProgress) -> None:
+        told.append(progress.problem)
+
+    async def long() -> AsyncIterator[agent_pb2.AddImageRequest]:
+        yield a_start(name="debian", size_bytes=1 << 60)
+        for number in range(20):
+            yield agent_pb2.AddImageRequest(data=b"x")
+            heard.append(number)
+
+    with pytest.raises(RefusedError, match="no room"):
+        await door.add(long(), write)
+
+    assert any("no room" in problem for problem in told)
+    assert heard == list(range(20))
+
+
+async def test_a_removal_that_is_cancelled_anywhere_is_done(
+    door: ImageDoor, store: ImageStore, disk: bytes
+) -> None:
+    for turns in range(1, 12):
+        await add(store, "debian", disk)
+        async with asyncio.TaskGroup() as group:
+            removing = group.create_task(door.remove("debian"))
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            removing.cancel()
+        await until(lambda: store.names == frozenset())
 
 
 class PatientScheduler(Scheduler):
@@ -497,15 +609,14 @@ async def test_a_node_tells_at_once_which_images_it_has(
 
     settings = AgentSettings(insecure=True, storage_local_root=tmp_path, gc_enabled=False)
     state = State(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
-    book, clock = Book(state), SystemClock()
+    book, clock, paths = Book(state), SystemClock(), DirectPathCalls()
     around = Surroundings(
         state=state,
         runtimes=NodeRuntimes(images=store),
-        volumes=ManagedVolumes(
-            find_drivers(settings, book, Tools()), book, clock, DirectPathCalls()
-        ),
+        volumes=ManagedVolumes(find_drivers(settings, book, Tools(), paths), book, clock, paths),
         machine=host,
         clock=clock,
+        paths=paths,
         connect=connect,
         random=Random(1),
         news=news,
@@ -517,7 +628,7 @@ async def test_a_node_tells_at_once_which_images_it_has(
 
         await add(store, "debian-12", disk)
         await until(lambda: len(scheduler.registered) == 2)
-        store.remove("debian-12")
+        await store.remove("debian-12")
         await until(lambda: len(scheduler.registered) == 3)
         running.cancel()
     state.close()

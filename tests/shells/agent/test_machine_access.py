@@ -16,6 +16,7 @@ from e2e.machines import BOOT_SECONDS, TINY, ground
 from persys.agent.runtimes.libvirt_connection import Libvirt
 from persys.agent.runtimes.machine_access import Console, MachineAccess
 from persys.errors import RefusedError, RuntimeUnavailableError
+from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.together import together
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 from shells.agent.conftest import RUNNING, Agent, eventually
@@ -23,6 +24,7 @@ from shells.agent.test_machines import Node
 
 NAME = "guest"
 PART_BYTES = 256 * 1024
+PROMPT = "guest# "
 SHELL_SECONDS = 60  # for an emulated machine to answer
 
 
@@ -120,7 +122,7 @@ def guest(node: Agent) -> Iterator[Agent]:
     seen = ""
     for chunk in following:
         seen += chunk.data.decode()
-        if "guest: up" in seen:
+        if PROMPT in seen:  # the last that it writes by itself
             break
     following.cancel()
     node.wait_for(NAME, RUNNING, within=BOOT_SECONDS)
@@ -253,7 +255,7 @@ async def test_a_console_ends_when_libvirt_does_and_can_be_had_again(tmp_path: P
     with ground() as (directory, _):
         machines = Node(directory, libvirt)
         order = machines.order()
-        access = MachineAccess(libvirt, machines.owner, machines.root)
+        access = MachineAccess(libvirt, machines.owner, ThreadPathCalls(), machines.root)
         assert await machines.create(order) is None
         with pytest.raises(RefusedError, match="is not running"):
             async with access.console(order.workload_id, force=False):

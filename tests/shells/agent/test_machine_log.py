@@ -9,6 +9,7 @@ import pytest
 
 from persys.agent.runtimes.machine_log import lines
 from persys.errors import RefusedError
+from persys.infra.aio.path_calls import ThreadPathCalls
 
 DEADLINE_SECONDS = 10
 
@@ -30,7 +31,7 @@ def rotate(log: Path) -> None:
 
 
 async def told(log: Path, *, tail: int = 0) -> bytes:
-    pieces = lines(log, tail=tail, follow=False, over=lambda: True)
+    pieces = lines(log, ThreadPathCalls(), tail=tail, follow=False, over=lambda: True)
     return b"".join([piece async for piece in pieces])
 
 
@@ -66,7 +67,9 @@ async def test_what_only_a_terminal_understands_is_left_out(log: Path) -> None:
 async def test_a_follower_sees_what_is_added_also_in_the_next_file(log: Path) -> None:
     over = False
     add(log, b"one\n")
-    async with aclosing(lines(log, tail=1, follow=True, over=lambda: over)) as pieces:
+    async with aclosing(
+        lines(log, ThreadPathCalls(), tail=1, follow=True, over=lambda: over)
+    ) as pieces:
         assert await until(pieces, b"\n") == b"one\n"
         add(log, b"guest# \x1b[3")
         assert await until(pieces, b" ") == b"guest# "
@@ -81,7 +84,9 @@ async def test_a_follower_sees_what_is_added_also_in_the_next_file(log: Path) ->
 
 
 async def test_a_follower_may_come_before_the_machine(log: Path) -> None:
-    async with aclosing(lines(log, tail=0, follow=True, over=lambda: False)) as pieces:
+    async with aclosing(
+        lines(log, ThreadPathCalls(), tail=0, follow=True, over=lambda: False)
+    ) as pieces:
 
         async def write() -> None:
             await asyncio.sleep(0)

@@ -7,6 +7,7 @@ import time
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -15,6 +16,7 @@ from e2e.machines import BOOT_SECONDS, TINY, ground, page, virsh, volumes
 from persys.agent.kvm import Accel
 from persys.agent.policy import NodePolicy
 from persys.agent.ports import BaseImage, PullWatch
+from persys.agent.runtimes import machine_power
 from persys.agent.runtimes.docker_form import Owner
 from persys.agent.runtimes.libvirt_connection import Libvirt
 from persys.agent.runtimes.machine import MachineRuntime
@@ -24,6 +26,7 @@ from persys.agent.runtimes.machine_leftovers import MachineLeftovers
 from persys.agent.runtimes.machine_pool import OwnPool
 from persys.core.convergence import Artefact, Condition
 from persys.core.garbage import Item, Kind
+from persys.infra.aio.path_calls import ThreadPathCalls
 from persys.infra.clock import SystemClock
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId, Revision, WorkloadId
@@ -63,7 +66,7 @@ class Node:
     """All that an agent has for machines, with its own pool and its own place."""
 
     def __init__(self, directory: Path, libvirt: Libvirt) -> None:
-        clock, images = SystemClock(), OneImage()
+        clock, images, paths = SystemClock(), OneImage(), ThreadPathCalls()
         self.directory = directory
         self.pool = directory.name
         self.owner = Owner("test", NodeId(f"node-{uuid.uuid4().hex[:8]}"))
@@ -73,6 +76,7 @@ class Node:
             images,
             OwnPool(self.pool, directory / "disks"),
             clock,
+            paths,
             policy=NodePolicy(False, (), ()),
             bases=TINY.parent,
         )
@@ -83,10 +87,11 @@ class Node:
             accel=Accel.TCG,
             images=images,
             disks=self._disks,
+            paths=paths,
             root=self.root,
             stop_grace_seconds=20,
         )
-        self.inventory = DiskInventory(libvirt, self._disks, self.owner, self.root)
+        self.inventory = DiskInventory(libvirt, self._disks, self.owner, paths, self.root)
         self.leftovers = MachineLeftovers(libvirt, self.owner)
 
     def order(self, spec: VMSpec = SMALL, *, revision: str = "r1", name: str = "") -> Order:
@@ -98,7 +103,7 @@ class Node:
         return await self.runtime.pull(order, Watch()) or await self.runtime.create(order, {})
 
     async def seen(self, order: Order) -> Artefact:
-        found = await self.runtime.inspect(order.workload_id)
+        found = await self.runtime.inspect(order)
         assert found is not None
         return found
 
@@ -216,7 +221,7 @@ async def test_a_deleted_machine_leaves_nothing(node: Node) -> None:
     await node.make_way(order)
     assert await node.runtime.discard(replace(order, desired=Desired.DELETED)) is None
 
-    assert await node.runtime.inspect(order.workload_id) is None
+    assert await node.runtime.inspect(order) is None
     assert f"mac='{MAC}'" not in virsh("net-dumpxml", "default")
     assert node.volume(order).name not in volumes(node.directory)
     assert not (node.root / order.workload_id).exists()
@@ -266,7 +271,7 @@ async def test_what_no_workload_has_is_found_and_goes_without_its_data(node: Nod
 
     assert item == Item(Kind.MACHINE, item.id, order.workload_id, order.workload_id, running=True)
     assert await node.leftovers.remove(item) == ""
-    assert await node.runtime.inspect(order.workload_id) is None
+    assert await node.runtime.inspect(order) is None
     assert node.volume(order).exists()
     assert await node.leftovers.remove(item) == ""
 
@@ -317,7 +322,7 @@ async def test_what_a_machine_cannot_have_is_refused_by_name(
     assert failure is not None
     assert failure.reason is reason
     assert all(word in failure.message for word in words), failure.message
-    assert await node.runtime.inspect(order.workload_id) is None
+    assert await node.runtime.inspect(order) is None
 
 
 async def test_a_disk_grows_and_never_shrinks(node: Node) -> None:
@@ -455,3 +460,37 @@ async def test_a_disk_of_a_user_that_leads_to_another_file_is_refused(
     assert failure is not None
     assert failure.reason is FailureReason.INVALID_SPEC
     assert "another file" in failure.message or "symbolic link" in failure.message
+
+
+async def test_a_machine_whose_disk_is_replaced_while_it_starts_is_switched_off(
+    node: Node, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = directory / f"own-{uuid.uuid4().hex[:6]}"
+    place.mkdir(mode=0o755)
+    disk, secret = place / "disk.qcow2", directory / f"secret-{uuid.uuid4().hex[:6]}.qcow2"
+    for path in (disk, secret):
+        await asyncio.to_thread(make_disk, path)
+        path.chmod(0o666)
+    order = node.order(replace(SMALL, disks=(Disk(device="vda", path=str(disk), format="qcow2"),)))
+    assert await node.create(order) is None
+    switch_on = machine_power.switch_on
+
+    def swap_first(connection: Any, machine: str) -> None:
+        disk.rename(place / "aside.qcow2")
+        disk.symlink_to(secret)
+        switch_on(connection, machine)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(machine_power, "switch_on", swap_first)
+        failure = await node.start(order)
+
+    assert failure is not None
+    assert (failure.code, failure.retryable) == ("DiskReplaced", False)
+    assert str(disk) in failure.message
+    assert (await node.seen(order)).condition is not Condition.RUNNING
+
+    disk.unlink()
+    (place / "aside.qcow2").rename(disk)
+    assert await node.start(order) is None
+    assert (await node.seen(order)).condition is Condition.RUNNING
+    await node.stop(order)

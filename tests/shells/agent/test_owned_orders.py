@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from base64 import b64encode
 from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -68,8 +69,8 @@ async def a_moment() -> None:
     await asyncio.sleep(0.05)
 
 
-class SlowDisk(ThreadPoolExecutor):
-    """Writes wait until the test lets them through."""
+class SlowThread(ThreadPoolExecutor):
+    """One thread, on which all work waits until the test lets it through."""
 
     def __init__(self) -> None:
         super().__init__(1)
@@ -87,7 +88,7 @@ class SlowDisk(ThreadPoolExecutor):
 async def test_an_acknowledged_delete_is_not_undone_by_an_apply_whose_caller_gave_up(
     tmp_path: Path,
 ) -> None:
-    disk = SlowDisk()
+    disk = SlowThread()
     async with a_running_agent(Node(tmp_path, journal_thread=disk)) as running:
         disk.open.clear()
         for _ in range(3):
@@ -157,3 +158,28 @@ async def test_epochs_of_a_cluster_that_this_node_left_fence_nothing(tmp_path: P
 
         assert await ordered(running, 2, "r2")
         assert not await ordered(running, 1, "r3")
+
+
+async def test_a_stack_is_parsed_beside_the_event_loop(tmp_path: Path) -> None:
+    request = agent_pb2.ApplyWorkloadRequest(
+        id="stack",
+        type=agent_pb2.WORKLOAD_TYPE_COMPOSE,
+        revision_id="r1",
+        desired_state=agent_pb2.DESIRED_STATE_RUNNING,
+        spec=agent_pb2.WorkloadSpec(
+            compose=agent_pb2.ComposeSpec(
+                compose_yaml=b64encode(b"services: {web: {image: app:1}}").decode()
+            )
+        ),
+    )
+    threads = SlowThread()
+    asyncio.get_running_loop().set_default_executor(threads)
+    async with a_running_agent(Node(tmp_path)) as running, asyncio.TaskGroup() as group:
+        threads.open.clear()
+        applying = group.create_task(running.call(running.api.ApplyWorkload(request, a_context())))
+        await running.apply("web")
+        await running.until_stands("web", Actual.RUNNING)
+        assert not applying.done()
+        threads.open.set()
+
+    assert applying.result().status.actual_state == agent_pb2.ACTUAL_STATE_FAILED  # no Compose here

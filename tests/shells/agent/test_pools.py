@@ -55,7 +55,9 @@ async def pool(libvirt: Libvirt, tmp_path: Path) -> AsyncIterator[str]:
 async def test_a_pool_of_libvirt_shares_the_room_of_its_file_system(
     libvirt: Libvirt, pool: str, tmp_path: Path
 ) -> None:
-    pools = Pools(host, tmp_path / "volumes", lambda: LibvirtPools(libvirt, for_disks=pool))
+    pools = Pools(
+        host, tmp_path / "volumes", DirectPathCalls(), lambda: LibvirtPools(libvirt, for_disks=pool)
+    )
     await pools.look()
 
     found = {each.name: each for each in pools.now()}
@@ -113,15 +115,14 @@ async def test_a_node_whose_pools_changed_registers_anew(
 
     settings = AgentSettings(insecure=True, storage_local_root=tmp_path, gc_enabled=False)
     state = State(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
-    book, clock = Book(state), SystemClock()
+    book, clock, paths = Book(state), SystemClock(), DirectPathCalls()
     around = Surroundings(
         state=state,
         runtimes=NodeRuntimes(pools=pools),
-        volumes=ManagedVolumes(
-            find_drivers(settings, book, Tools()), book, clock, DirectPathCalls()
-        ),
+        volumes=ManagedVolumes(find_drivers(settings, book, Tools(), paths), book, clock, paths),
         machine=host,
         clock=clock,
+        paths=paths,
         connect=connect,
         random=Random(1),
     )

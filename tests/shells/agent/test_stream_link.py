@@ -11,6 +11,7 @@ from persys.agent.agent_api import AgentApi
 from persys.agent.calls import StreamedCalls
 from persys.agent.link import SchedulerLostError
 from persys.agent.stream import Call, StreamLink
+from persys.agent.uplink import heartbeat_interval
 from persys.wire.gen.control.v1 import control_pb2
 
 
@@ -20,6 +21,8 @@ class TwoWays:
     def __init__(self) -> None:
         self.sent: asyncio.Queue[control_pb2.ControlMessage] = asyncio.Queue()
         self.coming: asyncio.Queue[control_pb2.ControlMessage | None] = asyncio.Queue()
+
+    async def initial_metadata(self) -> None: ...
 
     async def write(self, message: control_pb2.ControlMessage) -> None:
         await self.sent.put(message)
@@ -33,6 +36,11 @@ def answer_to(beat: control_pb2.ControlMessage) -> control_pb2.ControlMessage:
     draining = beat.heartbeat.node_id == "second"
     answer = control_pb2.HeartbeatResponse(acknowledged=True, drain_node=draining)
     return control_pb2.ControlMessage(heartbeat_answer=answer, number=beat.number)
+
+
+def registered(instance_id: str) -> control_pb2.ControlMessage:
+    answer = control_pb2.RegisterNodeResponse(accepted=True, instance_id=instance_id)
+    return control_pb2.ControlMessage(registered=answer)
 
 
 async def listen(link: StreamLink, group: asyncio.TaskGroup) -> None:
@@ -56,3 +64,26 @@ async def test_answers_in_another_order_reach_the_heartbeats_that_they_are_of() 
         stream.coming.put_nowait(None)
 
     assert [beat.result().drain_node for beat in beats] == [False, True]
+
+
+async def test_an_answer_that_came_unasked_is_not_that_of_the_registration() -> None:
+    stream = TwoWays()
+    link = StreamLink(cast("Call", stream), StreamedCalls(cast("AgentApi", None), a_supervisor()))
+    stream.coming.put_nowait(registered("stale"))
+    async with asyncio.TaskGroup() as group:
+        group.create_task(listen(link, group))
+        await asyncio.sleep(0)
+        asking = group.create_task(link.register(control_pb2.RegisterNodeRequest(node_id="n1")))
+        await stream.sent.get()
+        stream.coming.put_nowait(registered("fresh"))
+        await asyncio.wait([asking])
+        stream.coming.put_nowait(None)
+
+    assert asking.result().instance_id == "fresh"
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"), [(0, 10), (1, 1), (30, 30), (-5, 1), (301, 300), (2**31 - 1, 300)]
+)
+def test_the_interval_that_a_scheduler_asks_for_is_bounded(said: int, seconds: float) -> None:
+    assert heartbeat_interval(said) == seconds

@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -24,6 +25,7 @@ class PlayedScheduler(control_pb2_grpc.AgentControlServicer):
         self.accepts = True
         self.acknowledges = True
         self.drains = False
+        self.asked_at: list[float] = []  # when the agent asked to join
         self.joined: list[control_pb2.RegisterNodeRequest] = []
         self.beats: list[control_pb2.HeartbeatRequest] = []
         self._server: grpc.Server | None = None
@@ -43,6 +45,7 @@ class PlayedScheduler(control_pb2_grpc.AgentControlServicer):
     def RegisterNode(  # noqa: N802 - gRPC names the methods
         self, request: control_pb2.RegisterNodeRequest, _context: Any
     ) -> control_pb2.RegisterNodeResponse:
+        self.asked_at.append(time.monotonic())
         if self.accepts:
             self.joined.append(request)
         return control_pb2.RegisterNodeResponse(
@@ -98,6 +101,7 @@ def test_a_node_says_what_it_is_and_then_beats(
 
     (joined,) = scheduler.joined
     assert joined.node_id == agent.node_id
+    assert joined.HasField("timestamp")
     assert joined.grpc_endpoint == f"127.0.0.1:{agent.port}"
     assert dict(joined.labels) == {"region": "north", "disk": "ssd"}
     assert list(joined.capabilities.supported_workload_types) == ["container"]
@@ -109,6 +113,25 @@ def test_a_node_says_what_it_is_and_then_beats(
     assert all(beat.complete for beat in scheduler.beats)
     assert scheduler.beats[0].usage.memory_used_mb > 0
     assert not agent.logged("scheduler.lost")  # that it knows no streams is no loss
+
+
+def test_a_refused_registration_is_logged_once_and_tried_again_after_longer_pauses(
+    new_agent: "Callable[..., Agent]", scheduler: PlayedScheduler
+) -> None:
+    scheduler.accepts = False
+    agent = new_agent("-insecure", PERSYS_SCHEDULER_ADDR=f"127.0.0.1:{scheduler.port}")
+    agent.start()
+
+    until(lambda: len(scheduler.asked_at) >= 5)
+    (lost,) = agent.logged("scheduler.lost")
+    assert lost["reason"] == "refused: not now"
+    assert scheduler.beats == []
+    # Jitter takes at most half of a pause, and each pause is twice the one before.
+    pauses = [later - earlier for earlier, later in pairwise(scheduler.asked_at)]
+    assert pauses[3] > pauses[0]
+
+    scheduler.accepts = True
+    until(lambda: scheduler.beats)
 
 
 def test_news_does_not_wait_for_the_next_heartbeat(

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from builders import a_supervisor
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.volumes.book import Book
@@ -35,6 +36,7 @@ from persys.model.spec import ContainerSpec, ManagedVolume, VMSpec, WorkloadType
 from persys.model.workload import Desired
 
 WEB = WorkloadId("web")
+PATHS = DirectPathCalls()
 DISK = ManagedVolume("data", size_gb=1)
 SYSTEM_PATH = f"{os.environ['PATH']}:/usr/sbin:/sbin"
 
@@ -100,8 +102,8 @@ async def volumes_of(room: Path, *made: tuple[str, object]) -> AsyncIterator[Man
         for name, each in made
     }
     async with asyncio.TaskGroup() as group:
-        writing = group.create_task(state.run())
-        yield ManagedVolumes(Drivers(drivers, {}), book, SystemClock(), DirectPathCalls())
+        writing = group.create_task(state.run(a_supervisor()))
+        yield ManagedVolumes(Drivers(drivers, {}), book, SystemClock(), PATHS)
         writing.cancel()
     state.close()
 
@@ -119,7 +121,7 @@ def an_order(
 
 
 def local(room: Path) -> tuple[str, LocalDriver]:
-    return "local", LocalDriver(room / "local", Tools())
+    return "local", LocalDriver(room / "local", Tools(), PATHS)
 
 
 def stand_in(room: Path, name: str, text: str) -> Tools:
@@ -208,13 +210,13 @@ async def test_a_volume_in_use_stays_until_it_is_let_go(room: Path) -> None:
 
 
 async def test_without_the_programs_a_size_is_refused_by_name(room: Path) -> None:
-    bare = LocalDriver(room / "local", Tools(str(room)))
+    bare = LocalDriver(room / "local", Tools(str(room)), PATHS)
     async with volumes_of(room, ("local", bare)) as volumes:
         with pytest.raises(
             InvalidError, match=r"size_gb: a size needs mount and umount and losetup"
         ):
-            volumes.check(an_order(DISK))
-        volumes.check(an_order(ManagedVolume("data")))
+            await volumes.check(an_order(DISK))
+        await volumes.check(an_order(ManagedVolume("data")))
 
 
 async def test_a_driver_without_its_programs_is_not_there_and_says_what_to_install(
@@ -225,7 +227,7 @@ async def test_a_driver_without_its_programs_is_not_there_and_says_what_to_insta
     )
     state = State(room / "state.db", cluster_id="c", node_id=NodeId("n"))
 
-    found = find_drivers(settings, Book(state), Tools(str(room)))
+    found = find_drivers(settings, Book(state), Tools(str(room)), PATHS)
 
     assert list(found.there) == ["local"]
     assert found.cures == {
@@ -237,7 +239,7 @@ async def test_a_driver_without_its_programs_is_not_there_and_says_what_to_insta
 
 async def test_a_server_that_is_not_there_is_a_failure_to_mount(room: Path) -> None:
     export = Export("127.0.0.1", "/none", "port=1,timeo=1,retrans=0,retry=0", room / "stage")
-    nfs = ("nfs", lambda book: NfsDriver(export, "c", book, Tools()))
+    nfs = ("nfs", lambda book: NfsDriver(export, "c", book, Tools(), PATHS))
     async with volumes_of(room, nfs) as volumes:
         failure = await volumes.prepare(an_order(ManagedVolume("data", driver="nfs")))
 
@@ -254,7 +256,7 @@ def nfs(room: Path) -> tuple[str, object]:
         (room / name).mkdir()
     tools = stand_in(room, "mount", MOUNT.format(real="/usr/bin/mount", room=room))
     export = Export("server", "/srv", "", room / "stage")
-    return "nfs", lambda book: NfsDriver(export, "c", book, tools)
+    return "nfs", lambda book: NfsDriver(export, "c", book, tools, PATHS)
 
 
 async def test_an_export_is_mounted_once_and_until_nobody_needs_it(
@@ -305,7 +307,7 @@ async def test_an_image_is_made_mapped_grown_and_removed(room: Path) -> None:
     tools = stand_in(room, "rbd", RBD.format(room=images))
     ceph = Ceph("", "rbd", "persys", "/no/keyring", room / "stage")
     volume = ManagedVolume("data", driver="ceph-rbd", size_gb=1)
-    async with volumes_of(room, ("ceph-rbd", CephDriver(ceph, "c", tools))) as volumes:
+    async with volumes_of(room, ("ceph-rbd", CephDriver(ceph, "c", tools, PATHS))) as volumes:
         assert await volumes.prepare(an_order(volume)) is None
         (volumes.path(WEB, "data") / "file").write_text("kept")
         await volumes.release(WEB)
@@ -328,7 +330,7 @@ async def test_a_ceph_that_does_not_answer_is_no_empty_pool(room: Path) -> None:
     tools = stand_in(room, "rbd", "#!/bin/sh\nexit 2\n")
     ceph = Ceph("", "rbd", "", "", room / "stage")
     volume = ManagedVolume("data", driver="ceph-rbd", size_gb=1)
-    async with volumes_of(room, ("ceph-rbd", CephDriver(ceph, "c", tools))) as volumes:
+    async with volumes_of(room, ("ceph-rbd", CephDriver(ceph, "c", tools, PATHS))) as volumes:
         failure = await volumes.prepare(an_order(volume))
 
     assert failure is not None

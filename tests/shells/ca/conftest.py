@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from aiohttp.typedefs import Middleware
 
 from persys.ca.app import LIMITS, REQUEST_SECONDS, Ca
 from persys.ca.settings import CaSettings
@@ -37,10 +38,18 @@ async def hasty_town(settings: CaSettings, tmp_path: Path) -> AsyncIterator[Town
 
 @asynccontextmanager
 async def a_town(
-    settings: CaSettings, folder: Path, limits: HttpLimits, request_seconds: float = REQUEST_SECONDS
+    settings: CaSettings,
+    folder: Path,
+    limits: HttpLimits,
+    request_seconds: float = REQUEST_SECONDS,
+    *,
+    around: Middleware | None = None,
 ) -> AsyncIterator[Town]:
+    """`around` is called with every request and its handler."""
     clock = MovedClock()
     ca = Ca(settings, clock, limits, request_seconds)
+    if around is not None:
+        ca._listener._runner.app.middlewares.append(around)
     await ca.start()
     async with asyncio.TaskGroup() as group:
         upkeep = group.create_task(ca.run())

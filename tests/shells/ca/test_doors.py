@@ -7,6 +7,7 @@ import ssl
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from urllib.parse import quote
 
 import aiohttp
 import pytest
@@ -46,10 +47,12 @@ async def connection(
         writer.close()
 
 
-async def said(town: Town, method: str, path: str, body: bytes = b"{}") -> tuple[int, bytes]:
+async def said(
+    town: Town, method: str, path: str, body: bytes = b"{}", *, header: str = "X-A: b"
+) -> tuple[int, bytes]:
     """As somebody without a certificate."""
     async with asyncio.timeout(20), connection(town) as (reader, writer):
-        head = f"{method} {path} HTTP/1.1\r\nHost: ca\r\nConnection: close\r\n"
+        head = f"{method} {path} HTTP/1.1\r\nHost: ca\r\nConnection: close\r\n{header}\r\n"
         writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         answer = await reader.read()
     head_line, _, rest = answer.partition(b"\r\n")
@@ -80,6 +83,30 @@ async def test_a_body_that_is_too_large_is_refused(town: Town) -> None:
     status, _ = await said(town, "POST", "/api/v1/join", b"x" * (BODY_BYTES_MAX + 1))
 
     assert status == 413
+
+
+async def test_a_body_that_is_not_encoded_as_it_says_is_refused(town: Town) -> None:
+    status, answer = await said(
+        town, "POST", "/api/v1/join", b"xxx", header="Content-Encoding: deflate"
+    )
+
+    assert status == 400
+    assert b"body" in answer
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "10001", "x", "²", f"{1:09}{'9' * 30}", "9" * 5000])
+async def test_a_limit_out_of_range_is_refused(town: Town, limit: str) -> None:
+    files = await asyncio.to_thread(town.certificate, Role.ADMIN, "ada")
+    context = trusting(town)
+    context.load_cert_chain(files.certificate, files.key)
+    path = f"/api/v1/audit?limit={quote(limit)}"
+
+    async with asyncio.timeout(20), connection(town, context) as (reader, writer):
+        writer.write(f"GET {path} HTTP/1.1\r\nHost: ca\r\nConnection: close\r\n\r\n".encode())
+        answer = await reader.read()
+
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert b"limit" in answer
 
 
 @pytest.mark.parametrize(

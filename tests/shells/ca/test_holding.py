@@ -12,10 +12,11 @@ import pytest
 from cryptography import x509
 
 from persys.ca.app import Ca
-from persys.ca.authority import RENEWALS_PER_HOUR
+from persys.ca.authority import RENEWALS_PER_HOUR, Holder
 from persys.ca.settings import CaSettings
 from persys.client.authority import AuthoritySource
 from persys.errors import DeniedError, RefusedError, UnavailableError
+from persys.infra.certificates import CertificateFiles
 from persys.infra.clock import SystemClock
 from persys.infra.identity import hosts_of, read_claims
 from persys.infra.keys import key_pem, new_key, new_request
@@ -252,3 +253,64 @@ async def test_one_identity_gets_a_bounded_number_of_certificates_an_hour(town: 
     csr = new_request(new_key(), Identity(Role.AGENT, "n1"), ())
     with pytest.raises(DeniedError, match="within an hour"):
         await town.ask(files, lambda client: client.renew(csr))
+
+
+async def renewed(town: Town, files: CertificateFiles, who: Identity) -> str:
+    """The serial of the next certificate."""
+    issued = await town.ask(files, lambda client: client.renew(new_request(new_key(), who, ())))
+    return issued.serial
+
+
+async def listed(town: Town, files: CertificateFiles) -> frozenset[str]:
+    return await AuthoritySource(lambda: [town.address], files).revoked()
+
+
+async def test_a_serial_stands_for_its_renewals_and_for_what_it_renews(town: Town) -> None:
+    files = await town.joined("n1")
+    first = read_claims(files.certificate.read_bytes()).serial
+    second, third = await renewed(town, files, N1), await renewed(town, files, N1)
+    again = read_claims((await town.joined("n1")).certificate.read_bytes()).serial
+
+    told = await town.as_admin(lambda client: client.revoke(RevokeRequest(serial=second)))
+
+    assert set(told) == {first, second, third}
+    assert again not in await listed(town, files)
+
+
+async def test_the_list_names_an_expired_certificate_that_may_have_created_tokens(
+    town: Town,
+) -> None:
+    ann = Identity(Role.ADMIN, "ann")
+    files = await asyncio.to_thread(town.certificate, ann.role, ann.name, "--ttl", "1h")
+    first = read_claims(files.certificate.read_bytes()).serial
+    second = await renewed(town, files, ann)
+    town.clock.ahead = timedelta(minutes=90)
+    await town.as_admin(lambda client: client.revoke(RevokeRequest(serial=second)))
+
+    town.clock.ahead = timedelta(days=364)
+    assert {first, second} <= await listed(town, files)
+    town.clock.ahead = timedelta(days=367)  # every token has ended
+    assert not {first, second} & await listed(town, files)
+
+
+async def test_expired_certificates_of_nodes_do_not_fill_the_list(town: Town) -> None:
+    files = await asyncio.to_thread(town.certificate, Role.AGENT, "n1", "--ttl", "1h")
+    first = read_claims(files.certificate.read_bytes()).serial
+    town.clock.ahead = timedelta(minutes=30)
+    second = await renewed(town, files, N1)
+    town.clock.ahead = timedelta(hours=2)
+
+    told = await town.as_admin(lambda client: client.revoke(RevokeRequest(serial=second)))
+
+    assert told == (second,)
+    assert first not in await listed(town, files)
+
+
+async def test_a_renewal_that_crosses_a_revocation_is_refused(town: Town) -> None:
+    files = await town.joined("n1")
+    claims = read_claims(files.certificate.read_bytes())
+    holder = Holder(N1, claims, ())  # it was let in a moment ago
+    await town.as_admin(lambda client: client.revoke(RevokeRequest(serial=claims.serial)))
+
+    with pytest.raises(DeniedError, match="revoked"):
+        await asyncio.to_thread(town.ca.authority.renew, holder, new_request(new_key(), N1, ()))

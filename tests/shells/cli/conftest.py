@@ -32,7 +32,9 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
     refusal: tuple[control_pb2.FailureReason, str] | None = None
     abort: tuple[grpc.StatusCode, str] | None = None
     after_change: Callable[[control_pb2.WorkloadView], None] = lambda workload: None
+    after_drain: Callable[[], None] = lambda: None
     looks_before_gone: int = 0
+    away: bool = False  # gives no answer when it is asked how things are
     generated_at: Callable[[], datetime] | None = None  # its clock
     ruling: control_pb2.SubmitAutomationSuggestionResponse | None = None
     suggestions: list[control_pb2.AutomationSuggestion] = field(default_factory=list)
@@ -174,6 +176,8 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         )
 
     def GetNode(self, request, context):  # type: ignore[no-untyped-def]
+        if self.away:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "connection refused")
         if request.node_id not in self.nodes:
             context.abort(grpc.StatusCode.NOT_FOUND, f"node not found: {request.node_id}")
         return control_pb2.GetNodeResponse(node=self.nodes[request.node_id])
@@ -188,6 +192,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         answer = self._tend(request, cordoned=True)
         if answer.accepted:
             self.drain_deadline = request.deadline_seconds
+            self.after_drain()
         return answer
 
     def ConfirmNodeDead(self, request, context):  # type: ignore[no-untyped-def]
@@ -233,6 +238,8 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         )
 
     def GetWorkload(self, request, context):  # type: ignore[no-untyped-def]
+        if self.away:
+            context.abort(grpc.StatusCode.UNAVAILABLE, "connection refused")
         view = self.workloads.get(request.workload_id)
         if view is not None and view.status == "Deleting":
             self.looks_before_gone -= 1
@@ -285,6 +292,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         if view is None:
             return control_pb2.RedeployWorkloadResponse(reason="workload not found")
         view.revision_id += "+2"
+        view.desired_state = "Running"
         self._change(view)
         return control_pb2.RedeployWorkloadResponse(accepted=True, revision_id=view.revision_id)
 

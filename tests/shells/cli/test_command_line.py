@@ -190,6 +190,20 @@ def test_a_refusal_of_the_scheduler_names_file_and_line(
     assert f"{path}:3: spec.container.image: is not allowed here" in ended.err
 
 
+def test_a_refusal_in_a_plan_names_file_and_line(
+    cluster: Cluster, ctl: Run, tmp_path: Path
+) -> None:
+    path = tmp_path / "web.yaml"
+    path.write_text("id: web\ncontainer:\n  image: nginx\n  env:\n    A: secret://nope\n")
+    reason = "spec.container.env['A']: secret nope does not exist"
+    cluster.plans = [control_pb2.WorkloadPlan(workload_id="web", action="refused", reason=reason)]
+
+    ended = ctl("plan", "-f", str(path))
+
+    assert ended.code == 2
+    assert f"refused: {path}:5: {reason}" in ended.out
+
+
 @pytest.mark.parametrize(
     ("words", "instead"),
     [

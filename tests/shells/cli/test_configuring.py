@@ -50,6 +50,14 @@ def test_a_file_may_name_an_agent_instead(cluster: Cluster, run: Run, config: Pa
     assert run("agent", "health", PERSYS_AGENT_ADDR="").code == 0
 
 
+def test_a_context_names_its_agent_beside_its_scheduler(
+    cluster: Cluster, run: Run, config: Path
+) -> None:
+    config.write_text(f"grpc_endpoint: 127.0.0.1:1\nagent_endpoint: {cluster.address}\n")
+
+    assert run("agent", "health", PERSYS_AGENT_ADDR="").code == 0
+
+
 def test_keys_of_other_command_lines_are_left_alone(
     cluster: Cluster, run: Run, config: Path
 ) -> None:

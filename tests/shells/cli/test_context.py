@@ -23,6 +23,7 @@ def written(port: int) -> bool:
         scheduler=f"127.0.0.1:{port}",
         authority=f"127.0.0.1:{port + 1}",
         gateway=f"https://127.0.0.1:{port + 2}",
+        agent=f"127.0.0.1:{port + 3}",
         trust=TRUST,
     )
 
@@ -37,6 +38,7 @@ def test_it_is_written_for_its_user_alone_and_written_anew(config: Path) -> None
         "grpc_endpoint": "127.0.0.1:3",
         "api_endpoint": "https://127.0.0.1:5",
         "ca_endpoint": "127.0.0.1:4",
+        "agent_endpoint": "127.0.0.1:6",
         "ca_cert_path": "/c/ca.crt",
         "cert_path": "/c/a.crt",
         "key_path": "/c/a.key",

@@ -36,11 +36,6 @@ def well(cluster: Cluster) -> None:
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
-
-
-@pytest.fixture
 def secure(root: Root) -> Iterator[str]:
     """The address of a scheduler with TLS."""
     files = root.write(Role.SCHEDULER, "s1")
@@ -396,3 +391,14 @@ def test_the_place_of_the_state_is_looked_at(ctl: Run, tmp_path: Path) -> None:
     ended = ctl("doctor", "-o", "json", "--state-dir", str(tmp_path))
 
     assert str(tmp_path) in str(json.loads(ended.out))
+
+
+def test_a_node_that_takes_no_orders_is_named_with_the_reason(cluster: Cluster, ctl: Run) -> None:
+    cluster.add_node(
+        "n2", agent_version=__version__, problems=["takes no orders: journal: disk I/O error"]
+    )
+
+    ended = ctl("doctor")
+
+    assert "warn  nodes: n2 takes no orders: journal: disk I/O error" in ended.out
+    assert "persysctl node get n2" in ended.out

@@ -249,11 +249,6 @@ def test_the_newest_events_come_in_the_same_order(cluster: Cluster, run: Run, ct
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
-
-
-@pytest.fixture
 def secure(root: Root) -> Iterator[tuple[Cluster, str]]:
     """A scheduler with TLS, and a gateway with TLS before it."""
     files = root.write(Role.SCHEDULER, "s1")

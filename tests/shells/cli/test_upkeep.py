@@ -78,7 +78,7 @@ def test_the_exit_code_tells_whether_the_node_is_empty(
     ended = ctl("node", "drain", "n1", "--wait=600ms")
 
     assert ended.code == code
-    assert ("its data is on this node" in ended.out) is bool(left)
+    assert ("its data is on this node" in ended.err) is bool(left)
 
 
 def test_a_deadline_that_is_none_is_a_usage_error(ctl: Run) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from persys.cli.verdict import STEADY, UNPLACED_MAX, Goal, Verdict, Wanted, judge
+from persys.cli.verdict import DRIFTED_MAX, STEADY, UNPLACED_MAX, Goal, Verdict, Wanted, judge
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.gen.control.v1.control_pb2 import ReasonDetail, WorkloadView
 
@@ -52,6 +52,13 @@ def has_no_place(view: WorkloadView) -> None:
     view.reason.message = "1 node short of memory"
 
 
+def stays_changed(view: WorkloadView) -> None:
+    view.status = "Failed"
+    view.failure_reason = "NETWORK_ERROR"
+    view.reason.code = "Drifted"
+    view.reason.message = "network bridge is not attached"
+
+
 def has_a_bad_spec(view: WorkloadView) -> None:
     view.status = "Failed"
     view.failure_reason = "INVALID_SPEC"
@@ -65,7 +72,8 @@ def has_a_bad_spec(view: WorkloadView) -> None:
         ("apply", is_unhealthy, "Running (unhealthy): Unhealthy", "persysctl logs web"),
         ("apply", has_no_image, "no such host", "persysctl workload retry web"),
         ("apply", has_no_place, "Unplaceable: 1 node short of", "persysctl explain web"),
-        ("apply", has_a_bad_spec, "no such option", "correct the spec"),
+        ("apply", has_a_bad_spec, "no such option", "persysctl workload get web -o yaml"),
+        ("redeploy", stays_changed, "network bridge is not", "persysctl workload redeploy web"),
         ("start", crashes, "CrashLoop: restarted 3 times", "persysctl logs web"),
         ("retry", has_no_image, "no such host", "persysctl workload retry web"),
         ("redeploy", is_unhealthy, "Running (unhealthy): Unhealthy", "persysctl logs web"),
@@ -74,7 +82,8 @@ def has_a_bad_spec(view: WorkloadView) -> None:
 def test_every_wait_ends_at_once_with_the_reason_and_the_next_command(
     verb: str, ends: object, reason: str, next_command: str, cluster: Cluster, ctl: Run
 ) -> None:
-    cluster.add_workload("web", "Stopped", desired_state="Stopped", revision_id="r0")
+    desired = "Running" if verb == "retry" else "Stopped"
+    cluster.add_workload("web", "Stopped", desired_state=desired, revision_id="r0")
     cluster.after_change = ends  # type: ignore[assignment]  # one of the functions above
     words = ("apply", "-f", "-") if verb == "apply" else ("workload", verb, "web")
     spec = WEB + "revision_id: r1\ndesired_state: Running\n"
@@ -136,6 +145,14 @@ def test_a_passing_health_check_needs_no_further_wait() -> None:
     assert judge(view, RUN, patient=False, same_for=INSTANT) is Verdict.REACHED
 
 
+def test_what_its_node_repairs_is_waited_for_and_not_for_ever() -> None:
+    view = a_view()
+    view.reason.code = "Drifted"
+
+    assert judge(view, RUN, patient=False, same_for=10 * STEADY / 3) is Verdict.OPEN
+    assert judge(view, RUN, patient=False, same_for=DRIFTED_MAX) is Verdict.FAILED
+
+
 def test_a_health_check_that_has_not_passed_yet_is_waited_for() -> None:
     starting = a_view(health="starting")
     not_checked_yet = a_view()
@@ -170,5 +187,5 @@ def test_a_drain_that_nothing_can_end_says_so_at_once(cluster: Cluster, ctl: Run
     ended = ctl("node", "drain", "n1", "--wait", "10m")
 
     assert ended.code == 1
-    assert "db: its data is on this node" in ended.out
+    assert "db: its data is on this node" in ended.err
     assert "persysctl workload delete db" in ended.err

@@ -1,12 +1,18 @@
 """A gateway before a scheduler with one node, in plain text."""
 
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
+from certified import Root
 from persys.infra.clock import SystemClock
+from persys.infra.http_server import HttpLimits
+from persys.model.identity import Role
 from persys.store.memory import MemoryStore
-from shells.gateway.town import House, a_gateway, quiet
+from shells.gateway.town import LIMITS, House, a_gateway, quiet
+from shells.scheduler.calls import World, a_world
+from shells.scheduler.calls import quiet as quiet_scheduler
 from shells.scheduler.harness import Cluster, a_cluster, brisk
 from shells.scheduler.stores import TroubledStore
 
@@ -24,3 +30,36 @@ async def house(cluster: Cluster) -> AsyncIterator[House]:
     address = f"127.0.0.1:{cluster.settings.grpc_port}"
     async with a_gateway(quiet(scheduler_addr=(address,))) as house:
         yield house
+
+
+@pytest.fixture
+async def secure(root: Root) -> AsyncIterator[Cluster]:
+    """A scheduler with TLS, and an admin as its user."""
+    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    scheduler, admin = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
+    async with a_cluster(store, brisk(), tls=scheduler, user=admin) as cluster:
+        yield cluster
+    await store.store.close()
+
+
+@pytest.fixture
+async def guarded(
+    request: pytest.FixtureRequest, root: Root, secure: Cluster
+) -> AsyncIterator[House]:
+    """A gateway with TLS before it. Parametrize it indirectly to have other limits."""
+    address = f"127.0.0.1:{secure.settings.grpc_port}"
+    settings = quiet(insecure=False, scheduler_addr=(address,))
+    limits: HttpLimits = getattr(request, "param", LIMITS)
+    async with a_gateway(settings, tls=root.tls(Role.GATEWAY, "g1"), limits=limits) as house:
+        yield house
+
+
+@pytest.fixture
+async def world(root: Root, tmp_path: Path) -> AsyncIterator[World]:
+    """A secure scheduler that does nothing by itself, with one node."""
+    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    settings = quiet_scheduler(secrets_key_file=str(tmp_path / "key"))
+    scheduler, admin = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
+    async with a_cluster(store, settings, tls=scheduler, user=admin) as cluster:
+        yield await a_world(cluster, root.tls(Role.AGENT, "n1"))
+    await store.store.close()

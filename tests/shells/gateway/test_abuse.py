@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
 
+from builders import owned_work
 from certified import Root
 from persys.core.gitops import Push
 from persys.gateway.audit import Audit, surplus_of
@@ -27,44 +28,19 @@ from persys.gateway.limits import Rates
 from persys.gateway.metrics import Metrics
 from persys.gateway.proofs import Proofs
 from persys.gateway.pushes import Pushes
+from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.infra.http_server import HttpLimits, HttpServer
 from persys.infra.rpc import new_channel
 from persys.model.identity import Role
-from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.gateway.test_tls import ask_as, shows
-from shells.gateway.town import House, a_container, a_gateway, quiet
+from shells.gateway.town import House, a_container, a_gateway, ask_as, quiet, shows
 from shells.scheduler.harness import Cluster as Scheduler
-from shells.scheduler.harness import a_cluster, brisk
-from shells.scheduler.stores import TroubledStore
 
 WEB = "/api/v1/workloads/web"
 DEADLINE_SECONDS = 30.0
 LARGE = 4 * 1024 * 1024
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
-
-
-@pytest.fixture
-async def secure(root: Root) -> AsyncIterator[Scheduler]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    scheduler, admin = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
-    async with a_cluster(store, brisk(), tls=scheduler, user=admin) as cluster:
-        yield cluster
-    await store.store.close()
-
-
-@pytest.fixture
-async def guarded(root: Root, secure: Scheduler) -> AsyncIterator[House]:
-    address = f"127.0.0.1:{secure.settings.grpc_port}"
-    settings = quiet(insecure=False, scheduler_addr=(address,))
-    async with a_gateway(settings, tls=root.tls(Role.GATEWAY, "g1")) as house:
-        yield house
 
 
 def a_made_up_token(number: int = 1) -> dict[str, str]:
@@ -158,16 +134,17 @@ async def test_a_page_of_another_site_opens_no_websocket(
 
 async def test_one_identity_cannot_push_out_what_another_did() -> None:
     database = Database(MEMORY)
-    audit = Audit(database, keep=20)
     now = SystemClock().now()
+    async with owned_work() as owned:
+        audit = Audit(database, owned, keep=20)
 
-    async def note(who: str, status: int, count: int) -> None:
-        for number in range(count):
-            await audit.note(Line(now, who, "", "Apply", "c", f"w{number}", status, ""))
+        async def note(who: str, status: int, count: int) -> None:
+            for number in range(count):
+                await audit.note(Line(now, who, "", "Apply", "c", f"w{number}", status, ""))
 
-    await note("operator/ann", 200, 5)
-    await note("operator/eve", 200, 100)
-    await note("operator/eve", 403, 100)
+        await note("operator/ann", 200, 5)
+        await note("operator/eve", 200, 100)
+        await note("operator/eve", 403, 100)
     kept = Counter(
         (line.deed.who, line.deed.status) for line in await audit.lines(limit=100, before=0)
     )
@@ -183,9 +160,10 @@ async def test_the_shares_hold_after_a_restart(tmp_path: Path) -> None:
     now = SystemClock().now()
     for who, count in (("ann", 3), ("eve", 30)):
         database = Database(where)
-        audit = Audit(database, keep=10)
-        for number in range(count):
-            await audit.note(Line(now, who, "", "Apply", "c", f"w{number}", 200, ""))
+        async with owned_work() as owned:
+            audit = Audit(database, owned, keep=10)
+            for number in range(count):
+                await audit.note(Line(now, who, "", "Apply", "c", f"w{number}", 200, ""))
         await database.close()
 
     with sqlite3.connect(where) as file:
@@ -215,7 +193,13 @@ def test_only_those_with_the_most_lines_lose_some(
 
 
 @pytest.fixture
-async def failing() -> AsyncIterator[tuple[str, Supervisor]]:
+async def owned() -> AsyncIterator[OwnedWork]:
+    async with owned_work() as running:
+        yield running
+
+
+@pytest.fixture
+async def failing(owned: OwnedWork) -> AsyncIterator[tuple[str, Supervisor]]:
     """A route whose handler has a defect, and one whose handler has it in the middle of its answer."""
     clock, metrics = SystemClock(), Metrics({}, None)
     supervisor = Supervisor("gateway", clock, metrics.registry)
@@ -226,10 +210,11 @@ async def failing() -> AsyncIterator[tuple[str, Supervisor]]:
         identities=Identities(None, clock),
         proofs=Proofs(clock),
         rates=Rates(clock, per_second=0.0, burst=1),
-        audit=Audit(database, keep=10),
+        audit=Audit(database, owned, keep=10),
         clock=clock,
         metrics=metrics,
         supervisor=supervisor,
+        owned=owned,
     )
 
     async def fail(ask: Ask) -> web.StreamResponse:
@@ -289,14 +274,14 @@ class DefectiveCluster(Cluster):
         raise RuntimeError("a defect")
 
 
-async def test_an_unexpected_exception_costs_one_push_and_no_other() -> None:
+async def test_an_unexpected_exception_costs_one_push_and_no_other(owned: OwnedWork) -> None:
     clock = SystemClock()
     supervisor = Supervisor("gateway", clock, CollectorRegistry())
     database = Database(MEMORY)
     entry = ClusterEntry("default", schedulers=(SchedulerEntry("127.0.0.1:1"),))
     clusters = {"default": DefectiveCluster(entry, new_channel, clock, lambda name: ())}
-    pushes = Pushes(database, clock, clusters)
-    gitops = Gitops(clusters, clock, Audit(database, keep=10), pushes, supervisor)
+    pushes = Pushes(database, clock, clusters, owned)
+    gitops = Gitops(clusters, clock, Audit(database, owned, keep=10), pushes, supervisor)
     async with asyncio.TaskGroup() as group:
         running = group.create_task(gitops.run())
         for delivery in ("d1", "d2"):

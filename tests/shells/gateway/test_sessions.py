@@ -2,32 +2,27 @@
 
 import asyncio
 import ssl
-from collections.abc import AsyncIterator
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, suppress
+from datetime import timedelta
 
 import aiohttp
 import pytest
 
-from certified import Root
+from certified import LIFE, Listed, Root
 from persys.infra.clock import SystemClock
 from persys.infra.guarded import RECHECK_SECONDS
 from persys.infra.identity import read_claims
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
-from shells.gateway.test_tls import shows
-from shells.gateway.town import House, a_gateway, quiet
-from shells.scheduler.harness import Cluster, a_cluster, brisk
+from persys.wire.rest import API
+from shells.gateway.town import House, a_gateway, quiet, shows
+from shells.scheduler.harness import Cluster, ShiftedClock, a_cluster, brisk
+from shells.scheduler.idle import with_an_idle_workload
 from shells.scheduler.stores import TroubledStore
-from shells.scheduler.test_bad_actors import Listed
-from shells.scheduler.test_sessions import with_an_idle_workload
 
 ENDS_WITHIN = RECHECK_SECONDS + 15
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
+UNLIMITED = aiohttp.ClientTimeout()
 
 
 @pytest.fixture(params=["scheduler", "gateway"])
@@ -35,11 +30,6 @@ def reader(request: pytest.FixtureRequest) -> str:
     """Which of the two reads the list of revoked certificates: either alone ends the stream."""
     name: str = request.param
     return name
-
-
-@pytest.fixture
-def listed() -> Listed:
-    return Listed()
 
 
 @pytest.fixture
@@ -54,12 +44,20 @@ async def secure(root: Root, listed: Listed, reader: str) -> AsyncIterator[Clust
 
 
 @pytest.fixture
-async def house(root: Root, listed: Listed, secure: Cluster, reader: str) -> AsyncIterator[House]:
+def clock() -> ShiftedClock:
+    """Of the gateway."""
+    return ShiftedClock()
+
+
+@pytest.fixture
+async def house(
+    root: Root, listed: Listed, secure: Cluster, reader: str, clock: ShiftedClock
+) -> AsyncIterator[House]:
     address = f"127.0.0.1:{secure.settings.grpc_port}"
     lists = [listed.read_often()] if reader == "gateway" else []
     tls = root.tls(Role.GATEWAY, "g1", lists=lists)
     settings = quiet(insecure=False, scheduler_addr=(address,))
-    async with a_gateway(settings, tls=tls) as running:
+    async with a_gateway(settings, tls=tls, clock=clock) as running:
         yield running
 
 
@@ -70,18 +68,62 @@ def eve(root: Root) -> tuple[ssl.SSLContext, str]:
     return shows(root, files), read_claims(files.certificate.read_bytes()).serial
 
 
-async def test_an_idle_shell_is_closed_when_its_certificate_is_revoked(
-    house: House, listed: Listed, eve: tuple[ssl.SSLContext, str]
+@pytest.fixture(params=["revoked", "expired"])
+def invalidate(
+    request: pytest.FixtureRequest,
+    listed: Listed,
+    eve: tuple[ssl.SSLContext, str],
+    reader: str,
+    secure: Cluster,
+    clock: ShiftedClock,
+) -> Callable[[], None]:
+    """Makes the certificate invalid for one of the two: by its list, or by its clock."""
+
+    def revoke() -> None:
+        listed.serials.add(eve[1])
+
+    def expire() -> None:
+        judge = secure.clock if reader == "scheduler" else clock
+        judge.ahead = LIFE + timedelta(minutes=1)
+
+    return revoke if request.param == "revoked" else expire
+
+
+SESSIONS = ("command=sh", "console=true")
+STREAMS = ("/workloads/web/logs?follow=true", "/events/watch")
+
+
+async def test_all_that_is_open_ends_when_its_certificate_becomes_invalid(
+    house: House, eve: tuple[ssl.SSLContext, str], invalidate: Callable[[], None]
 ) -> None:
-    context, serial = eve
-    path = "/api/v1/workloads/web/exec?command=sh"
-    async with house.session.ws_connect(path, ssl=context) as socket:
-        assert (await socket.receive(timeout=10)).type is aiohttp.WSMsgType.TEXT
+    context, _ = eve
+    async with AsyncExitStack() as opened, asyncio.timeout(60):
+        sockets = [
+            await opened.enter_async_context(
+                house.session.ws_connect(f"{API}/workloads/web/exec?{session}", ssl=context)
+            )
+            for session in SESSIONS
+        ]
+        streams = [
+            await opened.enter_async_context(
+                house.session.get(API + path, ssl=context, timeout=UNLIMITED)
+            )
+            for path in STREAMS
+        ]
+        for socket in sockets:
+            assert (await socket.receive()).type is aiohttp.WSMsgType.TEXT
+        assert [response.status for response in streams] == [200, 200]
 
-        listed.serials.add(serial)
+        invalidate()
 
-        closed = await socket.receive(timeout=ENDS_WITHIN)
-        assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 4403)
+        async with asyncio.timeout(ENDS_WITHIN):
+            for socket in sockets:
+                closed = await socket.receive()
+                assert (closed.type, closed.data) == (aiohttp.WSMsgType.CLOSE, 4403)
+            for response in streams:
+                await until_ended(response)
+    status, _ = await house.get(f"{API}/nodes", ssl=context)
+    assert status == 403
 
 
 async def until_ended(response: aiohttp.ClientResponse) -> None:
@@ -89,20 +131,3 @@ async def until_ended(response: aiohttp.ClientResponse) -> None:
     with suppress(aiohttp.ClientError):
         while await response.content.readany():
             pass
-
-
-@pytest.mark.parametrize("path", ["/api/v1/workloads/web/logs?follow=true", "/api/v1/events/watch"])
-async def test_an_idle_stream_is_ended_when_its_certificate_is_revoked(
-    house: House, listed: Listed, eve: tuple[ssl.SSLContext, str], path: str
-) -> None:
-    context, serial = eve
-    timeout = aiohttp.ClientTimeout(total=60)
-    async with house.session.get(path, ssl=context, timeout=timeout) as response:
-        assert response.status == 200
-
-        listed.serials.add(serial)
-
-        async with asyncio.timeout(ENDS_WITHIN):
-            await until_ended(response)
-    status, _ = await house.get("/api/v1/nodes", ssl=context)
-    assert status == 403

@@ -3,69 +3,25 @@
 import asyncio
 import re
 import socket
-import ssl
-from collections.abc import AsyncIterator
 from contextlib import ExitStack, suppress
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
 
 from certified import Root
 from persys.core.permission import deeds_of
-from persys.infra.clock import SystemClock
-from persys.infra.files import CertificateFiles
 from persys.infra.http_server import HttpLimits
 from persys.model.identity import Role
-from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS
 from persys.wire.rest import API, CONTRACT_ROUTES, ROUTES
-from shells.gateway.town import House, a_container, a_gateway, quiet
-from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
-from shells.scheduler.stores import TroubledStore
+from shells.gateway.town import House, a_container, ask_as, shows
+from shells.scheduler.harness import Cluster, eventually
 
 HASTY = HttpLimits(handshake_seconds=1.0, idle_seconds=1.0, closing_seconds=1.0)
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
-
-
-@pytest.fixture
-async def secure(root: Root) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    scheduler, admin = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
-    async with a_cluster(store, brisk(), tls=scheduler, user=admin) as cluster:
-        yield cluster
-    await store.store.close()
-
-
-@pytest.fixture
-async def guarded(root: Root, secure: Cluster) -> AsyncIterator[House]:
-    address = f"127.0.0.1:{secure.settings.grpc_port}"
-    settings = quiet(insecure=False, scheduler_addr=(address,))
-    tls = root.tls(Role.GATEWAY, "g1")
-    async with a_gateway(settings, tls=tls, limits=HASTY) as house:
-        yield house
-
-
-def shows(root: Root, files: CertificateFiles | None = None) -> ssl.SSLContext:
-    context = ssl.create_default_context(cadata=root.pem.decode())
-    context.check_hostname = False
-    if files is not None:
-        context.load_cert_chain(files.certificate, files.key)
-    return context
-
-
-async def ask_as(
-    house: House, root: Root, role: Role | None, method: str, path: str, **how: Any
-) -> tuple[int, Any]:
-    files = root.write(role, "somebody") if role is not None else None
-    return await house.ask(method, path, ssl=shows(root, files), **how)
+hasty = pytest.mark.parametrize("guarded", [HASTY], indirect=True)
 
 
 async def test_an_operator_gets_through_under_its_own_name(
@@ -241,6 +197,7 @@ async def test_only_tls_of_today_is_spoken(guarded: House, version: str, gets_in
     assert (b" 200 " in said) is gets_in
 
 
+@hasty
 async def test_who_says_nothing_is_cut_and_stops_nobody(guarded: House, root: Root) -> None:
     address = ("127.0.0.1", guarded.gateway.port)
     with ExitStack() as sockets:
@@ -253,6 +210,7 @@ async def test_who_says_nothing_is_cut_and_stops_nobody(guarded: House, root: Ro
             assert await loop.sock_recv(silent[-1], 1) == b""
 
 
+@hasty
 async def test_half_a_request_is_cut_too(guarded: House, root: Root) -> None:
     reader, writer = await asyncio.open_connection(
         "127.0.0.1", guarded.gateway.port, ssl=shows(root)

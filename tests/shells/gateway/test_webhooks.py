@@ -1,5 +1,6 @@
 """Pushes that GitHub tells of: believed when they are signed and young, taken once, and followed."""
 
+import asyncio
 import hashlib
 import hmac
 import json
@@ -271,3 +272,30 @@ def test_a_secret_may_be_in_a_file(tmp_path: Path) -> None:
 
     assert hooks["github.com/acme/shop"].secret == b"s3cret"
     assert "s3cret" not in repr(hooks)
+
+
+async def deliver_raw(house: House, body: bytes, delivery: bytes) -> bytes:
+    """As aiohttp's own client would not: a header of any bytes."""
+    signature = hmac.new(SECRET.encode(), body, hashlib.sha256).hexdigest().encode()
+    lines = (
+        b"POST /webhooks/github HTTP/1.1",
+        b"Host: x",
+        b"Connection: close",
+        b"Content-Length: %d" % len(body),
+        b"X-Hub-Signature-256: sha256=" + signature,
+        b"X-GitHub-Delivery: " + delivery,
+        b"X-GitHub-Event: push",
+    )
+    reader, writer = await asyncio.open_connection("127.0.0.1", house.gateway.public_port)
+    writer.write(b"\r\n".join((*lines, b"", body)))
+    async with asyncio.timeout(20):
+        answer = await reader.read()
+    writer.close()
+    return answer.split(b" ")[1]
+
+
+async def test_a_delivery_whose_id_is_not_text_is_taken_once(hooked: House) -> None:
+    body = json.dumps(a_push()).encode()
+
+    assert await deliver_raw(hooked, body, b"\xff") == b"202"
+    assert await deliver_raw(hooked, body, b"\xff") == b"409"

@@ -1,17 +1,22 @@
 """A gateway in this process, seen only through its ports."""
 
 import asyncio
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import aiohttp
+from aiohttp.typedefs import Middleware
 
+from certified import Root
 from persys.gateway.app import Gateway
 from persys.gateway.settings import GatewaySettings
-from persys.infra.clock import SystemClock
+from persys.infra.clock import Clock, SystemClock
+from persys.infra.files import CertificateFiles
 from persys.infra.http_server import HttpLimits
 from persys.infra.tls import Tls
+from persys.model.identity import Role
 
 LIMITS = HttpLimits(closing_seconds=2.0)
 
@@ -47,9 +52,18 @@ class House:
 
 @asynccontextmanager
 async def a_gateway(
-    settings: GatewaySettings, *, tls: Tls | None = None, limits: HttpLimits = LIMITS
+    settings: GatewaySettings,
+    *,
+    tls: Tls | None = None,
+    limits: HttpLimits = LIMITS,
+    clock: Clock | None = None,
+    around: Middleware | None = None,
 ) -> AsyncIterator[House]:
-    gateway = Gateway(settings, SystemClock(), tls, limits=limits)
+    """`around` is called with every request and its handler."""
+    gateway = Gateway(settings, clock or SystemClock(), tls, limits=limits)
+    if around is not None:
+        for server in (gateway._listener, gateway._public):
+            server._runner.app.middlewares.append(around)
     await gateway.start()
     try:
         async with asyncio.TaskGroup() as group:
@@ -72,3 +86,18 @@ def a_container(image: str = "nginx", **more: Any) -> dict[str, Any]:
         },
         **more,
     }
+
+
+def shows(root: Root, files: CertificateFiles | None = None) -> ssl.SSLContext:
+    context = ssl.create_default_context(cadata=root.pem.decode())
+    context.check_hostname = False
+    if files is not None:
+        context.load_cert_chain(files.certificate, files.key)
+    return context
+
+
+async def ask_as(
+    house: House, root: Root, role: Role | None, method: str, path: str, **how: Any
+) -> tuple[int, Any]:
+    files = root.write(role, "somebody") if role is not None else None
+    return await house.ask(method, path, ssl=shows(root, files), **how)

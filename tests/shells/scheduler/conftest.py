@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from certified import Listed, Root
 from persys.infra.clock import SystemClock
+from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from shells.scheduler.harness import Cluster, a_cluster, brisk
 from shells.scheduler.stores import TroubledStore
@@ -18,4 +20,14 @@ async def cluster(request: pytest.FixtureRequest) -> AsyncIterator[Cluster]:
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
     async with a_cluster(store, brisk(**changes)) as cluster:
         yield cluster
+    await store.store.close()
+
+
+@pytest.fixture
+async def secure(root: Root, listed: Listed) -> AsyncIterator[Cluster]:
+    """With TLS, a list of revoked certificates, and an admin as its user."""
+    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    tls = root.tls(Role.SCHEDULER, "s1", lists=[listed.read_often()])
+    async with a_cluster(store, brisk(), tls=tls, user=root.tls(Role.ADMIN, "me")) as running:
+        yield running
     await store.store.close()

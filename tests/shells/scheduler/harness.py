@@ -237,6 +237,7 @@ class Cluster:
         self._stack = stack
         self._stop = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
+        self.app: Scheduler  # the parts of the scheduler that runs, or ran last
 
     async def start(self) -> None:
         self._stop = asyncio.Event()
@@ -247,8 +248,9 @@ class Cluster:
             tls=self._tls,
             front=Front(to_leader(self._tls)),
             new_seat=partial(
-                self._scheduler,
+                self._new_app,
                 connect=to_agents(self._tls),
+                connect_by_host=to_agents(self._tls, by_host=True),
                 watches_certificates=self._tls is not None,
                 vault=self._vault,
             ),
@@ -260,6 +262,10 @@ class Cluster:
             ready.cancel()
             await self._running
         await ready
+
+    def _new_app(self, *args: Any, **named: Any) -> Scheduler:
+        self.app = self._scheduler(*args, **named)
+        return self.app
 
     async def stop(self) -> None:
         if self._running is not None:

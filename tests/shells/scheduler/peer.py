@@ -5,6 +5,7 @@ sends no changes by itself. It knows nothing of the scheduler's code.
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -22,6 +23,14 @@ from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 
 Context = grpc.aio.ServicerContext[Any, Any]
 HEARTBEAT_SECONDS = 0.2
+_STATES = {
+    pb.ACTUAL_STATE_UNSPECIFIED: "Unknown",
+    pb.ACTUAL_STATE_PENDING: "Pending",
+    pb.ACTUAL_STATE_RUNNING: "Running",
+    pb.ACTUAL_STATE_STOPPED: "Stopped",
+    pb.ACTUAL_STATE_FAILED: "Failed",
+    pb.ACTUAL_STATE_UNKNOWN: "Unknown",
+}
 
 
 @dataclass
@@ -48,6 +57,9 @@ class Manner:
     is_full: bool = False  # takes no workload that it does not have
     tells_actions: bool = True  # else it does not have that call
     keeps_copies: bool = False  # takes deletes and does nothing about them
+    lists_tasks: bool = False  # keeps what ListActions tells
+    # A failed apply is UNKNOWN with `last_error`, and a deleted workload STOPPED for ever.
+    has_field_habits: bool = False
     failures: dict[str, tuple[str, str]] = field(default_factory=dict)  # id: reason word, text
     # Knows what only our agents know: epochs, intents, and which cluster it belongs to.
     is_ours: bool = False
@@ -112,9 +124,10 @@ class Agent(AgentServiceServicer):
                 id=request.id, epoch=request.epoch, intent=request.intent
             )
             if (known := self.copies.get(request.id)) and _says_the_same(request, known.status):
-                known.status.epoch = request.epoch
+                known.status.epoch, known.status.proof = request.epoch, request.proof
                 return pb.ApplyWorkloadResponse(applied=True, skipped=True, status=known.status)
         self.starts.append(request.id)
+        self._task(request.id, "apply")
         copy = self.copies.setdefault(request.id, Copy(pb.WorkloadStatus(id=request.id)))
         copy.applied += 1
         number = copy.applied
@@ -123,6 +136,7 @@ class Agent(AgentServiceServicer):
         status.revision_id = request.revision_id if self.manner.echoes_revision else ""
         status.desired_state = request.desired_state
         status.epoch = request.epoch if self.manner.is_ours else 0
+        status.proof = request.proof if self.manner.is_ours else b""
         status.actual_state = pb.ACTUAL_STATE_PENDING
         status.message = "task accepted"
         status.metadata.clear()
@@ -138,6 +152,7 @@ class Agent(AgentServiceServicer):
     ) -> pb.DeleteWorkloadResponse:
         await asyncio.sleep(self.manner.answer_seconds)
         self.deletes.append(request.id)
+        self._task(request.id, "delete")
         asyncio.get_running_loop().call_later(
             self.manner.work_seconds, self._finish_delete, request.id
         )
@@ -186,6 +201,7 @@ class Agent(AgentServiceServicer):
         status = copy.status
         status.metadata["task_status"] = "completed"
         status.message = ""
+        self._task_ended(name, "apply", self.manner.failures.get(name, ("", ""))[1])
         if self.manner.refuses_later:
             self._fail(status, "", "runtime not available: docker")
         elif name in self.manner.failures:
@@ -195,7 +211,36 @@ class Agent(AgentServiceServicer):
         else:
             status.actual_state = pb.ACTUAL_STATE_RUNNING
 
+    def _task(self, name: str, kind: str) -> None:
+        if self.manner.lists_tasks:
+            number = sum(task.workload_id == name for task in self.actions) + 1
+            self.actions.append(
+                pb.AgentAction(
+                    task_id=f"{kind}-{name}-{number}",
+                    workload_id=name,
+                    action_type=f"{kind}_workload",
+                    status="running",
+                    created_at=int(time.time()),
+                    started_at=int(time.time()),
+                    ended_at=-62135596800,
+                )
+            )
+
+    def _task_ended(self, name: str, kind: str, error: str) -> None:
+        for task in self.actions:
+            own = (task.workload_id, task.action_type) == (name, f"{kind}_workload")
+            if own and task.status == "running":
+                task.status = "failed" if error else "completed"
+                task.error = error
+                task.ended_at = int(time.time())
+
     def _fail(self, status: pb.WorkloadStatus, reason: str, text: str) -> None:
+        if self.manner.has_field_habits:
+            status.actual_state = pb.ACTUAL_STATE_UNKNOWN
+            status.message = "container not found"
+            status.metadata.clear()
+            status.metadata["last_error"] = text
+            return
         status.actual_state = pb.ACTUAL_STATE_FAILED
         status.message = text
         status.metadata["task_status"] = "failed"
@@ -205,6 +250,14 @@ class Agent(AgentServiceServicer):
 
     def _finish_delete(self, name: str) -> None:
         if self.manner.keeps_copies:
+            return
+        self._task_ended(name, "delete", "" if name in self.copies else "workload not found")
+        if self.manner.has_field_habits and name in self.copies:
+            status = self.copies[name].status
+            self.copies[name].applied += 1  # no result of an earlier apply counts any more
+            status.actual_state = pb.ACTUAL_STATE_STOPPED
+            status.message = "no containers"
+            status.metadata.clear()
             return
         copy = self.copies.pop(name, None)
         self.kept.pop(name, None)
@@ -254,6 +307,7 @@ class Node:
         self.capabilities = capabilities
         self.features: list[str] = []
         self.labels: dict[str, str] = {}
+        self.sends_statuses = False  # in its heartbeats, without revisions
         self._control = control
         self._voice: asyncio.Task[None] | None = None
 
@@ -281,9 +335,15 @@ class Node:
         return answer
 
     async def heartbeat(self) -> control_pb2.HeartbeatResponse:
-        answer: control_pb2.HeartbeatResponse = await self._control.Heartbeat(
-            control_pb2.HeartbeatRequest(node_id=self.id), timeout=10
-        )
+        request = control_pb2.HeartbeatRequest(node_id=self.id)
+        if self.sends_statuses:
+            request.workload_statuses.extend(
+                control_pb2.WorkloadStatus(
+                    workload_id=name, state=_STATES[copy.status.actual_state]
+                )
+                for name, copy in self.agent.copies.items()
+            )
+        answer: control_pb2.HeartbeatResponse = await self._control.Heartbeat(request, timeout=10)
         return answer
 
     def speak(self) -> None:

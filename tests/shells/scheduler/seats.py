@@ -52,7 +52,10 @@ class Seats:
             tls=tls,
             front=Front(to_leader(tls)),
             new_seat=partial(
-                Scheduler, connect=to_agents(tls), watches_certificates=tls is not None
+                Scheduler,
+                connect=to_agents(tls),
+                connect_by_host=to_agents(tls, by_host=True),
+                watches_certificates=tls is not None,
             ),
         )
         self.running.append(asyncio.get_running_loop().create_task(plane.run(stop)))

@@ -5,7 +5,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 
 from persys.errors import CompactedError, FencedError, StoreUnavailableError
+from persys.model.leader import Leader
+from persys.store import keys
 from persys.store.port import Change, LeaseId, Outcome, Record, Snapshot, Store, Unit
+from persys.wire import records
 
 
 class TroubledStore:
@@ -23,6 +26,7 @@ class TroubledStore:
         self.is_behind = False  # what a watch would tell next is compacted, once
         self.watch_tells = asyncio.Event()  # clear: it tells nothing, as at a frozen member
         self.watch_tells.set()
+        self.next_leader = ""  # a scheduler of this name leads after the next commit
         self.commit_seconds = 0.0
         self.commits = 0
 
@@ -52,9 +56,15 @@ class TroubledStore:
             self._held_back.append((units, fence))
             raise StoreUnavailableError("no answer in time")
         outcomes = await self.store.commit(units, fence=fence)
+        await self._change_leader()
         if self.loses_answers:
             raise StoreUnavailableError("the answer was lost")
         return outcomes
+
+    async def _change_leader(self) -> None:
+        if self.next_leader:
+            leader, self.next_leader = Leader(self.next_leader), ""
+            await self.store.commit([Unit(puts={keys.LEADER: records.encode(leader)})])
 
     async def _deliver(self) -> None:
         """What was held back is written now. Nobody waits for the answer."""

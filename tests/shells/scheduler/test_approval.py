@@ -1,14 +1,15 @@
 """A suggestion is applied only with the permission of its action; otherwise it waits for approval."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 
 import pytest
 
 from certified import Root
 from persys.infra.clock import SystemClock
 from persys.infra.tls import Tls
+from persys.model.event import EventKind
 from persys.model.identity import Role
 from persys.scheduler.suggestions import PENDING_FOR, PENDING_MAX
 from persys.store.memory import MemoryStore
@@ -18,11 +19,6 @@ from shells.scheduler.stores import TroubledStore
 
 DELETE = pb.AUTOMATION_ACTION_DELETE_WORKLOAD
 Metadata = tuple[tuple[str, str], ...]
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
 
 
 @pytest.fixture
@@ -116,6 +112,40 @@ async def test_a_rejected_suggestion_cannot_be_approved(cluster: Cluster, bot: M
     assert not refused.accepted
     assert "already rejected" in refused.reason
     assert (await cluster.control.workload("web")).desired_state == "Running"
+
+
+@pytest.mark.parametrize(
+    "verbs",
+    [
+        ("ApproveSuggestion", "ApproveSuggestion"),
+        ("ApproveSuggestion", "RejectSuggestion"),
+        ("RejectSuggestion", "RejectSuggestion"),
+    ],
+)
+async def test_of_two_decisions_at_once_only_one_is_taken(
+    cluster: Cluster, bot: Metadata, verbs: tuple[str, str]
+) -> None:
+    await suggest(cluster, "s1", bot)
+    cluster.store.commit_seconds = 0.1
+
+    answers = await asyncio.gather(*(decide(cluster, verb, "s1") for verb in verbs))
+
+    assert sorted(answer.accepted for answer in answers) == [False, True]
+    (refused,) = (answer for answer in answers if not answer.accepted)
+    assert "was already" in refused.reason
+
+
+async def test_a_suggestion_that_is_submitted_twice_at_once_is_decided_once(
+    cluster: Cluster,
+) -> None:
+    cluster.store.commit_seconds = 0.1
+
+    answers = await asyncio.gather(*(suggest(cluster, "s1") for _ in range(2)))
+
+    assert [answer.applied_action for answer in answers] == ["delete_workload"] * 2
+    events = await cluster.control.stub.ListEvents(pb.ListEventsRequest(), timeout=10)
+    decided = [event for event in events.events if event.kind == EventKind.SUGGESTION_ACCEPTED]
+    assert len(decided) == 1
 
 
 @pytest.mark.parametrize("verb", ["ApproveSuggestion", "RejectSuggestion"])

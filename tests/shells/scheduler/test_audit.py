@@ -10,19 +10,24 @@ from typing import Any
 import grpc
 import pytest
 
-from builders import a_workload
 from certified import Root
 from persys.infra.clock import SystemClock
 from persys.infra.door import PASSED_IDENTITY, PASSED_SOURCE
 from persys.model.identity import Role
-from persys.model.resources import Resources
+from persys.model.role import Deed
 from persys.store.memory import MemoryStore
-from persys.wire import records
-from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.methods import METHODS, Audit
-from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
-from shells.scheduler.peer import Agent, Context, Copy
+from shells.scheduler.calls import (
+    CALLS,
+    CHANGING,
+    World,
+    a_lost_store,
+    a_running_workload,
+    a_world,
+    quiet,
+)
+from shells.scheduler.harness import Cluster, Control, a_cluster
 from shells.scheduler.seats import Seats, until_standing_by
 from shells.scheduler.stores import TroubledStore
 
@@ -31,77 +36,21 @@ AUDITED = {row.name for row in METHODS.values() if row.audit is not Audit.NONE}
 Call = Callable[[Any], Awaitable[Any]]
 
 
-class Host(Agent):
-    """An agent with an image, a volume, and sessions."""
-
-    async def ListImages(  # noqa: N802
-        self, request: agent_pb2.ListImagesRequest, context: Context
-    ) -> agent_pb2.ListImagesResponse:
-        return agent_pb2.ListImagesResponse(images=[agent_pb2.ImageView(name="debian-12")])
-
-    async def RemoveImage(  # noqa: N802
-        self, request: agent_pb2.RemoveImageRequest, context: Context
-    ) -> agent_pb2.RemoveImageResponse:
-        return agent_pb2.RemoveImageResponse(success=True)
-
-    async def ListVolumes(  # noqa: N802
-        self, request: agent_pb2.ListVolumesRequest, context: Context
-    ) -> agent_pb2.ListVolumesResponse:
-        return agent_pb2.ListVolumesResponse(
-            volumes=[agent_pb2.VolumeView(workload_id="old", name="data")]
-        )
-
-    async def DeleteVolume(  # noqa: N802
-        self, request: agent_pb2.DeleteVolumeRequest, context: Context
-    ) -> agent_pb2.DeleteVolumeResponse:
-        return agent_pb2.DeleteVolumeResponse(success=True)
-
-    async def Exec(  # noqa: N802
-        self, requests: AsyncIterator[agent_pb2.ExecInput], context: Context
-    ) -> None:
-        await anext(requests)
-        await context.write(agent_pb2.ExecOutput(exit=agent_pb2.ExecExit()))
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
-
-
 @pytest.fixture
 async def cluster(root: Root, tmp_path: Path) -> AsyncIterator[Cluster]:
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
     tls, user = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "alice")
-    settings = brisk(secrets_key_file=str(tmp_path / "key"))
+    settings = quiet(secrets_key_file=str(tmp_path / "key"))
     async with a_cluster(store, settings, tls=tls, user=user) as running:
         yield running
     await store.store.close()
 
 
-async def populated(cluster: Cluster, root: Root) -> None:
-    """A node with a running workload and an orphan."""
-    node = await cluster.prepare("n1", tls=root.tls(Role.AGENT, "n1"), types=("container", "vm"))
-    await node.agent.stop()
-    host = node.agent = Host()
-    host.credentials = root.tls(Role.AGENT, "n1").certificates.server_credentials()
-    await host.start()
-    await node.join()
-    await cluster.control.apply("web")
-    await cluster.control.until("web", "Running")
-    status = agent_pb2.WorkloadStatus(
-        id="ghost", actual_state=agent_pb2.ACTUAL_STATE_RUNNING, revision_id="r1"
-    )
-    host.copies["ghost"] = Copy(status)
-    workload = a_workload("ghost", resources=Resources(100, 64))
-    host.intents = [agent_pb2.IntentView(id="ghost", epoch=4, intent=records.encode(workload))]
-
-
-async def until_orphaned(cluster: Cluster) -> None:
-    async def noted() -> bool:
-        answer = await cluster.control.stub.ListDrifts(pb.ListDriftsRequest(), timeout=10)
-        return any(one.workload_id == "ghost" and one.adoptable for one in answer.drifts)
-
-    await eventually(noted, lambda: "the orphan to be noted")
+async def populated(cluster: Cluster, root: Root) -> World:
+    """A node with a running workload."""
+    world = await a_world(cluster, root.tls(Role.AGENT, "n1"))
+    await a_running_workload(world, "web")
+    return world
 
 
 async def exec_messages() -> AsyncIterator[pb.ExecInput]:
@@ -127,58 +76,52 @@ async def last_sequence(cluster: Cluster) -> int:
     return sequence
 
 
-NODE = pb.NodeRequest(node_id="n1")
-ORPHAN = pb.OrphanRequest(node_id="n1", workload_id="ghost")
-RETRIED = pb.RetryWorkloadRequest(workload_id="web")
-SUGGESTION = pb.AutomationSuggestion(
-    suggestion_id="s1",
-    target_workload="web",
-    action_type=pb.AUTOMATION_ACTION_SET_DESIRED_STATE,
-    desired_state="stop",
-)
-
-# One request of each kind that works on a populated cluster, and the event that it leaves.
-SIMPLE: dict[str, tuple[Any, str]] = {
-    "AdoptOrphan": (ORPHAN, "OrphanAdopted"),
-    "RetryWorkload": (RETRIED, "WorkloadRetryAsked"),
-    "RedeployWorkload": (
-        pb.RedeployWorkloadRequest(workload_id="web"),
-        "WorkloadRedeployAsked",
-    ),
-    "SubmitAutomationSuggestion": (
-        pb.SubmitAutomationSuggestionRequest(suggestion=SUGGESTION),
-        "SuggestionAccepted",
-    ),
-    "CordonNode": (NODE, "NodeCordoned"),
-    "UncordonNode": (NODE, "NodeUncordoned"),
-    "TaintNode": (pb.TaintNodeRequest(node_id="n1", taints=["gpu"]), "NodeTainted"),
-    "PutSecret": (pb.PutSecretRequest(name="s", value=b"x"), "SecretStored"),
-    "DeleteSecret": (pb.DeleteSecretRequest(name="s"), "SecretDeleted"),
-    "CreateToken": (pb.CreateTokenRequest(name="ops", role="viewer"), "TokenCreated"),
-    "RemoveImage": (pb.RemoveImageRequest(name="debian-12"), "ImageRemoved"),
-    "DeleteVolume": (
-        pb.DeleteVolumeRequest(node_id="n1", workload_id="old", name="data"),
-        "VolumeDeleted",
-    ),
-    "DrainNode": (pb.DrainNodeRequest(node_id="n1"), "NodeDrainAsked"),
-    "DeleteWorkload": (pb.DeleteWorkloadRequest(workload_id="web"), "WorkloadDeleteAsked"),
-}
+RECOVERIES = [name for name in CALLS if CALLS[name].before is a_lost_store]
 
 
-async def test_every_simple_change_names_its_caller(cluster: Cluster, root: Root) -> None:
-    await populated(cluster, root)
-    await until_orphaned(cluster)
-    tls = root.tls(Role.ADMIN, "bob")
-    bob = Control(cluster.settings.grpc_port, tls)
-    for name, (request, kind) in SIMPLE.items():
-        before = await last_sequence(cluster)
-        answer = await getattr(bob.stub, name)(request, timeout=20)
+async def test_every_change_names_its_caller(cluster: Cluster, root: Root) -> None:
+    world = await a_world(cluster, root.tls(Role.AGENT, "n1"))
+    for number, name in enumerate(name for name in CALLS if name not in RECOVERIES):
+        await named_by_its_event(world, root, name, f"x{number}")
+
+
+@pytest.mark.parametrize("name", RECOVERIES)
+async def test_every_way_out_of_recovery_names_its_caller(
+    cluster: Cluster, root: Root, name: str
+) -> None:
+    world = await a_world(cluster, root.tls(Role.AGENT, "n1"))
+    await named_by_its_event(world, root, name, "x")
+
+
+async def named_by_its_event(world: World, root: Root, name: str, own: str) -> None:
+    """Call it as an admin or, what nodes report, as the node itself."""
+    call, cluster = CALLS[name], world.cluster
+    await call.before(world, own)
+    before = await last_sequence(cluster)
+    role, who = Role.ADMIN, "bob"
+    if METHODS[name].permission is Deed.REPORT:
+        role, who = Role.AGENT, own if name == "Heartbeat" else f"{own}-new"
+    caller = Control(cluster.settings.grpc_port, root.tls(role, who))
+    answers = await answered(getattr(caller.stub, name)(call.request(own), timeout=20))
+    await caller.channel.close()
+    for answer in answers:
         assert getattr(answer, "accepted", True), f"{name}: {answer}"
         assert getattr(answer, "success", True), f"{name}: {answer}"
-        found = [one for one in await events(cluster, before) if one.kind == kind]
-        assert [one.identity for one in found] == ["admin/bob"], name
-        assert found[0].source.startswith("127.0.0.1:"), name
-    await bob.channel.close()
+    if name in RECOVERIES:
+        before = 0  # the history begins again
+    found = [one for one in await events(cluster, before) if one.kind == call.event]
+    assert [one.identity for one in found] == [f"{role}/{who}"], name
+    assert found[0].source.startswith("127.0.0.1:"), name
+
+
+async def answered(call: Any) -> list[Any]:
+    return [one async for one in call] if hasattr(call, "__aiter__") else [await call]
+
+
+def test_what_a_person_changes_is_audited() -> None:
+    reports = {row.name for row in METHODS.values() if row.permission is Deed.REPORT}
+    assert CHANGING - reports == AUDITED
+    assert all(CALLS[name].event for name in CHANGING)
 
 
 @pytest.mark.parametrize(
@@ -276,21 +219,3 @@ async def test_an_exec_is_served_while_nothing_can_be_stored(cluster: Cluster, r
 
     async with asyncio.timeout(timedelta(seconds=20).total_seconds()):
         assert (await call.read()).HasField("exit")
-
-
-async def test_every_audited_rpc_is_tried_here_or_elsewhere() -> None:
-    elsewhere = {
-        # Their events are committed with the change, as those of their counterparts above.
-        "ApplyWorkload",
-        "RevokeToken",
-        "DeleteOrphan",
-        "ConfirmNodeDead",
-        "RemoveNode",
-        "ApproveSuggestion",
-        "RejectSuggestion",
-        # In test_recovery.
-        "RestoreSnapshot",
-        "RebuildFromAgents",
-        "AcceptEmpty",
-    }
-    assert SIMPLE.keys() | elsewhere | {"Exec", "AddImage", "SaveSnapshot"} == AUDITED

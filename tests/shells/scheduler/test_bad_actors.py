@@ -8,66 +8,28 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import grpc
 import msgspec
 import pytest
 
-from certified import LIFE, Root
+from certified import LIFE, Listed, Root
 from persys.core.permission import ROLES
 from persys.infra.clock import SystemClock
 from persys.infra.door import PASSED_CERTIFICATE, PASSED_IDENTITY
-from persys.infra.revocation import Revocations
 from persys.infra.tls import Tls
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1 import control_pb2_grpc
 from persys.wire.methods import METHODS
-from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
+from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.seats import Seats
-from shells.scheduler.stores import TroubledStore
 
 DENIED = grpc.StatusCode.PERMISSION_DENIED
 SERVICE = pb.DESCRIPTOR.services_by_name["AgentControl"]
 OVERSIZED = 4 << 20
-
-
-class Listed:
-    """What an authority has revoked."""
-
-    def __init__(self) -> None:
-        self.serials: set[str] = set()
-
-    async def revoked(self) -> frozenset[str]:
-        return frozenset(self.serials)
-
-    def revoke(self, tls: Tls) -> None:
-        self.serials.add(tls.certificates.current.claims.serial)
-
-    def read_often(self) -> Revocations:
-        return Revocations(self, SystemClock(), every=timedelta(seconds=0.05))
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
-
-
-@pytest.fixture
-def listed() -> Listed:
-    return Listed()
-
-
-@pytest.fixture
-async def cluster(root: Root, listed: Listed) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    tls = root.tls(Role.SCHEDULER, "s1", lists=[listed.read_often()])
-    async with a_cluster(store, brisk(), tls=tls, user=root.tls(Role.ADMIN, "me")) as running:
-        yield running
-    await store.store.close()
 
 
 @asynccontextmanager
@@ -77,8 +39,8 @@ async def speaking(endpoint: str, tls: Tls) -> AsyncIterator[control_pb2_grpc.Ag
     await channel.close()
 
 
-def door_of(cluster: Cluster) -> str:
-    return f"127.0.0.1:{cluster.settings.grpc_port}"
+def door_of(secure: Cluster) -> str:
+    return f"127.0.0.1:{secure.settings.grpc_port}"
 
 
 def a_registration(name: str) -> pb.RegisterNodeRequest:
@@ -124,54 +86,54 @@ async def ended(stream: Any, node: str) -> str:
 
 
 async def test_a_revoked_certificate_is_refused_and_its_stream_ends_at_the_next_message(
-    cluster: Cluster, root: Root, listed: Listed
+    secure: Cluster, root: Root, listed: Listed
 ) -> None:
     stolen = root.tls(Role.AGENT, "n1")
-    async with speaking(door_of(cluster), stolen) as stub:
+    async with speaking(door_of(secure), stolen) as stub:
         stream = await opened(stub, "n1")
         listed.revoke(stolen)
         assert "revoked" in await until_refused(stub)
         assert "revoked" in await ended(stream, "n1")
-    async with speaking(door_of(cluster), root.tls(Role.AGENT, "n1")) as stub:
+    async with speaking(door_of(secure), root.tls(Role.AGENT, "n1")) as stub:
         assert (await stub.RegisterNode(a_registration("n1"), timeout=10)).accepted
 
 
 async def test_what_is_watched_with_a_revoked_certificate_ends_at_the_next_event(
-    cluster: Cluster, root: Root, listed: Listed
+    secure: Cluster, root: Root, listed: Listed
 ) -> None:
     eve = root.tls(Role.VIEWER, "eve")
     async with (
-        speaking(door_of(cluster), eve) as stub,
-        speaking(door_of(cluster), root.tls(Role.AGENT, "n1")) as node,
+        speaking(door_of(secure), eve) as stub,
+        speaking(door_of(secure), root.tls(Role.AGENT, "n1")) as node,
     ):
         await node.RegisterNode(a_registration("n1"), timeout=10)
         watch = stub.WatchEvents(pb.WatchEventsRequest(after_sequence=0), timeout=30)
         assert (await watch.read()).node_id == "n1"
         listed.revoke(eve)
         await until_refused(stub)
-        await cluster.control.stub.CordonNode(pb.NodeRequest(node_id="n1"), timeout=10)
+        await secure.control.stub.CordonNode(pb.NodeRequest(node_id="n1"), timeout=10)
         with pytest.raises(grpc.aio.AioRpcError) as err:
             await watch.read()
         assert err.value.code() is DENIED
 
 
 async def test_a_stolen_key_of_a_removed_node_is_refused_also_after_a_restart(
-    cluster: Cluster, root: Root
+    secure: Cluster, root: Root
 ) -> None:
     stolen = root.tls(Role.AGENT, "n1")
-    async with speaking(door_of(cluster), stolen) as stub:
+    async with speaking(door_of(secure), stolen) as stub:
         stream = await opened(stub, "n1")
-        removed = await cluster.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
+        removed = await secure.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
         assert removed.accepted
         assert "was removed" in await ended(stream, "n1")
         assert "new token" in await refusal(stub.RegisterNode(a_registration("n1"), timeout=10))
         again = root.tls(Role.AGENT, "n1")
-        await cluster.stop()
-        await cluster.start()
+        await secure.stop()
+        await secure.start()
         assert "was removed" in await until_refused(stub)
-    async with speaking(door_of(cluster), again) as stub:
+    async with speaking(door_of(secure), again) as stub:
         assert (await stub.RegisterNode(a_registration("n1"), timeout=10)).accepted
-    async with speaking(door_of(cluster), stolen) as stub:
+    async with speaking(door_of(secure), stolen) as stub:
         assert "was removed" in await until_refused(stub)
 
 
@@ -202,16 +164,16 @@ async def test_a_standby_lets_nobody_in_who_was_removed_or_revoked(
 
 
 async def test_a_leader_judges_the_certificate_that_was_shown_to_the_standby(
-    cluster: Cluster, root: Root
+    secure: Cluster, root: Root
 ) -> None:
     """Also when the standby has not heard of the removal; and nobody else is believed in this."""
     node = root.tls(Role.AGENT, "n1")
-    async with speaking(door_of(cluster), node) as stub:
+    async with speaking(door_of(secure), node) as stub:
         await stub.RegisterNode(a_registration("n1"), timeout=10)
-    await cluster.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
+    await secure.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=10)
     claims = node.certificates.current.claims
     said = ((PASSED_IDENTITY, "agent/n1"), (PASSED_CERTIFICATE, msgspec.json.encode(claims)))
-    async with speaking(door_of(cluster), root.tls(Role.SCHEDULER, "s2")) as stub:
+    async with speaking(door_of(secure), root.tls(Role.SCHEDULER, "s2")) as stub:
         call = stub.RegisterNode(a_registration("n1"), timeout=10, metadata=said)
         assert "was removed" in await refusal(call)
         garbage = ((PASSED_IDENTITY, "agent/n1"), (PASSED_CERTIFICATE, b"{"))
@@ -239,28 +201,28 @@ async def test_a_node_behind_a_standby_that_does_not_renew_is_an_event(root: Roo
 
 @pytest.mark.parametrize("days", [2, -2], ids=["ahead", "behind"])
 async def test_a_scheduler_whose_clock_is_two_days_off_refuses_all_until_it_is_right(
-    cluster: Cluster, days: int
+    secure: Cluster, days: int
 ) -> None:
-    user = cluster.control.stub
-    cluster.clock.ahead = timedelta(days=days)
+    user = secure.control.stub
+    secure.clock.ahead = timedelta(days=days)
     told = await refusal(user.GetIdentity(pb.GetIdentityRequest(), timeout=10))
     assert "not valid yet, or not any more" in told
-    cluster.clock.ahead = timedelta()
+    secure.clock.ahead = timedelta()
     assert not await refusal(user.GetIdentity(pb.GetIdentityRequest(), timeout=10))
 
 
-async def test_handshakes_that_are_too_large_stop_nobody(cluster: Cluster) -> None:
+async def test_handshakes_that_are_too_large_stop_nobody(secure: Cluster) -> None:
     record = b"\x16\x03\x01\xff\xff" + b"\x01\xff\xff\xff" + b"\0" * 0xFFFB
     for _ in range(8):
-        with socket.create_connection(("127.0.0.1", cluster.settings.grpc_port), 5) as one:
+        with socket.create_connection(("127.0.0.1", secure.settings.grpc_port), 5) as one:
             one.settimeout(5)
             with suppress(OSError):  # cut while it is sent
                 await asyncio.to_thread(one.sendall, record * (OVERSIZED // len(record)))
-    assert not await refusal(cluster.control.stub.GetIdentity(pb.GetIdentityRequest(), timeout=10))
+    assert not await refusal(secure.control.stub.GetIdentity(pb.GetIdentityRequest(), timeout=10))
 
 
-async def test_a_handshake_that_trickles_is_cut(cluster: Cluster) -> None:
-    reader, writer = await asyncio.open_connection("127.0.0.1", cluster.settings.grpc_port)
+async def test_a_handshake_that_trickles_is_cut(secure: Cluster) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", secure.settings.grpc_port)
 
     async def trickle() -> None:
         writer.write(b"\x16\x03\x01\x02\x00")
@@ -291,15 +253,15 @@ async def answer_of(stub: control_pb2_grpc.AgentControlStub, name: str) -> grpc.
     return await call.code()  # type: ignore[no-any-return]
 
 
-async def test_promise_13_a_viewer_only_reads(cluster: Cluster, root: Root) -> None:
-    async with speaking(door_of(cluster), root.tls(Role.VIEWER, "eve")) as stub:
+async def test_promise_13_a_viewer_only_reads(secure: Cluster, root: Root) -> None:
+    async with speaking(door_of(secure), root.tls(Role.VIEWER, "eve")) as stub:
         for name in methods_beyond(Role.VIEWER):
             assert await answer_of(stub, name) is DENIED, name
         assert not await refusal(stub.ListNodes(pb.ListNodesRequest(), timeout=10))
 
 
-async def test_promise_13_an_agent_acts_only_as_its_own_node(cluster: Cluster, root: Root) -> None:
-    async with speaking(door_of(cluster), root.tls(Role.AGENT, "n1")) as stub:
+async def test_promise_13_an_agent_acts_only_as_its_own_node(secure: Cluster, root: Root) -> None:
+    async with speaking(door_of(secure), root.tls(Role.AGENT, "n1")) as stub:
         for name in methods_beyond(Role.AGENT):
             assert await answer_of(stub, name) is DENIED, name
         assert (await stub.RegisterNode(a_registration("n1"), timeout=10)).accepted

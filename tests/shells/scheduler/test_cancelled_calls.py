@@ -1,12 +1,12 @@
-"""A caller that leaves changes nothing: each change is completed, or never began.
+"""A caller that leaves changes nothing: each call is completed, or never happened.
 
-Every handler of a unary change is cancelled after each step of the event loop that it takes, first with a
-handler that would be torn apart by it, then with the real ones.
+Every call is cancelled at each point where its handler waits, as the wait begins and as it ends: first with a
+handler that would be torn apart by it, then with the real ones. The table of calls is `calls.py`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -16,32 +16,28 @@ import grpc
 import pytest
 from prometheus_client import CollectorRegistry
 
+from cancelling import Moment, at_every_wait, cancelled_at
 from persys.core.permission import deeds_of
-from persys.errors import FencedError, UnavailableError
+from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.infra.door import CALLER
+from persys.infra.guarded import Guarded
 from persys.model.identity import Caller, Identity, Role
-from persys.model.suggestion import SuggestedAction, Suggestion
 from persys.scheduler.api.chain import Chain
 from persys.scheduler.api.methods import SERVICE_DESCRIPTOR
 from persys.scheduler.api.service import ControlApi
-from persys.scheduler.app import Scheduler
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.modes import Modes
-from persys.scheduler.owner import Owner
-from persys.scheduler.state.sync import encoded, in_snapshot
-from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from persys.wire.methods import METHODS, Stream
-from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
+from persys.wire.methods import METHODS, Audit, Stream
+from shells.scheduler.calls import CALLS, CHANGING, World, a_world, quiet
+from shells.scheduler.harness import a_cluster, eventually
 from shells.scheduler.stores import TroubledStore
+from shells.scheduler.tried import Tried
 
 CHANGES = [row for row in METHODS.values() if row.mutating and row.stream is Stream.NONE]
-STEPS_MAX = 60
-# The history, and what says which cluster this is.
-BESIDE = (keys.EVENTS, keys.CLUSTER)
 
 
 class AbortedError(Exception):
@@ -57,6 +53,10 @@ class FakeContext:
     async def abort(self, code: grpc.StatusCode, details: str) -> NoReturn:
         self.code = code
         raise AbortedError(f"{code.name}: {details}")
+
+    async def write(self, _message: object) -> None:
+        """As to a network: it may have to wait."""
+        await asyncio.sleep(0)
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return ()
@@ -74,30 +74,19 @@ class FakeContext:
         return "ipv4:127.0.0.1:1"
 
 
-async def cancelled_after(steps: int, call: Awaitable[Any]) -> bool:
-    """Whether the call was still in progress then."""
-    task = asyncio.ensure_future(call)
-    for _ in range(steps):
-        await asyncio.sleep(0)
-    in_progress = task.cancel()
-    with suppress(asyncio.CancelledError, AbortedError):
-        await task
-    return in_progress
-
-
 @dataclass
 class TornApart:
     """A change of two halves, with awaits in between."""
 
-    begun: set[int] = field(default_factory=set)
-    done: set[int] = field(default_factory=set)
+    begun: set[Moment] = field(default_factory=set)
+    done: set[Moment] = field(default_factory=set)
 
-    def handler(self, number: int) -> Callable[..., Awaitable[Any]]:
+    def handler(self, moment: Moment) -> Callable[..., Coroutine[Any, Any, Any]]:
         async def change(_request: Any, _context: Any) -> Any:
-            self.begun.add(number)
+            self.begun.add(moment)
             for _ in range(5):
                 await asyncio.sleep(0)
-            self.done.add(number)
+            self.done.add(moment)
             return pb.NodeAnswer(accepted=True)
 
         return change
@@ -113,10 +102,10 @@ class NoEvents:
         """Nothing is kept."""
 
 
-def a_chain(owner: Owner, supervisor: Supervisor) -> Chain:
+def a_chain(owned: OwnedWork, supervisor: Supervisor) -> Chain:
     clock = SystemClock()
     audit: Any = NoEvents()
-    return Chain(Metrics(), clock, Modes(clock, on_normal=lambda: None), audit, owner, supervisor)
+    return Chain(Metrics(), clock, Modes(clock, on_normal=lambda: None), audit, owned, supervisor)
 
 
 @pytest.fixture
@@ -128,70 +117,41 @@ def supervisor() -> Supervisor:
 async def test_a_handler_that_began_is_completed_when_its_caller_leaves(
     name: str, supervisor: Supervisor
 ) -> None:
-    owner, state = Owner(supervisor, tasks_max=100), TornApart()
-    chain = a_chain(owner, supervisor)
+    owned, state = OwnedWork(supervisor, limit=100), TornApart()
+    chain = a_chain(owned, supervisor)
+
+    async def attempt(moment: Moment) -> bool:
+        call: Any = chain.wrap(METHODS[name], state.handler(moment))
+        return await cancelled_at(moment, call(pb.NodeRequest(), FakeContext()))
+
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(owner.run())
+        running = group.create_task(owned.run())
         await asyncio.sleep(0)
-        for steps in range(12):
-            call = chain.wrap(METHODS[name], state.handler(steps))
-            await cancelled_after(steps, call(pb.NodeRequest(), FakeContext()))
-        for _ in range(20):
-            await asyncio.sleep(0)
+        waits = await at_every_wait(attempt)
+        await finished(owned)
         running.cancel()
 
+    assert waits
     assert state.begun == state.done
-    assert state.begun
+    assert len(state.done) > waits
 
 
-async def test_the_number_of_changes_in_progress_is_bounded(supervisor: Supervisor) -> None:
-    owner = Owner(supervisor, tasks_max=2)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(owner.run())
-        await asyncio.sleep(0)
-        waiting = [group.create_task(fenced(owner)) for _ in range(2)]
-        await asyncio.sleep(0)
-        with pytest.raises(UnavailableError, match="2 changes are in progress"):
-            await owner.do(asyncio.sleep(0))
-        running.cancel()
-    assert [task.result() for task in waiting] == [True, True]
+async def finished(owned: OwnedWork) -> None:
+    async def is_idle() -> bool:
+        return owned.count == 0
 
-
-async def fenced(owner: Owner) -> bool:
-    """Whether work that would take long was ended by the loss of leadership."""
-    try:
-        await owner.do(asyncio.sleep(60))
-    except FencedError:
-        return True
-    return False
-
-
-async def test_a_deadline_ends_the_wait_and_not_the_work(supervisor: Supervisor) -> None:
-    owner, finished = Owner(supervisor, tasks_max=2), asyncio.Event()
-
-    async def work() -> None:
-        await asyncio.sleep(0.2)
-        finished.set()
-
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(owner.run())
-        await asyncio.sleep(0)
-        with pytest.raises(UnavailableError, match="still in progress"):
-            await owner.do(work(), deadline_seconds=0.01)
-        async with asyncio.timeout(10):
-            await finished.wait()
-        running.cancel()
+    await eventually(is_idle, lambda: "all work to be finished")
 
 
 async def test_a_defect_in_a_handler_ends_its_call_only(supervisor: Supervisor) -> None:
-    owner = Owner(supervisor, tasks_max=2)
-    chain = a_chain(owner, supervisor)
+    owned = OwnedWork(supervisor, limit=2)
+    chain = a_chain(owned, supervisor)
 
     async def broken(_request: Any, _context: Any) -> Any:
         raise ZeroDivisionError("a defect")
 
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(owner.run())
+        running = group.create_task(owned.run())
         await asyncio.sleep(0)
         for name in ("CordonNode", "ListNodes"):
             context = FakeContext()
@@ -211,145 +171,43 @@ def test_an_rpc_without_a_row_is_not_served(supervisor: Supervisor) -> None:
         async def MadeUp(self, _request: Any, _context: Any) -> None:  # noqa: N802
             """Not in the table."""
 
-    api = ControlApi(Part(), chain=a_chain(Owner(supervisor, tasks_max=1), supervisor))
+    api = ControlApi(Part(), chain=a_chain(OwnedWork(supervisor, limit=1), supervisor))
 
     assert not hasattr(api, "MadeUp")
 
 
+def test_every_rpc_that_changes_something_is_tried() -> None:
+    assert CALLS.keys() == CHANGING
+
+
 @pytest.fixture
-async def seat(tmp_path: Path) -> AsyncIterator[tuple[Cluster, Scheduler]]:
-    seats: list[Scheduler] = []
-
-    def new_seat(*args: Any, **named: Any) -> Scheduler:
-        seats.append(Scheduler(*args, **named))
-        return seats[-1]
-
+async def world(tmp_path: Path) -> AsyncIterator[World]:
     store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    settings = brisk(secrets_key_file=str(tmp_path / "key"), node_lease=timedelta(minutes=5))
-    async with a_cluster(store, settings, scheduler=new_seat) as cluster:
-        yield cluster, seats[-1]
+    settings = quiet(secrets_key_file=str(tmp_path / "key"))
+    async with a_cluster(store, settings) as cluster:
+        yield await a_world(cluster)
     await store.store.close()
 
 
-def a_spec(image: str = "nginx") -> pb.WorkloadSpec:
-    return pb.WorkloadSpec(
-        type="container",
-        resources=pb.ResourceRequirements(cpu_millicores=100, memory_mb=64),
-        container=pb.ContainerSpec(image=image),
-    )
-
-
-def a_registration(name: str) -> pb.RegisterNodeRequest:
-    return pb.RegisterNodeRequest(
-        node_id=name,
-        grpc_endpoint="127.0.0.1:9",
-        capabilities=pb.NodeCapabilities(
-            cpu_total_millicores=4000, memory_total_mb=8192, supported_workload_types=["compose"]
-        ),
-    )
-
-
-def suggestion(name: str) -> Suggestion:
-    return Suggestion(
-        name, target_workload=name, action=SuggestedAction.SET_DESIRED_STATE, desired_state="stop"
-    )
-
-
-# What each change is tried with. Each gets a name of its own, for which `prepared` has made everything.
-REQUESTS: dict[str, Callable[[str], Any]] = {
-    "RegisterNode": lambda name: a_registration(f"{name}-new"),
-    "ApplyWorkload": lambda name: pb.ApplyWorkloadRequest(workload_id=f"{name}-new", spec=a_spec()),
-    "DeleteWorkload": lambda name: pb.DeleteWorkloadRequest(workload_id=name),
-    "RedeployWorkload": lambda name: pb.RedeployWorkloadRequest(workload_id=name),
-    "SubmitAutomationSuggestion": lambda name: pb.SubmitAutomationSuggestionRequest(
-        suggestion=pb.AutomationSuggestion(
-            suggestion_id=f"{name}-new",
-            target_workload=name,
-            action_type=pb.AUTOMATION_ACTION_DELETE_WORKLOAD,
-        )
-    ),
-    "ApproveSuggestion": lambda name: pb.SuggestionRequest(suggestion_id=name),
-    "RejectSuggestion": lambda name: pb.SuggestionRequest(suggestion_id=name),
-    "CordonNode": lambda name: pb.NodeRequest(node_id=name),
-    "DrainNode": lambda name: pb.DrainNodeRequest(node_id=name),
-    "TaintNode": lambda name: pb.TaintNodeRequest(node_id=name, taints=["gpu"]),
-    "CreateToken": lambda name: pb.CreateTokenRequest(name="ops", role="viewer"),
-    "PutSecret": lambda name: pb.PutSecretRequest(name=f"{name}-new", value=b"x"),
-    "DeleteSecret": lambda name: pb.DeleteSecretRequest(name=name),
-}
-
-
-@pytest.mark.parametrize("name", REQUESTS)
-async def test_a_real_change_is_whole_or_absent_wherever_it_is_cancelled(
-    name: str, seat: tuple[Cluster, Scheduler]
+@pytest.mark.parametrize("name", CALLS)
+async def test_a_call_that_is_cancelled_anywhere_is_complete_or_never_happened(
+    name: str, world: World
 ) -> None:
-    cluster, app = seat
-    me = Identity(Role.ADMIN, "me")
     until = SystemClock().now() + timedelta(days=1)
-    CALLER.set(Caller(me, deeds_of(Role.ADMIN), until, "1"))
-    api: Any = app.api()
+    CALLER.set(Caller(Identity(Role.ADMIN, "me"), deeds_of(Role.ADMIN), until, "1"))
+    api = Guarded(world.app.api(), SERVICE_DESCRIPTOR, None, world.app.supervisor)
 
-    async def changed(steps: int) -> tuple[set[str], bool]:
-        """The records that the call changed, without its number, and whether it was cancelled."""
-        own = f"x{steps}"
-        await prepared(api, app, own)
-        before = await kept(cluster)
-        in_progress = await cancelled_after(
-            steps, getattr(api, name)(REQUESTS[name](own), FakeContext())
-        )
-        await settled(cluster, app)
-        after = await kept(cluster)
-        found = {key for key in before | after if before.get(key) != after.get(key)}
-        return {_without_number(key, own) for key in found}, in_progress
+    def calling(own: str) -> Coroutine[Any, Any, Any]:
+        call: Coroutine[Any, Any, Any] = getattr(api, name)(CALLS[name].request(own), FakeContext())
+        return call
 
-    whole, _ = await changed(STEPS_MAX * 20)
-    assert whole
-    for steps in range(STEPS_MAX):
-        found, in_progress = await changed(steps)
-        assert found in (set(), whole), f"cancelled after {steps} steps"
-        if not in_progress:
-            assert found == whole
-            break
-    else:
-        pytest.fail(f"{name} took more than {STEPS_MAX} steps")
+    async def cancelled(moment: Moment, own: str) -> bool:
+        return await cancelled_at(moment, calling(own))
 
+    tried = Tried(world, name, calling, cancelled=cancelled)
 
-async def prepared(api: Any, app: Scheduler, name: str) -> None:
-    await api.RegisterNode(a_registration(name), FakeContext())
-    await api.ApplyWorkload(pb.ApplyWorkloadRequest(workload_id=name, spec=a_spec()), FakeContext())
-    await api.PutSecret(pb.PutSecretRequest(name=name, value=b"x"), FakeContext())
-    powerless = Caller(
-        Identity(Role.VIEWER, "bot"), deeds_of(Role.VIEWER), SystemClock().now(), "2"
-    )
-    ruling = await app.suggestions.submit(suggestion(name), powerless)
-    assert ruling.pending_until is not None
+    whole = await tried.complete()
+    waits = await at_every_wait(lambda moment: tried.cancelled(moment, whole))
 
-
-async def kept(cluster: Cluster) -> dict[str, bytes]:
-    stored = await cluster.store.read("/")
-    return _lasting({one.key: one.value for one in stored.records if in_snapshot(one.key)})
-
-
-async def settled(cluster: Cluster, app: Scheduler) -> None:
-    """Until memory and store are the same and nothing is in progress."""
-
-    async def same() -> bool:
-        in_memory = _lasting(encoded(app.cluster))
-        return app.requests.count == 0 and await kept(cluster) == in_memory
-
-    await eventually(same, lambda: "memory and store to be the same")
-
-
-def _lasting(found: dict[str, bytes]) -> dict[str, bytes]:
-    return {key: value for key, value in found.items() if not key.startswith(BESIDE)}
-
-
-def _without_number(key: str, own: str) -> str:
-    if key.startswith(keys.TOKENS):
-        return keys.TOKENS
-    return key.replace(own, "x")
-
-
-def test_every_real_request_is_a_change() -> None:
-    assert REQUESTS.keys() <= {row.name for row in CHANGES}
-    assert all(name in SERVICE_DESCRIPTOR.methods_by_name for name in REQUESTS)
+    assert waits
+    assert whole or METHODS[name].audit is Audit.START

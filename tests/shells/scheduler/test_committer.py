@@ -1,7 +1,7 @@
 """The committer on a store that others write to, that is lost for a while, or that holds damaged records."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import timedelta
 
@@ -23,20 +23,21 @@ from persys.scheduler.sizes import CHANGE_RECORDS_MAX
 from persys.scheduler.state.quarantine import Quarantine, Quarantined
 from persys.store import keys
 from persys.store.memory import MemoryStore
-from persys.store.port import Snapshot, Unit
+from persys.store.port import Outcome, Snapshot, Unit
 from persys.wire import records
 from shells.scheduler.harness import DEADLINE_SECONDS, eventually
 from shells.scheduler.stores import TroubledStore
 
+LIMITS = EventLimits()
 KEY = keys.removed_key(NodeId("n1"))
 
 
 class Leading:
     """A committer that leads, with what it called back."""
 
-    def __init__(self) -> None:
+    def __init__(self, events: EventLimits, store: type[TroubledStore]) -> None:
         clock = SystemClock()
-        self.store = TroubledStore(MemoryStore(clock.monotonic))
+        self.store = store(MemoryStore(clock.monotonic))
         self.modes = Modes(clock, on_normal=lambda: None)
         self.quarantine = Quarantine()
         self.reloads: list[Snapshot] = []
@@ -44,7 +45,7 @@ class Leading:
         self.committer = Committer(
             self.store,
             clock,
-            events=EventLimits(),
+            events=events,
             modes=self.modes,
             quarantine=self.quarantine,
             new_uid=lambda: "u1",
@@ -62,8 +63,10 @@ class Leading:
 
 
 @asynccontextmanager
-async def leading() -> AsyncIterator[Leading]:
-    made = Leading()
+async def leading(
+    events: EventLimits = LIMITS, store: type[TroubledStore] = TroubledStore
+) -> AsyncIterator[Leading]:
+    made = Leading(events, store)
     await made.committer.take_over("me")
     async with asyncio.TaskGroup() as group:
         running = group.create_task(made.committer.run())
@@ -172,6 +175,51 @@ async def test_a_record_that_cannot_be_stored_fails_alone_and_changes_nothing_in
 
         assert done == []
         assert await made.store.get(KEY) is not None
+
+
+async def test_events_beyond_their_number_are_trimmed_while_their_sources_write_more() -> None:
+    """Each node has one event, so that the next event of any of them pushes out its own."""
+    limits = EventLimits(count_max=20)
+    async with leading(limits) as made:
+        for _ in range(3):
+            async with asyncio.TaskGroup() as group:
+                for number in range(100):
+                    node = f"n{number % 50}"
+                    event = Event(SystemClock().now(), EventKind.NODE_READY, node_id=node)
+                    change = Change(done=lambda: None, events=[event])
+                    group.create_task(made.committer.commit(change))
+
+        for number in range(20):  # a few of them go with each change
+            await made.put(number=number)
+        stored = await made.store.read(keys.EVENTS)
+        assert len(stored.records) == limits.count_max
+
+
+class RefusingStore(TroubledStore):
+    """Takes no commit that has this key in it."""
+
+    refused = ""
+
+    async def commit(
+        self, units: Sequence[Unit], *, fence: tuple[str, int] | None = None
+    ) -> list[Outcome]:
+        if any(self.refused in unit.puts for unit in units):
+            raise InvalidError(self.refused, "is not taken")
+        return await super().commit(units, fence=fence)
+
+
+async def test_a_change_that_the_store_refuses_fails_alone() -> None:
+    async with leading(store=RefusingStore) as made:
+        RefusingStore.refused = KEY
+        names = [KEY, *(keys.removed_key(NodeId(f"other{number}")) for number in range(5))]
+
+        outcomes = await asyncio.wait_for(
+            asyncio.gather(*map(made.put, names), return_exceptions=True), DEADLINE_SECONDS
+        )
+
+        assert [type(outcome) for outcome in outcomes] == [InvalidError, *[type(None)] * 5]
+        await eventually(lambda: _is_true(bool(made.reloads)), lambda: "the store to be read again")
+        await made.put(keys.removed_key(NodeId("later")))
 
 
 async def _is_true(value: bool) -> bool:

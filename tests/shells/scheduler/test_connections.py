@@ -8,10 +8,16 @@ from typing import Any
 
 import pytest
 
+from builders import a_supervisor, a_workload
+from persys.core.effects import Remove
+from persys.errors import AgentUnreachableError
 from persys.infra.clock import SystemClock
-from persys.model.ids import NodeId
-from persys.scheduler.agents import Close, Stub, over_grpc
+from persys.model.ids import NodeId, WorkloadId
+from persys.scheduler.agents import Close, GrpcAgents, Stub, over_grpc
 from persys.scheduler.app import Scheduler
+from persys.scheduler.metrics import Metrics
+from persys.scheduler.reports import Limited
+from persys.scheduler.streams import OUTGOING_MAX, Streams, Tunnel
 from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
@@ -23,12 +29,14 @@ class Connections:
 
     def __init__(self) -> None:
         self.open: list[tuple[NodeId, str]] = []
+        self.closing_seconds = 0.0
 
     def connect(self, node_id: NodeId, endpoint: str) -> tuple[Stub, Close]:
         stub, close = over_grpc(node_id, endpoint)
         self.open.append((node_id, endpoint))
 
         async def closing(grace: float | None) -> None:
+            await asyncio.sleep(self.closing_seconds)
             self.open.remove((node_id, endpoint))
             await close(grace)
 
@@ -64,6 +72,21 @@ async def test_the_connection_to_a_removed_node_is_closed() -> None:
             return not connections.open
 
         await eventually(closed, lambda: f"{connections.open} to be closed")
+
+
+async def test_a_scheduler_that_has_stopped_has_closed_all_connections_to_nodes() -> None:
+    connections = Connections()
+    async with a_counted_cluster(connections) as cluster:
+        for name in ("n1", "n2"):
+            await cluster.join(name)
+            await cluster.control.apply(f"on-{name}", cpu=3000)
+            await cluster.control.until(f"on-{name}", "Running")
+        assert {name for name, _ in connections.open} == {"n1", "n2"}
+        connections.closing_seconds = 0.05
+
+        await cluster.stop()
+
+        assert connections.open == []
 
 
 async def test_the_connection_to_an_address_that_a_node_left_is_closed() -> None:
@@ -109,3 +132,34 @@ async def test_a_refusal_that_crosses_a_heartbeat_is_not_a_time_out(cluster: Clu
 
     assert view.failure_reason == "INVALID_SPEC"
     assert "is wrong" in view.reason.message
+
+
+def agents_with(stream: Tunnel) -> GrpcAgents:
+    """Calls of a scheduler whose only node is behind this stream."""
+    streams, metrics = Streams(), Metrics()
+    streams.add(stream)
+    return GrpcAgents(
+        SystemClock(),
+        streams,
+        metrics,
+        deadline=timedelta(seconds=0.05),
+        supervisor=a_supervisor("scheduler"),
+        limited=Limited(metrics),
+        reached=lambda _node_id, _problem: None,
+        prove=lambda _workload_id, _node_id, _epoch: b"",
+    )
+
+
+async def test_orders_that_a_stream_does_not_take_in_time_count_as_not_answered() -> None:
+    node_id, stream = NodeId("n1"), Tunnel(NodeId("n1"), takes_calls=False)
+    agents = agents_with(stream)
+    while not stream.outgoing.full():
+        stream.outgoing.put_nowait(pb.ControlMessage())
+
+    with pytest.raises(AgentUnreachableError, match="DEADLINE_EXCEEDED"):
+        await agents.apply(node_id, "", a_workload(), 1)
+    with pytest.raises(AgentUnreachableError, match="DEADLINE_EXCEEDED"):
+        await agents.remove(Remove(node_id, WorkloadId("web"), 1), "")
+
+    assert agents.unanswered(node_id) == 2
+    assert stream.outgoing.qsize() == OUTGOING_MAX

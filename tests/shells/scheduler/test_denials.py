@@ -4,7 +4,6 @@ import asyncio
 import re
 import urllib.request
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import grpc
 import pytest
@@ -17,11 +16,6 @@ from persys.store.memory import MemoryStore
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
 from shells.scheduler.stores import TroubledStore
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
 
 
 @pytest.fixture

@@ -2,15 +2,20 @@
 
 from collections.abc import Sequence
 
+import pytest
+
 from builders import a_workload
+from persys.model.ids import WorkloadId
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec
 from persys.store import keys
+from persys.store.port import Unit
 from persys.wire import records
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.peer import Copy, Node
+from shells.scheduler.test_modes import our_node, running, until_mode
 
 RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 
@@ -80,6 +85,32 @@ async def test_what_is_missing_on_its_node_is_noted_once_and_made_again(cluster:
     assert "missing_on_agent" in detected
     assert node.agent.running() == {"web"}
     assert await drifts(cluster) == []
+
+
+async def test_a_container_that_its_node_repairs_is_noted_and_shown_and_not_ordered_again(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    applied = node.agent.copies["web"].applied
+
+    node.agent.copies["web"].status.metadata["container.drift"] = "network bridge is not attached"
+    (noted,) = await until_noted(cluster, type="state_mismatch")
+    assert noted.detail == "runs, but not as it was created: network bridge is not attached"
+    view = await cluster.control.workload("web")
+    assert (view.status, view.reason.code) == ("Running", "Drifted")
+    assert view.reason.message == "network bridge is not attached"
+
+    del node.agent.copies["web"].status.metadata["container.drift"]
+    await until_noted(cluster, 0)
+
+    view = await cluster.control.workload("web")
+    assert (view.status, view.reason.code) == ("Running", "")
+    assert node.agent.copies["web"].applied == applied
+    assert len(await events(cluster, "DriftDetected")) == 1
+    assert len(await events(cluster, "DriftResolved")) == 1
+    assert len(await events(cluster, "WorkloadRunning")) == 1
 
 
 async def test_what_was_stopped_or_changed_behind_our_back_is_put_right(cluster: Cluster) -> None:
@@ -224,41 +255,138 @@ async def test_an_orphan_of_an_agent_that_keeps_no_intents_says_what_to_do(
     assert node.agent.running() == {"ghost"}
 
 
-async def test_an_apply_under_the_id_of_an_orphan_takes_the_copy_over(cluster: Cluster) -> None:
-    await cluster.join("n1")
-    node = await cluster.join("n2", cpu=3000)
-    give(node, "web")
+async def forget(cluster: Cluster, name: str) -> None:
+    """The store loses all records of a workload while no scheduler runs."""
+    await cluster.stop()
+    lost = [keys.workload_key(WorkloadId(name)), keys.assignment_key(WorkloadId(name))]
+    lost.append(keys.belief_key(WorkloadId(name)))
+    await cluster.store.store.commit([Unit(deletes=lost)])
+    await cluster.start()
+
+
+async def apply_with_data(cluster: Cluster, name: str, *, cpu: int = 100) -> pb.WorkloadView:
+    volume = pb.VolumeMount(host_path="/srv/data", container_path="/data")
+    spec = pb.WorkloadSpec(
+        type="container",
+        resources=pb.ResourceRequirements(cpu_millicores=cpu),
+        container=pb.ContainerSpec(image="db", volumes=[volume]),
+    )
+    answer = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
+    assert answer.success, answer.error_message
+    return await cluster.control.workload(name)
+
+
+async def copies_shown(cluster: Cluster, name: str) -> list[str]:
+    asked = pb.ExplainWorkloadRequest(workload_id=name)
+    return list((await cluster.control.stub.ExplainWorkload(asked, timeout=10)).copies)
+
+
+async def test_an_apply_under_the_id_of_a_proven_orphan_takes_the_copy_over(
+    cluster: Cluster,
+) -> None:
+    node = await our_node(cluster, "n2")
+    await running(cluster, "web")
+    await forget(cluster, "web")
+    await cluster.join("n1", cpu=9000)
     await until_noted(cluster)
+    starts = list(node.agent.starts)
     await cluster.control.apply("web")
     await cluster.control.until("web", "Running")
     view = await cluster.control.workload("web")
 
     assert view.assigned_node_id == "n2"
+    assert node.agent.starts == starts
     assert await drifts(cluster) == []
 
 
-async def test_promise_4_an_orphan_with_the_data_keeps_a_second_copy_from_running(
-    cluster: Cluster,
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_promise_4_a_proven_orphan_with_the_data_keeps_a_second_copy_from_running(
+    cluster: Cluster, restarted: bool
 ) -> None:
-    other = await cluster.join("n1")
-    node = await cluster.join("n2", cpu=50)
-    give(node, "db")
+    node = await our_node(cluster, "n2")
+    await apply_with_data(cluster, "db")
+    await cluster.control.until("db", "Running")
+    await forget(cluster, "db")
+    other = await cluster.join("n1", cpu=9000)
     await until_noted(cluster)
-    volume = pb.VolumeMount(host_path="/srv/data", container_path="/data")
-    spec = pb.WorkloadSpec(
-        type="container",
-        resources=pb.ResourceRequirements(cpu_millicores=100),
-        container=pb.ContainerSpec(image="db", volumes=[volume]),
-    )
-    await cluster.control.send(pb.ApplyWorkloadRequest(workload_id="db", spec=spec))
-    view = await cluster.control.workload("db")
+    if restarted:
+        await node.die()
+        await cluster.stop()
+        await cluster.start()
+        await node.agent.start()
+        node.speak()
+
+    view = await apply_with_data(cluster, "db", cpu=8000)
     assert view.assigned_node_id == ""
     assert "n2 has an orphan of it" in view.reason.message
+    (line,) = await copies_shown(cluster, "db")
+    assert line.startswith("n2: an orphan with epoch 1; ")
+    assert "`persysctl orphans delete n2 db` removes it" in line
 
     assert (await orphan_word(cluster, "DeleteOrphan", "db", "n2")).accepted
     await cluster.control.until("db", "Running")
     assert node.agent.running() == set()
     assert other.agent.running() == {"db"}
+
+
+async def test_a_copy_without_a_proof_neither_attracts_nor_holds_up_a_workload(
+    cluster: Cluster,
+) -> None:
+    good = await cluster.join("n1", cpu=9000)
+    liar = await cluster.join("n2")
+    for name in ("web", "db"):
+        give(liar, name, epoch=3)
+    await until_noted(cluster, 2)
+
+    await cluster.control.apply("web")
+    await apply_with_data(cluster, "db", cpu=4200)
+    for name in ("web", "db"):
+        view = await cluster.control.until(name, "Running")
+        assert view.assigned_node_id == "n1"
+    assert good.agent.running() == {"web", "db"}
+    assert len(await drifts(cluster, node_id="n2")) == 2
+    (line,) = await copies_shown(cluster, "db")
+    assert "n2: the node reports a copy with epoch 3 and no proof" in line
+    assert "`persysctl orphans get n2 db` shows it" in line
+
+
+async def test_a_proof_of_another_node_or_epoch_proves_nothing(cluster: Cluster) -> None:
+    node = await our_node(cluster, "n1")
+    await apply_with_data(cluster, "db")
+    await cluster.control.until("db", "Running")
+    stolen = node.agent.copies["db"].status
+    await forget(cluster, "db")
+    del node.agent.copies["db"]
+    liar = await cluster.join("n2", cpu=3000)
+    liar.agent.copies["db"] = Copy(agent_pb2.WorkloadStatus())
+    liar.agent.copies["db"].status.CopyFrom(stolen)
+    give(node, "other")
+    node.agent.copies["other"].status.proof = stolen.proof
+    await until_noted(cluster, 2)
+
+    view = await apply_with_data(cluster, "db")
+    assert view.assigned_node_id == "n1"
+
+
+async def test_without_the_key_of_the_proofs_every_reported_copy_counts(cluster: Cluster) -> None:
+    """After a loss of all records nobody can tell who is right: what holds data waits for the operator."""
+    node = await our_node(cluster, "n2")
+    await apply_with_data(cluster, "db")
+    await cluster.control.until("db", "Running")
+    await cluster.stop()
+    await cluster.store.wipe()
+    await cluster.start()
+    await until_mode(cluster.control, "recovery")
+    answer = await cluster.control.stub.AcceptEmpty(pb.AcceptEmptyRequest(), timeout=10)
+    assert answer.accepted
+    await cluster.join("n1", cpu=9000)
+    await until_noted(cluster)
+
+    view = await apply_with_data(cluster, "db", cpu=8000)
+
+    assert view.assigned_node_id == ""
+    assert "n2 has an orphan of it" in view.reason.message
+    assert node.agent.running() == {"db"}
 
 
 def kept(name: str, *, cpu: int = 100) -> agent_pb2.IntentView:
@@ -289,6 +417,19 @@ async def test_an_adopted_orphan_is_a_workload_again_above_its_epoch(cluster: Cl
     assert (await cluster.control.node("n1")).workload_count == 5
     assert await drifts(cluster) == []
     assert len(await events(cluster, "OrphanAdopted")) == 1
+
+
+async def test_an_orphan_without_a_proof_is_adopted_where_it_is(cluster: Cluster) -> None:
+    await cluster.join("n1", cpu=9000)
+    node, liar = await cluster.join("n2"), await cluster.join("n3")
+    for one in (node, liar):
+        give(one, "ghost", epoch=4)
+    node.agent.intents = [kept("ghost")]
+    await until_noted(cluster, 2)
+
+    assert (await orphan_word(cluster, "AdoptOrphan", "ghost", "n2")).accepted
+
+    assert (await cluster.control.workload("ghost")).assigned_node_id == "n2"
 
 
 async def test_an_orphan_with_secrets_is_shown_and_adopted_only_with_their_names(

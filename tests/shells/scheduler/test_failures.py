@@ -67,6 +67,20 @@ async def test_what_cannot_succeed_is_not_tried_again(cluster: Cluster) -> None:
     await cluster.control.until("web", "Running")
 
 
+async def test_what_was_given_up_is_tried_at_once_when_a_user_asks(cluster: Cluster) -> None:
+    node = await cluster.join()
+    node.agent.manner.failures["web"] = ("IMAGE_NOT_FOUND", "no such image: nginx")
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Failed")
+    del node.agent.manner.failures["web"]
+
+    assert (await cluster.control.retry("web")).accepted
+
+    await cluster.control.until("web", "Running")
+    first, second = node.agent.applies
+    assert (first.id, first.revision_id) == (second.id, second.revision_id)
+
+
 async def test_a_node_that_cannot_run_a_type_is_not_offered_it_until_it_registers_again(
     cluster: Cluster,
 ) -> None:

@@ -1,12 +1,15 @@
 """Specs whose YAML expands without bound: each call refuses them, and the scheduler answers others."""
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable
 from itertools import pairwise
 
 import grpc
 import pytest
 
+from persys.scheduler import intake, outlook
+from persys.wire.control_spec import ParsedSpec, parse_spec
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster
 
@@ -61,3 +64,24 @@ async def test_yaml_that_expands_without_bound_is_refused_by_every_call(
 
     assert "after aliases are expanded" in refusal
     assert await cluster.control.names() == []
+
+
+@pytest.mark.parametrize("ask", [applied, planned, measured])
+async def test_yaml_is_parsed_beside_the_event_loop_by_every_call(
+    cluster: Cluster,
+    ask: Callable[[Cluster, pb.WorkloadSpec], Awaitable[str]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    threads: list[threading.Thread] = []
+
+    def parse(spec: pb.WorkloadSpec) -> ParsedSpec:
+        threads.append(threading.current_thread())
+        return parse_spec(spec)
+
+    monkeypatch.setattr(intake, "parse_spec", parse)
+    monkeypatch.setattr(outlook, "parse_spec", parse)
+
+    await ask(cluster, SPECS["compose"])
+
+    assert threads
+    assert threading.current_thread() not in threads

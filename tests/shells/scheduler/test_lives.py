@@ -4,6 +4,7 @@ from datetime import timedelta
 
 import pytest
 
+from persys.store import keys
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.peer import Node
@@ -101,13 +102,16 @@ async def test_epochs_rise_over_lives_and_leaders_and_an_idle_leader_reserves_no
         await cluster.control.until_gone("web")
     assert seen == [1, 2, 3]
 
-    await cluster.stop()
-    await cluster.start()
-    await cluster.stop()
-    await cluster.start()
+    for _ in range(2):
+        await cluster.stop()
+        before = (await cluster.store.read(keys.EPOCHS)).records
+        await cluster.start()
+        assert (await cluster.store.read(keys.EPOCHS)).records == before
     await cluster.control.apply("web")
 
-    assert (await cluster.control.until("web", "Running")).epoch == 10_001
+    epoch = (await cluster.control.until("web", "Running")).epoch
+    started = cluster.clock.now().timestamp() - epoch / 1e6
+    assert 0 < started < 600
 
 
 async def test_the_old_copy_that_a_node_has_not_named_keeps_its_tombstone(cluster: Cluster) -> None:
@@ -123,3 +127,32 @@ async def test_the_old_copy_that_a_node_has_not_named_keeps_its_tombstone(cluste
 
     await eventually(gone, lambda: f"the old copy to go: {first.agent.copies}")
     assert (await cluster.control.workload("web")).epoch == 2
+
+
+async def test_a_tombstone_stays_until_the_node_has_taken_the_removal(cluster: Cluster) -> None:
+    """That the copy is absent is not enough: the order to start it may still be on its way."""
+    first = await cluster.join("n1")
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    await cluster.join("n2")
+    await first.agent.stop()
+    assert (await tend(cluster, "DrainNode")).accepted
+
+    async def moved() -> bool:
+        return (await cluster.control.workload("web")).assigned_node_id == "n2"
+
+    async def removed() -> bool:
+        asked = pb.ListEventsRequest(kinds=["OldCopyRemoved"])
+        return bool((await cluster.control.stub.ListEvents(asked, timeout=10)).events)
+
+    await eventually(moved, lambda: "web to move")
+    await cluster.control.until("web", "Running")
+    first.agent.copies.clear()
+    await cluster.control.stub.Heartbeat(
+        pb.HeartbeatRequest(node_id="n1", complete=True), timeout=10
+    )
+    assert not await removed()
+
+    await first.agent.start()
+
+    await eventually(removed, lambda: "the tombstone to be dropped")

@@ -4,7 +4,6 @@ import asyncio
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import grpc
 import pytest
@@ -18,11 +17,6 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.gen.control.v1 import control_pb2_grpc
 from shells.scheduler.harness import Cluster, a_cluster, brisk
 from shells.scheduler.stores import TroubledStore
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
 
 
 @pytest.fixture

@@ -33,6 +33,31 @@ async def test_a_node_whose_port_is_closed_gets_nothing_new_until_it_answers(
     await eventually(placed, lambda: "n1 to get work again")
 
 
+async def test_a_node_whose_journal_cannot_be_written_says_so_and_gets_nothing(
+    cluster: Cluster,
+) -> None:
+    full, other = await cluster.join("n1"), await cluster.join("n2")
+    await full.fall_silent()
+    report = pb.HeartbeatRequest(
+        node_id="n1",
+        unavailable_types=["container"],
+        journal_problem="journal: database or disk is full",
+    )
+    await cluster.control.stub.Heartbeat(report, timeout=10)
+
+    for name in NAMES:
+        await cluster.control.apply(name)
+        await cluster.control.until(name, "Running")
+    assert other.agent.running() == set(NAMES)
+    node = await cluster.control.node("n1")
+    assert node.problems == ["takes no orders: journal: database or disk is full"]
+    assert node.status_reason == node.problems[0]
+
+    await cluster.control.stub.Heartbeat(pb.HeartbeatRequest(node_id="n1"), timeout=10)
+
+    assert not (await cluster.control.node("n1")).problems
+
+
 async def test_a_node_whose_runtime_does_not_answer_gets_nothing_of_that_type(
     cluster: Cluster,
 ) -> None:

@@ -275,6 +275,21 @@ async def test_a_damaged_file_changes_nothing(cluster: Cluster) -> None:
     assert (await mode(cluster.control)).mode == "recovery"
 
 
+async def test_a_restore_writes_nothing_once_another_scheduler_leads(cluster: Cluster) -> None:
+    await our_node(cluster)
+    await running(cluster, "web")
+    saved = await save(cluster)
+    await lose_the_store(cluster, and_memory=False)
+    cluster.store.next_leader = "other"
+
+    with pytest.raises(grpc.aio.AioRpcError, match="/leader is no longer at version"):
+        await restore(cluster, saved)
+
+    assert await cluster.ended() is not None
+    found = await cluster.store.read("/")
+    assert [record.key for record in found.records] == [keys.LEADER]
+
+
 async def test_a_restore_that_dies_in_the_middle_is_recovery_again(cluster: Cluster) -> None:
     await our_node(cluster)
     await running(cluster, "web")

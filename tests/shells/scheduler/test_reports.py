@@ -80,6 +80,7 @@ def test_a_repetition_is_news_when_something_else_was_heard_between() -> None:
         cluster,
         wake=woken.append,
         removed=lambda _node, _workload: None,
+        replaced=lambda _node, _workload: None,
         listed=lambda _node, _listed: None,
     )
     statuses = Statuses()

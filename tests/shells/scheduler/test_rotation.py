@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
 
@@ -85,11 +84,6 @@ class Streaming:
     async def _beat(self, link: Link) -> None:
         answer = await link.heartbeat(pb.HeartbeatRequest(node_id=self._node_id))
         assert answer.acknowledged
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
 
 
 @pytest.fixture

@@ -3,78 +3,27 @@
 import asyncio
 from collections.abc import AsyncIterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from certified import LIFE, Root
+from certified import LIFE, Listed, Root
 from persys.infra.clock import SystemClock
 from persys.infra.guarded import RECHECK_SECONDS
 from persys.model.identity import Role
 from persys.store.memory import MemoryStore
-from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Cluster, Control, a_cluster, brisk
-from shells.scheduler.peer import Agent, Context
+from shells.scheduler.harness import Cluster, Control
+from shells.scheduler.idle import with_an_idle_workload
 from shells.scheduler.seats import Seats, until_standing_by
-from shells.scheduler.stores import TroubledStore
-from shells.scheduler.test_bad_actors import Listed
 
 ENDS_WITHIN = RECHECK_SECONDS + 15
 DENIED = grpc.StatusCode.PERMISSION_DENIED
 
 
-class IdleAgent(Agent):
-    """Its logs and sessions begin, and then nothing happens."""
-
-    async def StreamLogs(  # noqa: N802
-        self, request: agent_pb2.LogsRequest, context: Context
-    ) -> AsyncIterator[agent_pb2.LogChunk]:
-        yield agent_pb2.LogChunk(data=b"one\n", stream="stdout")
-        await asyncio.Event().wait()
-
-    async def Exec(  # noqa: N802
-        self, requests: AsyncIterator[agent_pb2.ExecInput], context: Context
-    ) -> None:
-        await anext(requests)
-        await context.write(agent_pb2.ExecOutput())
-        await asyncio.Event().wait()
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
-
-
-@pytest.fixture
-def listed() -> Listed:
-    return Listed()
-
-
-@pytest.fixture
-async def cluster(root: Root, listed: Listed) -> AsyncIterator[Cluster]:
-    store = TroubledStore(MemoryStore(SystemClock().monotonic))
-    tls = root.tls(Role.SCHEDULER, "s1", lists=[listed.read_often()])
-    async with a_cluster(store, brisk(), tls=tls, user=root.tls(Role.ADMIN, "me")) as running:
-        yield running
-    await store.store.close()
-
-
-async def with_an_idle_workload(cluster: Cluster, root: Root) -> None:
-    node = await cluster.prepare("n1", tls=root.tls(Role.AGENT, "n1"))
-    await node.agent.stop()
-    node.agent = IdleAgent()
-    node.agent.credentials = root.tls(Role.AGENT, "n1").certificates.server_credentials()
-    await node.agent.start()
-    await node.join()
-    await cluster.control.apply("web")
-    await cluster.control.until("web", "Running")
-
-
-async def only_start() -> AsyncIterator[pb.ExecInput]:
-    yield pb.ExecInput(start=pb.ExecStart(workload_id="web", command=["sh"]))
+async def only_start(start: pb.ExecStart) -> AsyncIterator[pb.ExecInput]:
+    yield pb.ExecInput(start=start)
     await asyncio.Event().wait()
 
 
@@ -83,12 +32,18 @@ async def opened(control: Control, *metadata: tuple[str, str]) -> dict[str, Any]
     stub = control.stub
     asked = pb.LogsRequest(workload_id="web", follow=True)
     logs = stub.StreamLogs(asked, metadata=metadata)
-    session = stub.Exec(only_start(), metadata=metadata)
-    watch = stub.WatchEvents(pb.WatchEventsRequest(after_sequence=0), metadata=metadata)
-    for call in (logs, session, watch):
+    shell = pb.ExecStart(workload_id="web", command=["sh"])
+    console = pb.ExecStart(workload_id="web", console=True)
+    calls = {
+        "logs": logs,
+        "exec": stub.Exec(only_start(shell), metadata=metadata),
+        "console": stub.Exec(only_start(console), metadata=metadata),
+        "watch": stub.WatchEvents(pb.WatchEventsRequest(after_sequence=0), metadata=metadata),
+    }
+    for call in calls.values():
         async with asyncio.timeout(10):
             await call.read()
-    return {"logs": logs, "exec": session, "watch": watch}
+    return calls
 
 
 async def code_at_the_end(call: Any) -> grpc.StatusCode:
@@ -108,11 +63,11 @@ async def codes(calls: dict[str, Any]) -> dict[str, grpc.StatusCode]:
 
 
 async def test_idle_streams_end_when_their_certificate_is_revoked(
-    cluster: Cluster, root: Root, listed: Listed
+    secure: Cluster, root: Root, listed: Listed
 ) -> None:
-    await with_an_idle_workload(cluster, root)
+    await with_an_idle_workload(secure, root)
     tls = root.tls(Role.OPERATOR, "eve")
-    eve = Control(cluster.settings.grpc_port, tls)
+    eve = Control(secure.settings.grpc_port, tls)
     calls = await opened(eve)
 
     listed.revoke(tls)
@@ -121,34 +76,32 @@ async def test_idle_streams_end_when_their_certificate_is_revoked(
     await eve.channel.close()
 
 
-async def test_idle_streams_end_when_their_certificate_expires(
-    cluster: Cluster, root: Root
-) -> None:
-    await with_an_idle_workload(cluster, root)
-    calls = await opened(cluster.control)
+async def test_idle_streams_end_when_their_certificate_expires(secure: Cluster, root: Root) -> None:
+    await with_an_idle_workload(secure, root)
+    calls = await opened(secure.control)
 
-    cluster.clock.ahead = LIFE + timedelta(minutes=1)
+    secure.clock.ahead = LIFE + timedelta(minutes=1)
 
     assert set((await codes(calls)).values()) == {DENIED}
 
 
 async def test_idle_streams_end_when_the_creator_of_their_token_is_revoked(
-    cluster: Cluster, root: Root, listed: Listed
+    secure: Cluster, root: Root, listed: Listed
 ) -> None:
-    await with_an_idle_workload(cluster, root)
+    await with_an_idle_workload(secure, root)
     tls = root.tls(Role.ADMIN, "creator")
-    creator = Control(cluster.settings.grpc_port, tls)
+    creator = Control(secure.settings.grpc_port, tls)
     made = await creator.stub.CreateToken(
         pb.CreateTokenRequest(name="ops", role="operator"), timeout=10
     )
     shown = ("authorization", f"Bearer {made.secret}")
-    calls = await opened(cluster.control, shown)
+    calls = await opened(secure.control, shown)
 
     listed.revoke(tls)
 
     assert set((await codes(calls)).values()) == {grpc.StatusCode.UNAUTHENTICATED}
     with pytest.raises(grpc.aio.AioRpcError, match="that created this token has been revoked"):
-        await cluster.control.stub.ListNodes(pb.ListNodesRequest(), timeout=10, metadata=(shown,))
+        await secure.control.stub.ListNodes(pb.ListNodesRequest(), timeout=10, metadata=(shown,))
     await creator.channel.close()
 
 

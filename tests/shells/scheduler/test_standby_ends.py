@@ -1,18 +1,29 @@
-"""A standby that is told to end does so, whatever its store does at that moment."""
+"""A scheduler that is told to end does so, whatever its store does at that moment."""
 
 import asyncio
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
 
 import pytest
 
+from persys.errors import FencedError
 from persys.infra.clock import SystemClock
 from persys.model.leader import Leader
+from persys.scheduler.app import Scheduler
+from persys.scheduler.front import Front
 from persys.scheduler.lead import Lead
 from persys.scheduler.modes import Modes
+from persys.scheduler.plane import Plane
 from persys.scheduler.standby import Standby
+from persys.scheduler.trust import to_agents, to_leader
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Unit
 from persys.wire import records
+from shells.scheduler.harness import Control, brisk
+from shells.scheduler.seats import until_leading
+from shells.scheduler.stores import TroubledStore
 
 STEPS_MAX = 12
 DEADLINE_SECONDS = 5.0
@@ -51,3 +62,39 @@ async def test_a_standby_ends_although_its_watch_breaks_meanwhile(steps: int) ->
         waiting.cancel()
 
     assert ended
+
+
+class Interrupted(Scheduler):
+    """Something is being written when it is told to end: the commit fails before its task is cancelled."""
+
+    async def lead(self, begun: Callable[[], None] = lambda: None) -> None:
+        try:
+            await super().lead(begun)
+        except asyncio.CancelledError:
+            fenced = FencedError("this scheduler does not lead any more; try again")
+            raise ExceptionGroup("unhandled errors in a TaskGroup", [fenced]) from None
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_leader_ends_although_something_is_being_written(shared: bool) -> None:
+    settings, stop = brisk(leader_lease=timedelta(seconds=3)), asyncio.Event()
+    plane = Plane(
+        settings,
+        TroubledStore(MemoryStore(SystemClock().monotonic)),
+        SystemClock(),
+        shared=shared,
+        tls=None,
+        front=Front(to_leader(None)),
+        new_seat=partial(Interrupted, connect=to_agents(None), watches_certificates=False),
+    )
+    running = asyncio.get_running_loop().create_task(plane.run(stop))
+    control = Control(settings.grpc_port)
+    await control.summary()
+    if shared:
+        await until_leading(control)
+    await control.channel.close()
+
+    stop.set()
+
+    async with asyncio.timeout(2 * DEADLINE_SECONDS):
+        await running

@@ -1,9 +1,12 @@
 """Who gets in at a scheduler's port, and who does not; how their certificates are judged."""
 
 import asyncio
+import os
 import re
 import resource
 import socket
+import subprocess
+import sys
 import urllib.request
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
@@ -27,11 +30,6 @@ from shells.scheduler.stores import TroubledStore
 from uninvited import openssl_gets_in
 
 HALF_OPEN = 1_000
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
 
 
 @pytest.fixture
@@ -82,6 +80,30 @@ def read_page(port: int) -> str:
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
         text: str = answer.read().decode()
     return text
+
+
+def test_without_a_certificate_a_scheduler_does_not_start_unless_it_is_insecure(
+    tmp_path: Path,
+) -> None:
+    missing = tmp_path / "none.crt"
+    done = subprocess.run(
+        [sys.executable, "-m", "persys.scheduler"],
+        env=os.environ
+        | {
+            "PERSYS_STORE": f"sqlite:{tmp_path / 'scheduler.db'}",
+            "PERSYS_TLS_CERT": str(missing),
+            "GRPC_PORT": "0",
+            "METRICS_PORT": "0",
+        },
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+    assert done.returncode == 1
+    assert f"{missing}: there is no such file" in done.stderr
+    assert "-insecure" in done.stderr
 
 
 async def test_a_workload_runs_over_tls_from_user_to_node(secure: Cluster, root: Root) -> None:

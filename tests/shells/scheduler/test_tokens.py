@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import timedelta
-from pathlib import Path
 
 import grpc
 import pytest
 import structlog
 
 from certified import Root
+from persys.core import tokens
 from persys.infra.clock import SystemClock
 from persys.infra.door import PASSED_IDENTITY
 from persys.model.identity import Role
@@ -24,11 +24,6 @@ from shells.scheduler.stores import TroubledStore
 from shells.scheduler.test_access import ENDLESS, Talker
 
 Stub = control_pb2_grpc.AgentControlStub
-
-
-@pytest.fixture
-def root(tmp_path: Path) -> Root:
-    return Root(tmp_path)
 
 
 @pytest.fixture
@@ -125,6 +120,27 @@ async def test_a_token_that_is_over_or_revoked_is_refused(cluster: Cluster) -> N
     assert await code(stub, *bearer(lasting.secret)) is grpc.StatusCode.UNAUTHENTICATED
     again = await stub.RevokeToken(asked, timeout=10)
     assert (again.accepted, "not found" in again.reason) == (False, True)
+
+
+async def test_a_token_that_is_revoked_twice_at_once_is_revoked_once(cluster: Cluster) -> None:
+    stub = cluster.control.stub
+    asked = pb.RevokeTokenRequest(token_id=(await made(stub)).token.token_id)
+    cluster.store.commit_seconds = 0.1
+
+    answers = await asyncio.gather(*(stub.RevokeToken(asked, timeout=10) for _ in range(2)))
+
+    assert sorted(answer.accepted for answer in answers) == [False, True]
+
+
+async def test_of_two_new_tokens_at_once_one_is_refused_at_the_limit(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tokens, "COUNT_MAX", 1)
+    cluster.store.commit_seconds = 0.1
+
+    answers = await asyncio.gather(*(made(cluster.control.stub) for _ in range(2)))
+
+    assert sorted(bool(answer.secret) for answer in answers) == [False, True]
 
 
 async def to_the_end(watch: grpc.aio.UnaryStreamCall[object, object]) -> None:

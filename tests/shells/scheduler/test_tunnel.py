@@ -7,6 +7,7 @@ from typing import Any
 import grpc
 import pytest
 
+from persys.infra.answers import CANNOT_BE_PARSED
 from persys.model.ids import NodeId
 from persys.scheduler.streams import CALLS_MAX, Tunnel
 from persys.wire.gen.agent.v1 import agent_pb2
@@ -88,7 +89,7 @@ async def test_an_answer_that_cannot_be_parsed_fails_its_call_only() -> None:
 
     why = await refused_with(tunnel, control_pb2.StreamReply(response=b"\xff\xff\xff", last=True))
 
-    assert why == "the agent's answer cannot be parsed"
+    assert why == CANNOT_BE_PARSED
 
 
 async def first_line(tunnel: Tunnel) -> str:

@@ -2,12 +2,19 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 
-from persys.agent.runtimes.docker_engine import Engine, EngineError
+from persys.agent.runtimes.docker_engine import (
+    ANSWER_BYTES_MAX,
+    LINE_BYTES_MAX,
+    AnswerTooLargeError,
+    Engine,
+    EngineError,
+)
+from persys.agent.runtimes.docker_frames import Frames, FrameTooLargeError
 from persys.errors import RuntimeUnavailableError
 
 PING = b"GET /_ping"
@@ -92,3 +99,86 @@ async def test_what_is_wrong_with_a_request_is_so_whether_the_engine_stays_or_go
 
         with pytest.raises(EngineError):
             await engine.call("GET", "containers/web/json")
+
+
+class Flood:
+    """An engine that says far more than anyone asked for, in chunks without end."""
+
+    def __init__(self, chunk: bytes, status: int = 200) -> None:
+        self._chunk = chunk
+        self._status = status
+        self.written = 0
+
+    @asynccontextmanager
+    async def at(self, path: Path) -> AsyncIterator[Engine]:
+        server = await asyncio.start_unix_server(self._serve, path)
+        engine = Engine(f"unix://{path}")
+        try:
+            yield engine
+        finally:
+            await engine.close()
+            server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while True:
+                head = await reader.readuntil(b"\r\n\r\n")
+                if head.startswith((PING, b"GET /version")):
+                    writer.write(
+                        b"HTTP/1.1 200 X\r\nContent-Length: %d\r\n\r\n%b" % (len(VERSION), VERSION)
+                    )
+                    continue
+                writer.write(b"HTTP/1.1 %d X\r\nConnection: close\r\n\r\n" % self._status)
+                while True:
+                    writer.write(self._chunk)
+                    self.written += len(self._chunk)
+                    await writer.drain()
+        writer.close()
+
+
+async def test_an_answer_without_end_costs_only_its_call(tmp_path: Path) -> None:
+    flood = Flood(b"x" * 65536)
+    async with flood.at(tmp_path / "socket") as engine:
+        with pytest.raises(AnswerTooLargeError, match="GET containers/web/json is larger than"):
+            await engine.call("GET", "containers/web/json")
+
+        await engine.knock()
+    assert flood.written < 2 * ANSWER_BYTES_MAX
+
+
+async def test_a_log_without_end_costs_only_its_call(tmp_path: Path) -> None:
+    async with Flood(b"x" * 65536).at(tmp_path / "socket") as engine:
+        with pytest.raises(AnswerTooLargeError):
+            await engine.read("containers/web/logs", params={}, bytes_max=1024)
+
+
+async def test_a_line_without_end_ends_its_stream(tmp_path: Path) -> None:
+    flood = Flood(b"x" * 65536)
+    async with flood.at(tmp_path / "socket") as engine:
+        with pytest.raises(AnswerTooLargeError):
+            async for _ in engine.stream("GET", "events", params={}):
+                pass
+    assert flood.written < 4 * LINE_BYTES_MAX
+
+
+async def test_a_no_without_end_is_cut(tmp_path: Path) -> None:
+    async with Flood(b"no " * 1000, status=404).at(tmp_path / "socket") as engine:
+        with pytest.raises(EngineError) as said:
+            await engine.call("GET", "containers/web/json")
+
+    assert said.value.status == 404
+    assert said.value.message.startswith("no no no")
+    assert len(said.value.message) < 100_000
+
+
+@pytest.mark.parametrize("line", [b"[]\n", b"7\n", b"{\n", b"\xff\n"])
+async def test_a_line_that_is_not_an_object_is_no_answer(line: bytes, tmp_path: Path) -> None:
+    async with Flood(line).at(tmp_path / "socket") as engine:
+        with pytest.raises(RuntimeUnavailableError):
+            async for _ in engine.stream("GET", "events", params={}):
+                pass
+
+
+def test_a_frame_that_says_it_is_huge_is_not_waited_for() -> None:
+    with pytest.raises(FrameTooLargeError):
+        Frames().feed(b"\x01\0\0\0\xff\xff\xff\xff")

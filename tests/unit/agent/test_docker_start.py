@@ -11,6 +11,7 @@ from aiohttp import web
 from persys.agent.runtimes import docker_start
 from persys.agent.runtimes.docker_engine import Engine, EngineError
 from persys.agent.runtimes.docker_start import start_container
+from persys.infra.aio.path_calls import DirectPathCalls
 
 LOST, OTHER = "b6" * 32, "c7" * 32
 
@@ -81,7 +82,7 @@ async def test_what_stands_in_its_way_is_ended_and_it_starts(
         return refused(message) if message else web.Response(status=204)
 
     async with asyncio.timeout(20):
-        await start_container(docker(until_the_shim_has_ended), LOST)
+        await start_container(docker(until_the_shim_has_ended), DirectPathCalls(), LOST)
 
     assert shims[OTHER].poll() is None
 
@@ -92,7 +93,7 @@ async def test_where_nothing_is_found_docker_is_believed_in_the_end(
     monkeypatch.setattr(docker_start, "AGAIN_MAX", 3)
 
     with pytest.raises(EngineError, match="already exists"):
-        await start_container(docker(lost), LOST)
+        await start_container(docker(lost), DirectPathCalls(), LOST)
 
 
 async def test_another_refusal_ends_nothing(
@@ -100,6 +101,8 @@ async def test_another_refusal_ends_nothing(
     shims: dict[str, subprocess.Popen[bytes]],
 ) -> None:
     with pytest.raises(EngineError, match="already paused"):
-        await start_container(docker(lambda: refused(f"{LOST}: already paused")), LOST)
+        await start_container(
+            docker(lambda: refused(f"{LOST}: already paused")), DirectPathCalls(), LOST
+        )
 
     assert shims[LOST].poll() is None

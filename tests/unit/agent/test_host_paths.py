@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from persys.agent import host_paths
-from persys.agent.host_paths import HeldBinds, HostBind, HostPathError, open_below, swapped
+from persys.agent.host_paths import HostBind, HostPathError, hold, open_below, swapped
 from persys.infra.mount_table import read_mount_table
 from persys.model.failure import FailureReason
 
@@ -87,11 +87,11 @@ def test_a_source_that_is_replaced_during_the_start_is_found(tmp_path: Path) -> 
     mount = next(entry for entry in read_mount_table() if entry.mount_point == "/proc")
     data = tmp_path / "data"
     data.mkdir()
-    held = HeldBinds([HostBind(str(data), "/", mount.mount_point)])
-    same = HeldBinds([HostBind("/proc", "/", "/proc")])
+    held = hold(HostBind(str(data), "/", mount.mount_point))
+    same = hold(HostBind("/proc", "/", "/proc"))
 
-    assert "was replaced" in swapped(held.binds, os.getpid())
-    assert swapped(same.binds, os.getpid()) == ""
-    assert swapped(held.binds, 2**22 + 1) == ""
+    assert "was replaced" in swapped([held], os.getpid())
+    assert swapped([same], os.getpid()) == ""
+    assert swapped([held], 2**22 + 1) == ""
     held.close()
     same.close()

@@ -148,7 +148,7 @@ def test_what_is_kept_of_a_machine_survives_but_for_its_disks_nothing_does(tmp_p
 
     place.discard()
 
-    assert (place.run, place.disks) == (None, (disk,))
+    assert (place.read_run(), place.read_disks()) == (None, (disk,))
     place.keep_disks(())
     place.discard()
     assert not place.root.exists()
@@ -159,7 +159,7 @@ def test_a_record_that_is_torn_is_no_record(tmp_path: Path) -> None:
     place.keep_run(RUN)
     (place.root / "run.json").write_text("{")
 
-    assert place.run is None
+    assert place.read_run() is None
 
 
 def test_a_console_is_shown_without_its_colours(tmp_path: Path) -> None:

@@ -5,7 +5,8 @@ import pytest
 from persys.agent.policy import NodePolicy
 from persys.core.host_paths import SYSTEM_DIRECTORIES
 from persys.errors import InvalidError
-from persys.model.spec import ContainerSpec, Disk, VMSpec, VolumeMount
+from persys.model.spec import ComposeSpec, ContainerSpec, Disk, VMSpec, VolumeMount
+from persys.wire.stackfile import read_inline
 
 STATE = "/srv/agent"
 
@@ -96,3 +97,13 @@ def test_a_protected_directory_needs_a_root_of_its_own(
     roots: tuple[str, ...], path: str, allowed: bool
 ) -> None:
     assert (a_policy(*roots).problem_with(path) == "") is allowed
+
+
+def test_a_stack_is_refused_by_the_key_that_needs_a_privileged_node() -> None:
+    text = "services: {web: {image: i}, db: {image: i, cap_add: [SYS_ADMIN]}}"
+    spec = ComposeSpec(yaml=text, needs=read_inline(text, {}).needs)
+
+    assert a_policy().violation(spec) == (
+        "spec.compose: services.db.cap_add: is not allowed on this node (PERSYS_ALLOW_PRIVILEGED)"
+    )
+    assert a_policy(allow_privileged=True).violation(spec) == ""

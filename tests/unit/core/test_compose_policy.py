@@ -6,7 +6,7 @@ from typing import cast
 import pytest
 
 from persys.core.bounded_yaml import load_mapping
-from persys.core.compose_policy import Json, needs_privilege, violations
+from persys.core.compose_policy import Json, first_violation, violations
 
 RECORDED = Path(__file__).parent / "compose_config"
 
@@ -169,5 +169,7 @@ def test_tmpfs_volumes_are_allowed() -> None:
 
 
 def test_keys_that_compose_resolves_need_no_privilege_before_it_has() -> None:
-    assert not needs_privilege({"image": "i", "env_file": ".env", "extends": {"service": "a"}})
-    assert needs_privilege({"image": "i", "post_start": [{"command": "x"}]})
+    assert first_violation({"env_file": ".env", "extends": {"service": "a"}}, "services.a") is None
+    found = first_violation({"image": "i", "post_start": [{"command": "x"}]}, "services.a")
+    assert found is not None
+    assert found.path == "services.a.post_start"

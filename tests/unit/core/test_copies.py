@@ -4,11 +4,26 @@ from dataclasses import replace
 
 import pytest
 
-from builders import N1, N2, NOON, a_situation, a_workload, add_node, after, rooms_of
+from builders import (
+    N1,
+    N2,
+    NOON,
+    a_situation,
+    a_workload,
+    add_node,
+    after,
+    an_assignment,
+    an_observation,
+    rooms_of,
+)
+from persys.core.admission import NODE_FULL
+from persys.core.copies import described
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
 from persys.core.situation import Copy, Decision, Policy
 from persys.model.belief import Status
+from persys.model.failure import Failure, FailureReason
+from persys.model.observation import Actual
 from persys.model.spec import ContainerSpec, VolumeMount
 from persys.model.workload import Desired, Workload
 
@@ -105,3 +120,66 @@ def test_without_data_an_old_copy_on_a_lost_node_does_not_hold_it_up() -> None:
     decision = decided(STATELESS, Copy(N2, 7, doomed=True, lost=True))
 
     assert decision.assignment is not None
+
+
+@either
+def test_what_a_node_turned_away_goes_elsewhere_with_data_only_when_the_node_cannot_start_it(
+    workload: Workload,
+) -> None:
+    """An order without an answer may still be on its way to that node."""
+    columns = Columns()
+    add_node(columns, "n1")
+    full = Failure(FailureReason.INSUFFICIENT_RESOURCES, "this node is full", code=NODE_FULL)
+    situation = replace(
+        a_situation(workload, assignment=an_assignment(N2, epoch=7)),
+        observation=an_observation(Actual.FAILED, node_id=N2, epoch=7, failure=full),
+        next_epoch=40,
+    )
+
+    decision = decide(situation, rooms_of(columns), Policy(), now=NOON, roll=0.5)
+
+    if workload is STATELESS:
+        assert decision.assignment is not None
+        assert (decision.assignment.node_id, decision.tombstone) == (N1, None)
+    else:
+        assert decision.assignment is None
+        assert decision.tombstone is not None
+        assert decision.tombstone.assignment == situation.assignment
+        assert decision.tombstone.keeps_data
+
+
+@either
+def test_a_copy_that_only_its_node_reports_decides_nothing(workload: Workload) -> None:
+    assignment = decided(workload, Copy(N2, 7, counts=False)).assignment
+
+    assert assignment is not None
+    assert assignment.node_id == N1
+
+
+def test_each_copy_is_described_with_the_command_that_resolves_it() -> None:
+    lines = described(
+        WITH_DATA.id,
+        [
+            Copy(N1, 3),
+            Copy(N2, 4, counts=False),
+            Copy(N1, 5, doomed=True),
+            Copy(N2, 6, doomed=True, lost=True),
+            Copy(N2, 7, doomed=True, lost=True, may_live=False),
+        ],
+    )
+
+    assert [line.partition("; ")[0].partition(" that ")[0] for line in lines] == [
+        "n1: an orphan with epoch 3",
+        "n2: the node reports a copy with epoch 4 and no proof",
+        "n1: an old copy with epoch 5, which is being removed",
+        "n2: an old copy with epoch 6, which is being removed when the node returns",
+        "n2: an old copy with epoch 7, which is being removed when the node returns",
+    ]
+    assert lines[0].endswith("`persysctl orphans delete n1 web` removes it")
+    assert lines[3].endswith("`persysctl node confirm-dead n2`")
+
+
+def test_only_so_many_copies_are_described() -> None:
+    lines = described(WITH_DATA.id, [Copy(N1, number) for number in range(50)])
+
+    assert (len(lines), lines[-1]) == (21, "and 30 more")

@@ -22,7 +22,16 @@ from builders import (
     an_assignment,
     an_observation,
 )
-from persys.core.drift import ORPHANS_MAX, OrphanNews, Stranger, mismatch, orphans, strangers
+from persys.core.deviations import DRIFT
+from persys.core.drift import (
+    ORPHANS_MAX,
+    OrphanNews,
+    Stranger,
+    mismatch,
+    orphans,
+    reported,
+    strangers,
+)
 from persys.core.liveness import Phase
 from persys.core.situation import Policy, Situation
 from persys.model.assignment import Assignment
@@ -67,6 +76,31 @@ def test_a_lasting_difference_is_a_drift_of_its_type(
     assert found is not None
     assert (found.type, found.node_id, found.workload_id) == (kind, N1, WEB)
     assert detail in found.detail
+
+
+def test_what_a_node_says_of_a_changed_container_is_a_drift_at_once() -> None:
+    seen = an_observation(metadata={DRIFT: "network bridge is not attached"})
+
+    found = reported(settled(seen), now=NOON)
+
+    assert found is not None
+    assert found.type is DriftType.STATE
+    assert found.detail == "runs, but not as it was created: network bridge is not attached"
+
+
+@pytest.mark.parametrize(
+    "situation",
+    [
+        settled(an_observation()),
+        settled(an_observation(Actual.STOPPED, metadata={DRIFT: "x"})),
+        settled(
+            an_observation(metadata={DRIFT: "x"}), workload=a_workload(desired=Desired.STOPPED)
+        ),
+    ],
+    ids=["as created", "not running", "not wanted to run"],
+)
+def test_only_what_shall_run_and_does_can_be_reported_as_changed(situation: Situation) -> None:
+    assert reported(situation, now=NOON) is None
 
 
 def test_what_runs_although_it_shall_be_stopped_is_a_drift() -> None:

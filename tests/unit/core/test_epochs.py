@@ -1,6 +1,6 @@
 """One counter for all epochs: reserved on record before use, never repeated, never raised by reports."""
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ def next_of(epochs: Epochs, stored: list[EpochCounter]) -> int:
     """As a leader takes one: reserved on record first."""
     epoch = epochs.next
     if not epochs.covers(epoch):
-        counter = epochs.after_next_block(epoch)
+        counter = epochs.after_next_block(epoch, new_key="")
         stored.append(counter)
         epochs.reserve(counter)
     epochs.use(epoch)
@@ -38,7 +38,7 @@ def test_no_leader_repeats_an_epoch_of_another(lives: list[tuple[int, bool]]) ->
         epochs = Epochs()
         epochs.learn(record)
         if answer_lost:
-            record = epochs.after_next_block(epochs.next)  # stored, and not known to be
+            record = epochs.after_next_block(epochs.next, new_key="")  # stored, and not known to be
             epochs.learn(record)
         stored = [record]
         for _ in range(count % 7 + 1):
@@ -46,6 +46,42 @@ def test_no_leader_repeats_an_epoch_of_another(lives: list[tuple[int, bool]]) ->
             assert used < epoch <= stored[-1].reserved_until
             used = epoch
         record = stored[-1]
+
+
+@given(
+    st.lists(st.tuples(st.integers(1, 7), st.integers(10, 10**6), st.integers(0, 10)), max_size=8)
+)
+def test_no_leader_repeats_an_epoch_although_the_record_is_replaced_by_an_older_one(
+    lives: list[tuple[int, int, int]],
+) -> None:
+    """Each leader takes some. The time of a block later any earlier record may be restored."""
+    records, used, now = [EpochCounter(0)], 0, NOON
+    for count, apart_ms, restored in lives:
+        now += timedelta(milliseconds=apart_ms)
+        epochs = Epochs()
+        epochs.learn(records[restored % len(records)])
+        epochs.skip(now=now)
+        for _ in range(count):
+            epoch = next_of(epochs, records)
+            assert epoch > used
+            used = epoch
+
+
+@given(st.datetimes())
+def test_no_clock_exhausts_the_counter(clock: datetime) -> None:
+    epochs = Epochs()
+    epochs.skip(now=clock.replace(tzinfo=UTC))
+
+    assert 0 < epochs.next <= EPOCH_MAX // 2
+
+
+def test_a_clock_that_is_behind_does_not_lower_the_counter() -> None:
+    epochs = Epochs()
+    epochs.learn(EpochCounter(4 * 10**15))
+    epochs.skip(now=NOON)
+    epochs.learn(EpochCounter(BLOCK))
+
+    assert epochs.next == 4 * 10**15 + 1
 
 
 @given(st.integers(0, 10**9), st.integers(0, 10**15))

@@ -26,7 +26,7 @@ def kept_after(
     for sequence, source in enumerate(sources, 1):
         retention.add(sequence, an_event(source))
         kept[sequence] = source
-        for gone in retention.take_excess(NOON, limit=per_event):
+        for gone in retention.take_excess(NOON, limit=per_event, stored_until=ALL):
             del kept[gone]
     return retention, kept
 
@@ -60,7 +60,7 @@ def test_events_that_are_too_old_go_whatever_their_source() -> None:
     for sequence, second in enumerate((0, 10, 50, 55), 1):
         retention.add(sequence, an_event(at=after(second)))
 
-    assert retention.take_excess(after(80), limit=ALL) == [1, 2]
+    assert retention.take_excess(after(80), limit=ALL, stored_until=ALL) == [1, 2]
 
 
 def test_the_newest_is_kept_however_old_it_is() -> None:
@@ -68,7 +68,7 @@ def test_the_newest_is_kept_however_old_it_is() -> None:
     retention.add(1, an_event("n1"))
     retention.add(2, an_event("n2"))
 
-    assert retention.take_excess(after(1_000_000), limit=ALL) == [1]
+    assert retention.take_excess(after(1_000_000), limit=ALL, stored_until=ALL) == [1]
 
 
 def test_an_event_that_was_deleted_elsewhere_is_not_returned() -> None:
@@ -78,7 +78,7 @@ def test_an_event_that_was_deleted_elsewhere_is_not_returned() -> None:
 
     retention.discard(1)
 
-    assert retention.take_excess(NOON, limit=ALL) == [2]
+    assert retention.take_excess(NOON, limit=ALL, stored_until=ALL) == [2]
 
 
 @given(st.lists(st.sampled_from(["", "n1", "n2", "n3"]), max_size=60), st.integers(1, 12))
@@ -101,7 +101,7 @@ def test_the_order_in_which_events_are_learnt_does_not_matter(order: list[int]) 
     for sequence in order:
         retention.add(sequence, an_event("n1"))
 
-    assert sorted(retention.take_excess(NOON, limit=ALL)) == [1, 2, 3, 4, 5]
+    assert sorted(retention.take_excess(NOON, limit=ALL, stored_until=ALL)) == [1, 2, 3, 4, 5]
 
 
 def test_the_source_is_the_caller_or_the_node_or_the_scheduler() -> None:
@@ -128,3 +128,12 @@ def test_what_was_noted_long_ago_takes_no_memory() -> None:
         repeats.take(f"n{number}", after(number))
 
     assert len(repeats) <= 121
+
+
+def test_an_event_that_is_being_written_is_not_deleted_before_it_is_stored() -> None:
+    retention = EventRetention(EventLimits(3))
+    for sequence, source in enumerate(("n1", "n2", "n3", "n4", "n4"), 1):
+        retention.add(sequence, an_event(source))
+
+    assert retention.take_excess(NOON, limit=8, stored_until=3) == []
+    assert retention.take_excess(NOON, limit=8, stored_until=5) == [4, 1]

@@ -26,6 +26,7 @@ from persys.model.spec import ContainerSpec, VolumeMount
 DATA = structs.replace(
     a_workload(spec=ContainerSpec("db", volumes=(VolumeMount("/srv", "/data"),))),
     stop_after_seconds=60,
+    updated_at=after(-timedelta(days=30).total_seconds()),  # before any silence
 )
 SPAN = timedelta(seconds=70) * 1.05 + MARGIN  # 60 s, and 10 s to end
 NOW = after(3600)
@@ -89,6 +90,7 @@ def test_without_data_it_waits_too_because_it_chose_so() -> None:
         {"observation": an_observation(revision="r0")},
         {"observation": an_observation(epoch=7)},
         {"observation": None, "belief": a_belief(revision="r0")},
+        {"observation": None, "belief": a_belief(epoch=7)},
         {"observation": None, "belief": None},
         {"workload": structs.replace(DATA, updated_at=NOW - timedelta(seconds=1))},
         {"workload": structs.replace(DATA, stop_after_seconds=0)},
@@ -98,14 +100,17 @@ def test_without_data_it_waits_too_because_it_chose_so() -> None:
         "its agent has another revision",
         "its agent has another assignment",
         "last known with another revision",
+        "last known with another assignment",
         "never seen",
         "wanted after the last word",
         "not chosen",
     ],
 )
 def test_it_stays_bound_if_its_agent_may_not_know_to_stop_it(changes: dict[str, object]) -> None:
-    decision = decided(lost(silent=timedelta(days=1), **changes))
+    silent = timedelta(days=1)
+    decision = decided(lost(silent=silent, **changes))
 
+    assert node_of(decided(lost(silent=silent))) == "n2"
     assert node_of(decision) == "n1"
     assert decision.wake_at is None
     assert decision.belief is not None

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from builders import (
     NOON,
     a_belief,
+    a_dispatch,
     a_situation,
     a_workload,
     add_node,
@@ -14,6 +15,7 @@ from builders import (
     an_observation,
     rooms_of,
 )
+from persys.core.dispatch import unanswered
 from persys.core.effects import Apply
 from persys.core.leaving import must_leave
 from persys.core.liveness import Phase
@@ -134,3 +136,28 @@ def test_what_stops_by_itself_does_not_leave_a_draining_node_that_cannot_be_hear
 
     assert not must_leave(situation, NOON)
     assert must_leave(dataclasses.replace(situation, phase=Phase.ALIVE), NOON)
+
+
+def never_taken() -> Situation:
+    """The node is alive and gave no answer to the order, twice."""
+    dispatch = a_dispatch(answered=False)
+    for _ in range(2):
+        dispatch = unanswered(dispatch, "no route to host", now=NOON)
+    return a_situation(
+        assignment=ON_N1, belief=a_belief(Status.PENDING, revision=""), dispatch=dispatch
+    )
+
+
+def test_what_its_node_never_took_goes_to_another_one() -> None:
+    decision = decided(never_taken(), "n2")
+
+    assert decision.assignment is not None
+    assert decision.assignment.node_id == "n2"
+    assert decision.tombstone is not None
+
+
+def test_what_its_node_never_took_stays_if_that_node_is_the_best_again() -> None:
+    decision = decided(never_taken(), "n1")
+
+    assert decision.assignment == ON_N1
+    assert decision.tombstone is None

@@ -25,10 +25,10 @@ def received(
     known: Order | None = ORDER,
     *,
     failed: bool = False,
-    buried_epoch: int = 0,
+    deleted_epoch: int = 0,
     draining: bool = False,
 ) -> Receipt:
-    return receive(order, known, failed=failed, buried_epoch=buried_epoch, draining=draining)
+    return receive(order, known, failed=failed, deleted_epoch=deleted_epoch, draining=draining)
 
 
 def test_an_unknown_workload_is_taken() -> None:
@@ -52,6 +52,16 @@ def test_a_new_revision_or_desired_state_is_taken() -> None:
         assert received(order) == Taken(order)
 
 
+def test_the_proof_of_the_newest_epoch_is_kept() -> None:
+    known = replace(ORDER, proof=b"old")
+    newer = replace(ORDER, epoch=6, proof=b"new")
+    without = replace(ORDER, epoch=0, revision=Revision("r2"))
+
+    assert received(newer, known) == Unchanged(replace(known, epoch=6, proof=b"new"))
+    assert received(without, known) == Taken(replace(without, epoch=5, proof=b"old"))
+    assert received(ORDER, known) == Unchanged(known)
+
+
 def test_a_newer_epoch_of_the_same_is_only_noted() -> None:
     newer = replace(ORDER, epoch=6)
 
@@ -64,9 +74,26 @@ def test_a_sender_without_epochs_does_not_lower_the_known_one() -> None:
     assert received(order) == Taken(replace(order, epoch=5))
 
 
-def test_a_deleted_workload_is_still_guarded_by_its_epoch() -> None:
-    assert received(replace(ORDER, epoch=4), None, buried_epoch=5) == Stale(5)
-    assert received(ORDER, None, buried_epoch=5) == Taken(ORDER)
+def test_an_apply_of_an_assignment_that_was_deleted_here_is_refused() -> None:
+    assert received(replace(ORDER, epoch=4), None, deleted_epoch=5) == Stale(5, deleted=True)
+    assert received(ORDER, None, deleted_epoch=5) == Stale(5, deleted=True)
+    assert received(replace(ORDER, epoch=6), None, deleted_epoch=5) == Taken(
+        replace(ORDER, epoch=6)
+    )
+
+
+def test_an_apply_without_an_epoch_is_taken_after_a_delete() -> None:
+    order = replace(ORDER, epoch=0)
+    assert received(order, None, deleted_epoch=5) == Taken(order)
+
+
+def test_an_apply_of_the_same_assignment_does_not_undo_a_delete_that_is_under_way() -> None:
+    deleting = replace(ORDER, desired=Desired.DELETED)
+    newer = replace(ORDER, epoch=ORDER.epoch + 1)
+
+    assert received(ORDER, deleting) == Stale(ORDER.epoch, deleted=True)
+    assert received(deleting, deleting) == Unchanged(deleting)
+    assert received(newer, deleting) == Taken(newer)
 
 
 def test_a_draining_node_takes_orders_only_for_what_it_has() -> None:

@@ -1,5 +1,6 @@
 """The scheduler's one brain: a table of situations for every arrow in its docstring."""
 
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -322,7 +323,7 @@ def test_a_node_that_cannot_tell_still_gets_a_new_order() -> None:
 # ---- gone although it was there
 
 
-@pytest.mark.parametrize("actual", [Actual.ABSENT, Actual.STOPPED, Actual.UNKNOWN], ids=str)
+@pytest.mark.parametrize("actual", [Actual.ABSENT, Actual.UNKNOWN], ids=str)
 def test_what_was_settled_and_no_longer_is_gets_a_while_to_heal_then_is_sent_again(
     actual: Actual,
 ) -> None:
@@ -334,6 +335,33 @@ def test_what_was_settled_and_no_longer_is_gets_a_while_to_heal_then_is_sent_aga
 
     assert healing == Decision(ON_N1, belief, None, wake_at=after(10))
     assert [type(effect) for effect in late.effects] == [Apply]
+
+
+def test_another_state_on_the_node_is_shown_at_once_and_remedied_after_a_while() -> None:
+    seen = an_observation(Actual.STOPPED)
+    situation = a_situation(
+        assignment=ON_N1, belief=a_belief(Status.RUNNING), observation=seen, observed_since=NOON
+    )
+    shown = decided(situation, now=NOON)
+    again = decided(replace(situation, belief=shown.belief), now=after(9))
+    late = decided(replace(situation, belief=shown.belief), now=after(10))
+
+    assert shown.belief is not None
+    assert (shown.belief.status, shown.belief.code) == (Status.STOPPED, "StateMismatch")
+    assert shown.belief.message == "wanted Running, but node n1 reports Stopped"
+    assert (again.belief, again.effects, again.wake_at) == (shown.belief, (), after(10))
+    assert [type(effect) for effect in late.effects] == [Apply]
+
+
+def test_a_state_that_the_node_corrects_by_itself_is_settled_again() -> None:
+    drifted = a_belief(Status.STOPPED, code="StateMismatch")
+    situation = a_situation(assignment=ON_N1, belief=drifted, observation=an_observation())
+
+    decision = decided(situation, now=after(3))
+
+    assert decision.fulfilled
+    assert decision.belief is not None
+    assert (decision.belief.status, decision.belief.code) == (Status.RUNNING, "")
 
 
 # ---- the node

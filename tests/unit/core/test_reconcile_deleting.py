@@ -101,17 +101,17 @@ def test_a_removal_that_is_overdue_is_sent_again() -> None:
     assert (decision.belief.status, decision.belief.code) == (Status.DELETING, "TimedOut")
 
 
-def test_each_removal_that_is_overdue_is_counted_once() -> None:
+def test_each_removal_that_is_overdue_is_counted_once_and_the_next_gets_twice_as_long() -> None:
     again = a_dispatch(desired=Desired.DELETED, sent_at=after(60))
     situation = a_situation(
         LEAVING, assignment=ON_N1, dispatch=again, retry=a_retry(1, after(60)), reports=True
     )
 
-    waiting = decided(situation, now=after(100))
-    late = decided(situation, now=after(120))
+    waiting = decided(situation, now=after(179))
+    late = decided(situation, now=after(180))
 
     assert (waiting.effects, waiting.retry) == ((), a_retry(1, after(60)))
-    assert late.retry == a_retry(2, after(120))
+    assert late.retry == a_retry(2, after(180))
     assert late.belief is not None
     assert "2 times" in late.belief.message
 

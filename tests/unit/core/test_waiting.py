@@ -160,6 +160,22 @@ def test_who_waits_for_a_node_is_woken_by_whatever_happens_there(columns: Column
     assert waiting.offer(columns.rows[N2]) == ["db"]
 
 
+def test_what_must_leave_a_node_is_not_named_for_room_there() -> None:
+    leaving = wait_of(a_situation(assignment=an_assignment(), draining=True), NOON)
+
+    assert (leaving.homes, leaving.anywhere) == (frozenset(), True)
+
+
+def test_room_on_a_node_with_an_old_copy_is_offered_to_others(columns: Columns) -> None:
+    waiting = Waiting()
+    homes = frozenset({N1})
+    waiting.add(WorkloadId("a"), Wait(cpu(600), homes, old_copies=homes))
+    waiting.add(WorkloadId("b"), Wait(cpu(600)))
+
+    assert waiting.offer(columns.rows[N1]) == ["b"]
+    assert waiting.concerned_by(N1) == ["a"]
+
+
 def test_all_who_wait_are_looked_at_in_turn() -> None:
     waiting = lined_up(a=cpu(1), b=cpu(2), c=cpu(3))
 

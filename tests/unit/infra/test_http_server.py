@@ -1,6 +1,7 @@
 """The HTTP server against clients that hold on to it, over real sockets."""
 
 import asyncio
+import logging
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
@@ -272,3 +273,43 @@ async def test_it_stops_while_connections_are_open(context: ssl.SSLContext) -> N
             await served.until(connections=1)
 
         assert await client.is_closed()
+
+
+async def leave_in_the_middle(client: Client) -> None:
+    await client.send(HEADER + b"x" * 100)
+    await asyncio.sleep(0.05)
+    client.writer.transport.abort()
+
+
+async def a_body_that_is_not_encoded_as_it_says(client: Client) -> None:
+    head = b"POST /%b HTTP/1.1\r\nHost: a\r\nContent-Encoding: deflate\r\nContent-Length: 3\r\n\r\n"
+    await client.send(head % b"read" + b"xxx")
+    await client.is_closed()
+
+
+async def a_body_that_nobody_reads_and_is_not_encoded_as_it_says(client: Client) -> None:
+    head = (
+        b"GET /short HTTP/1.1\r\nHost: a\r\nContent-Encoding: deflate\r\nContent-Length: 3\r\n\r\n"
+    )
+    await client.send(head + b"xxx")
+    await client.is_closed()
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        leave_in_the_middle,
+        a_body_that_is_not_encoded_as_it_says,
+        a_body_that_nobody_reads_and_is_not_encoded_as_it_says,
+    ],
+)
+async def test_what_clients_do_wrong_is_not_logged(
+    sent: Sent, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with serving(HASTY) as served:
+        with caplog.at_level(logging.WARNING):
+            await sent(await served.connect())
+            await served.until(connections=0)
+            assert await served.is_answered()
+
+    assert caplog.records == []

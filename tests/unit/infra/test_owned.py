@@ -1,24 +1,13 @@
 """Accepted work belongs to the process: a caller that leaves changes nothing."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from functools import partial
 
 import pytest
 
-from builders import a_supervisor
-from persys.errors import ConflictError, UnavailableError
+from builders import a_supervisor, owned_work
+from persys.errors import ConflictError, DefectError, FencedError, UnavailableError
 from persys.infra.aio.owned import OwnedWork
-
-
-@asynccontextmanager
-async def owned_work(limit: int = 10) -> AsyncIterator[OwnedWork]:
-    owned = OwnedWork(a_supervisor(), limit=limit)
-    async with asyncio.TaskGroup() as group:
-        running = group.create_task(owned.run())
-        await asyncio.sleep(0)
-        yield owned
-        running.cancel()
 
 
 async def test_the_caller_gets_the_result() -> None:
@@ -63,7 +52,7 @@ async def test_an_unexpected_error_costs_only_its_own_call() -> None:
         return "done"
 
     async with owned_work() as owned:
-        with pytest.raises(UnavailableError, match="internal error: ValueError: unforeseen"):
+        with pytest.raises(DefectError, match="internal error: ValueError: unforeseen"):
             await owned.finish("test", "a", broken)
         assert await owned.finish("test", "b", sound) == "done"
 
@@ -75,6 +64,58 @@ async def test_more_than_the_limit_are_refused() -> None:
     async with owned_work(limit=1) as owned, asyncio.TaskGroup() as group:
         first = group.create_task(owned.finish("test", "a", endless))
         await asyncio.sleep(0)
-        with pytest.raises(UnavailableError, match="1 requests are under way"):
+        with pytest.raises(UnavailableError, match="1 requests are in progress"):
             await owned.finish("test", "b", endless)
         first.cancel()
+
+
+async def test_a_deadline_ends_the_wait_and_not_the_work() -> None:
+    may_end, ended = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        await may_end.wait()
+        ended.set()
+
+    async with owned_work() as owned:
+        with pytest.raises(UnavailableError, match=r"no result within 0.01s"):
+            await owned.finish("test", "a", work, deadline_seconds=0.01)
+        may_end.set()
+        async with asyncio.timeout(10):
+            await ended.wait()
+
+
+async def test_work_that_the_process_ends_or_does_not_take_raises_the_error_of_its_owner() -> None:
+    owned = OwnedWork(a_supervisor(), limit=10, stopped=lambda: FencedError("replaced"))
+
+    async def refused() -> bool:
+        try:
+            await owned.finish("test", "a", asyncio.Event().wait)
+        except FencedError:
+            return True
+        return False
+
+    assert await refused()  # nothing runs it yet
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(owned.run())
+        await asyncio.sleep(0)
+        waiting = group.create_task(refused())
+        await asyncio.sleep(0)
+        running.cancel()
+
+    assert waiting.result()
+    assert await refused()
+
+
+async def test_draining_waits_for_all_that_is_in_progress() -> None:
+    ended: list[str] = []
+
+    async def work(name: str) -> None:
+        await asyncio.sleep(0)
+        ended.append(name)
+
+    async with owned_work() as owned, asyncio.TaskGroup() as group:
+        for name in ("a", "b"):
+            group.create_task(owned.finish("test", name, partial(work, name)))
+        await asyncio.sleep(0)
+        await owned.drained()
+        assert (sorted(ended), owned.count) == (["a", "b"], 0)

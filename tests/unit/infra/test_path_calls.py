@@ -108,6 +108,50 @@ async def _ends(paths: ThreadPathCalls, dead: DeadMount) -> None:
         await paths.run("/mnt/a/x", dead.stat)
 
 
+async def test_a_call_may_have_a_deadline_of_its_own(dead: DeadMount) -> None:
+    with pytest.raises(PathTimeoutError, match=r"within 0\.05 s"):
+        await ThreadPathCalls().run("/mnt/a/x", dead.stat, deadline_seconds=0.05)
+
+
+async def test_a_result_that_comes_too_late_is_discarded(dead: DeadMount) -> None:
+    discarded: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+    paths = ThreadPathCalls(deadline_seconds=0.05)
+    with pytest.raises(PathTimeoutError):
+        await paths.run("/mnt/a/x", dead.stat, discard=discarded.set_result)
+
+    dead.back.set()
+    async with asyncio.timeout(20):
+        assert await discarded == "found"
+
+
+async def test_a_thread_that_cannot_be_started_takes_no_place(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    paths = ThreadPathCalls(per_directory_max=1)
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", refuse)
+        for _ in range(2):
+            with pytest.raises(RuntimeError):
+                await paths.run("/mnt/a/x", lambda: "found")
+
+    assert await paths.run("/mnt/a/x", lambda: "found") == "found"
+
+
+async def test_directories_of_workloads_have_places_of_their_own(dead: DeadMount) -> None:
+    paths = ThreadPathCalls(
+        roots=[Path("/var/lib/persys/stacks")], deadline_seconds=0.05, per_directory_max=1
+    )
+    with pytest.raises(PathTimeoutError):
+        await paths.run("/var/lib/persys/stacks/bad/export", dead.stat)
+
+    with pytest.raises(PathTimeoutError, match="below /var/lib/persys/stacks/bad"):
+        await paths.run("/var/lib/persys/stacks/bad/source", dead.stat)
+    assert await paths.run("/var/lib/persys/stacks/good/export", lambda: "found") == "found"
+
+
 @pytest.mark.parametrize(
     ("path", "directory"),
     [("/", "/"), ("/data", "/data"), ("/mnt/a/b/c", "/mnt/a"), ("/mnt/../data/x/y", "/data/x")],

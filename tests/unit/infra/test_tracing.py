@@ -1,5 +1,6 @@
 """Traces: nothing at all when off; one line in the log when their receiver is gone."""
 
+import asyncio
 import logging
 import socket
 import subprocess
@@ -9,15 +10,18 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import aiohttp
 import grpc
 import pytest
 import structlog
 from opentelemetry.proto.collector.trace.v1 import trace_service_pb2, trace_service_pb2_grpc
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
+from prometheus_client import CollectorRegistry
 
 from persys.errors import SettingsError
 from persys.infra import tracing
+from persys.infra.http import SideServer
 from persys.infra.otlp import NotedExporter, OtlpTracer, Trouble, parse_endpoint
 
 
@@ -139,6 +143,13 @@ class Collector(trace_service_pb2_grpc.TraceServiceServicer):
         (spans,) = self.got[0].resource_spans
         return {one.key: one.value.string_value for one in spans.resource.attributes}
 
+    @property
+    def names(self) -> list[str]:
+        scopes = (
+            scope for one in self.got for part in one.resource_spans for scope in part.scope_spans
+        )
+        return [span.name for scope in scopes for span in scope.spans]
+
     def close(self) -> None:
         self._server.stop(0).wait()
 
@@ -162,6 +173,20 @@ def test_spans_say_which_program_they_are_of(collector: Collector) -> None:
 
     assert collector.about["service.name"] == "persys-agent"
     assert collector.about["service.version"]
+
+
+async def test_health_and_metrics_have_spans(collector: Collector) -> None:
+    tracing.start("any", endpoint=collector.endpoint, insecure=True, timeout_ms=3000)
+    server = SideServer(registry=CollectorRegistry(), health=lambda: {"status": "ok"})
+    port = await server.start("127.0.0.1", 0)
+    async with aiohttp.ClientSession() as session:
+        for path in ("health", "metrics"):
+            async with session.get(f"http://127.0.0.1:{port}/{path}") as answer:
+                assert answer.status == 200
+    await server.stop()
+    await asyncio.to_thread(tracing.stop)
+
+    assert collector.names == ["GET /health", "GET /metrics"]
 
 
 def test_what_an_operator_says_of_the_process_counts(

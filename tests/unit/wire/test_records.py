@@ -1,6 +1,7 @@
 """Stored bytes."""
 
 import json
+from zlib import crc32
 
 import pytest
 from msgspec import Struct
@@ -10,7 +11,7 @@ from persys.model.node import StoragePool
 from persys.model.resources import Resources
 from persys.model.spec import ComposeSpec, ContainerSpec, Port
 from persys.wire.canonical import revision_of
-from persys.wire.records import decode, encode
+from persys.wire.records import NewerSchemaError, decode, encode
 
 
 def test_a_record_has_its_checksum_and_schema_beside_its_fields() -> None:
@@ -41,6 +42,21 @@ def test_a_record_without_fields_is_read_again() -> None:
 def test_a_record_of_a_newer_version_is_refused() -> None:
     with pytest.raises(RefusedError, match="a stored Resources has schema 3"):
         decode(b'{"schema":3,"cpu_millicores":5}', Resources)
+
+
+def test_a_schema_number_that_is_newer_because_a_bit_flipped_is_damage() -> None:
+    stored = encode(Resources(1, 2, 3)).replace(b'"schema":2', b'"schema":3')
+
+    with pytest.raises(RefusedError, match="checksum does not match") as refused:
+        decode(stored, Resources)
+    assert not isinstance(refused.value, NewerSchemaError)
+
+
+def test_an_intact_record_of_a_newer_version_is_refused() -> None:
+    body = b'"schema":3,"cpu_millicores":5}'
+
+    with pytest.raises(NewerSchemaError, match="schema 3"):
+        decode(b'{"crc":"%08x",' % crc32(body) + body, Resources)
 
 
 def test_a_record_of_the_current_schema_without_a_checksum_is_refused() -> None:

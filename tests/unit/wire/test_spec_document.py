@@ -124,6 +124,9 @@ def test_an_error_of_a_compose_file_names_its_own_line() -> None:
         ("container.ports[1].host_port", 9),
         ("container.image", 5),  # absent, so its nearest part
         ("stop_after_seconds", 1),
+        ("spec.container.env['A']", 11),
+        ("spec.container.env['a.b']", 12),
+        ('spec.container.env["it\'s"]', 13),
         ("container.imagePullPolicy", 6),
     ],
 )
@@ -139,6 +142,10 @@ def test_a_field_has_its_line(field: str, line: int) -> None:
               ports:
                 - "80:80"
                 - container_port: 1
+              env:
+                A: x
+                a.b: y
+                it's: z
         """),
         Loader=yaml.SafeLoader,
     )
@@ -153,6 +160,10 @@ def test_a_field_has_its_line(field: str, line: int) -> None:
         ("id: web\ncontainer:\n  image: x\n  ports:\n    - '80:80'\n    - '80:99999'", 6),
         ("workload_id: web\nspec:\n  container:\n    image: x\n    restart_policy: perhaps", 5),
         ("container:\n  image: x\nid: We b", 3),
+        (
+            "id: web\ncompose:\n  inline_yaml: |\n    services:\n      web: {image: x, ports: ['x:80']}",
+            5,
+        ),
     ],
 )
 def test_an_error_found_after_reading_names_the_line_of_its_field(text: str, line: int) -> None:
@@ -163,5 +174,9 @@ def test_a_servers_error_is_split_into_field_and_problem() -> None:
     assert split_field("spec.container.ports[0]: is taken") == (
         "spec.container.ports[0]",
         "is taken",
+    )
+    assert split_field("spec.container.env['a b: c']: is missing") == (
+        "spec.container.env['a b: c']",
+        "is missing",
     )
     assert split_field("the control plane is degraded") == ("", "the control plane is degraded")

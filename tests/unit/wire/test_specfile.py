@@ -257,6 +257,8 @@ def test_unknown_keys_are_refused_everywhere(text: str, field: str, hint: str) -
             "expected a whole number",
         ),
         ("ports: [{container_port: 4294967376}]", "container.ports[0].container_port", "too large"),
+        (f"pids_max: {'9' * 5000}", "container.pids_max", "too large"),
+        (f"ports: ['{'9' * 5000}:80']", "container.ports[0]", "ports are 1 to 65535"),
         ("privileged: 1", "container.privileged", "expected true or false"),
         ("privileged: 'true'", "container.privileged", "expected true or false"),
         ("restart_policy: 5", "container.restart_policy", 'quote it: "5"'),

@@ -149,6 +149,32 @@ def test_things_of_others_are_refused(rest: str, named: str) -> None:
     assert "line 3" in str(caught.value)
 
 
+LONG = "9" * 5000
+
+
+@pytest.mark.parametrize(
+    ("parts", "field"),
+    [
+        (f"cpus: '{LONG[:400]}'", "cpus"),
+        (f"mem_limit: {LONG[:400]}g", "mem_limit"),
+        ("mem_limit: 9999999999g", "mem_limit"),
+        (f"restart: on-failure:{LONG}", "restart"),
+        ("restart: on-failure:²", "restart"),
+        (f"scale: '{LONG}'", "scale"),
+        ("scale: ²", "scale"),
+        (f"ports: ['{LONG}:80']", "ports"),
+    ],
+    ids=lambda text: text[:30],
+)
+def test_a_number_that_is_none_or_too_large_is_refused(parts: str, field: str) -> None:
+    with pytest.raises(InvalidError, match=rf"services\.web\.{field}"):
+        a_service(parts)
+
+
+def test_a_score_that_is_too_large_needs_privileges() -> None:
+    assert a_service(f"oom_score_adj: '{LONG}'").needs.privileged
+
+
 def test_the_file_with_the_env_of_the_spec_may_be_named() -> None:
     assert a_service("env_file: .env").services[0].image == "nginx"
 

@@ -28,7 +28,7 @@ class Cgroups:
     """Most paths are plain text here: with hundreds of files at each look, anything finer is felt."""
 
     def __init__(self, root: str = "/sys/fs/cgroup", proc: str = "/proc") -> None:
-        self._root = root
+        self.root = root
         self._proc = proc
         self._is_unified = Path(root, "cgroup.controllers").exists()
 
@@ -47,10 +47,10 @@ class Cgroups:
         return None
 
     def _read_separate(self, place: str) -> Counters:
-        memory, cpu = f"{self._root}/memory/{place}", f"{self._root}/cpuacct/{place}"
+        memory, cpu = f"{self.root}/memory/{place}", f"{self.root}/cpuacct/{place}"
         used = int(_text(f"{memory}/memory.usage_in_bytes"))
         cached = _figure(_text(f"{memory}/memory.stat"), "total_inactive_file")
-        disk = _text(f"{self._root}/blkio/{place}/blkio.throttle.io_service_bytes")
+        disk = _text(f"{self.root}/blkio/{place}/blkio.throttle.io_service_bytes")
         words = [line.split() for line in disk.splitlines()]
         rx, tx = self._network(cpu)
         return Counters(
@@ -63,7 +63,7 @@ class Cgroups:
         )
 
     def _read_unified(self, place: str) -> Counters:
-        group = f"{self._root}/{place}"
+        group = f"{self.root}/{place}"
         used = int(_text(f"{group}/memory.current"))
         cached = _figure(_text(f"{group}/memory.stat"), "inactive_file")
         disk = _text(f"{group}/io.stat").split()

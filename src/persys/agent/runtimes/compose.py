@@ -3,35 +3,50 @@
 Compose creates and starts; Docker itself is asked for the state, and told to stop and remove.
 """
 
-import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from pathlib import Path
+
+import structlog
 
 from persys.agent.bind_guard import BindGuard
 from persys.agent.ports import PullWatch
 from persys.agent.runtimes import docker_logs
 from persys.agent.runtimes.compose_cli import ComposeCli
 from persys.agent.runtimes.compose_commands import ComposeCommands
-from persys.agent.runtimes.compose_engine import PROJECT_LABEL, StackEngine, labels_of, members
+from persys.agent.runtimes.compose_engine import (
+    PROJECT_LABEL,
+    Described,
+    StackEngine,
+    labels_of,
+    members,
+)
 from persys.agent.runtimes.compose_override import Override
 from persys.agent.runtimes.compose_place import StackPlace, StackRecord
 from persys.agent.runtimes.compose_rubble import without_rubble
+from persys.agent.runtimes.compose_shape import compare, joined_elsewhere, stranded_services
 from persys.agent.runtimes.compose_source import ComposeSource, Prepared, compose_spec
-from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
+from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
 from persys.agent.runtimes.docker_events import container_changes
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
 from persys.agent.runtimes.docker_pull import Puller
+from persys.agent.runtimes.docker_shape import repair_in_place
 from persys.agent.runtimes.docker_start import end_lost
 from persys.agent.runtimes.host_ports import port_taken
+from persys.agent.storage_failures import storage_failure
 from persys.core.convergence import Artefact, Condition
+from persys.core.deviations import Deviation, Shape
 from persys.core.fencing import stop_grace_seconds
 from persys.core.stack import artefact_of, speaks_for, to_start
 from persys.errors import ConflictError, RuntimeUnavailableError
+from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision, WorkloadId
 from persys.model.order import Order
 from persys.model.spec import ContainerSpec
 from persys.model.workload import Desired
+
+log = structlog.get_logger()
 
 
 class ComposeRuntime:
@@ -41,6 +56,7 @@ class ComposeRuntime:
         source: ComposeSource,
         engine: Engine,
         owner: Owner,
+        paths: PathCalls,
         *,
         puller: Puller,
         root: Path,
@@ -49,21 +65,26 @@ class ComposeRuntime:
         self._source = source
         self._engine = engine
         self._owner = owner
-        self._stack = StackEngine(engine, owner)
+        self._paths = paths
+        self._stack = StackEngine(engine, owner, paths)
         self._override = Override(self._stack, owner, is_old=cli.is_old)
         self._commands = ComposeCommands(cli, engine)
-        self._binds = BindGuard(engine)
+        self._binds = BindGuard(engine, paths)
         self._prepared: dict[WorkloadId, Prepared] = {}
+        self._shapes: dict[WorkloadId, dict[str, Shape]] = {}  # that could not be written
         self._puller = puller
         self._root = root
         self._stop_grace_seconds = stop_grace_seconds
 
-    async def inspect(self, workload_id: WorkloadId) -> Artefact | None:
-        found = members(await self._stack.containers(workload_id))
-        record = await asyncio.to_thread(self._place(workload_id).applied)
+    async def inspect(self, order: Order) -> Artefact | None:
+        workload_id = order.workload_id
+        found = await self._stack.containers(workload_id)
+        differing = await self._compare(workload_id, found)
+        place = self._place(workload_id)
+        record = await self._paths.run(place.root, place.applied)
         return artefact_of(
             self._owner.name(workload_id),
-            found,
+            members(found, differing),
             record.services if record is not None else {},
             revision=record.revision if record is not None else Revision(""),
             commit=record.commit if record is not None else "",
@@ -71,18 +92,20 @@ class ComposeRuntime:
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
         place, name = self._place(order.workload_id), self._owner.name(order.workload_id)
-        prepared = await self._prepare(order, place, name)
+        prepared = await self._prepare(order, place, name, watch.queued)
         if isinstance(prepared, Failure):
             return prepared
         for image, policy in prepared.images.items():
             # Other registries of the stack never see the credential.
-            credential = self._puller.credential_for(image, compose_spec(order).image_credential)
+            credential = await self._puller.credential_for(
+                image, compose_spec(order).image_credential
+            )
             wanted = ContainerSpec(image, pull_policy=policy, image_credential=credential)
             failure = await self._puller.pull(wanted, watch)
             if failure is not None:
                 return failure
         if prepared.is_built:
-            return await self._commands.build(name, place, prepared)
+            return await self._commands.build(name, place, prepared, watch.queued)
         return None
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
@@ -97,10 +120,17 @@ class ComposeRuntime:
             return failure
         await without_rubble(self._stack, order.workload_id)
         document = await self._override.added_to(prepared, order)
-        failure = await self._commands.make(name, place, prepared, document)
-        if failure is None:
-            failure = await asyncio.to_thread(_apply, place, prepared.record)
-        return failure
+        commands = self._commands
+        failure = await commands.make(name, place, prepared, document)
+        if failure is None and (services := await self._differing(order, prepared.record)):
+            failure = await commands.make_again(name, place, prepared, document, services)
+        if failure is not None:
+            return failure
+        try:
+            await self._paths.run(place.root, partial(place.apply, prepared.record))
+        except OSError as err:
+            return storage_failure("files of the stack", err)
+        return None
 
     async def start(self, order: Order, artefact: Artefact) -> Failure | None:
         prepared = await self._checked(order, self._place(order.workload_id))
@@ -110,31 +140,36 @@ class ComposeRuntime:
         async def start() -> Failure | None:
             return await self._start(order, artefact, prepared)
 
-        async def containers() -> list[str]:
-            return [str(one["Id"]) for one in await self._stack.containers(order.workload_id)]
+        return await self._binds.start(prepared.binds, start, partial(self._ids, order))
 
-        return await self._binds.start(prepared.binds, start, containers)
+    async def _ids(self, order: Order) -> list[str]:
+        return [str(one["Id"]) for one in await self._stack.containers(order.workload_id)]
 
     async def _start(self, order: Order, artefact: Artefact, prepared: Prepared) -> Failure | None:
         place, name = self._place(order.workload_id), self._owner.name(order.workload_id)
         record = prepared.record
-        found = members(await without_rubble(self._stack, order.workload_id))
+        described = await without_rubble(self._stack, order.workload_id)
+        found = members(described)
         if artefact.condition is Condition.PAUSED:
             await self._stack.unpause(
                 one.artefact.id for one in found if one.artefact.condition is Condition.PAUSED
             )
         stopped = to_start(found, record.services)
-        if stopped is not None:
+        stranded = stranded_services(described, await self._stack.network_ids())
+        if stopped is not None and not stranded:
             try:
                 await self._stack.start(one.artefact.id for one in stopped)
             except EngineError as err:
                 return await self._why(record, order.workload_id, err.message)
             return None
         document = await self._override.added_to(prepared, order)
-        failure = await self._commands.bring_up(name, place, prepared, document)
+        commands, failure = self._commands, None
+        if stranded:
+            failure = await commands.make_again(name, place, prepared, document, stranded)
+        failure = failure or await commands.bring_up(name, place, prepared, document)
         if failure is None:
             return None
-        if await end_lost(failure.message):
+        if await end_lost(self._paths, failure.message):
             raise ConflictError("Docker had lost the start of a container")
         after = {one["Id"] for one in await self._stack.containers(order.workload_id)}
         if any(one.artefact.id not in after for one in found):
@@ -162,6 +197,36 @@ class ComposeRuntime:
             return Failure(FailureReason.RUNTIME_ERROR, err.message)
         return None
 
+    async def repair(self, order: Order, artefact: Artefact) -> Failure | None:
+        workload_id = order.workload_id
+        found = await self._stack.containers(workload_id)
+        differing = await self._compare(workload_id, found)
+        shapes = await self._shapes_of(self._place(workload_id), workload_id)
+        try:
+            for container_id, differs in differing.items():
+                if container_id in shapes:
+                    await repair_in_place(self._engine, container_id, shapes[container_id], differs)
+        except EngineError as err:
+            return Failure(FailureReason.RUNTIME_ERROR, err.message)
+        return None
+
+    async def replace(self, order: Order, artefact: Artefact) -> Failure | None:
+        """Compose makes the containers of the services again, with all volumes, and starts them."""
+        place, name = self._place(order.workload_id), self._owner.name(order.workload_id)
+        prepared = await self._checked(order, place)
+        if isinstance(prepared, Failure):
+            return prepared
+        services = {one.part for one in artefact.deviations if one.cuts_off}
+
+        async def replace() -> Failure | None:
+            document = await self._override.added_to(prepared, order)
+            failure = await self._commands.recreate(name, place, prepared, document, services)
+            if failure is None:
+                return None
+            return await self._why(prepared.record, order.workload_id, failure.message)
+
+        return await self._binds.start(prepared.binds, replace, partial(self._ids, order))
+
     async def discard(self, order: Order) -> Failure | None:
         keeps_data = order.keeps_data or not compose_spec(order).delete_volumes
         try:
@@ -171,17 +236,20 @@ class ComposeRuntime:
         except EngineError as err:
             return Failure(FailureReason.STORAGE_ERROR, err.message)
         self._prepared.pop(order.workload_id, None)
+        self._shapes.pop(order.workload_id, None)
         place = self._place(order.workload_id)
         try:
-            await asyncio.to_thread(place.discard, keeps_data=keeps_data)
+            discard = partial(place.discard, keeps_data=keeps_data)
+            await self._paths.run(place.root, discard, deadline_seconds=LONG_SECONDS)
         except OSError as err:
-            return _storage_error(place, err)
+            return storage_failure("files of the stack", err)
         return None
 
     async def log_tail(self, artefact: Artefact) -> str:
         try:
             found = await self._engine.call("GET", f"containers/{artefact.id}/json")
-            workload_id = WorkloadId(labels_of(found).get(WORKLOAD_LABEL, ""))
+            with understood(artefact.id):
+                workload_id = WorkloadId(labels_of(found).get(WORKLOAD_LABEL, ""))
             speaker = speaks_for(members(await self._stack.containers(workload_id)), {})
             return await docker_logs.tail(
                 self._engine, speaker.artefact.id if speaker is not None else artefact.id
@@ -198,6 +266,43 @@ class ComposeRuntime:
         except EngineError as err:
             raise as_unavailable(err) from err
 
+    async def _differing(self, order: Order, record: StackRecord) -> set[str]:
+        """Services of the stack with a container that stayed and is not as it was made."""
+        found = await self._stack.containers(order.workload_id)
+        differing = await self._compare(order.workload_id, found)
+        return {one.part for each in differing.values() for one in each} & set(record.services)
+
+    async def _compare(
+        self, workload_id: WorkloadId, found: list[Described]
+    ) -> dict[str, tuple[Deviation, ...]]:
+        """How its running containers differ from how they were made, by their ids."""
+        place = self._place(workload_id)
+        shapes = await self._shapes_of(place, workload_id)
+        with understood("a container"):
+            gone = {one for one in joined_elsewhere(found) if not await self._stack.exists(one)}
+            compared = compare(found, shapes, gone=gone)
+        if compared.shapes != shapes or workload_id in self._shapes:
+            await self._keep_shapes(place, workload_id, compared.shapes)
+        return compared.deviations
+
+    async def _shapes_of(self, place: StackPlace, workload_id: WorkloadId) -> dict[str, Shape]:
+        if workload_id in self._shapes:
+            return self._shapes[workload_id]
+        return await self._paths.run(place.root, place.shapes)
+
+    async def _keep_shapes(
+        self, place: StackPlace, workload_id: WorkloadId, shapes: dict[str, Shape]
+    ) -> None:
+        """What cannot be written is remembered: a full disk stops nothing that runs."""
+        try:
+            await self._paths.run(place.root, partial(place.keep_shapes, shapes))
+        except (OSError, PathTimeoutError) as err:
+            if workload_id not in self._shapes:
+                log.warning("stack.shapes_not_kept", workload_id=workload_id, reason=str(err))
+            self._shapes[workload_id] = shapes
+        else:
+            self._shapes.pop(workload_id, None)
+
     def _place(self, workload_id: WorkloadId) -> StackPlace:
         return StackPlace(self._root, workload_id)
 
@@ -209,10 +314,12 @@ class ComposeRuntime:
         known = self._prepared.get(order.workload_id)
         if known is not None and known.record.revision == order.revision:
             return known
-        return await self._prepare(order, place, self._owner.name(order.workload_id))
+        return await self._prepare(order, place, self._owner.name(order.workload_id), _unseen)
 
-    async def _prepare(self, order: Order, place: StackPlace, name: str) -> Prepared | Failure:
-        prepared = await self._source.prepare(order, place, name)
+    async def _prepare(
+        self, order: Order, place: StackPlace, name: str, queued: Callable[[str], None]
+    ) -> Prepared | Failure:
+        prepared = await self._source.prepare(order, place, name, queued)
         self._prepared.pop(order.workload_id, None)
         if isinstance(prepared, Prepared):
             self._prepared[order.workload_id] = prepared
@@ -223,14 +330,5 @@ class ComposeRuntime:
         return taken or Failure(FailureReason.RUNTIME_ERROR, message)
 
 
-def _apply(place: StackPlace, record: StackRecord) -> Failure | None:
-    try:
-        place.apply(record)
-    except OSError as err:
-        return _storage_error(place, err)
-    return None
-
-
-def _storage_error(place: StackPlace, err: OSError) -> Failure:
-    text = f"files of the stack: {err.filename or place.root}: {err.strerror or err}"
-    return Failure(FailureReason.STORAGE_ERROR, text)
+def _unseen(_why: str) -> None:
+    """Only a pull tells what it waits for."""

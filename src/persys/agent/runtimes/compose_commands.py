@@ -1,5 +1,8 @@
 """Runs Compose for one stack: build, create, start. The document goes in on standard input."""
 
+import asyncio
+from collections.abc import Callable, Iterable
+
 from persys.agent.runtimes import compose_document as documents
 from persys.agent.runtimes.compose_cli import STDIN, ComposeCli, Project
 from persys.agent.runtimes.compose_document import Document
@@ -13,6 +16,8 @@ from persys.model.failure import Failure, FailureReason
 UP_DEADLINE_SECONDS = 1800.0  # a service may wait for another one to be healthy, or to end
 CREATE_DEADLINE_SECONDS = 600.0
 BUILD_DEADLINE_SECONDS = 1700.0
+BUILDS_MAX = 2  # at once: each takes all processors that it can get
+_AGAIN = ("--force-recreate", "--no-deps", "--no-build")
 
 
 class ComposeCommands:
@@ -21,17 +26,23 @@ class ComposeCommands:
     def __init__(self, cli: ComposeCli, engine: Engine) -> None:
         self._cli = cli
         self._engine = engine
+        self._build_room = asyncio.Semaphore(BUILDS_MAX)
 
-    async def build(self, name: str, place: StackPlace, prepared: Prepared) -> Failure | None:
-        return await self._run(
-            name,
-            place,
-            prepared,
-            prepared.document,
-            "build",
-            deadline=BUILD_DEADLINE_SECONDS,
-            code="BuildFailed",
-        )
+    async def build(
+        self, name: str, place: StackPlace, prepared: Prepared, queued: Callable[[str], None]
+    ) -> Failure | None:
+        if self._build_room.locked():
+            queued(f"{BUILDS_MAX} stacks are being built")
+        async with self._build_room:
+            return await self._run(
+                name,
+                place,
+                prepared,
+                prepared.document,
+                "build",
+                deadline=BUILD_DEADLINE_SECONDS,
+                code="BuildFailed",
+            )
 
     async def make(
         self, name: str, place: StackPlace, prepared: Prepared, document: Document
@@ -48,6 +59,32 @@ class ComposeCommands:
     ) -> Failure | None:
         words = ("up", "--detach", "--no-recreate", "--no-build")
         deadline = UP_DEADLINE_SECONDS
+        return await self._run(name, place, prepared, document, *words, deadline=deadline)
+
+    async def recreate(
+        self,
+        name: str,
+        place: StackPlace,
+        prepared: Prepared,
+        document: Document,
+        services: Iterable[str],
+    ) -> Failure | None:
+        """Make and start the containers of these services again, with the volumes that they have."""
+        words = ("up", "--detach", *_AGAIN, *sorted(services))
+        deadline = UP_DEADLINE_SECONDS
+        return await self._run(name, place, prepared, document, *words, deadline=deadline)
+
+    async def make_again(
+        self,
+        name: str,
+        place: StackPlace,
+        prepared: Prepared,
+        document: Document,
+        services: Iterable[str],
+    ) -> Failure | None:
+        """The same, and start none."""
+        words = ("up", "--no-start", *_AGAIN, *sorted(services))
+        deadline = CREATE_DEADLINE_SECONDS
         return await self._run(name, place, prepared, document, *words, deadline=deadline)
 
     async def _run(
@@ -74,7 +111,7 @@ class ComposeCommands:
             text = f"compose {words[0]} did not end within {deadline:.0f} s"
             return Failure(FailureReason.RUNTIME_ERROR, text, code=code)
         except OSError as err:
-            raise RuntimeUnavailableError(f"compose cannot be run: {err.strerror}") from err
+            raise RuntimeUnavailableError(f"compose cannot be run: {err}") from err
         if ran.ok:
             return None
         await self._engine.knock()  # no answer of Docker is no failure of the workload

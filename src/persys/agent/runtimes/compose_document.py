@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from persys.core.bounded_yaml import load_mapping
 from persys.core.compose_policy import Json
+from persys.core.numbers import whole_number
 from persys.errors import InvalidError
 
 Document = dict[str, Json]
@@ -133,7 +134,7 @@ def with_pids_limit(document: Document, pids_max: int, *, is_old: bool) -> Docum
     for service in section(changed, "services").values():
         limits = _limits(service)
         own = service.get("pids_limit") or limits.get("pids")
-        if own is not None and str(own).isdigit() and int(str(own)) > 0:
+        if whole_number(str(own)):
             continue
         service["pids_limit"] = pids_max
         if limits and not is_old:

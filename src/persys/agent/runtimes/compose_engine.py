@@ -9,11 +9,15 @@ from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Any
 
-from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
+from msgspec.structs import replace
+
+from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
 from persys.agent.runtimes.docker_form import SERVICE_LABEL, WORKLOAD_LABEL, Owner, artefact
 from persys.agent.runtimes.docker_start import start_container
+from persys.core.convergence import Condition
+from persys.core.deviations import Deviation
 from persys.core.stack import Member
-from persys.errors import RuntimeUnavailableError
+from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
 from persys.model.spec import RestartPolicy
 
@@ -22,41 +26,58 @@ _ONE_OFF_LABEL = "com.docker.compose.oneoff"
 _DEPENDS_LABEL = "com.docker.compose.depends_on"
 _REMOVE_DEADLINE_SECONDS = 60.0
 _STOP_MARGIN_SECONDS = 20.0
+_LIST = "containers"
+_AS_MADE: Mapping[str, tuple[Deviation, ...]] = {}
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 Described = dict[str, Any]
 
 
 class StackEngine:
-    def __init__(self, engine: Engine, owner: Owner) -> None:
+    def __init__(self, engine: Engine, owner: Owner, paths: PathCalls) -> None:
         self._engine = engine
+        self._paths = paths
         self._owner = owner
 
     async def containers(self, workload_id: WorkloadId) -> list[Described]:
         """All that the stack has, as Docker describes each in full."""
         listed = await self._list("containers/json", workload_id, {"all": "true"}, PROJECT_LABEL)
-        found = [await self._describe(one["Id"]) for one in listed]
+        with understood(_LIST):
+            ids = [str(one["Id"]) for one in listed]
+        found = [await self._describe(container_id) for container_id in ids]
         return [one for one in found if one is not None]
 
     async def networks(self, workload_id: WorkloadId) -> list[Described]:
-        listed: list[Described] = await self._list("networks", workload_id, {})
-        return listed
+        listed = await self._list("networks", workload_id, {})
+        with understood("networks"):
+            return [{**one, "Id": str(one["Id"])} for one in listed]
+
+    async def network_ids(self) -> set[str]:
+        """Of all networks there are, also those of others."""
+        found = await self._call("GET", "networks", {})
+        with understood("networks"):
+            return {str(one["Id"]) for one in found}
 
     async def volumes(self, workload_id: WorkloadId) -> list[Described]:
         listed = await self._list("volumes", workload_id, {})
-        return listed["Volumes"] or []
+        with understood("volumes"):
+            return [{**one, "Name": str(one["Name"])} for one in listed["Volumes"] or ()]
+
+    async def exists(self, container_id: str) -> bool:
+        return await self._describe(container_id) is not None
 
     async def has_stranger(self, project: str, workload_id: WorkloadId) -> bool:
         """Whether somebody else has containers under the name of this project."""
         filters = json.dumps({"label": [f"{PROJECT_LABEL}={project}"]})
         params = {"all": "true", "filters": filters}
         listed = await self._call("GET", "containers/json", params)
-        return any(not self._owner.owns(one["Labels"], workload_id) for one in listed)
+        with understood(_LIST):
+            return any(not self._owner.owns(one["Labels"], workload_id) for one in listed)
 
     async def start(self, ids: Iterable[str]) -> None:
         """Raises EngineError."""
         for container_id in ids:
-            await start_container(self._engine, container_id)
+            await start_container(self._engine, self._paths, container_id)
 
     async def unpause(self, ids: Iterable[str]) -> None:
         for container_id in ids:
@@ -127,7 +148,16 @@ class StackEngine:
             if err.status in _GONE:
                 return None
             raise as_unavailable(err) from err
-        return found
+        with understood(container_id):
+            return _checked(found)
+
+
+def _checked(found: Described) -> Described:
+    """What every reader of a description relies on. Raises KeyError, TypeError, ValueError."""
+    Condition(found["State"]["Status"])
+    if not isinstance(found["Config"], dict) or not isinstance(found["Id"], str):
+        raise TypeError("not a container")
+    return found
 
 
 def labels_of(described: Described) -> dict[str, str]:
@@ -135,22 +165,23 @@ def labels_of(described: Described) -> dict[str, str]:
     return labels or {}
 
 
-def members(found: list[Described]) -> list[Member]:
-    """Without those that somebody ran beside the stack."""
-    try:
+def members(
+    found: list[Described], differing: Mapping[str, tuple[Deviation, ...]] = _AS_MADE
+) -> list[Member]:
+    """Without those that were run beside the stack. `differing`: how a container is not as it was made."""
+    with understood("a container"):
         return [
-            _member(one)
+            _member(one, differing.get(one["Id"], ()))
             for one in found
             if labels_of(one).get(_ONE_OFF_LABEL, "").lower() != "true"
         ]
-    except (KeyError, TypeError, ValueError) as err:
-        raise RuntimeUnavailableError("docker describes a container in unknown words") from err
 
 
-def _member(one: Described) -> Member:
+def _member(one: Described, differs: tuple[Deviation, ...]) -> Member:
     policy = one["HostConfig"]["RestartPolicy"]
     restart = RestartPolicy(policy["Name"] or "no", policy["MaximumRetryCount"])
-    return Member(labels_of(one).get(SERVICE_LABEL, ""), artefact(one), restart)
+    seen = replace(artefact(one), deviations=differs)
+    return Member(labels_of(one).get(SERVICE_LABEL, ""), seen, restart)
 
 
 def _without_dependents(found: list[Described]) -> list[Described]:

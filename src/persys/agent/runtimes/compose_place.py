@@ -4,17 +4,20 @@
     export          the files of the deployed commit: what Compose reads and builds from
     source          a copy of them that containers mount; nothing of it is read again
     project         an empty directory, the working directory of Compose
+    shapes.json     how each container was when it was first seen running
 
 `planned` is what the files beside it are for; `applied` is what the containers were last made from. Both are
 written whole or not at all. What Compose made is found by labels, so losing all of this restarts nothing.
 """
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
+from persys.core.deviations import Shape
 from persys.core.stack import ServicePlan
 from persys.infra.files import write_whole
 from persys.model.ids import Revision, WorkloadId
@@ -50,6 +53,7 @@ class StackPlace:
         self.lock = self.root / "lock"
         self._planned = self.root / "planned.json"
         self._applied = self.root / "applied.json"
+        self._shapes = self.root / "shapes.json"
 
     def make(self) -> None:
         """Raises OSError."""
@@ -78,6 +82,17 @@ class StackPlace:
 
     def apply(self, record: StackRecord) -> None:
         write_whole(self._applied, msgspec.json.encode(record))
+
+    def shapes(self) -> dict[str, Shape]:
+        """By the id of the container."""
+        try:
+            return msgspec.json.decode(self._shapes.read_bytes(), type=dict[str, Shape])
+        except (FileNotFoundError, msgspec.DecodeError):
+            return {}  # taken again from what runs
+
+    def keep_shapes(self, shapes: Mapping[str, Shape]) -> None:
+        """Raises OSError."""
+        write_whole(self._shapes, msgspec.json.encode(shapes))
 
     def discard(self, *, keeps_data: bool) -> None:
         """What services wrote into the checkout is data; all else here is not."""

@@ -15,6 +15,8 @@ from persys.agent.runtimes.docker_engine import Engine
 from persys.agent.runtimes.docker_form import Owner
 from persys.agent.runtimes.docker_pull import Puller
 from persys.agent.settings import AgentSettings
+from persys.infra.aio.path_calls import PathCalls
+from persys.model.volume import GIB
 
 log = structlog.get_logger()
 
@@ -27,6 +29,7 @@ async def find_compose(
     policy: NodePolicy,
     puller: Puller,
     credentials: Credentials,
+    paths: PathCalls,
     is_first: bool,
 ) -> ComposeRuntime | None:
     """None: Compose is absent or disabled, which is logged only the first time. Raises SettingsError."""
@@ -37,13 +40,16 @@ async def find_compose(
         say = log.info if is_first else log.debug
         say("compose.absent", reason="neither docker compose nor docker-compose answers")
         return None
-    git = Git(credentials) if has_git() else None
+    git = None
+    if has_git():
+        git = Git(credentials, paths, bytes_max=settings.git_max_gb * GIB)
     log.info("compose.found", version=cli.version, git=git is not None)
     return ComposeRuntime(
         cli,
-        ComposeSource(cli, git, policy, pids_max=settings.pids_max),
+        ComposeSource(cli, git, policy, paths, pids_max=settings.pids_max),
         engine,
         owner,
+        paths,
         puller=puller,
         root=_root(settings),
         stop_grace_seconds=round(settings.stop_grace.total_seconds()),

@@ -10,12 +10,16 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
+import structlog
+
 from persys.agent.checkouts import copy_files, remove_escaping_links
+from persys.agent.commands import OUTPUT_BYTES_MAX
 from persys.agent.git import FetchError, Git, is_local, problem_with_local
 from persys.agent.host_paths import HostBind, HostPathError, open_below
 from persys.agent.policy import NodePolicy
@@ -24,9 +28,12 @@ from persys.agent.runtimes.compose_cli import ComposeCli, Project, env_text
 from persys.agent.runtimes.compose_document import Document
 from persys.agent.runtimes.compose_files import project_env, references_problem
 from persys.agent.runtimes.compose_place import StackPlace, StackRecord
+from persys.agent.storage_failures import storage_failure
 from persys.core import compose_policy
 from persys.core.stack import ServicePlan
 from persys.errors import InvalidError
+from persys.infra.aio.offload import off_loop
+from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.infra.files import write_whole
 from persys.model.failure import Failure, FailureReason
 from persys.model.order import Order
@@ -35,7 +42,10 @@ from persys.wire.foreign import RUNTIME_NOT_AVAILABLE
 from persys.wire.stack import compose_text
 from persys.wire.stackfile import PROFILES, StackFile, read_resolved
 
+log = structlog.get_logger()
+
 CONFIG_DEADLINE_SECONDS = 60.0
+CONFIGS_MAX = 4  # at once
 _NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml")
 _PULL_POLICIES = {"always": PullPolicy.ALWAYS, "never": PullPolicy.NEVER}
 _MESSAGE_MAX = 1000
@@ -57,49 +67,65 @@ class Prepared:
 
 class ComposeSource:
     def __init__(
-        self, cli: ComposeCli, git: Git | None, policy: NodePolicy, *, pids_max: int
+        self,
+        cli: ComposeCli,
+        git: Git | None,
+        policy: NodePolicy,
+        paths: PathCalls,
+        *,
+        pids_max: int,
     ) -> None:
         self._cli = cli
+        self._paths = paths
+        self._config_room = asyncio.Semaphore(CONFIGS_MAX)
         self._git = git
         self._policy = policy
         self._pids_max = pids_max
 
-    async def prepare(self, order: Order, place: StackPlace, name: str) -> Prepared | Failure:
+    async def prepare(
+        self, order: Order, place: StackPlace, name: str, queued: Callable[[str], None]
+    ) -> Prepared | Failure:
+        """`queued` is told what it waits for."""
         try:
-            return await self._prepare(order, place, name)
+            return await self._prepare(order, place, name, queued)
         except InvalidError as err:
             return _invalid(str(err))
         except (FetchError, HostPathError) as err:
             return err.failure
         except OSError as err:
-            text = f"files of the stack: {err.filename or place.root}: {err.strerror or err}"
-            return Failure(FailureReason.STORAGE_ERROR, text)
+            return storage_failure("files of the stack", err)
 
-    async def _prepare(self, order: Order, place: StackPlace, name: str) -> Prepared | Failure:
+    async def _prepare(
+        self, order: Order, place: StackPlace, name: str, queued: Callable[[str], None]
+    ) -> Prepared | Failure:
         spec = compose_spec(order)
-        await asyncio.to_thread(place.make)
+        await self._paths.run(place.root, place.make)
         commit, links = "", dict[str, str]()
         if spec.source_type == "git":
             if self._git is None:
                 text = "git is not installed on this node"
                 return Failure(FailureReason.RUNTIME_ERROR, text, code=RUNTIME_NOT_AVAILABLE)
-            commit = await self._fetch(self._git, order, spec, place)
-            await asyncio.to_thread(place.empty_export)
+            commit = await self._fetch(self._git, order, spec, place, queued)
+            await self._paths.run(place.root, place.empty_export, deadline_seconds=LONG_SECONDS)
             await self._git.export(place.repository, commit, place.export)
-            links = await asyncio.to_thread(remove_escaping_links, place.export)
-        resolved = await self._resolve(spec, place, name, commit)
+            links = await self._paths.run(
+                place.root,
+                partial(remove_escaping_links, place.export),
+                deadline_seconds=LONG_SECONDS,
+            )
+        resolved = await self._resolve(spec, place, name, commit, queued)
         if isinstance(resolved, Failure):
             return resolved
         inside = str(place.export) if commit else ""
-        text = compose_text(resolved, "the Compose file")
-        found = await asyncio.to_thread(read_resolved, text, project=name, inside=inside)
-        document = await asyncio.to_thread(documents.load, text)
+        text = await off_loop(partial(compose_text, resolved, "the Compose file"))
+        found = await off_loop(partial(read_resolved, text, project=name, inside=inside))
+        document = await off_loop(partial(documents.load, text))
         document = documents.with_active_services(document, self._profiles(spec))
         active = documents.section(document, "services")
         found = found._replace(services=tuple(s for s in found.services if s.name in active))
         if not self._policy.allow_privileged:
             self._refuse_violations(document)
-        await asyncio.to_thread(self._check_builds, document, place, links)
+        await self._paths.run(place.root, partial(self._check_builds, document, place, links))
         binds = self._binds(found, document, place, links if commit else None)
         hashes = await self._hashes(document, found, place, commit)
         document, variables = documents.with_values(document, spec.env)
@@ -117,7 +143,7 @@ class ComposeSource:
             ),
             files=await self._copy(place, document, links) if commit else (),
         )
-        await asyncio.to_thread(place.plan, record)
+        await self._paths.run(place.root, partial(place.plan, record))
         document = documents.with_moved_paths(document, old=place.export, new=place.source)
         document = documents.with_own_images(document, name)
         is_old = self._cli.is_old
@@ -136,12 +162,19 @@ class ComposeSource:
         profiles = frozenset(spec.env.get(PROFILES, "").split(",")) - {""}
         return profiles if self._cli.is_old else frozenset("*")
 
-    async def _fetch(self, git: Git, order: Order, spec: ComposeSpec, place: StackPlace) -> str:
+    async def _fetch(
+        self,
+        git: Git,
+        order: Order,
+        spec: ComposeSpec,
+        place: StackPlace,
+        queued: Callable[[str], None],
+    ) -> str:
         """The commit. What was deployed once stays: the same revision is never another commit."""
         local = is_local(spec.git_repo)
         if local is not None:
-            await asyncio.to_thread(self._check_local, local)
-        applied = await asyncio.to_thread(place.applied)
+            await self._paths.run(local, partial(self._check_local, local))
+        applied = await self._paths.run(place.root, place.applied)
         is_same = applied is not None and applied.revision == order.revision
         return await git.fetch(
             place.repository,
@@ -149,6 +182,7 @@ class ComposeSource:
             ref=spec.git_ref,
             credential=spec.git_credential,
             commit=applied.commit if applied is not None and is_same else "",
+            queued=queued,
         )
 
     def _check_local(self, repository: Path) -> None:
@@ -162,26 +196,46 @@ class ComposeSource:
             raise InvalidError("spec.compose.git_repo", problem)
 
     async def _resolve(
-        self, spec: ComposeSpec, place: StackPlace, name: str, commit: str
+        self,
+        spec: ComposeSpec,
+        place: StackPlace,
+        name: str,
+        commit: str,
+        queued: Callable[[str], None],
     ) -> str | Failure:
         """What `config` prints. Values are in files only while it runs, and in memory where possible."""
-        memory = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else place.root
-        work = Path(await asyncio.to_thread(tempfile.mkdtemp, prefix="persys-stack-", dir=memory))
+        work = await self._paths.run(place.root, partial(_work_directory, place), discard=_remove)
         try:
-            file = await asyncio.to_thread(self._write, spec, place, work)
+            file = await self._paths.run(place.root, partial(self._write, spec, place, work))
             if file is None:
                 where = spec.git_path or "the top"
                 return _invalid(f"no Compose file found at {where} of commit {commit}")
             base = place.export if commit else work
-            if problem := await asyncio.to_thread(references_problem, file, base):
+            looking = partial(references_problem, file, base)
+            if problem := await self._paths.run(place.root, looking):
                 return _invalid(problem)
             project = Project(name, file.parent, work / "env", file)
-            ran = await self._cli.run(project, "config", deadline=CONFIG_DEADLINE_SECONDS)
+            return await self._config(project, queued)
+        finally:
+            await self._remove_values(work)
+
+    async def _remove_values(self, work: Path) -> None:
+        try:
+            await self._paths.run(work, partial(_remove, work))
+        except PathTimeoutError as err:
+            log.error("stack.values_not_removed", path=str(work), reason=str(err))
+
+    async def _config(self, project: Project, queued: Callable[[str], None]) -> str | Failure:
+        if self._config_room.locked():
+            queued(f"{CONFIGS_MAX} Compose files are being read")
+        try:
+            async with self._config_room:
+                ran = await self._cli.run(project, "config", deadline=CONFIG_DEADLINE_SECONDS)
         except TimeoutError:
             text = f"compose config did not end within {CONFIG_DEADLINE_SECONDS:.0f} s"
             return Failure(FailureReason.RUNTIME_ERROR, text)
-        finally:
-            await asyncio.to_thread(shutil.rmtree, work, ignore_errors=True)
+        if ran.is_cut:
+            return _invalid(f"compose config printed more than {OUTPUT_BYTES_MAX} bytes")
         return ran.out if ran.ok else _invalid(last_words(ran.err))
 
     def _write(self, spec: ComposeSpec, place: StackPlace, work: Path) -> Path | None:
@@ -248,14 +302,13 @@ class ComposeSource:
         self, place: StackPlace, document: Document, links: Mapping[str, str]
     ) -> tuple[str, ...]:
         """Only a stack that mounts its files needs a copy of them."""
-        before = await asyncio.to_thread(place.applied)
+        before = await self._paths.run(place.root, place.applied)
         previous = frozenset(before.files if before is not None else ())
         if str(place.export) not in json.dumps(document):
-            await asyncio.to_thread(shutil.rmtree, place.source / ".git", ignore_errors=True)
+            await self._paths.run(place.root, partial(_remove, place.source / ".git"))
             return tuple(previous)
-        names = await asyncio.to_thread(
-            copy_files, place.export, place.source, links=links, previous=previous
-        )
+        copy = partial(copy_files, place.export, place.source, links=links, previous=previous)
+        names = await self._paths.run(place.root, copy, deadline_seconds=LONG_SECONDS)
         return tuple(sorted(names))
 
     async def _hashes(
@@ -299,6 +352,15 @@ def _images(document: Document) -> dict[str, PullPolicy]:
         for service in services
         if service.get("image") and service["image"] not in built
     }
+
+
+def _work_directory(place: StackPlace) -> Path:
+    memory = _IN_MEMORY if os.access(_IN_MEMORY, os.W_OK) else place.root
+    return Path(tempfile.mkdtemp(prefix="persys-stack-", dir=memory))
+
+
+def _remove(directory: Path) -> None:
+    shutil.rmtree(directory, ignore_errors=True)
 
 
 def _found(export: Path, path: str) -> Path | None:

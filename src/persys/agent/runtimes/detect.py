@@ -45,6 +45,7 @@ from persys.agent.runtimes.machine_usage import MachineUsage
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.core.garbage import Kind
+from persys.infra.aio.path_calls import PathCalls
 from persys.infra.clock import Clock, SystemClock
 from persys.model.spec import WorkloadType
 
@@ -80,6 +81,7 @@ class Detector:
         owner: Owner,
         state: State,
         clock: Clock,
+        paths: PathCalls,
         *,
         images_changed: Callable[[], None],
     ) -> None:
@@ -89,6 +91,7 @@ class Detector:
         self._owner = owner
         self._state = state
         self._clock = clock
+        self._paths = paths
         self._images_changed = images_changed
         self._credentials = Credentials(settings.credentials_dir)
         self._hypervisor: Hypervisor | None = None
@@ -97,7 +100,7 @@ class Detector:
         self._engine: Engine | None = None
         if settings.docker_enabled:
             self._engine = Engine(settings.docker_host)
-            self._puller = Puller(self._engine, self._credentials)
+            self._puller = Puller(self._engine, self._credentials, paths)
             self._add_docker(self._engine)
 
     async def look(self) -> bool:
@@ -120,13 +123,14 @@ class Detector:
             self._owner,
             puller=self._puller,
             files=files,
+            paths=self._paths,
             policy=policy_of(settings),
             stop_grace_seconds=round(settings.stop_grace.total_seconds()),
             pids_max=settings.pids_max,
         )
         found.docker = DockerAccess(engine, self._owner)
-        found.samplers["docker"] = DockerUsage(engine, self._owner, SystemClock())
-        found.leftovers[_OF_DOCKER] = DockerLeftovers(engine, self._owner, files)
+        found.samplers["docker"] = DockerUsage(engine, self._owner, SystemClock(), self._paths)
+        found.leftovers[_OF_DOCKER] = DockerLeftovers(engine, self._owner, files, self._paths)
 
     async def _look_for_compose(self) -> bool:
         """Built again when git appears: stacks from git can run from then on."""
@@ -140,6 +144,7 @@ class Detector:
             policy=policy_of(self._settings),
             puller=self._puller,
             credentials=self._credentials,
+            paths=self._paths,
             is_first=self._is_first,
         )
         if compose is None:
@@ -152,13 +157,19 @@ class Detector:
         if self._hypervisor is not None:
             return False
         settings, owner, clock, found = self._settings, self._owner, self._clock, self.found
+        paths = self._paths
         hypervisor = await find_hypervisor(
-            settings, clock, has_machines=has_machines(self._state), is_first=self._is_first
+            settings, clock, paths, has_machines=has_machines(self._state), is_first=self._is_first
         )
         if hypervisor is None:
             return False
-        images = open_images(
-            settings, self._state, clock, changed=self._images_changed, is_first=self._is_first
+        images = await open_images(
+            settings,
+            self._state,
+            clock,
+            paths,
+            changed=self._images_changed,
+            is_first=self._is_first,
         )
         if images is None:
             await hypervisor.libvirt.close()
@@ -166,12 +177,14 @@ class Detector:
         self._hypervisor = hypervisor
         libvirt = hypervisor.libvirt
         found.images = images
-        found.machines = machine_access(hypervisor, settings, owner)
-        found.disks = disk_inventory(hypervisor, settings, owner, clock, images)
+        found.machines = machine_access(hypervisor, settings, owner, paths)
+        found.disks = disk_inventory(hypervisor, settings, owner, clock, images, paths)
         found.pools = LibvirtPools(libvirt, settings.vm_pool)
         found.samplers["libvirt"] = MachineUsage(
             libvirt, owner, SystemClock(), partial(machines_of, self._state)
         )
         found.leftovers[_OF_LIBVIRT] = MachineLeftovers(libvirt, owner)
-        found.types[WorkloadType.VM] = machine_runtime(hypervisor, settings, owner, clock, images)
+        found.types[WorkloadType.VM] = machine_runtime(
+            hypervisor, settings, owner, clock, images, paths
+        )
         return True

@@ -2,9 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
 
 from persys.agent.bind_guard import BindGuard
 from persys.agent.files import ContainerFiles
@@ -12,7 +16,7 @@ from persys.agent.host_paths import HostBind
 from persys.agent.policy import NodePolicy
 from persys.agent.ports import PullWatch
 from persys.agent.runtimes import docker_logs
-from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
+from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
 from persys.agent.runtimes.docker_events import container_changes
 from persys.agent.runtimes.docker_form import (
     WORKLOAD_LABEL,
@@ -20,13 +24,18 @@ from persys.agent.runtimes.docker_form import (
     artefact,
     container_spec,
     create_body,
+    deviations_of,
+    wanted_shape,
 )
 from persys.agent.runtimes.docker_pull import Puller, image_not_found
+from persys.agent.runtimes.docker_shape import repair_in_place
 from persys.agent.runtimes.docker_start import START_DEADLINE_SECONDS, start_container
 from persys.agent.runtimes.host_ports import port_taken
+from persys.agent.storage_failures import storage_failure
 from persys.core.convergence import Artefact, Condition
 from persys.core.fencing import stop_grace_seconds
-from persys.errors import ConflictError, RuntimeUnavailableError
+from persys.errors import ConflictError
+from persys.infra.aio.path_calls import PathCalls
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
@@ -44,6 +53,7 @@ class DockerRuntime:
         *,
         puller: Puller,
         files: ContainerFiles,
+        paths: PathCalls,
         policy: NodePolicy,
         stop_grace_seconds: int,
         pids_max: int,
@@ -52,20 +62,22 @@ class DockerRuntime:
         self._puller = puller
         self._owner = owner
         self._files = files
+        self._paths = paths
         self._policy = policy
-        self._binds = BindGuard(engine)
+        self._binds = BindGuard(engine, paths)
         self._stop_grace_seconds = stop_grace_seconds
         self._pids_max = pids_max
 
-    async def inspect(self, workload_id: WorkloadId) -> Artefact | None:
-        found = await self._fetch(self._owner.name(workload_id), workload_id)
-        if found is not None:
-            return found
-        for name in await self._fetch_ids(workload_id):  # somebody may have renamed it
-            found = await self._fetch(name, workload_id)
-            if found is not None:
-                return found
-        return None
+    async def inspect(self, order: Order) -> Artefact | None:
+        found = await self._find(order.workload_id)
+        if found is None:
+            return None
+        with understood("a container"):
+            seen = artefact(found)
+            if seen.condition is not Condition.RUNNING or seen.revision != order.revision:
+                return seen
+            wanted = wanted_shape(found, order, self._owner)
+            return replace(seen, deviations=deviations_of(found, wanted))
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
         return await self._puller.pull(container_spec(order), watch)
@@ -74,10 +86,8 @@ class DockerRuntime:
         name = self._owner.name(order.workload_id)
         if (failure := await self._binds.check(self._host_binds(order))) is not None:
             return failure
-        try:
-            await asyncio.to_thread(self._files.write, order)
-        except OSError as err:
-            return _no_files(err)
+        if failure := await self._with_files(order, partial(self._files.write, order)):
+            return failure
         files = self._files.paths(order)
         body = create_body(order, self._owner, volumes, files=files, pids_max=self._pids_max)
         try:
@@ -97,10 +107,8 @@ class DockerRuntime:
         return None
 
     async def start(self, order: Order, artefact: Artefact) -> Failure | None:
-        try:
-            await asyncio.to_thread(self._files.restore, order)
-        except OSError as err:
-            return _no_files(err)
+        if failure := await self._with_files(order, partial(self._files.restore, order)):
+            return failure
         if artefact.condition is Condition.PAUSED:
             return await self._start(order, artefact, "unpause")
 
@@ -112,13 +120,20 @@ class DockerRuntime:
 
         return await self._binds.start(self._host_binds(order), start, containers)
 
+    async def _with_files(self, order: Order, call: Callable[[], None]) -> Failure | None:
+        try:
+            await self._paths.run(self._files.place(order.workload_id), call)
+        except OSError as err:
+            return storage_failure("files of the container", err)
+        return None
+
     def _host_binds(self, order: Order) -> list[HostBind]:
         mounts = container_spec(order).volumes
         return [self._policy.bind(mount.host_path, mount.container_path) for mount in mounts]
 
     async def _start(self, order: Order, artefact: Artefact, deed: str) -> Failure | None:
         try:
-            await start_container(self._engine, artefact.id, deed)
+            await start_container(self._engine, self._paths, artefact.id, deed)
         except EngineError as err:
             if err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 raise ConflictError(err.message) from err
@@ -160,13 +175,26 @@ class DockerRuntime:
                 return _failure(err, FailureReason.RUNTIME_ERROR)
         return None
 
+    async def repair(self, order: Order, artefact: Artefact) -> Failure | None:
+        found = await self._fetch(artefact.id, order.workload_id)
+        if found is None:
+            raise ConflictError(f"container {artefact.name} is gone")
+        with understood("a container"):
+            wanted = wanted_shape(found, order, self._owner)
+        try:
+            await repair_in_place(self._engine, artefact.id, wanted, artefact.deviations)
+        except EngineError as err:
+            taken = await self._taken_port(order)
+            return taken or Failure(FailureReason.RUNTIME_ERROR, err.message)
+        return None
+
+    async def replace(self, order: Order, artefact: Artefact) -> Failure | None:
+        """It is removed here, and made again by the steps that follow."""
+        return await self.stop(order, artefact) or await self.remove(order, artefact)
+
     async def discard(self, order: Order) -> Failure | None:
         """Nothing else is left of a container that was removed."""
-        try:
-            await asyncio.to_thread(self._files.remove, order.workload_id)
-        except OSError as err:
-            return _no_files(err)
-        return None
+        return await self._with_files(order, partial(self._files.remove, order.workload_id))
 
     async def log_tail(self, artefact: Artefact) -> str:
         try:
@@ -183,18 +211,27 @@ class DockerRuntime:
         except EngineError as err:
             raise as_unavailable(err) from err
 
-    async def _fetch(self, name: str, workload_id: WorkloadId) -> Artefact | None:
+    async def _find(self, workload_id: WorkloadId) -> dict[str, Any] | None:
+        found = await self._fetch(self._owner.name(workload_id), workload_id)
+        if found is not None:
+            return found
+        for name in await self._fetch_ids(workload_id):  # it may have been renamed
+            found = await self._fetch(name, workload_id)
+            if found is not None:
+                return found
+        return None
+
+    async def _fetch(self, name: str, workload_id: WorkloadId) -> dict[str, Any] | None:
+        """As Docker describes it, if it is ours."""
         try:
-            found = await self._engine.call("GET", f"containers/{name}/json")
+            found: dict[str, Any] = await self._engine.call("GET", f"containers/{name}/json")
         except EngineError as err:
             if err.status == HTTPStatus.NOT_FOUND:
                 return None
             raise as_unavailable(err) from err
-        try:
+        with understood(name):
             labels = found["Config"].get("Labels") or {}
-            return artefact(found) if self._owner.owns(labels, workload_id) else None
-        except (KeyError, TypeError, ValueError) as err:
-            raise RuntimeUnavailableError(f"docker describes {name} in unknown words") from err
+            return found if self._owner.owns(labels, workload_id) else None
 
     async def _fetch_ids(self, workload_id: WorkloadId) -> list[str]:
         filters = {"label": self._owner.filters(**{WORKLOAD_LABEL: workload_id})}
@@ -203,10 +240,11 @@ class DockerRuntime:
             found = await self._engine.call("GET", "containers/json", params=params)
         except EngineError as err:
             raise as_unavailable(err) from err
-        return [container["Id"] for container in found]
+        with understood(f"the containers of {workload_id}"):
+            return [str(container["Id"]) for container in found]
 
     async def _who_has(self, name: str, workload_id: WorkloadId) -> Failure:
-        if await self.inspect(workload_id) is None:
+        if await self._find(workload_id) is None:
             text = f"the name {name} belongs to a container that this agent did not make"
             return Failure(FailureReason.RUNTIME_ERROR, text, code="NameTaken")
         raise ConflictError(f"container {name} has appeared")
@@ -223,11 +261,6 @@ class DockerRuntime:
             await asyncio.sleep(0.1)
         text = f"container {artefact.name} is being removed and does not go away"
         return Failure(FailureReason.RUNTIME_ERROR, text)
-
-
-def _no_files(err: OSError) -> Failure:
-    text = f"files of the container: {err.filename}: {err.strerror}"
-    return Failure(FailureReason.STORAGE_ERROR, text)
 
 
 def _failure(err: EngineError, reason: FailureReason) -> Failure:

@@ -14,9 +14,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from persys.agent.runtimes.docker_engine import Duplex, Engine, EngineError, as_unavailable
+from persys.agent.runtimes.docker_engine import (
+    Duplex,
+    Engine,
+    EngineError,
+    as_unavailable,
+    understood,
+)
 from persys.agent.runtimes.docker_form import SERVICE_LABEL, WORKLOAD_LABEL, Owner
-from persys.agent.runtimes.docker_frames import Frame, Frames
+from persys.agent.runtimes.docker_frames import Frame, Frames, FrameTooLargeError
 from persys.agent.runtimes.docker_hangup import hang_up
 from persys.errors import NotFoundError, RefusedError, RuntimeUnavailableError
 from persys.model.ids import WorkloadId
@@ -65,7 +71,9 @@ class DockerAccess:
             listed = await self._engine.call("GET", "containers/json", params=params)
         except EngineError as err:
             raise as_unavailable(err) from err
-        found = [await self.part(each["Id"]) for each in listed]
+        with understood(f"the containers of {workload_id}"):
+            ids = [str(each["Id"]) for each in listed]
+        found = [await self.part(container_id) for container_id in ids]
         return sorted((one for one in found if one is not None), key=lambda one: one.service)
 
     async def part(self, container_id: str) -> Part | None:
@@ -76,7 +84,8 @@ class DockerAccess:
             if err.status == HTTPStatus.NOT_FOUND:
                 return None
             raise as_unavailable(err) from err
-        return _part(found)
+        with understood(container_id):
+            return _part(found)
 
     async def frames(
         self,
@@ -106,6 +115,8 @@ class DockerAccess:
             ) as chunks:
                 async for chunk in chunks:
                     yield [Frame("stdout", chunk)] if part.tty else framed.feed(chunk)
+        except FrameTooLargeError as err:
+            raise RuntimeUnavailableError(f"the log of {part.id}: {err}") from err
         except EngineError as err:
             if err.status == HTTPStatus.NOT_FOUND:
                 return
@@ -124,13 +135,15 @@ class DockerAccess:
         }
         try:
             made = await self._engine.call("POST", f"containers/{part.id}/exec", body=body)
-            async with self._engine.converse(f"exec/{made['Id']}/start", tty=tty) as duplex:
-                session = Session(self._engine, made["Id"], duplex)
+            with understood("a command"):
+                exec_id = str(made["Id"])
+            async with self._engine.converse(f"exec/{exec_id}/start", tty=tty) as duplex:
+                session = Session(self._engine, exec_id, duplex)
                 try:
                     yield session
                 finally:
                     if not session.has_ended:
-                        await hang_up(self._engine, made["Id"], part.id)
+                        await hang_up(self._engine, exec_id, part.id)
         except EngineError as err:
             raise _refusal(err) from err
 
@@ -160,9 +173,10 @@ class Session:
         """After all was read. Docker notes the end a moment after the last byte."""
         for _ in range(_END_ATTEMPTS):
             found = await self._engine.call("GET", f"exec/{self._id}/json")
-            if not found["Running"] and found["ExitCode"] is not None:
-                self.has_ended = True
-                return int(found["ExitCode"])
+            with understood("a command"):
+                if not found["Running"] and found["ExitCode"] is not None:
+                    self.has_ended = True
+                    return int(found["ExitCode"])
             await asyncio.sleep(_PAUSE_SECONDS)
         raise RuntimeUnavailableError("docker does not say how the command ended")
 

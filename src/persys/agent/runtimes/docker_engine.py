@@ -1,28 +1,35 @@
 """Calls to the Docker Engine. The only file that knows aiodocker.
 
-An answer is an answer, also a no: EngineError with its HTTP status. No answer is RuntimeUnavailableError.
+An answer is an answer, also a no: EngineError with its HTTP status. No answer is RuntimeUnavailableError,
+and so is one that is too large or cannot be understood: it costs that one call.
 What would surprise: an engine that is shutting down still answers on the connections that it has, and fails
 whatever it is asked to do. So a failure that is its own counts only if it takes new connections too.
 """
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 import aiodocker
 import aiohttp
-from aiodocker.stream import Stream
+from aiodocker.stream import Stream, _ExecParser
 from yarl import URL
 
-from persys.errors import RuntimeUnavailableError, SettingsError
+from persys.agent.runtimes.docker_frames import FRAME_BYTES_MAX
+from persys.errors import RuntimeUnavailableError, SettingsError, UnavailableError
+from persys.infra.aio.offload import off_loop
 
 DEADLINE_SECONDS = 20.0
 KNOCK_DEADLINE_SECONDS = 3.0
-# What aiodocker says when it could not connect.
-_NO_CONNECTION = 900
+ANSWER_BYTES_MAX = 32 * 1024 * 1024  # a list of ten thousand containers
+LINE_BYTES_MAX = 1024 * 1024  # of a stream of events
+_MESSAGE_BYTES_MAX = 64 * 1024  # of a no
+_PARSED_ON_LOOP_BYTES_MAX = 256 * 1024
+_PING, _VERSION = "_ping", "version"
 # A ValueError is an answer that is no JSON: whoever gave it was not Docker.
 _NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
 _SILENCE = "docker gives no answer"
@@ -42,6 +49,13 @@ class EngineError(Exception):
         self.message = message
 
 
+class AnswerTooLargeError(RuntimeUnavailableError):
+    """The engine said more than is read, so nothing is known."""
+
+    def __init__(self, asked: str, bytes_max: int) -> None:
+        super().__init__(f"docker's answer to {asked} is larger than {bytes_max} bytes")
+
+
 class Engine:
     def __init__(self, host: str) -> None:
         self._host = host
@@ -57,12 +71,9 @@ class Engine:
         """Whether the engine answers on a new connection. RuntimeUnavailableError: it does not."""
         fresh = _opened(self._host)
         try:
-            async with (
-                asyncio.timeout(KNOCK_DEADLINE_SECONDS),
-                fresh._query("_ping", versioned_api=False) as answer,
-            ):
-                await answer.read()
-        except (aiodocker.DockerError, *_NO_ANSWER) as err:
+            async with asyncio.timeout(KNOCK_DEADLINE_SECONDS), _asked(fresh, "GET", _PING):
+                pass
+        except (EngineError, *_NO_ANSWER) as err:
             raise RuntimeUnavailableError(_SILENCE) from err
         finally:
             await fresh.close()
@@ -78,15 +89,17 @@ class Engine:
     ) -> Any:
         """The JSON of the answer, None if it has none."""
         async with self._answer(method, path, params, body, deadline) as answer:
-            content = await answer.read()
-            return json.loads(content) if content else None
+            return await _parsed(await _content(answer, f"{method} {path}"))
 
     async def read(self, path: str, *, params: Mapping[str, str], bytes_max: int) -> bytes:
         """The raw answer, its end if it is longer than `bytes_max`."""
-        content = b""
+        content, size = b"", 0
         async with self._answer("GET", path, params, None, DEADLINE_SECONDS) as answer:
             async for chunk in answer.content.iter_any():
                 content = (content + chunk)[-bytes_max:]
+                size += len(chunk)
+                if size > ANSWER_BYTES_MAX:
+                    raise AnswerTooLargeError(f"GET {path}", ANSWER_BYTES_MAX)
         return content
 
     async def stream(
@@ -103,9 +116,11 @@ class Engine:
             rest = b""
             async for chunk in answer.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > LINE_BYTES_MAX:
+                    raise AnswerTooLargeError(f"{method} {path}", LINE_BYTES_MAX)
                 for line in lines:
                     if line.strip():
-                        yield json.loads(line)
+                        yield _object(line)
 
     async def chunks(self, path: str, *, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
         """The raw answer as it comes; whoever reads slowly is sent slowly. Without a deadline."""
@@ -126,7 +141,9 @@ class Engine:
         stream = Stream(self._docker, setup)
         try:
             async with asyncio.timeout(DEADLINE_SECONDS):
+                await self._find_version()
                 await stream._init()
+            _bound_frames(stream, tty=tty)
             yield Duplex(stream)
         except aiodocker.DockerError as err:
             raise EngineError(err.status, err.message) from err
@@ -147,25 +164,27 @@ class Engine:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         data = None if body is None else json.dumps(body)
         try:
-            async with (
-                asyncio.timeout(deadline),
-                self._docker._query(
-                    path, method, params=dict(params or {}), data=data, headers=headers
-                ) as answer,
-            ):
-                try:
+            async with asyncio.timeout(deadline):
+                version = await self._find_version()
+                async with _asked(
+                    self._docker, method, f"{version}/{path}", params, data, headers
+                ) as answer:
                     yield answer
-                finally:
-                    if not answer.content.at_eof():
-                        answer.close()
-        except aiodocker.DockerError as err:
-            if err.status == _NO_CONNECTION:
-                raise RuntimeUnavailableError(_SILENCE) from err
+        except EngineError as err:
             if err.status not in _OF_THE_REQUEST:
                 await self.knock()
-            raise EngineError(err.status, err.message) from err
+            raise
         except _NO_ANSWER as err:
             raise RuntimeUnavailableError(_SILENCE) from err
+
+    async def _find_version(self) -> str:
+        """Asked once: every call names it."""
+        if self._docker.api_version == "auto":
+            async with _asked(self._docker, "GET", _VERSION) as answer:
+                told = await _parsed(await _content(answer, f"GET {_VERSION}"))
+            with understood("its version"):
+                self._docker.api_version = f"v{told['ApiVersion']}"
+        return self._docker.api_version
 
 
 class Duplex:
@@ -201,6 +220,100 @@ def _opened(host: str) -> aiodocker.Docker:
     return aiodocker.Docker(url=host, timeout=aiohttp.ClientTimeout(sock_connect=5.0))
 
 
+@contextmanager
+def understood(what: str) -> Iterator[None]:
+    """Around the reading of an answer: one that lacks something is no answer. RuntimeUnavailableError."""
+    try:
+        yield
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError) as err:
+        raise RuntimeUnavailableError(f"docker describes {what} in unknown words") from err
+
+
 def as_unavailable(err: EngineError) -> RuntimeUnavailableError:
     """For calls to which no answer of the engine but success says anything."""
     return RuntimeUnavailableError(f"docker says {err.status}: {err.message}")
+
+
+@asynccontextmanager
+async def _asked(
+    docker: aiodocker.Docker,
+    method: str,
+    path: str,
+    params: Mapping[str, str] | None = None,
+    data: str | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """The answer, whose body is not read yet. Raises EngineError, and those of _NO_ANSWER."""
+    url = docker._canonicalize_url(path, versioned_api=False)
+    said = {"Content-Type": "application/json", **(headers or {})}
+    async with docker.session.request(
+        method, url, params=dict(params or {}), data=data, headers=said
+    ) as answer:
+        try:
+            if answer.status >= HTTPStatus.BAD_REQUEST:
+                raise EngineError(answer.status, await _message(answer))
+            yield answer
+        finally:
+            if not answer.content.at_eof():
+                answer.close()
+
+
+async def _content(answer: aiohttp.ClientResponse, asked: str) -> bytes:
+    content = bytearray()
+    async for chunk in answer.content.iter_any():
+        content += chunk
+        if len(content) > ANSWER_BYTES_MAX:
+            raise AnswerTooLargeError(asked, ANSWER_BYTES_MAX)
+    return bytes(content)
+
+
+async def _message(answer: aiohttp.ClientResponse) -> str:
+    """What a no says, or the beginning of it."""
+    content = b""
+    while len(content) < _MESSAGE_BYTES_MAX and (chunk := await answer.content.readany()):
+        content += chunk
+    try:
+        return str(json.loads(content)["message"])
+    except (ValueError, TypeError, KeyError):
+        return content[:_MESSAGE_BYTES_MAX].decode("utf-8", "replace").strip()
+
+
+async def _parsed(content: bytes) -> Any:
+    """None if there is nothing. Raises ValueError, RuntimeUnavailableError."""
+    if not content:
+        return None
+    if len(content) <= _PARSED_ON_LOOP_BYTES_MAX:
+        return json.loads(content)
+    try:
+        return await off_loop(partial(json.loads, content))
+    except UnavailableError as err:
+        raise RuntimeUnavailableError(str(err)) from err
+
+
+def _object(line: bytes) -> dict[str, Any]:
+    found = json.loads(line)
+    if not isinstance(found, dict):
+        raise ValueError("a line that is not an object")
+    return found
+
+
+class _BoundedParser(_ExecParser):
+    """Ends the session when a frame does not end."""
+
+    def feed_data(self, data: bytes) -> tuple[bool, bytes]:
+        ended, rest = super().feed_data(data)
+        if len(self._buf) > FRAME_BYTES_MAX:
+            self.queue.set_exception(aiohttp.ClientPayloadError("a frame is too large"))
+            return True, b""
+        return ended, rest
+
+
+def _bound_frames(stream: Stream, *, tty: bool) -> None:
+    """aiodocker keeps a frame until it is whole, whatever size its header says."""
+    connection = stream._resp.connection if stream._resp is not None else None
+    if connection is None or connection.protocol is None or tty:
+        return
+    before: Any = connection.protocol._payload_parser
+    bounded = _BoundedParser(stream._queue, tty=tty)
+    bounded._buf = before._buf
+    connection.protocol.set_parser(bounded, stream._queue)

@@ -4,7 +4,7 @@ import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
+from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL
 from persys.model.ids import WorkloadId
 
@@ -18,6 +18,7 @@ _EVENTS = (
     "pause",
     "unpause",
     "rename",
+    "update",
     "health_status",
 )
 
@@ -33,7 +34,10 @@ async def container_changes(
             async for line in lines:
                 if not line:
                     yield None
-                elif workload_id := line["Actor"]["Attributes"].get(WORKLOAD_LABEL):
-                    yield WorkloadId(workload_id)
+                    continue
+                with understood("an event"):
+                    workload_id = line["Actor"]["Attributes"].get(WORKLOAD_LABEL)
+                if workload_id:
+                    yield WorkloadId(str(workload_id))
     except EngineError as err:
         raise as_unavailable(err) from err

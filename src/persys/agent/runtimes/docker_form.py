@@ -8,8 +8,20 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from persys.agent.runtimes.docker_shape import (
+    LIMITS,
+    RESTART_POLICY,
+    Limits,
+    enforced,
+    first_network,
+    policy_text,
+    ports_to_publish,
+    shape_of,
+)
 from persys.core.convergence import Artefact, Condition
+from persys.core.deviations import Deviation, Shape, deviations
 from persys.core.health import Health, timing_of
 from persys.model.ids import NodeId, Revision, WorkloadId
 from persys.model.order import Order
@@ -113,6 +125,32 @@ def artefact(found: Mapping[str, Any]) -> Artefact:
         health=_HEALTH.get(health.get("Status", "")),
         ailment=_ailment(health.get("Log") or ()),
     )
+
+
+def wanted_shape(found: Mapping[str, Any], order: Order, owner: Owner) -> Shape:
+    """How a container of this order was created."""
+    return Shape(
+        name=owner.name(order.workload_id),
+        networks=first_network(found),
+        ports=ports_to_publish(found),
+        limits=_limits(order),
+    )
+
+
+def deviations_of(found: Mapping[str, Any], wanted: Shape) -> tuple[Deviation, ...]:
+    seen = shape_of(found)
+    return deviations(wanted, replace(seen, limits=enforced(seen.limits, wanted.limits)))
+
+
+def _limits(order: Order) -> Limits:
+    """A limit of the node's settings is not judged: containers keep the one that they were created with."""
+    spec = container_spec(order)
+    limits: Limits = dict.fromkeys((name for name in LIMITS if name != "CpusetCpus"), 0)
+    limits |= {name: value for name, value in _host_config(spec, 0).items() if name in LIMITS}
+    limits |= {"CpusetCpus": "", RESTART_POLICY: policy_text(_restart(order))}
+    if not spec.pids_max:
+        del limits["PidsLimit"]
+    return limits
 
 
 def _host_config(spec: ContainerSpec, pids_max: int) -> dict[str, Any]:

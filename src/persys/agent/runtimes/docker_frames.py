@@ -8,12 +8,17 @@ from typing import NamedTuple
 
 _HEADER_BYTES = 8
 _STDERR = 2
+FRAME_BYTES_MAX = 4 * 1024 * 1024
 STREAMS = {0: "stdout", 1: "stdout", _STDERR: "stderr"}
 
 
 class Frame(NamedTuple):
     stream: str
     data: bytes
+
+
+class FrameTooLargeError(ValueError):
+    """A header says more than is kept."""
 
 
 class Frames:
@@ -23,12 +28,15 @@ class Frames:
         self._rest = b""
 
     def feed(self, chunk: bytes) -> list[Frame]:
+        """Raises FrameTooLargeError."""
         content = self._rest + chunk if self._rest else chunk
         start, end = 0, len(content)
         found = []
         while start + _HEADER_BYTES <= end:
             body = start + _HEADER_BYTES
             after = body + int.from_bytes(content[start + 4 : body])
+            if after - body > FRAME_BYTES_MAX:
+                raise FrameTooLargeError(f"a frame of {after - body} bytes")
             if after > end:
                 break
             found.append(Frame(STREAMS.get(content[start], "stdout"), content[body:after]))

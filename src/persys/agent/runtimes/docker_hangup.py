@@ -9,7 +9,7 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
-from persys.agent.runtimes.docker_engine import Engine, EngineError
+from persys.agent.runtimes.docker_engine import Engine, EngineError, understood
 from persys.errors import RuntimeUnavailableError
 
 _DEADLINE_SECONDS = 5.0
@@ -20,10 +20,11 @@ async def hang_up(engine: Engine, exec_id: str, container_id: str) -> None:
         found = await engine.call("GET", f"exec/{exec_id}/json", deadline=_DEADLINE_SECONDS)
     except (EngineError, RuntimeUnavailableError):
         return
-    pid = found.get("Pid") or 0
-    if found["Running"] and pid and _is_inside(pid, container_id):
-        with suppress(ProcessLookupError, PermissionError):
-            os.kill(pid, signal.SIGHUP)
+    with suppress(RuntimeUnavailableError), understood("a command"):
+        pid = int(found["Pid"] or 0) if found["Running"] else 0
+        if pid and _is_inside(pid, container_id):
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGHUP)
 
 
 def _is_inside(pid: int, container_id: str) -> bool:

@@ -6,15 +6,18 @@ container is removed without its volumes, and volumes are not listed at all.
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 
 from persys.agent.files import ContainerFiles
 from persys.agent.journal import Image
-from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
+from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
 from persys.core.garbage import ImageUse, Item, Kind
 from persys.errors import RuntimeUnavailableError
+from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
 from persys.model.ids import WorkloadId
 
 REMOVE_DEADLINE_SECONDS = 60.0
@@ -25,31 +28,40 @@ _AT_REST = ("", "created", "exited", "dead")
 class DockerLeftovers:
     """Implements agent.ports.Leftovers."""
 
-    def __init__(self, engine: Engine, owner: Owner, files: ContainerFiles) -> None:
+    def __init__(
+        self, engine: Engine, owner: Owner, files: ContainerFiles, paths: PathCalls
+    ) -> None:
         self._engine = engine
         self._files = files
+        self._paths = paths
         self._owner = owner
 
     async def inventory(self) -> list[Item]:
         filters = {"filters": json.dumps({"label": self._owner.filters()})}
         containers = await self._list("containers/json", {"all": "true", **filters})
         networks = await self._list("networks", filters)
-        try:
+        with understood("containers and networks"):
             found = [
                 _item(Kind.CONTAINER, one, one["Names"][0].removeprefix("/")) for one in containers
             ]
             found += [_item(Kind.NETWORK, one, one["Name"]) for one in networks]
-        except (KeyError, IndexError, TypeError) as err:
-            raise RuntimeUnavailableError("docker lists containers in unknown words") from err
         needed = {item.workload_id for item in found if item.kind is Kind.CONTAINER}
         return found + [
             Item(Kind.FILES, f"files:{owner}", str(path), owner, running=owner in needed)
-            for owner, path in self._files.owners().items()
+            for owner, path in (await self._owners_of_files()).items()
         ]
+
+    async def _owners_of_files(self) -> dict[WorkloadId, Path]:
+        try:
+            return await self._paths.run(self._files.root, self._files.owners)
+        except OSError as err:
+            raise RuntimeUnavailableError(f"files of containers: {err}") from err
 
     async def images(self, fetched: Mapping[str, Image]) -> list[ImageUse]:
         """Those that are still what was fetched. In use is what any container has, whoever made it."""
-        used = {one["ImageID"] for one in await self._list("containers/json", {"all": "true"})}
+        listed = await self._list("containers/json", {"all": "true"})
+        with understood("containers"):
+            used = {one["ImageID"] for one in listed}
         return [
             ImageUse(Item(Kind.IMAGE, image.id, image.name), image.id in used, image.used_at)
             for image in fetched.values()
@@ -59,7 +71,7 @@ class DockerLeftovers:
     async def remove(self, item: Item) -> str:
         """ "" when it is gone, else why it is not. RuntimeUnavailableError: nobody knows."""
         if item.kind is Kind.FILES:
-            return self._remove_files(item)
+            return await self._remove_files(item)
         path, params = {
             Kind.CONTAINER: (f"containers/{item.id}", {"force": "true", "v": "false"}),
             Kind.NETWORK: (f"networks/{item.id}", {}),
@@ -72,9 +84,11 @@ class DockerLeftovers:
             return "" if err.status == HTTPStatus.NOT_FOUND else err.message
         return ""
 
-    def _remove_files(self, item: Item) -> str:
+    async def _remove_files(self, item: Item) -> str:
+        remove = partial(self._files.remove, item.workload_id)
+        place = self._files.place(item.workload_id)
         try:
-            self._files.remove(item.workload_id)
+            await self._paths.run(place, remove, deadline_seconds=LONG_SECONDS)
         except OSError as err:
             return f"{err.filename}: {err.strerror}"
         return ""
@@ -93,7 +107,8 @@ class DockerLeftovers:
             if err.status == HTTPStatus.NOT_FOUND:
                 return ""
             raise as_unavailable(err) from err
-        return str(found["Id"])
+        with understood(image):
+            return str(found["Id"])
 
 
 def _item(kind: Kind, described: Mapping[str, Any], name: str) -> Item:

@@ -13,13 +13,15 @@ import json
 from base64 import urlsafe_b64encode
 from collections import defaultdict
 from contextlib import aclosing
+from functools import partial
 from http import HTTPStatus
 
 from persys.agent.credentials import Credentials
 from persys.agent.ports import PullWatch
-from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
+from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
 from persys.core.pulling import Layers
 from persys.errors import InvalidError, NotFoundError
+from persys.infra.aio.path_calls import PathCalls
 from persys.model.failure import Failure, FailureReason
 from persys.model.spec import ContainerSpec, PullPolicy
 
@@ -37,12 +39,14 @@ class Puller:
         self,
         engine: Engine,
         credentials: Credentials,
+        paths: PathCalls,
         *,
         progress_deadline: float = PROGRESS_DEADLINE_SECONDS,
     ) -> None:
         """A pull fails when Docker reports nothing new of it for `progress_deadline` seconds."""
         self._engine = engine
         self._credentials = credentials
+        self._paths = paths
         self._progress_deadline = progress_deadline
         self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(PER_REGISTRY_MAX)
@@ -55,7 +59,7 @@ class Puller:
         if spec.pull_policy is PullPolicy.NEVER:
             return image_not_found(f"image {spec.image} is not here and its pull policy is Never")
         try:
-            headers = self._headers(spec)
+            headers = await self._headers(spec)
         except (NotFoundError, InvalidError) as err:
             return Failure(
                 FailureReason.IMAGE_PULL_FAILED,
@@ -101,7 +105,8 @@ class Puller:
                     if "error" in line:
                         return _told_while_fetching(line)
                     deadline.reschedule(now() + self._progress_deadline)
-                    layers.take(line)
+                    with understood(f"the pull of {image}"):
+                        layers.take(line)
                     watch.progress(layers)
         except EngineError as err:
             if err.status == HTTPStatus.NOT_FOUND:
@@ -111,11 +116,14 @@ class Puller:
             return Failure(FailureReason.IMAGE_PULL_FAILED, err.message)
         return None
 
-    def _headers(self, spec: ContainerSpec) -> dict[str, str]:
+    async def _headers(self, spec: ContainerSpec) -> dict[str, str]:
         """Raises NotFoundError, InvalidError."""
         if not spec.image_credential:
             return {}
-        found = self._credentials.get_for(spec.image_credential, registry_host(spec.image))
+        name, host = spec.image_credential, registry_host(spec.image)
+        found = await self._paths.run(
+            self._credentials.directory, partial(self._credentials.get_for, name, host)
+        )
         if not found.username or not found.password:
             raise InvalidError(
                 f"credential {spec.image_credential}", "has no username and password for a registry"
@@ -127,7 +135,7 @@ class Puller:
         }
         return {"X-Registry-Auth": urlsafe_b64encode(json.dumps(said).encode()).decode()}
 
-    def credential_for(self, image: str, name: str) -> str:
+    async def credential_for(self, image: str, name: str) -> str:
         """The credential if it belongs to the registry of this image; "": fetch without one.
 
         A credential that cannot be used is returned, so that the fetch says what is wrong with it.
@@ -135,7 +143,9 @@ class Puller:
         if not name:
             return ""
         try:
-            hosts = self._credentials.hosts_of(name, self._credentials.get(name))
+            hosts = await self._paths.run(
+                self._credentials.directory, partial(self._credentials.hosts, name)
+            )
         except (NotFoundError, InvalidError):
             return name
         return name if registry_host(image) in hosts else ""
@@ -149,7 +159,8 @@ class Puller:
             if err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST):
                 return ""
             raise as_unavailable(err) from err
-        return str(found["Id"])
+        with understood(image):
+            return str(found["Id"])
 
 
 def tagged(image: str) -> str:

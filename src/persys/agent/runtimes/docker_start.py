@@ -10,11 +10,13 @@ import os
 import re
 import signal
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import structlog
 
 from persys.agent.runtimes.docker_engine import Engine, EngineError
+from persys.infra.aio.path_calls import PathCalls
 
 log = structlog.get_logger()
 
@@ -25,7 +27,9 @@ AGAIN_MAX = 50
 _LOST = re.compile(r"(?:task |mkdir \S+/)(?P<id>[0-9a-f]{64}): (?:already|file) exists")
 
 
-async def start_container(engine: Engine, container_id: str, deed: str = "start") -> None:
+async def start_container(
+    engine: Engine, paths: PathCalls, container_id: str, deed: str = "start"
+) -> None:
     """`deed`: or unpause. Raises EngineError."""
     for attempt in range(AGAIN_MAX):
         if attempt:
@@ -36,14 +40,14 @@ async def start_container(engine: Engine, container_id: str, deed: str = "start"
             )
             return
         except EngineError as err:
-            if not await end_lost(err.message) or attempt == AGAIN_MAX - 1:
+            if not await end_lost(paths, err.message) or attempt == AGAIN_MAX - 1:
                 raise
 
 
-async def end_lost(text: str) -> bool:
+async def end_lost(paths: PathCalls, text: str) -> bool:
     """Whether Docker says that it has lost a start. What stands in its way is ended, if it is found here."""
     found = _LOST.search(text)
-    if found is not None and await asyncio.to_thread(_end_shim, found["id"]):
+    if found is not None and await paths.run("/proc", partial(_end_shim, found["id"])):
         log.warning("container.lost_start_ended", container_id=found["id"])
     return found is not None
 

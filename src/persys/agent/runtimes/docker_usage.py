@@ -6,16 +6,17 @@ next count, up to a second. So many are asked at once, and such a pass takes sec
 
 import asyncio
 import json
+from functools import partial
 from http import HTTPStatus
 from typing import Any
 
 from msgspec.structs import asdict
 
 from persys.agent.runtimes.cgroups import Cgroups
-from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
+from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
 from persys.core.metering import Sample
-from persys.errors import RuntimeUnavailableError
+from persys.infra.aio.path_calls import PathCalls
 from persys.infra.clock import Clock
 from persys.infra.together import together
 from persys.model.ids import WorkloadId
@@ -26,9 +27,15 @@ _ONE_LOOK = {"stream": "false", "one-shot": "true"}
 
 class DockerUsage:
     def __init__(
-        self, engine: Engine, owner: Owner, clock: Clock, cgroups: Cgroups | None = None
+        self,
+        engine: Engine,
+        owner: Owner,
+        clock: Clock,
+        paths: PathCalls,
+        cgroups: Cgroups | None = None,
     ) -> None:
         self._engine = engine
+        self._paths = paths
         self._owner = owner
         self._clock = clock
         self._cgroups = cgroups or Cgroups()
@@ -40,11 +47,13 @@ class DockerUsage:
             listed = await self._engine.call("GET", "containers/json", params=params)
         except EngineError as err:
             raise as_unavailable(err) from err
-        owners = {
-            found["Id"]: WorkloadId(found["Labels"].get(WORKLOAD_LABEL, "")) for found in listed
-        }
+        with understood("containers"):
+            owners = {
+                str(found["Id"]): WorkloadId(found["Labels"].get(WORKLOAD_LABEL, ""))
+                for found in listed
+            }
         at = self._clock.monotonic()
-        counted = await asyncio.to_thread(self._cgroups.read_all, owners)
+        counted = await self._paths.run(self._cgroups.root, partial(self._cgroups.read_all, owners))
         samples = [
             Sample(owners[container_id], container_id, at, **asdict(counters))
             for container_id, counters in counted.items()
@@ -70,10 +79,8 @@ class DockerUsage:
                 if err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                     return None  # it ended meanwhile
                 raise as_unavailable(err) from err
-        try:
+        with understood(f"the usage of {container_id}"):
             return _sample(workload_id, container_id, stats, self._clock.monotonic())
-        except (KeyError, TypeError, ValueError) as err:
-            raise RuntimeUnavailableError("docker counts in unknown words") from err
 
 
 def _sample(

@@ -7,7 +7,7 @@ import errno
 import socket
 from collections.abc import Iterable
 
-from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable
+from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
 from persys.agent.runtimes.docker_form import Owner
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
@@ -24,11 +24,12 @@ async def port_taken(
         raise as_unavailable(err) from err
     own: set[tuple[int, str]] = set()
     others: set[tuple[int, str]] = set()
-    for one in found:
-        mine = owner.owns(one.get("Labels") or {}, workload_id)
-        for port in one["Ports"]:
-            if "PublicPort" in port:
-                (own if mine else others).add((port["PublicPort"], port["Type"]))
+    with understood("the ports of containers"):
+        for one in found:
+            mine = owner.owns(one.get("Labels") or {}, workload_id)
+            for port in one["Ports"]:
+                if "PublicPort" in port:
+                    (own if mine else others).add((port["PublicPort"], port["Type"]))
     for port in ports:
         key = (port.host_port, port.protocol)
         if port.host_port and (key in others or (key not in own and _is_taken(port))):

@@ -6,10 +6,13 @@ disks stay; only a delete lets go of those that this agent made. Whatever can be
 out with the image, while the machine before still runs.
 """
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 from persys.agent.kvm import Accel
 from persys.agent.ports import Images, PullWatch
@@ -17,6 +20,7 @@ from persys.agent.runtimes import machine_power
 from persys.agent.runtimes.docker_form import Owner
 from persys.agent.runtimes.libvirt_connection import Libvirt, LibvirtError
 from persys.agent.runtimes.machine_console import tail_of
+from persys.agent.runtimes.machine_disk_guard import HeldDisk
 from persys.agent.runtimes.machine_disks import MachineDisks
 from persys.agent.runtimes.machine_errors import NAME_TAKEN, MachineError, failure_of, is_code
 from persys.agent.runtimes.machine_form import (
@@ -32,18 +36,22 @@ from persys.agent.runtimes.machine_form import (
 from persys.agent.runtimes.machine_life import artefact_of, run_of
 from persys.agent.runtimes.machine_look import Sight, look
 from persys.agent.runtimes.machine_networks import Attached, MachineNetworks
-from persys.agent.runtimes.machine_place import MachinePlace
+from persys.agent.runtimes.machine_place import MachinePlace, Run
 from persys.agent.runtimes.machine_reading import described
 from persys.agent.runtimes.machine_seed import write_seed
 from persys.core.cloud_init import is_wanted, seed
 from persys.core.convergence import Artefact, Condition
 from persys.core.fencing import stop_grace_seconds
 from persys.errors import ConflictError
+from persys.infra.aio.offload import off_loop
+from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.infra.clock import Clock
 from persys.infra.together import together
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
+
+log = structlog.get_logger()
 
 START_SECONDS = 120.0
 
@@ -58,6 +66,7 @@ class MachineRuntime:
         accel: Accel,
         images: Images,
         disks: MachineDisks,
+        paths: PathCalls,
         root: Path,
         stop_grace_seconds: int,
     ) -> None:
@@ -67,21 +76,41 @@ class MachineRuntime:
         self._accel = accel
         self._images = images
         self._disks = disks
-        self._networks = MachineNetworks(libvirt)
+        self._paths = paths
+        self._networks = MachineNetworks(libvirt, paths)
         self._root = root
         self._stop_grace_seconds = stop_grace_seconds
         self._ids: dict[str, WorkloadId] = {}  # by the id of the domain, for its events
+        self._runs: dict[WorkloadId, Run] = {}  # that could not be written
 
-    async def inspect(self, workload_id: WorkloadId) -> Artefact | None:
-        sight = await self._look(workload_id)
+    async def inspect(self, order: Order) -> Artefact | None:
+        sight = await self._look(order.workload_id)
         if sight is None:
             return None
+        now, workload_id = self._clock.now(), order.workload_id
+        run = await self._run_of(workload_id, sight, now)
+        return await self._paths.run(
+            self._root / workload_id, partial(artefact_of, sight, run, now=now)
+        )
+
+    async def _run_of(self, workload_id: WorkloadId, sight: Sight, now: datetime) -> Run | None:
+        """Its present run. One that cannot be written is remembered: a full disk hides no machine."""
         place = MachinePlace(self._root, workload_id)
-        before, now = place.run, self._clock.now()
+        before = self._runs.get(workload_id)
+        if before is None:
+            before = await self._paths.run(place.root, place.read_run)
         run = run_of(sight, before, now=now)
-        if run is not None and run != before:
-            place.keep_run(run)
-        return await asyncio.to_thread(artefact_of, sight, run, now=now)
+        if run is None or (run == before and workload_id not in self._runs):
+            return run
+        try:
+            await self._paths.run(place.root, partial(place.keep_run, run))
+        except (OSError, PathTimeoutError) as err:
+            if workload_id not in self._runs:
+                log.warning("machine.run_not_kept", workload_id=workload_id, reason=str(err))
+            self._runs[workload_id] = run
+        else:
+            self._runs.pop(workload_id, None)
+        return run
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
         """Beside the image: all that can be checked while the machine before still runs."""
@@ -98,18 +127,21 @@ class MachineRuntime:
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
         place = MachinePlace(self._root, order.workload_id)
         try:
-            place.make()
+            await self._paths.run(place.root, place.make)
             cards = await self._networks.attach(machine_spec(order))
             async with together() as group:
                 sowing = group.create_task(self._sow(order, place, cards))
                 disks = await self._disks.provide(order, place)
-            parts = _parts(sowing.result(), place, cards, (*disks, *_attached(volumes, disks)))
+            more = [await self._kind_of(path) for path in volumes.values()]
+            attached = _attached(volumes, more, disks)
+            parts = _parts(sowing.result(), place, cards, (*disks, *attached))
             if failure := await self._networks.reserve(place, cards):
                 return failure
             xml = domain_xml(
                 order, self._owner, parts, accel=self._accel, console=place.console.absolute()
             )
-            place.forget_run()
+            await self._paths.run(place.root, place.forget_run)
+            self._runs.pop(order.workload_id, None)
             await self._libvirt.call(lambda connection: _define(connection, xml))
         except MachineError as err:
             return err.failure
@@ -126,12 +158,9 @@ class MachineRuntime:
                     lambda connection: machine_power.go_on(connection, artefact.id)
                 )
                 return None
-            await self._disks.check_paths(order)
-            await self._check_disks(artefact)
-            await self._libvirt.call(
-                lambda connection: machine_power.switch_on(connection, artefact.id),
-                deadline=START_SECONDS,
-            )
+            async with self._disks.guard.held(machine_spec(order).disks) as held:
+                await self._check_disks(artefact)
+                await self._switch_on(artefact, held)
         except MachineError as err:
             return err.failure
         except LibvirtError as err:
@@ -139,6 +168,20 @@ class MachineRuntime:
                 raise ConflictError(err.message) from err
             return failure_of(err, FailureReason.VM_BOOT_FAILED)
         return None
+
+    async def _switch_on(self, artefact: Artefact, held: list[HeldDisk]) -> None:
+        """Raises MachineError, LibvirtError. A machine on a disk that was replaced is switched off."""
+        await self._libvirt.call(
+            lambda connection: machine_power.switch_on(connection, artefact.id),
+            deadline=START_SECONDS,
+        )
+        try:
+            await self._disks.guard.check_started(held, artefact.id)
+        except MachineError as err:
+            log.error("machine.disk_replaced", machine=artefact.name, problem=str(err))
+            off = partial(machine_power.switch_off, uuid=artefact.id)
+            await self._libvirt.call(off, deadline=machine_power.OFF_SECONDS)
+            raise
 
     async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
         grace = machine_spec(order).stop_grace_seconds or self._stop_grace_seconds
@@ -162,6 +205,14 @@ class MachineRuntime:
                 return failure_of(err, FailureReason.RUNTIME_ERROR)
         return None
 
+    async def repair(self, order: Order, artefact: Artefact) -> Failure | None:
+        """Machines are not compared with their definition, so there is nothing to repair."""
+        return None
+
+    async def replace(self, order: Order, artefact: Artefact) -> Failure | None:
+        """As for `repair`."""
+        return None
+
     async def discard(self, order: Order) -> Failure | None:
         place = MachinePlace(self._root, order.workload_id)
         try:
@@ -173,7 +224,8 @@ class MachineRuntime:
             return err.failure
         except LibvirtError as err:
             return failure_of(err, FailureReason.STORAGE_ERROR)
-        await asyncio.to_thread(place.discard)
+        await self._paths.run(place.root, place.discard, deadline_seconds=LONG_SECONDS)
+        self._runs.pop(order.workload_id, None)
         self._ids.pop(machine_uuid(self._owner, order.workload_id), None)
         return None
 
@@ -181,7 +233,8 @@ class MachineRuntime:
         workload_id = self._ids.get(artefact.id)
         if workload_id is None:
             return ""
-        return await asyncio.to_thread(tail_of, MachinePlace(self._root, workload_id).console)
+        console = MachinePlace(self._root, workload_id).console
+        return await self._paths.run(console, partial(tail_of, console))
 
     async def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
         async for event in self._libvirt.domain_events():
@@ -210,9 +263,13 @@ class MachineRuntime:
         if not is_wanted(spec):
             return ""
         links = [card.link for card in cards]
-        texts = await asyncio.to_thread(seed, order.workload_id, spec, links)
-        await write_seed(texts, place.seed)
+        texts = await off_loop(partial(seed, order.workload_id, spec, links))
+        await write_seed(texts, place.seed, self._paths)
         return texts.sha256
+
+    async def _kind_of(self, volume: Path) -> str:
+        is_device = await self._paths.run(volume, volume.is_block_device)
+        return "block" if is_device else "file"
 
     async def _check_disks(self, artefact: Artefact) -> None:
         xml = await self._libvirt.call(
@@ -245,14 +302,15 @@ def _parts(
     return Parts(disks, tuple(card.card for card in cards), path, labels)
 
 
-def _attached(volumes: Mapping[str, Path], disks: list[DiskPart]) -> list[DiskPart]:
+def _attached(
+    volumes: Mapping[str, Path], kinds: list[str], disks: list[DiskPart]
+) -> list[DiskPart]:
     """Managed volumes as disks, after the machine's own; the guest knows each by its serial number."""
     taken = [disk.device for disk in disks]
     parts = []
-    for name, path in volumes.items():
+    for (name, path), kind in zip(volumes.items(), kinds, strict=True):
         device = free_device(taken)
         taken.append(device)
-        kind = "block" if path.is_block_device() else "file"
         source = {"dev" if kind == "block" else "file": str(path)}
         parts.append(DiskPart(device, "raw", source, kind, serial=name))
     return parts

@@ -18,6 +18,7 @@ from persys.agent.runtimes.machine_errors import is_code
 from persys.agent.runtimes.machine_form import machine_uuid
 from persys.agent.runtimes.machine_place import MachinePlace
 from persys.errors import NotFoundError, RefusedError, RuntimeUnavailableError
+from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
 
 PIECE_BYTES = 64 * 1024
@@ -29,8 +30,9 @@ _NOT_NOW = -2  # as libvirt says that it would have to wait
 
 
 class MachineAccess:
-    def __init__(self, libvirt: Libvirt, owner: Owner, root: Path) -> None:
+    def __init__(self, libvirt: Libvirt, owner: Owner, paths: PathCalls, root: Path) -> None:
         self._libvirt = libvirt
+        self._paths = paths
         self._owner = owner
         self._root = root
         self._open: dict[WorkloadId, Console] = {}
@@ -39,7 +41,7 @@ class MachineAccess:
         self, workload_id: WorkloadId, *, tail: int, follow: bool, over: Callable[[], bool]
     ) -> AsyncGenerator[bytes, None]:
         path = MachinePlace(self._root, workload_id).console
-        return machine_log.lines(path, tail=tail, follow=follow, over=over)
+        return machine_log.lines(path, self._paths, tail=tail, follow=follow, over=over)
 
     @asynccontextmanager
     async def console(self, workload_id: WorkloadId, *, force: bool) -> AsyncIterator["Console"]:

@@ -5,24 +5,24 @@ ever removed: it writes down each disk before it makes it, and takes nothing of 
 write down. A disk that a user placed and that was there before stays the user's.
 """
 
-import asyncio
 import dataclasses
-import os
 from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from persys.agent.host_paths import HostPathError, open_below
 from persys.agent.policy import NodePolicy
 from persys.agent.ports import BaseImage, Images
-from persys.agent.runtimes import machine_files, machine_pool
+from persys.agent.runtimes import machine_pool
 from persys.agent.runtimes.libvirt_connection import Libvirt
+from persys.agent.runtimes.machine_disk_guard import DiskGuard
 from persys.agent.runtimes.machine_errors import NAME_TAKEN, MachineError
+from persys.agent.runtimes.machine_files import DiskFiles
 from persys.agent.runtimes.machine_form import DiskPart, bus_of, machine_spec
 from persys.agent.runtimes.machine_place import MachinePlace, MadeDisk
 from persys.agent.runtimes.machine_pool import OwnPool
 from persys.core.disk_formats import QCOW2
+from persys.infra.aio.path_calls import PathCalls
 from persys.infra.clock import Clock
 from persys.model.failure import FailureReason
 from persys.model.order import Order
@@ -39,14 +39,16 @@ class MachineDisks:
         images: Images,
         pool: OwnPool,
         clock: Clock,
+        paths: PathCalls,
         *,
         policy: NodePolicy,
         bases: Path,
     ) -> None:
         """`bases` is the directory of the images that disks may stand on."""
         self._libvirt = libvirt
-        self._policy = policy
-        self._bases = bases
+        self._paths = paths
+        self.guard = DiskGuard(policy, paths)
+        self._files = DiskFiles(paths, bases=bases)
         self._images = images
         self._pool = pool
         self._clock = clock
@@ -54,68 +56,62 @@ class MachineDisks:
     async def check(self, order: Order, place: MachinePlace) -> None:
         """What can be known to be wrong before anything is stopped or made. Raises MachineError."""
         spec = machine_spec(order)
-        made = {disk.device: disk for disk in place.disks}
+        made = await self.made(place)
         for disk in spec.disks:
             _check(disk)
-            known = made.get(disk.device)
+            known = next((one for one in made if one.device == disk.device), None)
             if known is not None:
-                _check_same(disk, known, _image_of(disk, spec), self._pool_of(disk, place))
-        for name in {self._pool_of(disk, place) for disk in spec.disks if not disk.path}:
+                _check_same(disk, known, _image_of(disk, spec), self._pool_of(disk, made))
+        for name in {self._pool_of(disk, made) for disk in spec.disks if not disk.path}:
             if name != self._pool.name:
                 await self._libvirt.call(partial(machine_pool.active, name=name))
 
-    async def check_paths(self, order: Order) -> None:
-        """Every path that the spec names must be reached without a link. Raises MachineError."""
-        paths = [disk for disk in machine_spec(order).disks if disk.path]
-        await asyncio.to_thread(self._check_paths, paths)
+    async def made(self, place: MachinePlace) -> tuple[MadeDisk, ...]:
+        """Those that this agent made for the machine. Raises OSError."""
+        return await self._paths.run(place.root, place.read_disks)
 
     async def check_file(self, device: str, form: str, path: str) -> None:
         """Whether a machine can start on this disk. Raises MachineError."""
-        await machine_files.check(device, form, path, bases=self._bases)
+        await self._files.check(device, form, path)
 
     async def provide(self, order: Order, place: MachinePlace) -> list[DiskPart]:
         """Every disk of the machine, made or grown as need be. Raises MachineError, LibvirtError."""
         spec = machine_spec(order)
         boot = _boot_order(spec)
-        await self.check_paths(order)
-        return [
-            dataclasses.replace(await self._provide(disk, spec, place), boot=boot[disk.device])
-            for disk in spec.disks
-        ]
+        async with self.guard.held(spec.disks):  # every path must be reached without a link
+            return [
+                dataclasses.replace(await self._provide(disk, spec, place), boot=boot[disk.device])
+                for disk in spec.disks
+            ]
 
     async def remove(self, place: MachinePlace) -> None:
         """What was made for this machine, with all that is on it. Raises LibvirtError, MachineError."""
-        for disk in place.disks:
+        for disk in await self.made(place):
             await self.remove_one(place, disk)
 
     async def remove_one(self, place: MachinePlace, disk: MadeDisk) -> None:
         if disk.path:
-            await asyncio.to_thread(Path(disk.path).unlink, missing_ok=True)
+            await self._files.remove(disk.path)
         else:
             await self._libvirt.call(
                 partial(machine_pool.remove, pool=disk.pool, volume=disk.volume),
                 deadline=MAKE_SECONDS,
             )
-        place.keep_disks(tuple(other for other in place.disks if other != disk))
+        left = tuple(other for other in await self.made(place) if other != disk)
+        await self._paths.run(place.root, partial(place.keep_disks, left))
 
-    def _check_paths(self, disks: list[Disk]) -> None:
-        for disk in disks:
-            wanted = self._policy.bind(disk.path, "")
-            try:
-                os.close(open_below(wanted.root, wanted.source))
-            except HostPathError as err:
-                if not err.missing:  # a missing disk is created, or reported where it is needed
-                    problem = f"disk {disk.device}: {err}"
-                    raise MachineError(err.failure.reason, problem, code="HostPath") from err
-
-    def _pool_of(self, disk: Disk, place: MachinePlace) -> str:
+    def _pool_of(self, disk: Disk, made: tuple[MadeDisk, ...]) -> str:
         """One that names no pool stays in the one where it was made, whatever the node's is by now."""
-        made = next((one.pool for one in place.disks if one.device == disk.device), "")
-        return disk.pool_name or made or self._pool.name
+        before = next((one.pool for one in made if one.device == disk.device), "")
+        return disk.pool_name or before or self._pool.name
+
+    async def _write_down(self, place: MachinePlace, made: MadeDisk) -> None:
+        others = (disk for disk in await self.made(place) if disk.device != made.device)
+        await self._paths.run(place.root, partial(place.keep_disks, (*others, made)))
 
     async def _provide(self, disk: Disk, spec: VMSpec, place: MachinePlace) -> DiskPart:
         if disk.type == "cdrom" or disk.format == "iso":
-            kind, source = await asyncio.to_thread(machine_files.source_of, disk)
+            kind, source = await self._files.source_of(disk)
             cdrom = disk.type == "cdrom"
             return DiskPart(disk.device, "raw", source, kind, cdrom=cdrom, read_only=True)
         os_image = _image_of(disk, spec)
@@ -139,39 +135,38 @@ class MachineDisks:
         self, disk: Disk, place: MachinePlace, made: MadeDisk, base: BaseImage | None
     ) -> DiskPart:
         form = disk.format or QCOW2
-        if not await asyncio.to_thread(Path(disk.path).exists):
+        if not await self._files.exists(disk.path):
             size = _size_of(disk, base)
-            _write_down(place, made)
-            await machine_files.make(disk, form, size, base)
+            await self._write_down(place, made)
+            await self._files.make(disk, form, size, base)
         elif form == QCOW2:
-            await asyncio.to_thread(
-                machine_files.check_references, disk.device, disk.path, bases=self._bases
-            )
-        if disk.size_gb and any(known.path == disk.path for known in place.disks):
-            capacity = await machine_files.capacity(disk, form)
+            await self._files.check_references(disk.device, disk.path)
+        if disk.size_gb and any(known.path == disk.path for known in await self.made(place)):
+            capacity = await self._files.capacity(disk, form)
             if capacity != disk.size_gb * GIB:
                 _refuse_smaller(disk, capacity)
-                await machine_files.grow(disk, form)
-        kind, source = await asyncio.to_thread(machine_files.source_of, disk)
+                await self._files.grow(disk, form)
+        kind, source = await self._files.source_of(disk)
         return DiskPart(disk.device, form, source, kind)
 
     async def _in_pool(
         self, disk: Disk, place: MachinePlace, made: MadeDisk, base: BaseImage | None
     ) -> DiskPart:
-        pool, form = self._pool_of(disk, place), disk.format or "qcow2"
+        before = await self.made(place)
+        pool, form = self._pool_of(disk, before), disk.format or "qcow2"
         volume = f"{place.workload_id}-{disk.device}.{form}"
-        known = any((one.pool, one.volume) == (pool, volume) for one in place.disks)
+        known = any((one.pool, one.volume) == (pool, volume) for one in before)
         if pool == self._pool.name:
             await self._libvirt.call(self._pool.ensure)
         found = await self._libvirt.call(partial(machine_pool.find, pool=pool, volume=volume))
         if found is None:
             size = _size_of(disk, base)
-            _write_down(place, replace(made, pool=pool, volume=volume))
+            await self._write_down(place, replace(made, pool=pool, volume=volume))
             xml = machine_pool.volume_xml(volume, form, size, base)
             found = await self._libvirt.call(
                 partial(machine_pool.make, pool=pool, xml=xml), deadline=MAKE_SECONDS
             )
-            await asyncio.to_thread(machine_files.note_made, found.source.get("file", ""))
+            await self._files.note_made(found.source.get("file", ""))
         elif not known:
             problem = f"volume {volume} in pool {pool} is there already, and not made by this agent"
             raise MachineError(FailureReason.STORAGE_ERROR, problem, code=NAME_TAKEN)
@@ -183,11 +178,6 @@ class MachineDisks:
                 deadline=MAKE_SECONDS,
             )
         return DiskPart(disk.device, form, found.source, found.kind)
-
-
-def _write_down(place: MachinePlace, made: MadeDisk) -> None:
-    others = (disk for disk in place.disks if disk.device != made.device)
-    place.keep_disks((*others, made))
 
 
 def _check(disk: Disk) -> None:

@@ -1,6 +1,5 @@
 """Disks that this agent made for machines, as volumes are shown, also those that outlived their machine."""
 
-import asyncio
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,8 @@ from persys.agent.runtimes.machine_errors import MachineError
 from persys.agent.runtimes.machine_form import machine_uuid
 from persys.agent.runtimes.machine_place import MachinePlace, MadeDisk, places
 from persys.agent.runtimes.machine_pool import Measured, measure
-from persys.errors import NotFoundError, RefusedError
+from persys.errors import NotFoundError, RefusedError, UnavailableError
+from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
 from persys.model.ids import WorkloadId
 from persys.model.volume import DISK, VolumeSeen, VolumeState
 
@@ -21,14 +21,20 @@ from persys.model.volume import DISK, VolumeSeen, VolumeState
 class DiskInventory:
     """Implements agent.ports.Disks."""
 
-    def __init__(self, libvirt: Libvirt, disks: MachineDisks, owner: Owner, root: Path) -> None:
+    def __init__(
+        self, libvirt: Libvirt, disks: MachineDisks, owner: Owner, paths: PathCalls, root: Path
+    ) -> None:
         self._libvirt = libvirt
+        self._paths = paths
         self._disks = disks
         self._owner = owner
         self._root = root
 
     async def inventory(self) -> list[VolumeSeen]:
-        made = await asyncio.to_thread(self._made)
+        try:
+            made = await self._paths.run(self._root, self._made)
+        except OSError as err:
+            raise UnavailableError(f"disks of machines: {err}") from err
         if not made:
             return []
         try:
@@ -38,18 +44,21 @@ class DiskInventory:
 
     async def delete(self, workload_id: WorkloadId, name: str) -> None:
         place = MachinePlace(self._root, workload_id)
-        disk = next((one for one in place.disks if one.name == name), None)
-        if disk is None:
-            raise NotFoundError("volume", f"{workload_id}/{name}")
         try:
+            made = await self._disks.made(place)
+            disk = next((one for one in made if one.name == name), None)
+            if disk is None:
+                raise NotFoundError("volume", f"{workload_id}/{name}")
             await self._disks.remove_one(place, disk)
-        except (LibvirtError, MachineError) as err:
+            if len(made) == 1:
+                await self._paths.run(place.root, place.discard, deadline_seconds=LONG_SECONDS)
+        except (LibvirtError, MachineError, OSError) as err:
             raise RefusedError(f"volume {name} cannot be removed: {err}") from err
-        if not place.disks:
-            await asyncio.to_thread(place.discard)
 
     def _made(self) -> list[tuple[WorkloadId, MadeDisk]]:
-        return [(place.workload_id, disk) for place in places(self._root) for disk in place.disks]
+        return [
+            (place.workload_id, disk) for place in places(self._root) for disk in place.read_disks()
+        ]
 
     def _measure(
         self, connection: Any, made: list[tuple[WorkloadId, MadeDisk]]

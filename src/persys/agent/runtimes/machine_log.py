@@ -8,13 +8,14 @@ import asyncio
 import os
 import re
 from codecs import getincrementaldecoder
-from collections.abc import AsyncGenerator, Callable
-from contextlib import ExitStack
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from persys.agent.runtimes.machine_console import CONTROL
 from persys.errors import RefusedError
+from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 
 LOOK_SECONDS = 0.25
 PIECE_BYTES = 32 * 1024
@@ -24,21 +25,19 @@ _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*)?[ -/]*$")
 
 
 async def lines(
-    path: Path, *, tail: int, follow: bool, over: Callable[[], bool]
+    path: Path, paths: PathCalls, *, tail: int, follow: bool, over: Callable[[], bool]
 ) -> AsyncGenerator[bytes, None]:
     """In pieces, without what only a terminal understands. `tail` 0: all.
 
     A follower is left only when `over` says that nothing more will come. Raises RefusedError.
     """
-    reader = _Reader(path)
     try:
-        with ExitStack() as stack:
-            stack.callback(reader.close)
-            async for piece in _begin(reader, tail):
+        async with _reading(path, paths, follows=True) as reader:
+            async for piece in _begin(reader, path, paths, tail):
                 yield piece
             while follow:
                 ends = over()  # asked before the look: what came until then is still told
-                piece = await asyncio.to_thread(reader.more)
+                piece = await paths.run(path, reader.more)
                 if piece:
                     yield piece
                 elif ends:
@@ -49,30 +48,45 @@ async def lines(
         raise RefusedError(f"the console's log cannot be read: {err.strerror}") from err
 
 
-async def _begin(reader: "_Reader", tail: int) -> AsyncGenerator[bytes, None]:
-    if not tail:
-        for path in await asyncio.to_thread(reader.older):
-            yield _plain(await asyncio.to_thread(_content, path))
-        while piece := await asyncio.to_thread(reader.more):
-            yield piece
-        return
+async def _begin(
+    reader: "_Reader", path: Path, paths: PathCalls, tail: int
+) -> AsyncGenerator[bytes, None]:
     end = b""
-    for path in await asyncio.to_thread(reader.older):
-        end = (end + _plain(await asyncio.to_thread(_content, path)))[-TAIL_BYTES_MAX:]
-    while piece := await asyncio.to_thread(reader.more):
-        end = (end + piece)[-TAIL_BYTES_MAX:]
-    yield b"".join(end.splitlines(keepends=True)[-tail:])
+    async for piece in _all(reader, path, paths):
+        if not tail:
+            yield piece
+        else:
+            end = (end + piece)[-TAIL_BYTES_MAX:]
+    if tail:
+        yield b"".join(end.splitlines(keepends=True)[-tail:])
 
 
-def _plain(data: bytes) -> bytes:
-    return CONTROL.sub("", data.decode("utf-8", "replace")).encode()
+async def _all(reader: "_Reader", path: Path, paths: PathCalls) -> AsyncGenerator[bytes, None]:
+    """All that there is now, the oldest first, in pieces."""
+    for older in await paths.run(path, reader.older):
+        async with _reading(older, paths, follows=False) as before:
+            while piece := await paths.run(path, before.more):
+                yield piece
+    while piece := await paths.run(path, reader.more):
+        yield piece
+
+
+@asynccontextmanager
+async def _reading(path: Path, paths: PathCalls, *, follows: bool) -> AsyncIterator["_Reader"]:
+    reader = _Reader(path, follows=follows)
+    try:
+        yield reader
+    finally:
+        with suppress(PathTimeoutError):  # closing waits for a read that does not return
+            await paths.run(path, reader.close)
 
 
 class _Reader:
-    """The present file, from its beginning; when virtlogd has begun another, that one."""
+    """A file from its beginning; if it `follows`, then the next one that virtlogd has begun. Blocks."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, follows: bool) -> None:
         self._path = path
+        self._follows = follows
         self._file: BinaryIO | None = None
         self._decode = getincrementaldecoder("utf-8")("replace").decode
         self._rest = ""
@@ -95,7 +109,7 @@ class _Reader:
 
     def _next(self) -> bytes:
         piece = self._read()
-        if not piece and self._is_over():
+        if not piece and self._follows and self._is_over():
             self.close()
             piece = self._read()
         return piece
@@ -121,10 +135,3 @@ class _Reader:
             return not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
         except FileNotFoundError:
             return False
-
-
-def _content(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except FileNotFoundError:
-        return b""  # virtlogd has just thrown the oldest away

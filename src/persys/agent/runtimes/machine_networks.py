@@ -8,6 +8,7 @@ address without one is taken to be in a network of its family's usual size.
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 from ipaddress import IPv4Interface, IPv6Interface, ip_interface
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from persys.agent.runtimes.machine_errors import MachineError, failure_of
 from persys.agent.runtimes.machine_form import CardPart
 from persys.agent.runtimes.machine_place import MachinePlace, Reservation
 from persys.core.cloud_init import Link
+from persys.infra.aio.path_calls import PathCalls
 from persys.model.failure import Failure, FailureReason
 from persys.model.spec import Network, VMSpec
 
@@ -37,8 +39,9 @@ class Attached:
 
 
 class MachineNetworks:
-    def __init__(self, libvirt: Libvirt) -> None:
+    def __init__(self, libvirt: Libvirt, paths: PathCalls) -> None:
         self._libvirt = libvirt
+        self._paths = paths
 
     async def attach(self, spec: VMSpec) -> list[Attached]:
         """Changes nothing but that a network which starts by itself is started. Raises MachineError."""
@@ -47,16 +50,17 @@ class MachineNetworks:
     async def reserve(self, place: MachinePlace, wanted: Iterable[Attached]) -> Failure | None:
         """Reserve these addresses with DHCP, and give up those of before."""
         reservations = tuple(each.reservation for each in wanted if each.reservation)
-        before = place.reservations
+        before = await self._paths.run(place.root, place.read_reservations)
         if reservations or before:
             # All of both are remembered until what is not wanted any more is gone.
-            place.keep_reservations((*before, *(r for r in reservations if r not in before)))
+            both = (*before, *(one for one in reservations if one not in before))
+            await self._paths.run(place.root, partial(place.keep_reservations, both))
             old = [reservation for reservation in before if reservation not in reservations]
             try:
                 await self._libvirt.call(lambda connection: _reserve(connection, old, reservations))
             except LibvirtError as err:
                 return failure_of(err, FailureReason.NETWORK_ERROR)
-            place.keep_reservations(reservations)
+            await self._paths.run(place.root, partial(place.keep_reservations, reservations))
         return None
 
     async def release(self, place: MachinePlace) -> Failure | None:

@@ -52,6 +52,8 @@ class Reservation(Struct, frozen=True):
 
 
 class MachinePlace:
+    """All methods block, and raise OSError."""
+
     def __init__(self, root: Path, workload_id: WorkloadId) -> None:
         self.root = root / workload_id
         self.workload_id = workload_id
@@ -65,8 +67,7 @@ class MachinePlace:
         for directory in (self.root.parent, self.root):
             directory.mkdir(parents=True, exist_ok=True, mode=_PASSABLE)
 
-    @property
-    def run(self) -> Run | None:
+    def read_run(self) -> Run | None:
         return _read(self._run, Run)
 
     def keep_run(self, run: Run) -> None:
@@ -77,16 +78,14 @@ class MachinePlace:
         """What is defined anew has not run yet."""
         self._run.unlink(missing_ok=True)
 
-    @property
-    def disks(self) -> tuple[MadeDisk, ...]:
+    def read_disks(self) -> tuple[MadeDisk, ...]:
         return _read(self._disks, tuple[MadeDisk, ...]) or ()
 
     def keep_disks(self, disks: tuple[MadeDisk, ...]) -> None:
         self.make()
         write_whole(self._disks, msgspec.json.encode(disks))
 
-    @property
-    def reservations(self) -> tuple[Reservation, ...]:
+    def read_reservations(self) -> tuple[Reservation, ...]:
         return _read(self._reservations, tuple[Reservation, ...]) or ()
 
     def keep_reservations(self, reservations: tuple[Reservation, ...]) -> None:
@@ -95,7 +94,7 @@ class MachinePlace:
 
     def discard(self) -> None:
         """All but the record of disks that are still there."""
-        if not self.disks:
+        if not self.read_disks():
             shutil.rmtree(self.root, ignore_errors=True)
             return
         for path in self.root.iterdir():
@@ -106,7 +105,7 @@ class MachinePlace:
 
 
 def places(root: Path) -> list[MachinePlace]:
-    """Of all machines that there is anything of."""
+    """Of all machines that there is anything of. Blocks."""
     if not root.is_dir():
         return []
     return [MachinePlace(root, WorkloadId(path.name)) for path in sorted(root.iterdir())]

@@ -1,6 +1,5 @@
 """Whether this machine can run virtual machines, and how fast."""
 
-import asyncio
 import platform
 from collections import defaultdict
 from contextlib import suppress
@@ -10,7 +9,7 @@ from typing import Any
 
 import structlog
 
-from persys.agent.images import IMAGE_FILES, Users
+from persys.agent.images import IMAGE_FILES, Needs
 from persys.agent.kvm import Accel, find_accel
 from persys.agent.policy import policy_of
 from persys.agent.ports import Images
@@ -25,6 +24,7 @@ from persys.agent.runtimes.machine_pool import OwnPool
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.errors import RuntimeUnavailableError
+from persys.infra.aio.path_calls import PathCalls
 from persys.infra.clock import Clock
 from persys.model.spec import VMSpec
 
@@ -38,7 +38,7 @@ class Hypervisor:
 
 
 async def find_hypervisor(
-    settings: AgentSettings, clock: Clock, *, has_machines: bool, is_first: bool
+    settings: AgentSettings, clock: Clock, paths: PathCalls, *, has_machines: bool, is_first: bool
 ) -> Hypervisor | None:
     """None: libvirt is absent or disabled, which is logged only the first time.
 
@@ -61,13 +61,18 @@ async def find_hypervisor(
             await libvirt.close()
             return None
         version = "silent"
-    accel = await _accel(settings, libvirt, clock)
+    accel = await _accel(settings, libvirt, clock, paths)
     log.info("machines.found", version=version, accel=accel.value)
     return Hypervisor(libvirt, accel)
 
 
 def machine_runtime(
-    hypervisor: Hypervisor, settings: AgentSettings, owner: Owner, clock: Clock, images: Images
+    hypervisor: Hypervisor,
+    settings: AgentSettings,
+    owner: Owner,
+    clock: Clock,
+    images: Images,
+    paths: PathCalls,
 ) -> MachineRuntime:
     return MachineRuntime(
         hypervisor.libvirt,
@@ -75,46 +80,65 @@ def machine_runtime(
         clock,
         accel=hypervisor.accel,
         images=images,
-        disks=_disks(hypervisor, settings, clock, images),
+        disks=_disks(hypervisor, settings, clock, images, paths),
+        paths=paths,
         root=settings.vm_dir.absolute(),
         stop_grace_seconds=round(settings.vm_stop_grace.total_seconds()),
     )
 
 
-def users_of_images(state: State, root: Path) -> Users:
-    """By what the journal says, and by what is noted of each disk: one may outlive its workload."""
-    by_name: defaultdict[str, set[str]] = defaultdict(set)
-    for workload_id, entry in state.entries.items():
-        if isinstance(entry.order.spec, VMSpec) and entry.order.spec.os_image:
-            by_name[entry.order.spec.os_image].add(workload_id)
-    by_path: defaultdict[str, set[str]] = defaultdict(set)
-    for place in places(root):
-        for disk in place.disks:
-            by_path[disk.base].add(place.workload_id)
-    return Users(
-        {name: frozenset(users) for name, users in by_name.items()},
-        {path: frozenset(users) for path, users in by_path.items() if path},
-    )
+class MachineUsers:
+    """Implements agent.images.Users: by what the journal says, and by what is noted of each disk, which may
+    outlive its workload."""
+
+    def __init__(self, state: State, root: Path) -> None:
+        self._state = state
+        self.root = root
+
+    def by_name(self) -> Needs:
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for workload_id, entry in self._state.entries.items():
+            if isinstance(entry.order.spec, VMSpec) and entry.order.spec.os_image:
+                found[entry.order.spec.os_image].add(workload_id)
+        return {name: frozenset(users) for name, users in found.items()}
+
+    def by_path(self) -> Needs:
+        found: defaultdict[str, set[str]] = defaultdict(set)
+        for place in places(self.root):
+            for disk in place.read_disks():
+                found[disk.base].add(place.workload_id)
+        return {path: frozenset(users) for path, users in found.items() if path}
 
 
 def disk_inventory(
-    hypervisor: Hypervisor, settings: AgentSettings, owner: Owner, clock: Clock, images: Images
+    hypervisor: Hypervisor,
+    settings: AgentSettings,
+    owner: Owner,
+    clock: Clock,
+    images: Images,
+    paths: PathCalls,
 ) -> DiskInventory:
-    disks = _disks(hypervisor, settings, clock, images)
-    return DiskInventory(hypervisor.libvirt, disks, owner, settings.vm_dir.absolute())
+    disks = _disks(hypervisor, settings, clock, images, paths)
+    return DiskInventory(hypervisor.libvirt, disks, owner, paths, settings.vm_dir.absolute())
 
 
 def _disks(
-    hypervisor: Hypervisor, settings: AgentSettings, clock: Clock, images: Images
+    hypervisor: Hypervisor,
+    settings: AgentSettings,
+    clock: Clock,
+    images: Images,
+    paths: PathCalls,
 ) -> MachineDisks:
     pool = OwnPool(settings.vm_pool, settings.vm_disks_dir.absolute())
     bases = settings.vm_images_dir.absolute() / IMAGE_FILES
     return MachineDisks(
-        hypervisor.libvirt, images, pool, clock, policy=policy_of(settings), bases=bases
+        hypervisor.libvirt, images, pool, clock, paths, policy=policy_of(settings), bases=bases
     )
 
 
-async def _accel(settings: AgentSettings, libvirt: Libvirt, clock: Clock) -> Accel:
+async def _accel(
+    settings: AgentSettings, libvirt: Libvirt, clock: Clock, paths: PathCalls
+) -> Accel:
     """libvirt is asked first: what it does not offer need not be tried."""
     if settings.vm_accel == "auto":
         with suppress(RuntimeUnavailableError):
@@ -123,8 +147,7 @@ async def _accel(settings: AgentSettings, libvirt: Libvirt, clock: Clock) -> Acc
             except LibvirtError:
                 return Accel.TCG
     found_path = settings.state_path.absolute().parent / "kvm.json"
-    await asyncio.to_thread(found_path.parent.mkdir, parents=True, exist_ok=True)
-    return await find_accel(settings.vm_accel, found_path, clock)
+    return await find_accel(settings.vm_accel, found_path, clock, paths)
 
 
 def _ask_for_kvm(connection: Any) -> None:

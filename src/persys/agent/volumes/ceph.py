@@ -9,6 +9,7 @@ missing and for a cluster that does not answer. An image is mapped for this node
 
 import json
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -17,9 +18,10 @@ from msgspec import Struct
 
 from persys.agent.volumes import formats
 from persys.agent.volumes.driver import Measure
-from persys.agent.volumes.mounts import Mounts, mounted_at
+from persys.agent.volumes.mounts import Mounts
 from persys.agent.volumes.tools import BRIEF_SECONDS, LONG_SECONDS, Tools, VolumeError
 from persys.core.volumes import Abilities
+from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
 from persys.model.volume import GIB, Volume
 
@@ -39,12 +41,13 @@ class Ceph(Struct, frozen=True):
 class CephDriver:
     can = Abilities(sizes=True, needs_size=True, disks=True)
 
-    def __init__(self, ceph: Ceph, cluster_id: str, tools: Tools) -> None:
+    def __init__(self, ceph: Ceph, cluster_id: str, tools: Tools, paths: PathCalls) -> None:
         self._ceph = ceph
         self._stage = ceph.stage.resolve()
         self._prefix = quote(cluster_id, safe="").replace(".", "%2E")
         self._tools = tools
-        self._mounts = Mounts(tools)
+        self._mounts = Mounts(tools, paths)
+        self._paths = paths
 
     @property
     def pool(self) -> str:
@@ -53,11 +56,11 @@ class CephDriver:
     def lacks(self, fs_type: str) -> str:
         return formats.problem_with(fs_type, self._tools) if fs_type else ""
 
-    def find(self, _workload_id: WorkloadId, _name: str) -> Volume | None:
+    async def find(self, _workload_id: WorkloadId, _name: str) -> Volume | None:
         """An image that another node made is found when it is attached."""
         return None
 
-    def find_all(self) -> list[Volume]:
+    async def find_all(self) -> list[Volume]:
         return []
 
     def path(self, volume: Volume) -> Path:
@@ -73,7 +76,7 @@ class CephDriver:
                 text = f"volume {wanted.name} was {self._image(wanted)}, and is there no more"
                 raise VolumeError(text, code="VolumeLost")
             await self._rbd("create", "--size", f"{wanted.size_gb}G", self._image(wanted))
-        has_bytes = int((await self._rbd_json("info", self._image(wanted)))["size"])
+        has_bytes = await self._size_of(wanted)
         if grows := has_bytes < wanted.size_gb * GIB:
             await self._rbd("resize", "--size", f"{wanted.size_gb}G", self._image(wanted))
         device = await self._map(wanted)
@@ -85,11 +88,14 @@ class CephDriver:
         if wanted.as_disk:
             return
         at = self._at(wanted)
-        if mounted_at(at) is None:
+        if await self._mounts.at(at) is None:
             await self._mounts.mount(device, at, wanted.fs_type)
         if grows or (known is not None and wanted.size_gb > known.size_gb):
             await self._grow(device, at, wanted)
-        (at / _DATA).mkdir(exist_ok=True)
+        try:
+            await self._paths.run(at, partial((at / _DATA).mkdir, exist_ok=True))
+        except OSError as err:
+            raise VolumeError(f"{at / _DATA}: {err.strerror}") from err
 
     async def _grow(self, device: str, at: Path, wanted: Volume) -> None:
         try:
@@ -123,17 +129,31 @@ class CephDriver:
 
     async def _mapped(self, volume: Volume) -> str:
         """The device that it has on this node; "" if it is not mapped."""
-        for found in await self._rbd_json("device", "list"):
-            if (found["pool"], found["name"]) == (self._ceph.pool, self._name(volume)):
-                return str(found["device"])
+        listed = await self._rbd_json("device", "list")
+        try:
+            for found in listed:
+                if (found["pool"], found["name"]) == (self._ceph.pool, self._name(volume)):
+                    return str(found["device"])
+        except (KeyError, TypeError) as err:
+            raise _unknown_answer("device") from err
         return ""
+
+    async def _size_of(self, volume: Volume) -> int:
+        found = await self._rbd_json("info", self._image(volume))
+        try:
+            return int(found["size"])
+        except (KeyError, TypeError, ValueError) as err:
+            raise _unknown_answer("info") from err
 
     async def _rbd(self, *words: str, deadline: float = BRIEF_SECONDS) -> None:
         await self._tools.run(*self._command(*words), deadline=deadline)
 
     async def _rbd_json(self, *words: str) -> Any:
         ran = await self._tools.run(*self._command(*words, "--format", "json"))
-        return json.loads(ran.out)
+        try:
+            return json.loads(ran.out)
+        except ValueError as err:
+            raise _unknown_answer(words[0]) from err
 
     def _command(self, *words: str) -> tuple[str, ...]:
         who: Mapping[str, str] = {
@@ -151,3 +171,7 @@ class CephDriver:
 
     def _at(self, volume: Volume) -> Path:
         return self._stage / volume.workload_id / volume.name
+
+
+def _unknown_answer(verb: str) -> VolumeError:
+    return VolumeError(f"rbd {verb} answered in an unknown form", code="ToolFailed")

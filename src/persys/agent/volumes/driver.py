@@ -24,10 +24,11 @@ class Driver(Protocol):
     def lacks(self, fs_type: str) -> str:
         """What this node lacks to make a volume with such a file system; "" if nothing."""
 
-    def find(self, workload_id: WorkloadId, name: str) -> Volume | None:
-        """One that the book does not have, for it is older than the book."""
+    async def find(self, workload_id: WorkloadId, name: str) -> Volume | None:
+        """One that the book does not have, for it is older than the book. Raises OSError."""
 
-    def find_all(self) -> list[Volume]: ...
+    async def find_all(self) -> list[Volume]:
+        """Raises OSError."""
 
     def path(self, volume: Volume) -> Path:
         """Where a container finds it. Not there unless it is attached."""

@@ -8,20 +8,21 @@ What would surprise: a container gets `data` inside the mount, which is not ther
 Docker, which may come up before the agent, cannot start it on the bare directory and fill the node's disk.
 """
 
-import asyncio
 import errno
 import os
 import shutil
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from persys.agent.volumes import formats
 from persys.agent.volumes.driver import Measure
 from persys.agent.volumes.files import extend, used_below
-from persys.agent.volumes.mounts import Mounts, backing_file, mounted_at, until_let_go
+from persys.agent.volumes.mounts import Mounts, mounted_at
 from persys.agent.volumes.tools import Tools, VolumeError
 from persys.core.volumes import Abilities
+from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls, PathTimeoutError
 from persys.model.ids import WorkloadId
 from persys.model.spec import LOCAL_DRIVER
 from persys.model.volume import GIB, Volume
@@ -36,10 +37,11 @@ class LocalDriver:
     can = Abilities(sizes=True, disks=True)
     pool = DRIVER
 
-    def __init__(self, root: Path, tools: Tools) -> None:
+    def __init__(self, root: Path, tools: Tools, paths: PathCalls) -> None:
         self.root = root.resolve()  # as the table of mounts has it
         self._tools = tools
-        self._mounts = Mounts(tools)
+        self._paths = paths
+        self._mounts = Mounts(tools, paths)
 
     def lacks(self, fs_type: str) -> str:
         if not fs_type:
@@ -48,10 +50,15 @@ class LocalDriver:
             return f"a size needs {' and '.join(missing)}, not installed on this node"
         return formats.problem_with(fs_type, self._tools)
 
-    def find(self, workload_id: WorkloadId, name: str) -> Volume | None:
-        return next((found for found in self._find_of(workload_id) if found.name == name), None)
+    async def find(self, workload_id: WorkloadId, name: str) -> Volume | None:
+        place = self.root / workload_id
+        volumes = await self._paths.run(place, partial(self._find_of, workload_id))
+        return next((found for found in volumes if found.name == name), None)
 
-    def find_all(self) -> list[Volume]:
+    async def find_all(self) -> list[Volume]:
+        return await self._paths.run(self.root, self._find_all)
+
+    def _find_all(self) -> list[Volume]:
         places = (self.root, self.root / ".files", self.root / ".disks")
         owners = {found.name for place in places for found in _entries(place)}
         return [
@@ -73,7 +80,8 @@ class LocalDriver:
             if wanted.size_gb:
                 await self._attach_file(wanted, known)
             else:
-                await asyncio.to_thread(self._make_directory, wanted, known)
+                at = self._at(wanted)
+                await self._paths.run(at, partial(self._make_directory, wanted, known))
         except OSError as err:
             raise VolumeError(f"{err.filename}: {err.strerror}") from err
 
@@ -81,62 +89,66 @@ class LocalDriver:
         if volume.size_gb:
             await self._mounts.unmount(self._at(volume))
             with suppress(VolumeError):  # it is unmounted; only to write into the file needs more
-                await until_let_go(self._file(volume))
+                await self._mounts.until_let_go(self._file(volume))
 
     async def delete(self, volume: Volume) -> None:
         try:
-            await asyncio.to_thread(self._delete, volume)
+            delete = partial(self._delete, volume)
+            await self._paths.run(self._at(volume), delete, deadline_seconds=LONG_SECONDS)
         except OSError as err:
             raise VolumeError(f"{err.filename}: {err.strerror}") from err
 
     async def measure(self, volume: Volume) -> Measure:
+        at = self._at(volume)
         if not volume.size_gb:
-            return Measure(0, await asyncio.to_thread(used_below, self._at(volume)))
-        at, used = self._at(volume), 0
-        if not volume.as_disk and mounted_at(at) is not None:
-            found = os.statvfs(at)
+            return Measure(0, await self._paths.run(at, partial(used_below, at)))
+        used = 0
+        if not volume.as_disk and await self._mounts.at(at) is not None:
+            found = await self._paths.run(at, partial(os.statvfs, at))
             used = (found.f_blocks - found.f_bfree) * found.f_frsize
         return Measure(volume.size_gb * GIB, used)
 
     async def _attach_file(self, wanted: Volume, known: Volume | None) -> None:
-        file = self._file(wanted)
-        if not file.exists():
+        file, size = self._file(wanted), wanted.size_gb * GIB
+        if not await self._paths.run(file, file.exists):
             if known is not None:
                 raise _lost(wanted, file)
             await self._make_file(file, wanted)
         grows = known is not None and wanted.size_gb > known.size_gb
         if grows:
-            await asyncio.to_thread(extend, file, wanted.size_gb * GIB)
+            await self._paths.run(file, partial(extend, file, size), deadline_seconds=LONG_SECONDS)
         if not wanted.as_disk:
             await self._mount(file, wanted)
             if grows:
                 await self._grow(file, wanted)
-            (self._at(wanted) / _DATA).mkdir(exist_ok=True)
+            data = self._at(wanted) / _DATA
+            await self._paths.run(data, partial(data.mkdir, exist_ok=True))
         elif grows and await formats.type_on(file, self._tools) == wanted.fs_type:
             # What the machine made of its disk otherwise is for the machine to grow.
             await self._grow_disk(file, wanted)
 
     async def _make_file(self, file: Path, wanted: Volume) -> None:
         """Under another name until it is whole: a file of the right name always has a file system."""
-        file.parent.mkdir(parents=True, exist_ok=True)
         unfinished = file.with_name(f"{file.name}{_UNFINISHED}")
-        unfinished.unlink(missing_ok=True)
+        reserve = partial(_reserve, unfinished, wanted.size_gb * GIB)
         try:
-            await asyncio.to_thread(extend, unfinished, wanted.size_gb * GIB)
+            await self._paths.run(file, reserve, deadline_seconds=LONG_SECONDS)
             await formats.make(wanted.fs_type, unfinished, self._tools)
-            unfinished.rename(file)
-        finally:
-            unfinished.unlink(missing_ok=True)
+            await self._paths.run(file, partial(unfinished.rename, file))
+        except BaseException:
+            with suppress(OSError, PathTimeoutError):
+                await self._paths.run(file, partial(unfinished.unlink, missing_ok=True))
+            raise
 
     async def _mount(self, file: Path, wanted: Volume) -> str:
         """The device that is mounted now."""
         at = self._at(wanted)
-        if mounted_at(at) is None:
+        if await self._mounts.at(at) is None:
             # What a machine made of its disk is mounted only to grow it, so nothing of it is run.
             options = "loop,noexec" if wanted.as_disk else "loop"
             await self._mounts.mount(str(file), at, wanted.fs_type, options)
-        mounted = mounted_at(at)
-        if mounted is None or backing_file(mounted.source) != str(file):
+        mounted = await self._mounts.at(at)
+        if mounted is None or await self._mounts.file_behind(mounted.source) != str(file):
             source = mounted.source if mounted is not None else "nothing"
             raise VolumeError(f"{at}: {source} is mounted there, not {file}", code="MountFailed")
         return mounted.source
@@ -152,7 +164,7 @@ class LocalDriver:
             if not formats.grows_unmounted(wanted.fs_type):
                 raise
             await self._mounts.unmount(at)
-            await until_let_go(file)
+            await self._mounts.until_let_go(file)
             await formats.grow_unmounted(wanted.fs_type, str(file), self._tools)
             await self._mount(file, wanted)
 
@@ -161,9 +173,10 @@ class LocalDriver:
         try:
             await self._grow(file, wanted)
         finally:
-            await self._mounts.unmount(self._at(wanted))
-            await until_let_go(file)
-            _remove_empty(self._at(wanted), self.root)
+            at = self._at(wanted)
+            await self._mounts.unmount(at)
+            await self._mounts.until_let_go(file)
+            await self._paths.run(at, partial(_remove_empty, at, self.root))
 
     def _make_directory(self, wanted: Volume, known: Volume | None) -> None:
         at = self._at(wanted)
@@ -236,6 +249,13 @@ def _found(
         retain=True,
         as_disk=as_disk,
     )
+
+
+def _reserve(unfinished: Path, size_bytes: int) -> None:
+    """A new file of that size, with all its blocks."""
+    unfinished.parent.mkdir(parents=True, exist_ok=True)
+    unfinished.unlink(missing_ok=True)
+    extend(unfinished, size_bytes)
 
 
 def _entries(directory: Path) -> list[Path]:

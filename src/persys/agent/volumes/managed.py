@@ -5,9 +5,10 @@ everything as it was: nothing here removes a volume but `remove` and `delete`.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import structlog
 from msgspec.structs import replace
@@ -18,7 +19,7 @@ from persys.agent.volumes.setup import Drivers
 from persys.agent.volumes.tools import VolumeError
 from persys.core.report import shortened
 from persys.core.volumes import DEFAULT_FS_TYPE, object_to, settled
-from persys.errors import InvalidError, NotFoundError, RefusedError
+from persys.errors import InvalidError, NotFoundError, RefusedError, UnavailableError
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.infra.clock import Clock
 from persys.model.failure import Failure, FailureReason
@@ -28,6 +29,8 @@ from persys.model.spec import ContainerSpec, ManagedVolume, VMSpec, VolumeMount
 from persys.model.volume import Volume, VolumeSeen, VolumeState
 
 log = structlog.get_logger()
+
+T = TypeVar("T")
 
 
 class ManagedVolumes:
@@ -42,14 +45,15 @@ class ManagedVolumes:
     def drivers(self) -> frozenset[str]:
         return frozenset(self._drivers)
 
-    def check(self, order: Order) -> None:
+    async def check(self, order: Order) -> None:
         spec = order.spec
         if not isinstance(spec, ContainerSpec | VMSpec):
             return
         as_disk = isinstance(spec, VMSpec)
         for index, volume in enumerate(spec.managed_volumes):
             where = f"spec.{'vm' if as_disk else 'container'}.managed_volumes[{index}]"
-            self._check(volume, self._known(order.workload_id, volume.name), where, as_disk=as_disk)
+            known = await self._known(order.workload_id, volume.name)
+            self._check(volume, known, where, as_disk=as_disk)
 
     def path(self, workload_id: WorkloadId, name: str) -> Path:
         volume = self._kept(workload_id, name)
@@ -66,7 +70,7 @@ class ManagedVolumes:
         if isinstance(spec, ContainerSpec) and (failure := await self._look_at_binds(spec.volumes)):
             return failure
         try:
-            self.check(order)
+            await self.check(order)
             for volume in spec.managed_volumes:
                 as_disk = isinstance(spec, VMSpec)
                 await self._attach(order.workload_id, volume, as_disk=as_disk)
@@ -105,7 +109,7 @@ class ManagedVolumes:
             for volume in self._book.of(workload_id):
                 await self._detach(volume)
             for name in sorted(names):
-                if (doomed := self._known(workload_id, name)) is not None:
+                if (doomed := await self._known(workload_id, name)) is not None:
                     await self._driver(doomed.driver).delete(doomed)
                     await self._book.drop(doomed)
         except VolumeError as err:
@@ -115,12 +119,12 @@ class ManagedVolumes:
     async def inventory(self) -> list[VolumeSeen]:
         known = {(each.workload_id, each.name): each for each in self._book.all()}
         for driver in self._drivers.values():
-            for found in driver.find_all():
+            for found in await _found(driver.find_all()):
                 known.setdefault((found.workload_id, found.name), found)
         return [await self._seen(volume) for _, volume in sorted(known.items())]
 
     async def delete(self, workload_id: WorkloadId, name: str) -> None:
-        volume = self._known(workload_id, name)
+        volume = await self._known(workload_id, name)
         if volume is None:
             raise NotFoundError("volume", f"{workload_id}/{name}")
         try:
@@ -134,7 +138,7 @@ class ManagedVolumes:
     async def _attach(
         self, workload_id: WorkloadId, wanted: ManagedVolume, *, as_disk: bool
     ) -> None:
-        known = self._known(workload_id, wanted.name)
+        known = await self._known(workload_id, wanted.name)
         volume = settled(
             wanted, known, workload_id=workload_id, as_disk=as_disk, now=self._clock.now()
         )
@@ -173,14 +177,13 @@ class ManagedVolumes:
         if driver is None:
             return seen
         where = driver.disk(volume) if volume.as_disk else driver.path(volume)
-        measure = await driver.measure(volume)
-        return replace(
-            seen,
-            pool=driver.pool,
-            path=str(where),
-            size_bytes=measure.size_bytes,
-            used_bytes=measure.used_bytes,
-        )
+        seen = replace(seen, pool=driver.pool, path=str(where))
+        try:
+            measure = await driver.measure(volume)
+        except (OSError, PathTimeoutError) as err:
+            log.warning("volume.not_measured", path=str(where), reason=str(err))
+            return seen
+        return replace(seen, size_bytes=measure.size_bytes, used_bytes=measure.used_bytes)
 
     def _check(
         self, wanted: ManagedVolume, known: Volume | None, where: str, *, as_disk: bool
@@ -199,15 +202,17 @@ class ManagedVolumes:
         if lack := driver.lacks(fs_type):
             raise InvalidError(f"{where}.{'fs_type' if wanted.fs_type else 'size_gb'}", lack)
 
-    def _known(self, workload_id: WorkloadId, name: str) -> Volume | None:
-        """The book, else what is older than the book."""
+    async def _known(self, workload_id: WorkloadId, name: str) -> Volume | None:
+        """The book, else what is older than the book. Raises UnavailableError."""
         if (kept := self._book.get(workload_id, name)) is not None:
             return kept
-        found = (driver.find(workload_id, name) for driver in self._drivers.values())
-        return next((each for each in found if each is not None), None)
+        for driver in self._drivers.values():
+            if (found := await _found(driver.find(workload_id, name))) is not None:
+                return found
+        return None
 
     def _kept(self, workload_id: WorkloadId, name: str) -> Volume:
-        volume = self._known(workload_id, name)
+        volume = self._book.get(workload_id, name)
         assert volume is not None, "volumes are prepared before they are used"
         return volume
 
@@ -216,6 +221,14 @@ class ManagedVolumes:
             text = f"the driver {name} is not set up on this node any more"
             raise VolumeError(text, code="DriverMissing")
         return self._drivers[name]
+
+
+async def _found(looking: Awaitable[T]) -> T:
+    """A volume that cannot be looked for may be there: raises UnavailableError."""
+    try:
+        return await looking
+    except OSError as err:
+        raise UnavailableError(f"volumes: {err.filename}: {_problem(err)}") from err
 
 
 def _problem(err: OSError | ValueError) -> str:

@@ -15,9 +15,10 @@ from msgspec import Struct
 
 from persys.agent.volumes.book import Book
 from persys.agent.volumes.driver import Measure
-from persys.agent.volumes.mounts import Mounts, mounted_at
+from persys.agent.volumes.mounts import Mounts
 from persys.agent.volumes.tools import LONG_SECONDS, Tools, VolumeError
 from persys.core.volumes import Abilities
+from persys.infra.aio.path_calls import PathCalls
 from persys.model.ids import WorkloadId
 from persys.model.volume import Volume
 
@@ -39,13 +40,15 @@ class Export(Struct, frozen=True):
 class NfsDriver:
     can = Abilities(shares=True)
 
-    def __init__(self, export: Export, cluster_id: str, book: Book, tools: Tools) -> None:
+    def __init__(
+        self, export: Export, cluster_id: str, book: Book, tools: Tools, paths: PathCalls
+    ) -> None:
         self._export = export
         self._stage = export.stage.resolve()
         self._base = self._stage / cluster_id
         self._book = book
         self._tools = tools
-        self._mounts = Mounts(tools)
+        self._mounts = Mounts(tools, paths)
         self._turn = asyncio.Lock()  # of mounting and unmounting
 
     @property
@@ -55,11 +58,11 @@ class NfsDriver:
     def lacks(self, fs_type: str) -> str:
         return "a share has the file system of its server" if fs_type else ""
 
-    def find(self, _workload_id: WorkloadId, _name: str) -> Volume | None:
+    async def find(self, _workload_id: WorkloadId, _name: str) -> Volume | None:
         """The data of a workload that was on another node is there when the directory is made again."""
         return None
 
-    def find_all(self) -> list[Volume]:
+    async def find_all(self) -> list[Volume]:
         return []
 
     def path(self, volume: Volume) -> Path:
@@ -101,7 +104,7 @@ class NfsDriver:
         return Measure(0, 0)  # counting files of a server may take for ever
 
     async def _mount(self) -> None:
-        mounted = mounted_at(self._stage)
+        mounted = await self._mounts.at(self._stage)
         if mounted is None:
             await self._mounts.mount(self.pool, self._stage, "nfs", self._export.options)
         elif mounted.source.rstrip("/") != self.pool.rstrip("/"):

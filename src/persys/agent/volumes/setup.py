@@ -12,6 +12,7 @@ from persys.agent.volumes.driver import Driver
 from persys.agent.volumes.local import LocalDriver
 from persys.agent.volumes.nfs import Export, NfsDriver
 from persys.agent.volumes.tools import Tools
+from persys.infra.aio.path_calls import PathCalls
 
 log = structlog.get_logger()
 
@@ -22,8 +23,10 @@ class Drivers:
     cures: dict[str, str]  # of those that are not there, what would bring them
 
 
-def find_drivers(settings: AgentSettings, book: Book, tools: Tools) -> Drivers:
-    there: dict[str, Driver] = {local.DRIVER: LocalDriver(settings.storage_local_root, tools)}
+def find_drivers(settings: AgentSettings, book: Book, tools: Tools, paths: PathCalls) -> Drivers:
+    there: dict[str, Driver] = {
+        local.DRIVER: LocalDriver(settings.storage_local_root, tools, paths)
+    }
     cures: dict[str, str] = {}
     if cure := _cure_of_nfs(settings, tools):
         cures[nfs.DRIVER] = cure
@@ -34,7 +37,7 @@ def find_drivers(settings: AgentSettings, book: Book, tools: Tools) -> Drivers:
             settings.storage_nfs_options,
             settings.storage_nfs_stage_dir,
         )
-        there[nfs.DRIVER] = NfsDriver(export, settings.cluster_id, book, tools)
+        there[nfs.DRIVER] = NfsDriver(export, settings.cluster_id, book, tools, paths)
     if cure := _cure_of_ceph(settings, tools):
         cures[ceph.DRIVER] = cure
     else:
@@ -45,7 +48,7 @@ def find_drivers(settings: AgentSettings, book: Book, tools: Tools) -> Drivers:
             settings.storage_ceph_keyring,
             settings.storage_ceph_stage_dir,
         )
-        there[ceph.DRIVER] = CephDriver(images, settings.cluster_id, tools)
+        there[ceph.DRIVER] = CephDriver(images, settings.cluster_id, tools, paths)
     return Drivers(there, cures)
 
 

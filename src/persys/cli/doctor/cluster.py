@@ -87,6 +87,12 @@ def nodes_of(nodes: Sequence["NodeView"]) -> Iterator[Finding]:
             f"on that machine: systemctl status persys-agent; `persysctl node get {node.node_id}`"
         )
         yield warn("nodes", f"{node.node_id} is {node.status}: {reason}", cure)
+    for node in [node for node in nodes if node not in silent][:NAMED_MAX]:
+        for problem in node.problems:
+            cure = (
+                f"on that machine: journalctl -u persys-agent; `persysctl node get {node.node_id}`"
+            )
+            yield warn("nodes", f"{node.node_id} {problem}; it gets no new work", cure)
     for node in nodes:
         if abs(node.clock_skew_ms) >= SKEW_WARN.total_seconds() * 1000:
             text = (
@@ -113,18 +119,18 @@ def versions_of(nodes: Sequence["NodeView"], scheduler: str) -> Iterator[Finding
 
 
 def workloads_of(workloads: Sequence["WorkloadView"]) -> Iterator[Finding]:
-    """A workload that failed or is unhealthy is a problem; one that waits may come up by itself."""
-    from persys.cli.advice import health_of
+    """A workload that failed, is unhealthy or has drifted is a problem; one that waits may come up."""
+    from persys.cli.advice import has_drifted, health_of
 
     failed = [
         each
         for each in workloads
-        if each.status.lower() == "failed" or health_of(each) == "unhealthy"
+        if each.status.lower() == "failed" or health_of(each) == "unhealthy" or has_drifted(each)
     ]
     waiting = [each for each in workloads if each.status.lower() in _WAITING]
     yield from _violations_of(workloads)
-    yield from _named(failed, fail, "failed or are unhealthy", "Failed")
-    yield from _named(waiting, warn, "wait", "Pending")
+    yield from _named(failed, fail, "failed, are unhealthy or have drifted")
+    yield from _named(waiting, warn, "wait")
     if not failed and not waiting:
         yield ok("workloads", f"all {len(workloads)} are as they should be")
 
@@ -144,7 +150,6 @@ def _named(
     workloads: Sequence["WorkloadView"],
     level: Callable[[str, str, str], Finding],
     what: str,
-    status: str,
 ) -> Iterator[Finding]:
     from persys.cli.advice import next_step, status_text
 
@@ -155,7 +160,7 @@ def _named(
         yield level("workloads", text, next_step(each))
     more = len(workloads) - NAMED_MAX
     if more > 0:
-        cure = f"`persysctl workload list --status {status}` names them"
+        cure = "`persysctl workload list` names them"
         yield level("workloads", f"{more} more {what}", cure)
 
 

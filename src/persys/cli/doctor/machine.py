@@ -74,9 +74,12 @@ def _agent(options: Namespace, settings: Settings, *, listens: bool) -> Finding:
             why = explain(where, Role.AGENT, trust)
         except PersysError as own:
             why = str(own)
-        text = f"who listens at {where} does not answer as an agent: {why or err}"
+        text = f"what listens at {where} does not answer as an agent: {why or err}"
         port = where.rpartition(":")[2]
-        cure = f"`ss -ltnp sport = :{port}` names who took the port; end it, or set AGENT_PORT"
+        cure = (
+            f"`ss -ltnp sport = :{port}` names the process with this port; if it is not the agent, "
+            "name the agent's address with PERSYS_AGENT_ADDR or agent_endpoint of the context"
+        )
         return fail("agent", text, cure)
     said = ", ".join(f"{name} {text}" for name, text in sorted(health.runtime_status.items()))
     if not health.healthy:

@@ -7,6 +7,7 @@ always do, and where they do not, all are searched in columns.
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from persys.core.placement.columns import Columns
 from persys.core.placement.filters import Filter, Rejection, reject
@@ -30,7 +31,7 @@ class Placed:
     why: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Unplaceable:
     """No node fits; for every one of them the reason."""
 
@@ -39,25 +40,32 @@ class Unplaceable:
 
     def explain(self) -> str:
         """'2 nodes not ready; 1 node short of cpu (needs 4000m, n2 lacks 500m)'."""
+        return self._explanation
+
+    @cached_property
+    def _explanation(self) -> str:
+        """Worked out once: very many workloads may need the same and share this."""
         if not self.rejections:
             return "there is no node"
-        counts = Counter(rejection.detail for rejection in self.rejections.values())
+        counts: Counter[str] = Counter()
+        nearest: dict[str, tuple[int, NodeId]] = {}
+        for node_id, rejection in self.rejections.items():
+            detail, missing = rejection.detail, (rejection.missing, node_id)
+            counts[detail] += 1
+            if detail not in nearest or missing < nearest[detail]:
+                nearest[detail] = missing
         return "; ".join(
-            f"{count} node{'s' if count > 1 else ''} {detail}{self._nearest(detail)}"
+            f"{count} node{'s' if count > 1 else ''} {detail}{self._lacks(nearest[detail][1])}"
             for detail, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         )
 
-    def _nearest(self, detail: str) -> str:
-        missing, node_id, kind, needed = min(
-            (rejection.missing, node_id, rejection.filter, rejection.needed)
-            for node_id, rejection in self.rejections.items()
-            if rejection.detail == detail
-        )
-        if not missing:
+    def _lacks(self, node_id: NodeId) -> str:
+        rejection = self.rejections[node_id]
+        if not rejection.missing:
             return ""
-        unit = _UNIT[kind]
-        amount = needed or self._amount(kind)
-        return f" (needs {amount}{unit}, {node_id} lacks {missing}{unit})"
+        unit = _UNIT[rejection.filter]
+        amount = rejection.needed or self._amount(rejection.filter)
+        return f" (needs {amount}{unit}, {node_id} lacks {rejection.missing}{unit})"
 
     def _amount(self, kind: Filter) -> int:
         match kind:

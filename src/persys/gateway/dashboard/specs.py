@@ -13,9 +13,8 @@ import msgspec
 from aiohttp import web
 
 from persys.core.bounded_yaml import YamlLimits
-from persys.gateway.door import Ask, Door, Handler
+from persys.gateway.door import Ask, Door, Handler, read_body
 from persys.gateway.problems import ProblemError
-from persys.gateway.routes import read_body
 from persys.infra.aio.offload import off_loop
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from persys.wire.rest import API

@@ -1,4 +1,4 @@
-"""Calls of the file system on paths that others name: bind sources, disks, image files.
+"""Calls of the file system: paths that others name, and all that the agent keeps for a workload.
 
 A path may be on a mount whose server does not answer; a call then never returns. Each call runs in a thread
 of its own with a deadline. A thread that is stuck cannot be ended: it keeps one of the few places of its
@@ -9,14 +9,16 @@ import asyncio
 import os
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
-from pathlib import PurePosixPath
-from typing import Protocol, TypeVar
+from pathlib import Path, PurePosixPath
+from typing import Generic, Protocol, TypeVar
 
 from persys.errors import UnavailableError
 
 DEADLINE_SECONDS = 10.0
+LONG_SECONDS = 600.0  # for copies and removals of whole directories, and for large files
 PER_DIRECTORY_MAX = 4
 CALLS_MAX = 64
 _DEPTH = 2  # of the directories that are told apart: /mnt/nfs1 and /mnt/nfs2
@@ -29,14 +31,32 @@ class PathTimeoutError(UnavailableError):
 
 
 class PathCalls(Protocol):
-    async def run(self, path: str, call: Callable[[], Result]) -> Result:
-        """The result of `call`, which looks at `path`. Raises what it raises, and PathTimeoutError."""
+    async def run(
+        self,
+        path: Path | str,
+        call: Callable[[], Result],
+        *,
+        deadline_seconds: float | None = None,
+        discard: Callable[[Result], object] | None = None,
+    ) -> Result:
+        """The result of `call`, which looks at `path`. Raises what it raises, and PathTimeoutError.
+
+        A call whose caller has left goes on to its end. `discard` then gets the result, such as an open
+        file.
+        """
 
 
 class DirectPathCalls:
     """Implements PathCalls without threads, for a simulation, whose file systems always answer."""
 
-    async def run(self, path: str, call: Callable[[], Result]) -> Result:
+    async def run(
+        self,
+        path: Path | str,
+        call: Callable[[], Result],
+        *,
+        deadline_seconds: float | None = None,
+        discard: Callable[[Result], object] | None = None,
+    ) -> Result:
         return call()
 
 
@@ -46,113 +66,127 @@ class ThreadPathCalls:
     def __init__(
         self,
         *,
+        roots: Sequence[Path] = (),
         deadline_seconds: float = DEADLINE_SECONDS,
         per_directory_max: int = PER_DIRECTORY_MAX,
         calls_max: int = CALLS_MAX,
     ) -> None:
+        """Below each of `roots`, every directory has places of its own."""
+        self._roots = tuple(PurePosixPath(root) for root in roots)
         self._deadline_seconds = deadline_seconds
         self._per_directory_max = per_directory_max
         self._calls_max = calls_max
         self._stuck: Counter[str] = Counter()
         self._places = asyncio.Semaphore(calls_max)
 
-    async def run(self, path: str, call: Callable[[], Result]) -> Result:
-        directory = directory_of(path)
+    async def run(
+        self,
+        path: Path | str,
+        call: Callable[[], Result],
+        *,
+        deadline_seconds: float | None = None,
+        discard: Callable[[Result], object] | None = None,
+    ) -> Result:
+        directory = directory_of(str(path), self._roots)
         if self._stuck[directory] >= self._per_directory_max:
             raise PathTimeoutError(
                 f"{path}: {self._stuck[directory]} earlier calls below {directory} have not returned"
             )
         if self._stuck.total() >= self._calls_max:
             raise PathTimeoutError(f"{path}: {self._calls_max} file system calls have not returned")
+        seconds = self._deadline_seconds if deadline_seconds is None else deadline_seconds
         async with self._places:  # those in time give theirs back within the deadline
-            return await self._call(path, directory, call)
+            return await self._call(str(path), directory, _Call(call, discard), seconds)
 
-    async def _call(self, path: str, directory: str, call: Callable[[], Result]) -> Result:
+    async def _call(
+        self, path: str, directory: str, call: "_Call[Result]", seconds: float
+    ) -> Result:
         loop = asyncio.get_running_loop()
-        result: asyncio.Future[Result] = loop.create_future()
-        thread = _Call(call, partial(_hand_over, loop, result))
-        thread.start()
         try:
-            async with asyncio.timeout(self._deadline_seconds):
-                return await result
+            async with asyncio.timeout(seconds) as deadline:
+                return await call.begin(loop)
         except TimeoutError as err:
-            if not result.cancelled():
+            if not deadline.expired():
                 raise  # raised by the call itself
-            raise PathTimeoutError(
-                f"{path}: no answer from the file system within {self._deadline_seconds:g} s"
-            ) from err
+            text = f"{path}: no answer from the file system within {seconds:g} s"
+            raise PathTimeoutError(text) from err
         finally:
-            if thread.is_alive() and not thread.abandon(partial(self._returned, loop, directory)):
+            if call.abandon(partial(self._returned, loop, directory)):
                 self._stuck[directory] += 1
 
     def _returned(self, loop: asyncio.AbstractEventLoop, directory: str) -> None:
         _soon(loop, lambda: self._stuck.subtract([directory]))
 
 
-class _Call(threading.Thread):
-    """One call. `done` gets its outcome; after `abandon`, only that it has ended."""
+class _Call(Generic[Result]):
+    """One call in a thread. Its outcome goes to who waits, or to `discard` if that one has left."""
 
     def __init__(
-        self, call: Callable[[], object], done: Callable[[object, BaseException | None], None]
+        self, call: Callable[[], Result], discard: Callable[[Result], object] | None
     ) -> None:
-        super().__init__(name="path-call", daemon=True)
         self._call = call
-        self._done = done
+        self._discard = discard
         self._lock = threading.Lock()
-        self._ended = False
+        self._has_ended = True  # until it begins
         self._returned: Callable[[], None] | None = None
+        self._thread = threading.Thread(target=self._run, name="path-call", daemon=True)
 
-    def run(self) -> None:
-        result, problem = None, None
+    def begin(self, loop: asyncio.AbstractEventLoop) -> "asyncio.Future[Result]":
+        self._loop = loop
+        self._outcome: asyncio.Future[Result] = loop.create_future()
+        self._has_ended = False
+        try:
+            self._thread.start()
+        except BaseException:
+            self._has_ended = True
+            raise
+        return self._outcome
+
+    def abandon(self, returned: Callable[[], None]) -> bool:
+        """Nobody waits any more. True: it has not ended, and `returned` is called when it does."""
+        with self._lock:
+            if not self._has_ended:
+                self._returned = returned
+            return not self._has_ended
+
+    def _run(self) -> None:
         try:
             result = self._call()
         except BaseException as err:
-            problem = err
-            self._end(result, problem)
+            self._end(partial(self._fail, err))
             if isinstance(err, Exception):
                 return
             raise
-        self._end(result, problem)
+        self._end(partial(self._deliver, result))
 
-    def abandon(self, returned: Callable[[], None]) -> bool:
-        """Whether it has ended already. If not, `returned` is called when it does."""
+    def _end(self, settle: Callable[[], None]) -> None:
         with self._lock:
-            if not self._ended:
-                self._returned = returned
-            return self._ended
-
-    def _end(self, result: object, problem: BaseException | None) -> None:
-        with self._lock:
-            self._ended = True
+            self._has_ended = True
         if self._returned is not None:
             self._returned()
-        else:
-            self._done(result, problem)
+        _soon(self._loop, settle)
 
+    def _fail(self, problem: BaseException) -> None:
+        if isinstance(problem, StopIteration):  # no future takes that one
+            problem = RuntimeError(f"the call raised {problem!r}")
+        if not self._outcome.done():
+            self._outcome.set_exception(problem)
 
-def _hand_over(
-    loop: asyncio.AbstractEventLoop,
-    future: "asyncio.Future[Result]",
-    result: Result,
-    problem: BaseException | None,
-) -> None:
-    def settle() -> None:
-        if future.done():
-            return
-        if problem is not None:
-            future.set_exception(problem)
-        else:
-            future.set_result(result)
-
-    _soon(loop, settle)
+    def _deliver(self, result: Result) -> None:
+        if not self._outcome.done():
+            self._outcome.set_result(result)
+        elif self._discard is not None:
+            self._discard(result)
 
 
 def _soon(loop: asyncio.AbstractEventLoop, call: Callable[[], object]) -> None:
-    if not loop.is_closed():
+    with suppress(RuntimeError):  # the loop has ended
         loop.call_soon_threadsafe(call)
 
 
-def directory_of(path: str) -> str:
+def directory_of(path: str, roots: Sequence[PurePosixPath] = ()) -> str:
     """The directory whose calls share places. Links are not followed: that could block too."""
-    parts = PurePosixPath(os.path.normpath(path)).parts
-    return str(PurePosixPath(*parts[: 1 + _DEPTH])) if parts else "/"
+    plain = PurePosixPath(os.path.normpath(path))
+    above = [root for root in roots if plain.is_relative_to(root)]
+    depth = max((len(root.parts) for root in above), default=_DEPTH)
+    return str(PurePosixPath(*plain.parts[: 1 + depth]))

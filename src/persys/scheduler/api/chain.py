@@ -3,13 +3,14 @@
 Read-only mode, audit, ownership of changes, containment of defects, refusals, metrics and traces.
 Authorization is `infra/guarded.py`, forwarding to the leader `scheduler/front.py`; both come before this.
 
-A unary change runs in a task of the process: a caller that leaves, or whose deadline passes, does not stop
-it.
+A change runs in a task of the process: a caller that leaves, or whose deadline passes, does not stop it. One
+that is uploaded begins when all of it has come.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import grpc
@@ -24,19 +25,19 @@ from persys.errors import (
     UnavailableError,
 )
 from persys.infra import tracing
+from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.infra.guarded import as_writer, contained
-from persys.scheduler.api.limited import within_limits
+from persys.scheduler.api.limited import received, within_limits
 from persys.scheduler.api.methods import DECISIONS, REFUSALS, SERVICE, is_refusal
 from persys.scheduler.audit import Audit
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.modes import Modes
-from persys.scheduler.owner import Owner
 from persys.wire import status
 from persys.wire.beside import DATA_AGE_MS, MODE
 from persys.wire.methods import Audit as Audited
-from persys.wire.methods import Method, ReadOnly, Stream
+from persys.wire.methods import Method, ReadOnly
 
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler = Callable[[Any, Any], Awaitable[Any]]
@@ -54,7 +55,7 @@ class Chain:
     clock: Clock
     modes: Modes
     audit: Audit
-    owner: Owner
+    owned: OwnedWork
     supervisor: Supervisor
 
     def wrap(self, method: Method, handler: Callable[..., Any]) -> Handler:
@@ -98,10 +99,15 @@ class Chain:
                 raise
             return refuse(err)
         try:
-            work = self._work(method, handler, within_limits(method, request), context)
-            if not method.mutating or method.stream is not Stream.NONE:
-                return await work
-            return await self.owner.do(work, deadline_seconds=method.deadline_seconds)
+            request = within_limits(method, request)
+            if method.mutating and method.stream.of_requests:
+                request = await received(method, request)
+            work = partial(self._work, method, handler, request, context)
+            if not method.mutating:
+                return await work()
+            return await self.owned.finish(
+                "request", method.name, work, deadline_seconds=method.deadline_seconds
+            )
         except PersysError as err:
             if refuse is None or isinstance(err, _STATUS_ONLY):
                 raise

@@ -77,7 +77,7 @@ def control_api(
             clock=clock,
             modes=app.modes,
             audit=Audit(app.committer, clock),
-            owner=app.requests,
+            owned=app.requests,
             supervisor=app.supervisor,
         ),
     )

@@ -3,6 +3,7 @@
 Registrations and heartbeats are not checked here: they are reports, which are trimmed where they are read.
 """
 
+from collections import deque
 from collections.abc import AsyncIterator
 from typing import Any, Self
 
@@ -22,6 +23,35 @@ def within_limits(method: Method, request: Any) -> Any:
         return Messages(method, request)
     _check(method, request)
     return request
+
+
+async def received(method: Method, messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
+    """All messages of an upload, once the last has come. Raises InvalidError if they are too many."""
+    size = 0
+    complete: deque[Any] = deque()
+    async for message in messages:
+        size += message.ByteSize()
+        if size > method.upload_bytes_max:
+            raise InvalidError(
+                "upload", f"is over {method.upload_bytes_max} bytes, which is the limit"
+            )
+        complete.append(message)
+    return _Received(complete)
+
+
+class _Received:
+    """Gives each message once, and keeps none that was taken."""
+
+    def __init__(self, messages: deque[Any]) -> None:
+        self._messages = messages
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        if not self._messages:
+            raise StopAsyncIteration
+        return self._messages.popleft()
 
 
 def _check(method: Method, message: Message) -> None:

@@ -10,7 +10,7 @@ from persys.core import upkeep
 from persys.core.registration import Application
 from persys.errors import InvalidError, PersysError
 from persys.infra.clock import Clock
-from persys.infra.door import SHOWN
+from persys.infra.door import CALLER, SHOWN
 from persys.model.event import EventKind
 from persys.model.ids import NodeId, node_id
 from persys.model.node import Capabilities, Node
@@ -69,6 +69,8 @@ class NodesApi:
                     instance_id=request.instance_id,
                     session_id=request.session_id,
                     enrolled_at=_enrolled_at(),
+                    shared_from=_shared_from(),
+                    is_proven=_is_proven(request.node_id),
                 ),
                 cluster_uid=request.cluster_uid,
                 workload_count=request.workload_count,
@@ -78,7 +80,9 @@ class NodesApi:
         return control_pb2.RegisterNodeResponse(
             accepted=True,
             heartbeat_interval_seconds=self._heartbeat_seconds,
-            lease_expires_at=control.timestamp(self._membership.lease_ends_at()),
+            lease_expires_at=control.timestamp(
+                self._membership.lease_ends_at(node_id(request.node_id))
+            ),
             cluster_uid=marker.uid,
             instance_id=self._membership.instance_of(node_id(request.node_id)),
         )
@@ -92,6 +96,7 @@ class NodesApi:
         need(request.node_id, "node_id")
         sender = node_id(request.node_id)
         now = self._clock.now()
+        self._membership.check_host(sender, _shared_from())
         self._membership.check_instance(sender, request.instance_id)
         statuses = self._membership.statuses_of(sender)
         report = reports.read(request, sender, statuses, now, self._limited)
@@ -102,7 +107,7 @@ class NodesApi:
             acknowledged=True,
             # While nothing can be written no node gets new work; what runs goes on.
             drain_node=self._modes.is_frozen or self._membership.is_draining(sender),
-            lease_expires_at=control.timestamp(self._membership.lease_ends_at()),
+            lease_expires_at=control.timestamp(self._membership.lease_ends_at(sender)),
             leads=self._authority.is_certain,
         )
 
@@ -206,6 +211,19 @@ def _enrolled_at() -> datetime | None:
     """When the caller joined, if its certificate says so."""
     claims = SHOWN.get()
     return claims.enrolled_at if claims is not None and claims.tells_enrolment else None
+
+
+def _shared_from() -> str | None:
+    """The host of a caller whose certificate has a name that others share; None for all others."""
+    caller = CALLER.get()
+    if caller is None or not caller.shared:
+        return None
+    return caller.source.rpartition(":")[0] or caller.source
+
+
+def _is_proven(wanted: str) -> bool:
+    caller = CALLER.get()
+    return caller is not None and not caller.shared and caller.identity.name == wanted
 
 
 def _check_room(has: Capabilities) -> None:

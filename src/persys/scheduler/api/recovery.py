@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator
 
 from persys import __version__
 from persys.core.modes import Standing
-from persys.errors import InvalidError
 from persys.model.mode import Mode
 from persys.scheduler.api.service import Context
 from persys.scheduler.applicants import Applicants
@@ -17,7 +16,6 @@ from persys.wire import control, snapshot
 from persys.wire.adoption import recovered_view
 from persys.wire.gen.control.v1 import control_pb2
 
-SNAPSHOT_BYTES_MAX = 1024 * 1024 * 1024
 LEFT_OUT_SHOWN_MAX = 1000
 RECOVERED_SHOWN_MAX = 500
 
@@ -91,13 +89,7 @@ class RecoveryApi:
     async def RestoreSnapshot(
         self, request: AsyncIterator[control_pb2.SnapshotChunk], context: Context
     ) -> control_pb2.RecoveryAnswer:
-        chunks: list[bytes] = []
-        size = 0
-        async for chunk in request:
-            size += len(chunk.data)
-            if size > SNAPSHOT_BYTES_MAX:
-                raise InvalidError("snapshot", f"is over {SNAPSHOT_BYTES_MAX} bytes")
-            chunks.append(chunk.data)
+        chunks = [chunk.data async for chunk in request]
         contents = await asyncio.to_thread(snapshot.read, chunks)
         return _answer(await self._recovery.restore(contents))
 

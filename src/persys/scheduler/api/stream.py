@@ -6,13 +6,14 @@ A stream whose agent says something wrong ends with a status, and the agent join
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 from persys.errors import InvalidError, PersysError
+from persys.infra.aio.owned import OwnedWork
 from persys.model import feature
 from persys.model.ids import node_id
 from persys.scheduler.api.nodes import NodesApi
 from persys.scheduler.api.service import Context, need
-from persys.scheduler.owner import Owner
 from persys.scheduler.streams import Streams, Tunnel
 from persys.wire.gen.control.v1 import control_pb2
 
@@ -20,11 +21,11 @@ Messages = AsyncIterator[control_pb2.ControlMessage]
 
 
 class StreamApi:
-    def __init__(self, nodes: NodesApi, streams: Streams, owner: Owner) -> None:
-        """`owner` completes what a message changes, even if the stream breaks meanwhile."""
+    def __init__(self, nodes: NodesApi, streams: Streams, owned: OwnedWork) -> None:
+        """`owned` completes what a message changes, even if the stream breaks meanwhile."""
         self._nodes = nodes
         self._streams = streams
-        self._owner = owner
+        self._owned = owned
 
     async def ControlStream(self, messages: Messages, context: Context) -> None:
         first = await anext(messages, None)
@@ -57,8 +58,9 @@ class StreamApi:
     async def _register(
         self, request: control_pb2.RegisterNodeRequest
     ) -> control_pb2.RegisterNodeResponse:
-        work = self._nodes.register(request, streamed=True)
-        return await self._owner.do(work, key=request.node_id)
+        return await self._owned.finish(
+            "request", request.node_id, partial(self._nodes.register, request, streamed=True)
+        )
 
     async def _read(
         self, tunnel: Tunnel, messages: Messages, context: Context
@@ -80,8 +82,10 @@ class StreamApi:
                 if not tunnel.takes_calls:
                     # It cannot be asked for what its heartbeats leave out, so they are all it has.
                     message.heartbeat.complete = True
-                answer = await self._owner.do(
-                    self._nodes.Heartbeat(message.heartbeat, context), key=tunnel.node_id
+                answer = await self._owned.finish(
+                    "request",
+                    tunnel.node_id,
+                    partial(self._nodes.Heartbeat, message.heartbeat, context),
                 )
                 await tunnel.outgoing.put(
                     control_pb2.ControlMessage(heartbeat_answer=answer, number=message.number)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from persys.core.epochs import restart_at
+from persys.core.epochs import Epochs, restart_at
 from persys.core.recovery import Merged
 from persys.model.assignment import Assignment, EpochCounter, Tombstone
 from persys.model.belief import Belief, Retry
@@ -73,8 +73,16 @@ def assume_epochs(memory: Memory, key: str) -> None:
 
 
 def epoch_counter(cluster: Cluster) -> Iterable[EpochCounter]:
-    epochs = cluster.epochs
-    return (EpochCounter(epochs.reserved_until),) if epochs.on_record else ()
+    counter = cluster.epochs.on_record_now()
+    return (counter,) if counter is not None else ()
+
+
+def rebuilt_epoch_counter(merged: Merged, held: Iterable[EpochCounter]) -> Iterable[EpochCounter]:
+    """Keeps the key of the proofs that agents have, if it is known."""
+    epochs = Epochs()
+    for counter in held:
+        epochs.learn(counter)
+    return (epochs.restarted(merged.last_epoch()),)
 
 
 def put_removal(memory: Memory, removal: Removal) -> None:

@@ -66,8 +66,6 @@ class Quarantine:
 
     def check_writable(self, keys: Iterable[str]) -> None:
         """Raises QuarantinedError if one of these keys must not be written or deleted."""
-        if not self._records:
-            return
         for key in keys:
             held = self._records.get(key)
             if held is not None and not held.replaceable:

@@ -293,7 +293,7 @@ RECORDS: tuple[RecordType, ...] = (
         "epoch_counter",
         EpochCounter,
         "/epochs/<scope>",
-        content="the highest epoch that may be in use",
+        content="the highest epoch that may be in use, and the key of proofs",
         written_when="a leader reserves the next 10,000 epochs",
         in_snapshot=True,
         unreadable=Unreadable.REPLACED,
@@ -302,7 +302,7 @@ RECORDS: tuple[RecordType, ...] = (
         drop=memory.drop_epoch_counter,
         stand_in=memory.assume_epochs,
         in_memory=memory.epoch_counter,
-        rebuilt=lambda merged, _held: (EpochCounter(merged.last_epoch()),),
+        rebuilt=memory.rebuilt_epoch_counter,
     ),
     _type(
         "removal",

@@ -10,7 +10,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from persys.core.recovery import Merged
-from persys.errors import RefusedError
+from persys.errors import CompactedError, RefusedError
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.state.memory import Memory
 from persys.scheduler.state.quarantine import Quarantined
@@ -61,7 +61,14 @@ def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float, now: datet
 def follow(
     cluster: Cluster, changes: Sequence[Change], *, lease_until: float, now: datetime
 ) -> None:
-    """Take in what one revision changed."""
+    """Take in what one revision changed.
+
+    Raises CompactedError when a quarantined record was repaired: other records that need it were not taken
+    while it could not be read, so everything has to be read again.
+    """
+    repaired = next((one.key for one in changes if one.key in cluster.quarantine), "")
+    if repaired:
+        raise CompactedError(f"record {repaired} could not be read and has been written again")
     memory = Memory(cluster, lease_until, now)
     written: list[tuple[RecordType, str, Struct]] = []
     gone: list[tuple[RecordType, str]] = []
@@ -76,7 +83,6 @@ def follow(
             unreadable.append((kind, change.key))
             gone.append((kind, change.key))
             continue
-        cluster.quarantine.release(change.key)
         if read is not None:
             written.append((kind, change.key, read))
         else:

@@ -43,7 +43,7 @@ ACTUAL_STATE_FAILED: ActualState
 ACTUAL_STATE_UNKNOWN: ActualState
 
 class ApplyWorkloadRequest(_message.Message):
-    __slots__ = ("id", "type", "revision_id", "desired_state", "spec", "epoch", "intent", "stop_after_seconds", "secret_env")
+    __slots__ = ("id", "type", "revision_id", "desired_state", "spec", "epoch", "intent", "stop_after_seconds", "secret_env", "proof")
     ID_FIELD_NUMBER: _ClassVar[int]
     TYPE_FIELD_NUMBER: _ClassVar[int]
     REVISION_ID_FIELD_NUMBER: _ClassVar[int]
@@ -53,6 +53,7 @@ class ApplyWorkloadRequest(_message.Message):
     INTENT_FIELD_NUMBER: _ClassVar[int]
     STOP_AFTER_SECONDS_FIELD_NUMBER: _ClassVar[int]
     SECRET_ENV_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     id: str
     type: WorkloadType
     revision_id: str
@@ -62,19 +63,24 @@ class ApplyWorkloadRequest(_message.Message):
     intent: bytes
     stop_after_seconds: int
     secret_env: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., revision_id: _Optional[str] = ..., desired_state: _Optional[_Union[DesiredState, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., epoch: _Optional[int] = ..., intent: _Optional[bytes] = ..., stop_after_seconds: _Optional[int] = ..., secret_env: _Optional[_Iterable[str]] = ...) -> None: ...
+    proof: bytes
+    def __init__(self, id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., revision_id: _Optional[str] = ..., desired_state: _Optional[_Union[DesiredState, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., epoch: _Optional[int] = ..., intent: _Optional[bytes] = ..., stop_after_seconds: _Optional[int] = ..., secret_env: _Optional[_Iterable[str]] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class ApplyWorkloadResponse(_message.Message):
-    __slots__ = ("applied", "skipped", "message", "status")
+    __slots__ = ("applied", "skipped", "message", "status", "known_epoch", "deleted")
     APPLIED_FIELD_NUMBER: _ClassVar[int]
     SKIPPED_FIELD_NUMBER: _ClassVar[int]
     MESSAGE_FIELD_NUMBER: _ClassVar[int]
     STATUS_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_EPOCH_FIELD_NUMBER: _ClassVar[int]
+    DELETED_FIELD_NUMBER: _ClassVar[int]
     applied: bool
     skipped: bool
     message: str
     status: WorkloadStatus
-    def __init__(self, applied: _Optional[bool] = ..., skipped: _Optional[bool] = ..., message: _Optional[str] = ..., status: _Optional[_Union[WorkloadStatus, _Mapping]] = ...) -> None: ...
+    known_epoch: int
+    deleted: bool
+    def __init__(self, applied: _Optional[bool] = ..., skipped: _Optional[bool] = ..., message: _Optional[str] = ..., status: _Optional[_Union[WorkloadStatus, _Mapping]] = ..., known_epoch: _Optional[int] = ..., deleted: _Optional[bool] = ...) -> None: ...
 
 class DeleteWorkloadRequest(_message.Message):
     __slots__ = ("id", "epoch", "keep_data")
@@ -466,7 +472,7 @@ class NetworkConfig(_message.Message):
     def __init__(self, network: _Optional[str] = ..., mac_address: _Optional[str] = ..., ip_address: _Optional[str] = ..., gateway: _Optional[str] = ..., nameservers: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class WorkloadStatus(_message.Message):
-    __slots__ = ("id", "type", "revision_id", "desired_state", "actual_state", "message", "created_at", "updated_at", "metadata", "usage", "epoch")
+    __slots__ = ("id", "type", "revision_id", "desired_state", "actual_state", "message", "created_at", "updated_at", "metadata", "usage", "epoch", "proof")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -485,6 +491,7 @@ class WorkloadStatus(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     id: str
     type: WorkloadType
     revision_id: str
@@ -496,7 +503,8 @@ class WorkloadStatus(_message.Message):
     metadata: _containers.ScalarMap[str, str]
     usage: WorkloadUsageSnapshot
     epoch: int
-    def __init__(self, id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., revision_id: _Optional[str] = ..., desired_state: _Optional[_Union[DesiredState, str]] = ..., actual_state: _Optional[_Union[ActualState, str]] = ..., message: _Optional[str] = ..., created_at: _Optional[int] = ..., updated_at: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., usage: _Optional[_Union[WorkloadUsageSnapshot, _Mapping]] = ..., epoch: _Optional[int] = ...) -> None: ...
+    proof: bytes
+    def __init__(self, id: _Optional[str] = ..., type: _Optional[_Union[WorkloadType, str]] = ..., revision_id: _Optional[str] = ..., desired_state: _Optional[_Union[DesiredState, str]] = ..., actual_state: _Optional[_Union[ActualState, str]] = ..., message: _Optional[str] = ..., created_at: _Optional[int] = ..., updated_at: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., usage: _Optional[_Union[WorkloadUsageSnapshot, _Mapping]] = ..., epoch: _Optional[int] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class WorkloadUsageSnapshot(_message.Message):
     __slots__ = ("workload_id", "type", "cpu_percent", "memory_bytes", "disk_read_bytes", "disk_write_bytes", "net_rx_bytes", "net_tx_bytes", "collected_at", "source")

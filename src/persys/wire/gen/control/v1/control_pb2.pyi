@@ -128,7 +128,7 @@ class RegisterNodeResponse(_message.Message):
     def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., heartbeat_interval_seconds: _Optional[int] = ..., lease_expires_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., cluster_uid: _Optional[str] = ..., instance_id: _Optional[str] = ...) -> None: ...
 
 class HeartbeatRequest(_message.Message):
-    __slots__ = ("node_id", "usage", "workload_statuses", "timestamp", "workload_usage", "complete", "removed_workload_ids", "internal_errors", "unavailable_types", "instance_id")
+    __slots__ = ("node_id", "usage", "workload_statuses", "timestamp", "workload_usage", "complete", "removed_workload_ids", "internal_errors", "unavailable_types", "instance_id", "journal_problem")
     NODE_ID_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
     WORKLOAD_STATUSES_FIELD_NUMBER: _ClassVar[int]
@@ -139,6 +139,7 @@ class HeartbeatRequest(_message.Message):
     INTERNAL_ERRORS_FIELD_NUMBER: _ClassVar[int]
     UNAVAILABLE_TYPES_FIELD_NUMBER: _ClassVar[int]
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    JOURNAL_PROBLEM_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     usage: NodeUsage
     workload_statuses: _containers.RepeatedCompositeFieldContainer[WorkloadStatus]
@@ -149,7 +150,8 @@ class HeartbeatRequest(_message.Message):
     internal_errors: _containers.RepeatedCompositeFieldContainer[InternalError]
     unavailable_types: _containers.RepeatedScalarFieldContainer[str]
     instance_id: str
-    def __init__(self, node_id: _Optional[str] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ..., workload_statuses: _Optional[_Iterable[_Union[WorkloadStatus, _Mapping]]] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., workload_usage: _Optional[_Iterable[_Union[WorkloadUsageSnapshot, _Mapping]]] = ..., complete: _Optional[bool] = ..., removed_workload_ids: _Optional[_Iterable[str]] = ..., internal_errors: _Optional[_Iterable[_Union[InternalError, _Mapping]]] = ..., unavailable_types: _Optional[_Iterable[str]] = ..., instance_id: _Optional[str] = ...) -> None: ...
+    journal_problem: str
+    def __init__(self, node_id: _Optional[str] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ..., workload_statuses: _Optional[_Iterable[_Union[WorkloadStatus, _Mapping]]] = ..., timestamp: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., workload_usage: _Optional[_Iterable[_Union[WorkloadUsageSnapshot, _Mapping]]] = ..., complete: _Optional[bool] = ..., removed_workload_ids: _Optional[_Iterable[str]] = ..., internal_errors: _Optional[_Iterable[_Union[InternalError, _Mapping]]] = ..., unavailable_types: _Optional[_Iterable[str]] = ..., instance_id: _Optional[str] = ..., journal_problem: _Optional[str] = ...) -> None: ...
 
 class InternalError(_message.Message):
     __slots__ = ("component", "where", "key", "text", "count", "last_at")
@@ -582,7 +584,7 @@ class ReasonDetail(_message.Message):
     def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., last_transition: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., next_retry_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., retryable: _Optional[bool] = ...) -> None: ...
 
 class WorkloadStatus(_message.Message):
-    __slots__ = ("workload_id", "state", "failure_reason", "message", "last_transition", "reason", "usage", "revision_id", "epoch", "metadata")
+    __slots__ = ("workload_id", "state", "failure_reason", "message", "last_transition", "reason", "usage", "revision_id", "epoch", "metadata", "proof")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -600,6 +602,7 @@ class WorkloadStatus(_message.Message):
     REVISION_ID_FIELD_NUMBER: _ClassVar[int]
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     state: str
     failure_reason: FailureReason
@@ -610,7 +613,8 @@ class WorkloadStatus(_message.Message):
     revision_id: str
     epoch: int
     metadata: _containers.ScalarMap[str, str]
-    def __init__(self, workload_id: _Optional[str] = ..., state: _Optional[str] = ..., failure_reason: _Optional[_Union[FailureReason, str]] = ..., message: _Optional[str] = ..., last_transition: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[_Union[ReasonDetail, _Mapping]] = ..., usage: _Optional[_Union[WorkloadUsageSnapshot, _Mapping]] = ..., revision_id: _Optional[str] = ..., epoch: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ...) -> None: ...
+    proof: bytes
+    def __init__(self, workload_id: _Optional[str] = ..., state: _Optional[str] = ..., failure_reason: _Optional[_Union[FailureReason, str]] = ..., message: _Optional[str] = ..., last_transition: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[_Union[ReasonDetail, _Mapping]] = ..., usage: _Optional[_Union[WorkloadUsageSnapshot, _Mapping]] = ..., revision_id: _Optional[str] = ..., epoch: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
     __slots__ = ("status",)
@@ -637,7 +641,7 @@ class GetNodeResponse(_message.Message):
     def __init__(self, node: _Optional[_Union[NodeView, _Mapping]] = ...) -> None: ...
 
 class NodeView(_message.Message):
-    __slots__ = ("node_id", "status", "status_reason", "status_updated_by", "status_updated_at", "last_heartbeat", "grpc_endpoint", "total_cpu_cores", "available_cpu_cores", "total_memory_mb", "available_memory_mb", "supported_workload_types", "labels", "total_disk_gb", "available_disk_gb", "workload_count", "agent_version", "cordoned", "drain", "clock_skew_ms", "confirmed_dead", "taints", "usage")
+    __slots__ = ("node_id", "status", "status_reason", "status_updated_by", "status_updated_at", "last_heartbeat", "grpc_endpoint", "total_cpu_cores", "available_cpu_cores", "total_memory_mb", "available_memory_mb", "supported_workload_types", "labels", "total_disk_gb", "available_disk_gb", "workload_count", "agent_version", "cordoned", "drain", "clock_skew_ms", "confirmed_dead", "taints", "usage", "problems")
     class LabelsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -668,6 +672,7 @@ class NodeView(_message.Message):
     CONFIRMED_DEAD_FIELD_NUMBER: _ClassVar[int]
     TAINTS_FIELD_NUMBER: _ClassVar[int]
     USAGE_FIELD_NUMBER: _ClassVar[int]
+    PROBLEMS_FIELD_NUMBER: _ClassVar[int]
     node_id: str
     status: str
     status_reason: str
@@ -691,7 +696,8 @@ class NodeView(_message.Message):
     confirmed_dead: bool
     taints: _containers.RepeatedScalarFieldContainer[str]
     usage: NodeUsage
-    def __init__(self, node_id: _Optional[str] = ..., status: _Optional[str] = ..., status_reason: _Optional[str] = ..., status_updated_by: _Optional[str] = ..., status_updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_heartbeat: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., grpc_endpoint: _Optional[str] = ..., total_cpu_cores: _Optional[float] = ..., available_cpu_cores: _Optional[float] = ..., total_memory_mb: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., total_disk_gb: _Optional[int] = ..., available_disk_gb: _Optional[int] = ..., workload_count: _Optional[int] = ..., agent_version: _Optional[str] = ..., cordoned: _Optional[bool] = ..., drain: _Optional[_Union[DrainView, _Mapping]] = ..., clock_skew_ms: _Optional[int] = ..., confirmed_dead: _Optional[bool] = ..., taints: _Optional[_Iterable[str]] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ...) -> None: ...
+    problems: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, node_id: _Optional[str] = ..., status: _Optional[str] = ..., status_reason: _Optional[str] = ..., status_updated_by: _Optional[str] = ..., status_updated_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., last_heartbeat: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., grpc_endpoint: _Optional[str] = ..., total_cpu_cores: _Optional[float] = ..., available_cpu_cores: _Optional[float] = ..., total_memory_mb: _Optional[int] = ..., available_memory_mb: _Optional[int] = ..., supported_workload_types: _Optional[_Iterable[str]] = ..., labels: _Optional[_Mapping[str, str]] = ..., total_disk_gb: _Optional[int] = ..., available_disk_gb: _Optional[int] = ..., workload_count: _Optional[int] = ..., agent_version: _Optional[str] = ..., cordoned: _Optional[bool] = ..., drain: _Optional[_Union[DrainView, _Mapping]] = ..., clock_skew_ms: _Optional[int] = ..., confirmed_dead: _Optional[bool] = ..., taints: _Optional[_Iterable[str]] = ..., usage: _Optional[_Union[NodeUsage, _Mapping]] = ..., problems: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class DrainView(_message.Message):
     __slots__ = ("state", "started_at", "deadline_at", "remaining", "blocked")
@@ -1004,7 +1010,7 @@ class ExplainWorkloadRequest(_message.Message):
     def __init__(self, workload_id: _Optional[str] = ..., limit: _Optional[int] = ...) -> None: ...
 
 class ExplainWorkloadResponse(_message.Message):
-    __slots__ = ("workload_id", "assigned_node_id", "summary", "nodes", "changes", "counts", "node_count", "fit_count")
+    __slots__ = ("workload_id", "assigned_node_id", "summary", "nodes", "changes", "counts", "node_count", "fit_count", "copies")
     WORKLOAD_ID_FIELD_NUMBER: _ClassVar[int]
     ASSIGNED_NODE_ID_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
@@ -1013,6 +1019,7 @@ class ExplainWorkloadResponse(_message.Message):
     COUNTS_FIELD_NUMBER: _ClassVar[int]
     NODE_COUNT_FIELD_NUMBER: _ClassVar[int]
     FIT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    COPIES_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     assigned_node_id: str
     summary: str
@@ -1021,7 +1028,8 @@ class ExplainWorkloadResponse(_message.Message):
     counts: _containers.RepeatedCompositeFieldContainer[ReasonCount]
     node_count: int
     fit_count: int
-    def __init__(self, workload_id: _Optional[str] = ..., assigned_node_id: _Optional[str] = ..., summary: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeVerdict, _Mapping]]] = ..., changes: _Optional[_Iterable[str]] = ..., counts: _Optional[_Iterable[_Union[ReasonCount, _Mapping]]] = ..., node_count: _Optional[int] = ..., fit_count: _Optional[int] = ...) -> None: ...
+    copies: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, workload_id: _Optional[str] = ..., assigned_node_id: _Optional[str] = ..., summary: _Optional[str] = ..., nodes: _Optional[_Iterable[_Union[NodeVerdict, _Mapping]]] = ..., changes: _Optional[_Iterable[str]] = ..., counts: _Optional[_Iterable[_Union[ReasonCount, _Mapping]]] = ..., node_count: _Optional[int] = ..., fit_count: _Optional[int] = ..., copies: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class ReasonCount(_message.Message):
     __slots__ = ("filter", "detail", "nodes")

@@ -1,0 +1,17 @@
+"""Errors of the operating system as failures of a workload. They may pass, so another attempt may succeed."""
+
+from persys.infra.aio.path_calls import PathTimeoutError
+from persys.model.failure import Failure, FailureReason
+
+PATH_TIMEOUT = "PathTimeout"
+
+
+def storage_failure(what: str, err: OSError | PathTimeoutError) -> Failure:
+    """`what` was being done, or was needed."""
+    if isinstance(err, PathTimeoutError):
+        return Failure(FailureReason.STORAGE_ERROR, f"{what}: {err}", code=PATH_TIMEOUT)
+    if isinstance(err, TimeoutError | ConnectionError):
+        said = err.strerror or str(err) or "no answer in time"
+        return Failure(FailureReason.RUNTIME_ERROR, f"{what}: {said}")
+    named = f"{err.filename}: " if err.filename else ""
+    return Failure(FailureReason.STORAGE_ERROR, f"{what}: {named}{err.strerror or err}")

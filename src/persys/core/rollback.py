@@ -1,0 +1,178 @@
+"""Records that are behind their nodes, because the store was restored from an older copy.
+
+On record an assignment's epoch only rises. So a node that holds a later epoch than the record shows that the
+record is old, and it would refuse every order of the record's epoch. What follows:
+
+    the assigned node has a later epoch of it         a new epoch, on the same node
+    another node proves a later assignment to it      bound there: that is where the cluster last put it
+    the assigned node has deleted the assignment      a new epoch; with data only when a person says so,
+                                                      because its data may be on a node that is silent
+
+An epoch that a node reports is compared and never taken over: the counter continues by the clock. So a node
+that reports what it likes gets at most one more epoch for its own workload every half minute.
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+from msgspec import structs
+
+from persys.core.assigning import bind, wait
+from persys.core.effects import Apply
+from persys.core.liveness import Phase
+from persys.core.placement.needs import holds_data, needs_of
+from persys.core.situation import Copy, Decision, Rooms, Situation, believe, current
+from persys.model.assignment import Assignment, Tombstone
+from persys.model.belief import Belief, Status
+from persys.model.failure import Failure, FailureReason
+from persys.model.observation import Actual
+from persys.model.workload import Desired
+
+STALE_EPOCH = "StaleEpoch"  # the node has a newer assignment
+ALREADY_DELETED = "AlreadyDeleted"  # the node has deleted this assignment
+RENEWED_AFTER = timedelta(seconds=30)  # at the earliest, after the last time
+
+
+def held_epoch(situation: Situation) -> int:
+    """The epoch that the assigned node reports, if it is not below the record's but not its own; else 0."""
+    seen, bound = situation.observation, situation.assignment
+    if seen is None or bound is None or seen.node_id != bound.node_id:
+        return 0
+    epoch = max(seen.epoch, seen.known_epoch)
+    return epoch if epoch > bound.epoch or seen.known_epoch else 0
+
+
+def proven_epoch(situation: Situation) -> int:
+    """The highest epoch that a node elsewhere proves; 0: none does."""
+    return max((copy.epoch for copy in situation.copies if copy.proven), default=0)
+
+
+def renewed(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
+    """What to do about a record that is behind; None if it is not, or not to be renewed now."""
+    bound = situation.assignment
+    if bound is None:
+        return None
+    newest = _newest_copy(situation, above=max(bound.epoch, held_epoch(situation)))
+    if newest is not None and situation.workload.desired is not Desired.DELETED:
+        return _follow(situation, newest, rooms, now)
+    if _is_behind(situation) and _may_renew(situation, bound, now):
+        return _renew(situation, bound, now)
+    return None
+
+
+def explained(situation: Situation) -> Situation:
+    """The same, with a refusal because of an epoch in words that say what to do about it."""
+    failed, bound = current(situation, Actual.FAILED), situation.assignment
+    if failed is None or failed.failure is None or bound is None or not failed.known_epoch:
+        return situation
+    if failed.known_epoch >= situation.next_epoch:
+        text = (
+            f"node {bound.node_id} refuses orders because of epoch {failed.known_epoch}, which this cluster "
+            "cannot have given out; check the clock of the scheduler, or remove the node"
+        )
+        failure = structs.replace(failed.failure, message=text)
+    elif failed.failure.code == ALREADY_DELETED and holds_data(situation.workload):
+        failure = Failure(
+            FailureReason.RUNTIME_ERROR, _was_deleted(situation, bound), False, ALREADY_DELETED
+        )
+    else:
+        return situation
+    seen = structs.replace(failed, failure=failure, message=failure.message)
+    return replace(situation, observation=seen)
+
+
+def _was_deleted(situation: Situation, bound: Assignment) -> str:
+    name = situation.workload.id
+    return (
+        f"node {bound.node_id} has deleted this assignment (epoch {bound.epoch}) of a workload with data: "
+        "the store was probably restored from an older copy. If no other node has its data, "
+        f"`persysctl workload retry {name}` starts it on {bound.node_id}; otherwise delete it, and adopt its "
+        "copy (`persysctl orphans list`)"
+    )
+
+
+def _newest_copy(situation: Situation, *, above: int) -> Copy | None:
+    found = [copy for copy in situation.copies if copy.proven and copy.epoch > above]
+    return max(found, key=lambda copy: copy.epoch, default=None)
+
+
+def _follow(situation: Situation, copy: Copy, rooms: Rooms, now: datetime) -> Decision | None:
+    """Bind it where the cluster last put it. What has no data runs on where the record has it if need be."""
+    bound, needs = situation.assignment, needs_of(situation.workload)
+    assert bound is not None
+    rejection = rooms.fits_on(situation.workload.id, copy.node_id, needs)
+    if rejection is None:
+        why = f"the node has its newest copy; the record with {bound.node_id} was an older one"
+        moved = bind(situation, copy.node_id, needs, why, now)
+        return replace(moved, tombstone=Tombstone(bound, now, keeps_data=True))
+    if not holds_data(situation.workload):
+        return None
+    waiting = wait(
+        situation,
+        f"{copy.node_id} has its newest copy with the data, and is {rejection.detail}: make room there",
+        now,
+    )
+    return replace(waiting, assignment=bound)
+
+
+def _is_behind(situation: Situation) -> bool:
+    if held_epoch(situation):
+        return not _waits_for_a_person(situation)
+    return _was_asked_again(situation)
+
+
+def _waits_for_a_person(situation: Situation) -> bool:
+    failed = current(situation, Actual.FAILED)
+    return (
+        failed is not None
+        and failed.failure is not None
+        and failed.failure.code == ALREADY_DELETED
+        and holds_data(situation.workload)
+        and situation.workload.desired is not Desired.DELETED
+    )
+
+
+def _was_asked_again(situation: Situation) -> bool:
+    """A person wants it tried again after its node had deleted it: nothing of that failure is planned."""
+    belief = situation.belief
+    return (
+        belief is not None
+        and belief.failure is not None
+        and belief.failure.code == ALREADY_DELETED
+        and situation.retry is None
+        and situation.observation is None
+    )
+
+
+def _may_renew(situation: Situation, bound: Assignment, now: datetime) -> bool:
+    if situation.phase is not Phase.ALIVE or situation.next_epoch <= held_epoch(situation):
+        return False
+    return _was_asked_again(situation) or now >= bound.assigned_at + RENEWED_AFTER
+
+
+def _renew(situation: Situation, bound: Assignment, now: datetime) -> Decision:
+    held, workload = held_epoch(situation), situation.workload
+    why = (
+        f"the node has epoch {held}, and the record was older" if held else "it was asked for again"
+    )
+    assignment = structs.replace(bound, epoch=situation.next_epoch, assigned_at=now, why=why)
+    if workload.desired is Desired.DELETED:
+        return Decision(assignment, situation.belief, None, wake_at=now)
+    effect = Apply(bound.node_id, workload, assignment.epoch)
+    belief = _as_before(situation, assignment, now)
+    return Decision(assignment, belief, None, effects=(effect,))
+
+
+def _as_before(situation: Situation, assignment: Assignment, now: datetime) -> Belief:
+    """What is shown does not change until the node has answered; what had failed is on its way."""
+    belief = situation.belief
+    if belief is not None and belief.status is not Status.FAILED:
+        return structs.replace(belief, epoch=assignment.epoch)
+    return believe(
+        situation,
+        Status.PENDING,
+        now,
+        code="Starting",
+        message=f"starting on {assignment.node_id}",
+        epoch=assignment.epoch,
+    )

@@ -1,0 +1,78 @@
+"""Answers of gRPC peers that cannot be parsed: they fail their call, with INTERNAL.
+
+gRPC itself logs a traceback and hands out None in place of such an answer. A generated stub that is given
+`parsed(channel)` never sees None: what it awaits or iterates raises AioRpcError.
+"""
+
+from collections.abc import AsyncIterator, Callable, Generator
+from typing import Any, Final, Self
+
+import grpc
+from google.protobuf.message import DecodeError
+
+CANNOT_BE_PARSED = "the answer cannot be parsed"
+_UNPARSED: Final = object()
+
+
+def parsed(channel: grpc.aio.Channel) -> Any:
+    """What a stub needs of a channel."""
+    return _ParsedChannel(channel)
+
+
+def rpc_error(code: grpc.StatusCode, text: str) -> grpc.aio.AioRpcError:
+    nothing = grpc.aio.Metadata()
+    return grpc.aio.AioRpcError(code, nothing, nothing, details=text)
+
+
+class _ParsedChannel:
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        for kind in ("unary_unary", "unary_stream", "stream_unary", "stream_stream"):
+            setattr(self, kind, _parsed_kind(getattr(channel, kind)))
+
+
+def _parsed_kind(multi_callable: Callable[..., Any]) -> Callable[..., Any]:
+    def make(
+        method: str, *, response_deserializer: Callable[[bytes], Any], **how: Any
+    ) -> Callable[..., "_Call"]:
+        def parse(data: bytes) -> Any:
+            try:
+                return response_deserializer(data)
+            except DecodeError:
+                return _UNPARSED
+
+        made = multi_callable(method, response_deserializer=parse, **how)
+        return lambda *request, **options: _Call(made(*request, **options))
+
+    return make
+
+
+class _Call:
+    """A call of gRPC, with every answer checked."""
+
+    def __init__(self, call: Any) -> None:
+        self._call = call
+        self._answers: AsyncIterator[Any] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._call, name)
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        answer = yield from self._call.__await__()
+        return self._checked(answer)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._answers is None:
+            self._answers = aiter(self._call)
+        return self._checked(await anext(self._answers))
+
+    async def read(self) -> Any:
+        return self._checked(await self._call.read())
+
+    def _checked(self, answer: Any) -> Any:
+        if answer is _UNPARSED:
+            self._call.cancel()
+            raise rpc_error(grpc.StatusCode.INTERNAL, CANNOT_BE_PARSED)
+        return answer

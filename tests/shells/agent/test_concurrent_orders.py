@@ -1,0 +1,118 @@
+"""Orders that arrive during work on an older one: nothing that is noted of the older one undoes them."""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from persys.core.convergence import Artefact, Condition
+from persys.model.failure import Failure
+from persys.model.ids import WorkloadId
+from persys.model.observation import Actual
+from persys.model.order import Order
+from shells.agent.in_memory import MemoryRuntime, Node, Running, a_running_agent
+
+WEB = WorkloadId("web")
+
+
+class GatedDisk(ThreadPoolExecutor):
+    """Writes wait while it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.is_open = threading.Event()
+        self.is_open.set()
+        self.held = 0
+
+    def submit(self, fn: Callable[..., Any], /, *arguments: Any, **named: Any) -> "Future[Any]":
+        self.held += not self.is_open.is_set()
+
+        def late() -> Any:
+            self.is_open.wait()
+            return fn(*arguments, **named)
+
+        return super().submit(late)
+
+
+class GatedRuntime(MemoryRuntime):
+    """Looks wait while it is closed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = asyncio.Event()
+        self.is_open.set()
+        self.looks_held = 0
+        self.closes_after_removal = False
+
+    async def inspect(self, order: Order) -> Artefact | None:
+        self.looks_held += not self.is_open.is_set()
+        await self.is_open.wait()
+        return await super().inspect(order)
+
+    async def discard(self, order: Order) -> Failure | None:
+        """The last step of a removal."""
+        if self.closes_after_removal:
+            self.closes_after_removal = False
+            self.is_open.clear()
+        return await super().discard(order)
+
+    def exit(self) -> None:
+        self._set(self.artefacts[WEB], condition=Condition.CREATED)
+
+
+@asynccontextmanager
+async def a_look_meets_an_order(running: Running, runtime: GatedRuntime, disk: GatedDisk) -> Any:
+    """The look that is held ends while another revision is being written."""
+    await running.until(lambda: runtime.looks_held > 0, "a look is held")
+    disk.is_open.clear()
+    async with asyncio.TaskGroup() as group:
+        group.create_task(running.apply("web", revision="r2"))
+        await running.until(lambda: disk.held > 0, "the order is being written")
+        runtime.is_open.set()
+        await asyncio.sleep(0.1)  # for what must not happen
+        disk.is_open.set()
+    yield
+
+
+@pytest.fixture
+def disk() -> GatedDisk:
+    return GatedDisk()
+
+
+async def test_a_removal_that_ends_while_a_new_order_is_written_does_not_forget_it(
+    tmp_path: Path, disk: GatedDisk
+) -> None:
+    runtime = GatedRuntime()
+    async with a_running_agent(Node(tmp_path, runtime=runtime, journal_thread=disk)) as running:
+        await running.apply("web")
+        await running.until_stands("web", Actual.RUNNING)
+        runtime.closes_after_removal = True
+        await running.delete("web")
+
+        async with a_look_meets_an_order(running, runtime, disk):
+            await running.until_stands("web", Actual.RUNNING)
+
+        assert running.state.entries[WEB].order.revision == "r2"
+
+
+async def test_a_start_that_begins_while_a_new_order_is_written_does_not_undo_it(
+    tmp_path: Path, disk: GatedDisk
+) -> None:
+    runtime = GatedRuntime()
+    async with a_running_agent(Node(tmp_path, runtime=runtime, journal_thread=disk)) as running:
+        await running.apply("web")
+        await running.until_stands("web", Actual.RUNNING)
+        runtime.is_open.clear()
+        runtime.exit()
+
+        async with a_look_meets_an_order(running, runtime, disk):
+            await running.until(
+                lambda: runtime.artefacts[WEB].revision == "r2", "the new revision runs"
+            )
+
+        assert running.state.entries[WEB].order.revision == "r2"

@@ -1,0 +1,166 @@
+"""Deletions are remembered: an order for what was deleted here is refused, however late it arrives."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from persys.agent import state as journal
+from persys.agent.calls import AbortedError
+from persys.agent.journal import Burial
+from persys.agent.state import Change
+from persys.model.ids import WorkloadId
+from persys.model.observation import Actual
+from persys.wire.gen.agent.v1 import agent_pb2
+from shells.agent.in_memory import Node, Running, a_context, a_running_agent
+
+WEB = WorkloadId("web")
+
+
+async def apply(running: Running, name: str, epoch: int) -> bool:
+    """Whether the order was taken."""
+    request = agent_pb2.ApplyWorkloadRequest(
+        id=name,
+        type=agent_pb2.WORKLOAD_TYPE_CONTAINER,
+        revision_id="r1",
+        desired_state=agent_pb2.DESIRED_STATE_RUNNING,
+        spec=agent_pb2.WorkloadSpec(container=agent_pb2.ContainerSpec(image="app:1")),
+        epoch=epoch,
+    )
+    try:
+        answer = await running.call(running.api.ApplyWorkload(request, a_context()))
+    except AbortedError:
+        return False
+    return bool(answer.applied)
+
+
+async def delete(running: Running, name: str, epoch: int) -> str:
+    request = agent_pb2.DeleteWorkloadRequest(id=name, epoch=epoch)
+    answer = await running.call(running.api.DeleteWorkload(request, a_context()))
+    return str(answer.message)
+
+
+async def run_and_delete(running: Running, name: str, epoch: int) -> None:
+    assert await apply(running, name, epoch)
+    await running.until_stands(name, Actual.RUNNING)
+    await delete(running, name, epoch)
+    await running.until_stands(name, None)
+
+
+async def acknowledge(running: Running) -> None:
+    """The scheduler has heard of all deletions."""
+    told = [replace(burial, told=True) for burial in running.state.burials.values()]
+    await running.call(running.state.commit(Change(burials=told)))
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_an_apply_of_a_deleted_assignment_is_refused_although_the_scheduler_knows_of_it(
+    tmp_path: Path, restarted: bool
+) -> None:
+    node = Node(tmp_path)
+    async with a_running_agent(node) as running:
+        await run_and_delete(running, "web", 5)
+        await acknowledge(running)
+        assert restarted or not await apply(running, "web", 5)
+    async with a_running_agent(node) as running:
+        assert not await apply(running, "web", 4)
+        assert not await apply(running, "web", 5)
+        assert running.standing("web") is None
+
+        assert await apply(running, "web", 6)
+
+
+async def test_an_apply_that_arrives_after_its_delete_is_refused(tmp_path: Path) -> None:
+    async with a_running_agent(Node(tmp_path)) as running:
+        assert await delete(running, "web", 5) == "workload not found: web"
+
+        assert not await apply(running, "web", 5)
+        assert await apply(running, "web", 6)
+
+
+async def test_a_repeated_delete_of_what_is_not_here_writes_nothing_more(tmp_path: Path) -> None:
+    async with a_running_agent(Node(tmp_path)) as running:
+        await delete(running, "web", 5)
+        before = running.state.burials[WEB]
+        await delete(running, "web", 5)
+        await delete(running, "web", 0)
+
+        assert running.state.burials[WEB] is before
+
+
+async def test_an_apply_during_its_delete_is_refused(tmp_path: Path) -> None:
+    async with a_running_agent(Node(tmp_path)) as running:
+        assert await apply(running, "web", 5)
+        await running.until_stands("web", Actual.RUNNING)
+        await delete(running, "web", 5)
+
+        assert not await apply(running, "web", 5)
+        await running.until_stands("web", None)
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+async def test_deletions_that_are_not_kept_by_id_refuse_by_their_highest_epoch(
+    tmp_path: Path, restarted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "BURIALS_MAX", 2)
+    node = Node(tmp_path)
+    async with a_running_agent(node) as running:
+        for epoch, name in enumerate(("web", "mail", "db", "cache"), start=5):
+            await run_and_delete(running, name, epoch)
+        assert set(running.state.burials) == {"db", "cache"}
+        assert restarted or not await apply(running, "web", 5)
+    async with a_running_agent(node) as running:
+        assert not await apply(running, "web", 5)
+        assert not await apply(running, "never-here", 6)
+        assert await apply(running, "never-here", 7)
+        assert not await apply(running, "db", 7)
+        assert await apply(running, "db", 8)
+
+
+async def test_the_journal_does_not_grow_with_deletions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "BURIALS_MAX", 3)
+    async with a_running_agent(Node(tmp_path)) as running:
+        for epoch in range(1, 40):
+            await delete(running, f"web-{epoch}", epoch)
+        assert len(running.state.burials) == 3
+    with closing(sqlite3.connect(tmp_path / "state.db")) as connection:
+        assert connection.execute("SELECT count(*) FROM burials").fetchone() == (3,)
+        assert connection.execute("SELECT epoch FROM deleted_epochs").fetchall() == [(36,)]
+
+
+async def test_epochs_of_another_cluster_refuse_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(journal, "BURIALS_MAX", 1)
+    async with a_running_agent(Node(tmp_path)) as running:
+        await running.call(running.state.commit(Change(cluster_uid="first")))
+        await run_and_delete(running, "web", 50)
+        await run_and_delete(running, "mail", 51)
+        await running.call(running.state.commit(Change(cluster_uid="second")))
+
+        assert await apply(running, "web", 1)
+        assert await apply(running, "mail", 2)
+
+
+async def test_an_order_for_what_had_a_damaged_row_is_taken(tmp_path: Path) -> None:
+    node = Node(tmp_path)
+    async with a_running_agent(node) as running:
+        assert await apply(running, "web", 5)
+        await running.until_stands("web", Actual.RUNNING)
+    with closing(sqlite3.connect(tmp_path / "state.db")) as connection, connection:
+        connection.execute("UPDATE entries SET record = x'00'")
+        connection.execute("INSERT INTO deleted_epochs VALUES ('', 9)")
+    async with a_running_agent(node) as running:
+        assert not await apply(running, "mail", 5)
+        assert await apply(running, "web", 5)
+
+
+async def test_a_deletion_that_found_nothing_makes_no_garbage(tmp_path: Path) -> None:
+    async with a_running_agent(Node(tmp_path)) as running:
+        await delete(running, "web", 5)
+
+        assert running.state.burials[WEB] == Burial(WEB, 5, told=True, was_here=False)

@@ -1,0 +1,354 @@
+"""Containers and stacks that are changed by hand while they run, on the real Docker."""
+
+import json
+import subprocess
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import composes
+from persys.wire.gen.agent.v1 import agent_pb2
+from shells.agent.conftest import docker, eventually
+
+if TYPE_CHECKING:
+    from shells.agent.conftest import Agent
+
+RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
+STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
+STOP = agent_pb2.DESIRED_STATE_STOPPED
+BINARIES = {"v1": composes.V1, "v2": composes.V2}
+WITHIN = 60.0
+
+
+@pytest.fixture(scope="module")
+def looking(
+    tmp_path_factory: pytest.TempPathFactory, agent_in: Callable[..., "Agent"], demo_image: str
+) -> Iterator["Agent"]:
+    """An agent that looks at everything often: Docker tells nobody that a network was taken away."""
+    agent = agent_in(tmp_path_factory.mktemp("deviations"), PERSYS_RECONCILE_INTERVAL="0.5s")
+    agent.start()
+    with closing(agent):
+        yield agent
+
+
+@pytest.fixture(scope="module", params=BINARIES)
+def stacks(
+    request: pytest.FixtureRequest,
+    tmp_path_factory: pytest.TempPathFactory,
+    agent_in: Callable[..., "Agent"],
+    demo_image: str,
+) -> Iterator["Agent"]:
+    agent = agent_in(
+        tmp_path_factory.mktemp(f"deviations-{request.param}"),
+        PERSYS_RECONCILE_INTERVAL="0.5s",
+        PERSYS_COMPOSE_ENABLED="true",
+        PERSYS_COMPOSE_BINARY=BINARIES[request.param],
+    )
+    agent.start()
+    with closing(agent):
+        yield agent
+    for name in docker(
+        "network", "ls", "-q", "--filter", f"label=persys.node_id={agent.node_id}"
+    ).split():
+        docker("network", "rm", name)
+
+
+@pytest.fixture
+def server(
+    shell: Callable[..., agent_pb2.ContainerSpec], free_port: int
+) -> agent_pb2.ContainerSpec:
+    spec = shell("echo served > /tmp/index.html; exec httpd -f -p 80 -h /tmp", restart="always")
+    spec.ports.add(host_port=free_port, container_port=80)
+    spec.resources.memory_bytes = 64 << 20
+    spec.init = True
+    return spec
+
+
+def is_served(port: int) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=2) as answer:
+            return b"served" in answer.read()
+    except OSError:
+        return False
+
+
+def only(agent: "Agent", workload_id: str) -> dict[str, Any]:
+    (found,) = json.loads(docker("inspect", *agent.containers(workload_id)))
+    return dict(found)
+
+
+def drift(agent: "Agent", workload_id: str) -> str:
+    return agent.status(workload_id).metadata["container.drift"]
+
+
+def is_well(agent: "Agent", workload_id: str) -> bool:
+    status = agent.status(workload_id)
+    return status.actual_state == RUNNING and not status.metadata["container.drift"]
+
+
+def test_a_container_that_lost_its_network_is_attached_again_without_a_restart(
+    looking: "Agent", unique_id: str, server: agent_pb2.ContainerSpec, free_port: int
+) -> None:
+    looking.apply(unique_id, server)
+    eventually(lambda: is_served(free_port), "it serves")
+    before = only(looking, unique_id)
+
+    docker("network", "disconnect", "bridge", before["Id"])
+    eventually(lambda: "network bridge is not attached" in drift(looking, unique_id), "it is told")
+    eventually(lambda: is_served(free_port), "it serves again")
+
+    after = only(looking, unique_id)
+    assert after["Id"] == before["Id"]
+    assert after["State"]["StartedAt"] == before["State"]["StartedAt"]
+    eventually(lambda: is_well(looking, unique_id), "nothing differs")
+    assert looking.status(unique_id).metadata["container.ports"] == f"{free_port}->80/tcp"
+    looking.delete(unique_id)
+
+
+def test_limits_the_restart_policy_and_the_name_are_set_back_in_place(
+    looking: "Agent", unique_id: str, server: agent_pb2.ContainerSpec
+) -> None:
+    looking.apply(unique_id, server)
+    looking.wait_for(unique_id, RUNNING)
+    before = only(looking, unique_id)
+
+    limits = ("--memory", "128m", "--memory-swap", "128m", "--restart", "no")
+    docker("update", *limits, before["Id"])
+    docker("rename", before["Id"], f"{unique_id}-renamed")
+
+    def is_as_created() -> bool:
+        now = only(looking, unique_id)
+        of_interest = ("Memory", "MemorySwap", "RestartPolicy")
+        same = all(now["HostConfig"][name] == before["HostConfig"][name] for name in of_interest)
+        return same and now["Name"] == before["Name"]
+
+    eventually(is_as_created, "it is as it was created")
+    assert only(looking, unique_id)["State"]["StartedAt"] == before["State"]["StartedAt"]
+    eventually(lambda: is_well(looking, unique_id), "nothing differs")
+    looking.delete(unique_id)
+
+
+def test_a_limit_that_cannot_be_taken_away_again_is_reported_until_a_redeploy(
+    looking: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
+) -> None:
+    looking.apply(unique_id, sleeper)
+    looking.wait_for(unique_id, RUNNING)
+    docker("update", "--cpus", "0.5", only(looking, unique_id)["Id"])
+
+    eventually(lambda: "NanoCpus is 500000000" in drift(looking, unique_id), "it is told")
+    status = looking.status(unique_id)
+    assert (status.actual_state, status.metadata["reason_code"]) == (RUNNING, "Drifted")
+
+    looking.apply(unique_id, sleeper, revision="r2")
+    eventually(lambda: is_well(looking, unique_id), "another container takes its place")
+    assert only(looking, unique_id)["HostConfig"]["NanoCpus"] == 0
+    looking.delete(unique_id)
+
+
+def test_a_container_paused_by_hand_goes_on(
+    looking: "Agent", unique_id: str, sleeper: agent_pb2.ContainerSpec
+) -> None:
+    looking.apply(unique_id, sleeper)
+    looking.wait_for(unique_id, RUNNING)
+    (container,) = looking.containers(unique_id)
+
+    docker("pause", container)
+    eventually(lambda: not only(looking, unique_id)["State"]["Paused"], "it goes on")
+
+    looking.wait_for(unique_id, RUNNING)
+    looking.delete(unique_id)
+
+
+def test_work_that_ends_after_it_was_attached_again_is_not_run_twice(
+    looking: "Agent", unique_id: str, shell: Callable[..., agent_pb2.ContainerSpec]
+) -> None:
+    job = shell("trap 'exit 0' TERM; while :; do sleep 0.1; done")
+    looking.apply(unique_id, job)
+    looking.wait_for(unique_id, RUNNING)
+    before = only(looking, unique_id)
+    docker("network", "disconnect", "bridge", before["Id"])
+    eventually(
+        lambda: bool(only(looking, unique_id)["NetworkSettings"]["Networks"]), "it is attached"
+    )
+    eventually(lambda: is_well(looking, unique_id), "nothing differs")
+
+    docker("kill", "--signal", "TERM", before["Id"])
+
+    status = looking.wait_for(unique_id, STOPPED)
+    assert status.metadata["container.exit_code"] == "0"
+    assert only(looking, unique_id)["State"]["StartedAt"] == before["State"]["StartedAt"]
+
+
+STACK = """
+services:
+  web:
+    image: persys-test
+    command: ["sh", "-c", "echo served > /data/index.html; exec httpd -f -p 80 -h /data"]
+    init: true
+    ports: ["{port}:80"]
+    networks: [default, back]
+    volumes: ["/data"]
+  db:
+    image: persys-test
+    command: ["sleep", "3600"]
+    init: true
+    mem_limit: 64m
+  migrate: {{image: persys-test, command: ["true"]}}
+networks: {{back: }}
+"""
+
+
+def apply_stack(
+    agent: "Agent",
+    workload_id: str,
+    port: int,
+    *,
+    desired: agent_pb2.DesiredState = agent_pb2.DESIRED_STATE_RUNNING,
+    revision: str = "r1",
+) -> None:
+    compose = agent_pb2.ComposeSpec(compose_yaml=STACK.format(port=port))
+    request = agent_pb2.ApplyWorkloadRequest(
+        id=workload_id,
+        type=agent_pb2.WORKLOAD_TYPE_COMPOSE,
+        revision_id=revision,
+        desired_state=desired,
+        spec=agent_pb2.WorkloadSpec(compose=compose),
+    )
+    answer = agent.stub.ApplyWorkload(request, timeout=10)
+    assert answer.applied, answer.message
+
+
+def services(agent: "Agent", workload_id: str) -> dict[str, dict[str, Any]]:
+    """Those that are there; one may be replaced while this looks."""
+    command = ["docker", "inspect", *agent.containers(workload_id)]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    found = json.loads(done.stdout or "[]")
+    return {one["Config"]["Labels"]["com.docker.compose.service"]: one for one in found}
+
+
+def run_of(service: dict[str, Any]) -> tuple[str, str]:
+    return service["Id"], service["State"]["StartedAt"]
+
+
+def networks_of(service: dict[str, Any]) -> set[str]:
+    return set(service["NetworkSettings"]["Networks"])
+
+
+def test_a_stack_whose_container_lost_a_network_gets_it_back_with_its_port_and_its_data(
+    stacks: "Agent", unique_id: str, free_port: int
+) -> None:
+    apply_stack(stacks, unique_id, free_port)
+    eventually(lambda: is_served(free_port), "it serves", within=WITHIN)
+    eventually(lambda: is_well(stacks, unique_id), "it is settled", within=WITHIN)
+    before = services(stacks, unique_id)
+    (data,) = (mount["Name"] for mount in before["web"]["Mounts"])
+
+    for network in networks_of(before["web"]):
+        docker("network", "disconnect", network, before["web"]["Id"])
+    assert not is_served(free_port)
+    eventually(
+        lambda: is_served(free_port) and is_well(stacks, unique_id), "repaired", within=WITHIN
+    )
+
+    after = services(stacks, unique_id)
+    assert networks_of(after["web"]) == networks_of(before["web"])
+    assert [mount["Name"] for mount in after["web"]["Mounts"]] == [data]
+    for untouched in ("db", "migrate"):
+        assert run_of(after[untouched]) == run_of(before[untouched])
+    assert "web" in docker("exec", after["db"]["Id"], "ping", "-c1", "-W2", "web")
+
+    # A second network alone, and limits and a name beside it.
+    lost = next(name for name in networks_of(after["web"]) if name.endswith("back"))
+    docker("network", "disconnect", lost, after["web"]["Id"])
+    docker("update", "--memory", "128m", "--memory-swap", "256m", after["db"]["Id"])
+    docker("rename", after["db"]["Id"], f"{unique_id}-renamed")
+
+    def is_repaired() -> bool:
+        now = services(stacks, unique_id)
+        return (
+            "web" in now
+            and lost in networks_of(now["web"])
+            and now["db"]["HostConfig"]["Memory"] == 64 << 20
+            and now["db"]["Name"] == before["db"]["Name"]
+        )
+
+    eventually(is_repaired, "network, limit and name are back", within=WITHIN)
+    assert run_of(services(stacks, unique_id)["db"]) == run_of(before["db"])
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+
+def test_a_stack_starts_although_its_network_was_removed_while_it_was_stopped(
+    stacks: "Agent", unique_id: str, free_port: int
+) -> None:
+    apply_stack(stacks, unique_id, free_port)
+    eventually(lambda: is_well(stacks, unique_id), "it is settled", within=WITHIN)
+    networks = networks_of(services(stacks, unique_id)["web"])
+    apply_stack(stacks, unique_id, free_port, desired=STOP)
+    stacks.wait_for(unique_id, STOPPED, within=WITHIN)
+
+    docker("network", "rm", *networks)
+    apply_stack(stacks, unique_id, free_port)
+
+    eventually(lambda: is_served(free_port), "it serves", within=WITHIN)
+    assert networks_of(services(stacks, unique_id)["web"]) == networks
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+
+@pytest.mark.parametrize("stacks", ["v2"], indirect=True)
+def test_a_new_revision_makes_again_what_is_not_as_it_was_made(
+    stacks: "Agent", unique_id: str, free_port: int
+) -> None:
+    apply_stack(stacks, unique_id, free_port)
+    eventually(lambda: is_well(stacks, unique_id), "it is settled", within=WITHIN)
+    before = services(stacks, unique_id)
+    docker("update", "--cpus", "0.5", before["web"]["Id"])
+    eventually(lambda: "NanoCpus" in drift(stacks, unique_id), "it is told")
+
+    apply_stack(stacks, unique_id, free_port, revision="r2")
+
+    eventually(lambda: is_well(stacks, unique_id), "nothing differs", within=WITHIN)
+    after = services(stacks, unique_id)
+    assert after["web"]["HostConfig"]["NanoCpus"] == 0
+    assert run_of(after["db"]) == run_of(before["db"])
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)
+
+
+JOINED = """
+services:
+  vpn: {image: persys-test, command: ["sleep", "3600"], init: true}
+  app: {image: persys-test, command: ["sleep", "3600"], init: true, network_mode: "service:vpn"}
+"""
+
+
+@pytest.mark.parametrize("stacks", ["v2"], indirect=True)
+def test_a_service_follows_the_network_of_another_that_was_started_again(
+    stacks: "Agent", unique_id: str
+) -> None:
+    request = agent_pb2.ApplyWorkloadRequest(
+        id=unique_id,
+        type=agent_pb2.WORKLOAD_TYPE_COMPOSE,
+        revision_id="r1",
+        desired_state=agent_pb2.DESIRED_STATE_RUNNING,
+        spec=agent_pb2.WorkloadSpec(compose=agent_pb2.ComposeSpec(compose_yaml=JOINED)),
+    )
+    stacks.stub.ApplyWorkload(request, timeout=10)
+    eventually(lambda: is_well(stacks, unique_id), "it is settled", within=WITHIN)
+
+    docker("restart", "-t", "1", services(stacks, unique_id)["vpn"]["Id"])
+
+    def has_a_route() -> bool:
+        try:
+            app = services(stacks, unique_id)["app"]["Id"]
+            return "eth0" in docker("exec", app, "cat", "/proc/net/route")
+        except (KeyError, subprocess.CalledProcessError):  # it is being replaced
+            return False
+
+    eventually(has_a_route, "it has the new network", within=WITHIN)
+    stacks.delete(unique_id)
+    stacks.wait_until_gone(unique_id)

@@ -1,0 +1,226 @@
+"""A journal that cannot be written loses nothing that was acknowledged, does not spin, and is reported.
+
+The kinds of writes are derived from the fields of `Change`, so that a new kind is covered, or a test fails.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from builders import a_supervisor
+from persys.agent import journal_health, state
+from persys.agent.calls import AbortedError
+from persys.agent.journal import Burial, Entry, Image, Standing
+from persys.agent.state import Change, State
+from persys.errors import StoreUnavailableError
+from persys.model.action import Action, ActionKind, ActionState
+from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
+from persys.model.observation import Actual
+from persys.model.order import Order
+from persys.model.spec import ContainerSpec, WorkloadType
+from persys.model.volume import Volume
+from persys.model.workload import Desired
+from persys.wire.gen.agent.v1 import agent_pb2
+from shells.agent.faulty_journal import FAULTS, HANG, FaultyConnection
+from shells.agent.in_memory import Node, Running, a_context, a_running_agent
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+WEB = WorkloadId("web")
+ORDER = Order(WEB, WorkloadType.CONTAINER, Revision("r1"), 1, Desired.RUNNING, ContainerSpec("app"))
+ENTRY = Entry(ORDER, 1, ActionId("a1"), NOW, NOW, Standing(Actual.PENDING, NOW))
+# One value for each field of a change; `test_every_kind_of_write_has_an_example` misses a new one.
+EXAMPLES: dict[str, Any] = {
+    "entry": ENTRY,
+    "actions": [Action(ActionId("a1"), WEB, ActionKind.APPLY, ActionState.PENDING, NOW)],
+    "forgotten": WEB,
+    "burials": [Burial(WEB, 1)],
+    "unburied": WEB,
+    "cluster_uid": "c1",
+    "instance_id": "i1",
+    "images": [Image("app:1", "sha", NOW, NOW)],
+    "images_gone": ["app:1"],
+    "volumes": [Volume(WEB, "data", "local", NOW)],
+    "volumes_gone": [(WEB, "data")],
+    "actions_gone": [ActionId("a1")],
+    "heard_at": NOW,
+    "resuming": WEB,
+    "survived": WEB,
+}
+ANYWHERE = ("BEGIN", "COMMIT", "INSERT INTO entries", "INSERT INTO actions")
+DEFECTS = {"RuntimeError"}  # of this program; all else comes from the disk or what is written
+FAULTY_SECONDS = 1.0
+
+
+def new_state(directory: Path) -> tuple[State, FaultyConnection]:
+    made = State(directory / "state.db", cluster_id="default", node_id=NodeId("n1"))
+    faulty = FaultyConnection(made.connection)
+    made.connection = faulty  # type: ignore[assignment]  # it stands in between
+    made.begin_run({})
+    return made, faulty
+
+
+@asynccontextmanager
+async def writing(directory: Path) -> AsyncIterator[tuple[State, FaultyConnection]]:
+    made, faulty = new_state(directory)
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(made.run(a_supervisor()))
+        yield made, faulty
+        faulty.mend()
+        running.cancel()
+    made.close()
+
+
+def written_by(field: str) -> set[str]:
+    """The statements that only this kind of write has."""
+    change = Change(**{field: EXAMPLES[field]})
+    return {statement.sql for statement in state._statements(change)}
+
+
+def test_every_kind_of_write_has_an_example() -> None:
+    assert {field.name for field in fields(Change)} == EXAMPLES.keys()
+    assert all(written_by(field) for field in EXAMPLES)
+
+
+@pytest.mark.parametrize("field", EXAMPLES)
+async def test_a_write_that_fails_costs_only_its_own_change(field: str, tmp_path: Path) -> None:
+    own, change = written_by(field), Change(**{field: EXAMPLES[field]})
+    other = "cluster_uid" if field != "cluster_uid" else "instance_id"
+    async with writing(tmp_path) as (journal, faulty), asyncio.TaskGroup() as group:
+        for count, fault in enumerate(FAULTS, start=1):
+            before = remembered(journal)
+            faulty.break_down(fault, lambda sql: sql in own)
+            harmless: dict[str, Any] = {other: f"{other}-{fault}"}
+            beside = group.create_task(journal.commit(Change(**harmless)))
+            with pytest.raises(StoreUnavailableError, match="journal: "):
+                await journal.commit(change)
+            await beside
+            assert faulty.struck >= count
+            assert remembered(journal) == before
+            assert getattr(journal, other) == f"{other}-{fault}"
+            faulty.mend()
+
+        await journal.commit(change)
+        assert journal.problem() == ""
+
+
+def remembered(journal: State) -> list[dict[Any, Any]]:
+    """What each kind of write but the one beside changes."""
+    kept = (journal.entries, journal.actions, journal.volumes, journal.images, journal.burials)
+    return [dict(each) for each in kept]
+
+
+@pytest.fixture
+def brisk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with monkeypatch.context() as patched:
+        patched.setattr(state, "PROBE_SECONDS", 0.1)
+        patched.setattr(journal_health, "STALL_SECONDS", 0.3)
+        yield
+
+
+@asynccontextmanager
+async def an_agent(directory: Path) -> AsyncIterator[tuple[Running, FaultyConnection]]:
+    async with a_running_agent(Node(directory)) as running:
+        faulty = FaultyConnection(running.state.connection)
+        running.state.connection = faulty  # type: ignore[assignment]  # it stands in between
+        try:
+            yield running, faulty
+        finally:
+            faulty.mend()
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, HANG])
+@pytest.mark.usefixtures("brisk")
+async def test_no_acknowledged_order_is_lost_and_all_others_are_refused(
+    fault: str, tmp_path: Path
+) -> None:
+    async with an_agent(tmp_path) as (running, faulty):
+        await running.apply("before")
+        await running.until_stands("before", Actual.RUNNING)
+        acknowledged = {"before"}
+        faulty.break_down(fault, lambda sql: sql.startswith(ANYWHERE))
+        for number in range(4):
+            with suppress(AbortedError, TimeoutError):
+                async with asyncio.timeout(0.5):
+                    if (await running.apply(f"during-{number}")).applied:
+                        acknowledged.add(f"during-{number}")
+        assert acknowledged == {"before"}
+        assert running.standing("before") is not None
+
+        faulty.mend()
+        await running.until(lambda: not running.state.problem(), "the journal works again")
+        for name in ("before", "during-0", "after"):
+            await running.apply(name)
+            await running.until_stands(name, Actual.RUNNING)
+            acknowledged.add(name)
+
+    again = State(tmp_path / "state.db", cluster_id="default", node_id=NodeId("n1"))
+    assert acknowledged <= again.entries.keys()
+    again.close()
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, HANG])
+@pytest.mark.usefixtures("brisk")
+async def test_a_journal_that_fails_is_reported_and_does_not_spin(
+    fault: str, tmp_path: Path
+) -> None:
+    async with an_agent(tmp_path) as (running, faulty):
+        await running.apply("web")
+        await running.until_stands("web", Actual.RUNNING)
+        faulty.break_down(fault, lambda sql: sql.startswith(ANYWHERE))
+        with suppress(AbortedError, TimeoutError):
+            async with asyncio.timeout(0.1):
+                await running.delete("web")
+        await running.until(lambda: bool(running.state.problem()), "the problem is known")
+        before = faulty.struck
+        await asyncio.sleep(FAULTY_SECONDS)
+
+        assert faulty.struck - before < 60 * FAULTY_SECONDS
+        health = running.agent._health()
+        assert health["status"] == "degraded"
+        assert health["journal"].startswith("journal: ")
+        assert running.agent._unavailable() == [WorkloadType.CONTAINER]
+        answer = await running.api.HealthCheck(agent_pb2.HealthCheckRequest(), a_context())
+        assert not answer.healthy
+        assert answer.runtime_status["journal"].startswith("unhealthy: journal: ")
+        assert bool(running.errors) == (fault in DEFECTS)
+
+        faulty.mend()
+        await running.until(lambda: not running.state.problem(), "the journal works again")
+        assert running.agent._health()["status"] == "ok"
+        await running.delete("web")
+        await running.until_stands("web", None)
+
+
+@pytest.mark.parametrize("fault", sorted(FAULTS.keys() - DEFECTS))
+def test_an_agent_starts_and_ends_on_a_disk_that_takes_nothing(fault: str, tmp_path: Path) -> None:
+    made, faulty = new_state(tmp_path)
+    faulty.break_down(fault, lambda sql: sql.startswith("BEGIN"))
+
+    made.begin_run({WEB: 1})
+    made.end_run()
+
+    assert made.health.has_failed
+    faulty.mend()
+    made.begin_run({})
+    made.close()
+
+
+@pytest.mark.parametrize("where", ["COMMIT", "ROLLBACK", "BEGIN"])
+async def test_a_transaction_whose_end_failed_does_not_block_the_next(
+    where: str, tmp_path: Path
+) -> None:
+    async with writing(tmp_path) as (journal, faulty):
+        faulty.break_down("io", lambda sql: sql.startswith((where, "COMMIT")))
+        for _ in range(3):
+            with pytest.raises(StoreUnavailableError):
+                await journal.commit(Change(entry=ENTRY))
+        faulty.mend()
+
+        await journal.commit(Change(entry=ENTRY))
+        assert not journal.connection.in_transaction

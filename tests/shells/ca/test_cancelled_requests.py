@@ -1,0 +1,172 @@
+"""A client that leaves, or an authority that stops, leaves nothing half done.
+
+Every request that changes something is cancelled at each point where its handler waits. The book then has the
+certificate or token, the use of the token and the line in the audit, or none of them.
+"""
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import ssl
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from cancelled_requests import Cancelling
+from cancelling import Moment, at_every_wait
+from persys.ca.app import LIMITS
+from persys.ca.authority import Authority, Wish
+from persys.ca.settings import CaSettings
+from persys.core.permission import CA
+from persys.infra.certificates import CertificateFiles
+from persys.infra.keys import new_key, new_request
+from persys.model.identity import Identity, Role
+from persys.wire.authority import TokenRequest
+from persys.wire.join import read_token
+from shells.ca.conftest import a_town
+from shells.ca.town import AUTH_KEY, Town
+
+READS = {"POST /api/v1/cfssl/info"}
+# What the book has: certificates, those that are revoked, tokens, those that are used, lines of the audit.
+State = Counter[str]
+Body = dict[str, Any]
+
+
+def csr(role: Role, name: str) -> str:
+    return new_request(new_key(), Identity(role, name), ()).decode()
+
+
+def a_join(authority: Authority, own: str) -> Body:
+    """With a token of its own."""
+    answer = authority.invite("admin/ada", TokenRequest("agent", own))
+    token = read_token(answer.token)
+    return {"id": token.id, "secret": token.secret, "csr": csr(Role.AGENT, own)}
+
+
+def a_revocation(authority: Authority, own: str) -> Body:
+    """Of a certificate that was just made."""
+    wish = Wish(Identity(Role.AGENT, own), (), asked_by="admin/ada", how="created")
+    return {"serial": authority.give(wish, new_key().public_key()).serial}
+
+
+def a_signing(_authority: Authority, own: str) -> Body:
+    return {"certificate_request": csr(Role.AGENT, own), "profile": "agent"}
+
+
+def a_sealed_signing(authority: Authority, own: str) -> Body:
+    request = json.dumps(a_signing(authority, own)).encode()
+    proof = hmac.new(bytes.fromhex(AUTH_KEY), request, hashlib.sha256).digest()
+    return {
+        "token": base64.b64encode(proof).decode(),
+        "request": base64.b64encode(request).decode(),
+    }
+
+
+CALLS: dict[str, Callable[[Authority, str], Body]] = {
+    "POST /api/v1/join": a_join,
+    "POST /api/v1/renew": lambda _authority, _own: {"csr": csr(Role.ADMIN, "ada")},
+    "POST /api/v1/certificates": lambda _authority, own: {
+        "role": "agent",
+        "name": own,
+        "csr": csr(Role.AGENT, own),
+    },
+    "POST /api/v1/revoke": a_revocation,
+    "POST /api/v1/tokens": lambda _authority, own: {"role": "agent", "name": own},
+    "POST /api/v1/cfssl/sign": a_signing,
+    "POST /api/v1/cfssl/authsign": a_sealed_signing,
+    "POST /api/v1/cfssl/newcert": lambda _authority, own: {
+        "request": {"CN": own},
+        "profile": "agent",
+    },
+}
+
+
+def test_every_route_that_changes_something_is_tried() -> None:
+    assert CALLS.keys() | READS == {route for route in CA if route.startswith("POST ")}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An authority, and an admin who asks it."""
+
+    town: Town
+    session: aiohttp.ClientSession
+
+    async def on_thread(self, job: Callable[[], Any]) -> Any:
+        """After all that was handed to the authority before."""
+        return await asyncio.get_running_loop().run_in_executor(self.town.ca._thread, job)
+
+    async def ask(self, route: str, body: Body) -> int:
+        method, _, path = route.partition(" ")
+        async with self.session.request(method, path, json=body) as response:
+            await response.read()
+            return response.status
+
+    def state(self) -> State:
+        book = self.town.ca.authority.book
+        certificates, tokens = book.certificates(1000), book.tokens(1000)
+        return Counter(
+            certificates=len(certificates),
+            revoked=sum(one.revoked_at is not None for one in certificates),
+            tokens=len(tokens),
+            used=sum(one.used_at is not None for one in tokens),
+            lines=len(book.audit(1000)),
+        )
+
+
+@pytest.fixture
+def cancelling() -> Cancelling:
+    return Cancelling()
+
+
+@pytest.fixture
+async def asked(
+    settings: CaSettings, tmp_path: Path, cancelling: Cancelling
+) -> AsyncIterator[Asked]:
+    async with a_town(settings, tmp_path, LIMITS, around=cancelling.middleware()) as town:
+        files: CertificateFiles = await asyncio.to_thread(town.certificate, Role.ADMIN, "ada")
+        context = ssl.create_default_context(cadata=town.ca.authority.keys.roots_pem.decode())
+        context.check_hostname = False
+        context.load_cert_chain(files.certificate, files.key)
+        connector = aiohttp.TCPConnector(ssl=context)
+        base = f"https://{town.address}"
+        async with aiohttp.ClientSession(base, connector=connector) as session:
+            yield Asked(town, session)
+
+
+@pytest.mark.parametrize("route", CALLS)
+async def test_a_request_that_is_cancelled_anywhere_is_complete_or_never_happened(
+    route: str, asked: Asked, cancelling: Cancelling
+) -> None:
+    authority = asked.town.ca.authority
+
+    async def prepared(own: str) -> tuple[Body, State]:
+        body: Body = await asked.on_thread(partial(CALLS[route], authority, own))
+        before: State = await asked.on_thread(asked.state)
+        return body, before
+
+    async def changed(before: State) -> State:
+        after: State = await asked.on_thread(asked.state)
+        return after - before
+
+    body, before = await prepared("whole")
+    assert await asked.ask(route, body) == 200
+    whole = await changed(before)
+    assert whole["lines"] == 1
+
+    async def attempt(moment: Moment) -> bool:
+        body, before = await prepared(f"x{moment.number}{'b' if moment.late else 'a'}")
+        reached = await cancelling.cancelled(moment, asked.ask(route, body))
+        found = await changed(before)
+        assert found == whole or (reached and not found), moment
+        return reached
+
+    assert await at_every_wait(attempt)

@@ -1,0 +1,80 @@
+"""A token of a person ends with the certificates of its creator, whichever of them is revoked."""
+
+import asyncio
+from datetime import timedelta
+
+import grpc
+import pytest
+
+from persys.client.authority import AuthoritySource
+from persys.infra.certificates import CertificateFiles
+from persys.infra.clock import SystemClock
+from persys.infra.identity import read_claims
+from persys.infra.keys import new_key, new_request
+from persys.infra.revocation import Revocations
+from persys.infra.tls import Tls
+from persys.model.identity import Identity, Role
+from persys.store.memory import MemoryStore
+from persys.wire.authority import RevokeRequest
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.ca.town import Town
+from shells.scheduler.harness import Cluster, Control, a_cluster, brisk, eventually
+from shells.scheduler.stores import TroubledStore
+
+ANN = Identity(Role.ADMIN, "ann")
+OFTEN = timedelta(seconds=0.05)
+
+
+def tls_of(town: Town, files: CertificateFiles, *, reads_list: bool = False) -> Tls:
+    source = AuthoritySource(lambda: [town.address], files)
+    lists = [Revocations(source, SystemClock(), every=OFTEN)] if reads_list else []
+    return Tls(files, SystemClock(), lists=lists)
+
+
+async def a_token(cluster: Cluster) -> tuple[str, str]:
+    """As it is shown with a call."""
+    request = pb.CreateTokenRequest(name="ci", role="viewer")
+    made = await cluster.control.stub.CreateToken(request, timeout=10)
+    return "authorization", f"Bearer {made.secret}"
+
+
+@pytest.mark.parametrize("revoked", ["first", "renewed", "all by name"])
+async def test_a_token_is_invalid_once_any_certificate_of_its_creator_is_revoked(
+    town: Town, revoked: str
+) -> None:
+    scheduler = await asyncio.to_thread(town.certificate, Role.SCHEDULER, "s1")
+    files = await asyncio.to_thread(town.certificate, ANN.role, ANN.name, "--ttl", "1h")
+    serials = {"first": read_claims(files.certificate.read_bytes()).serial}
+    store = TroubledStore(MemoryStore(SystemClock().monotonic))
+    tls = tls_of(town, scheduler, reads_list=True)
+    other = await asyncio.to_thread(town.certificate, Role.ADMIN, "bob")
+    async with a_cluster(store, brisk(), tls=tls, user=tls_of(town, files)) as cluster:
+        shown = await a_token(cluster)
+        request = new_request(new_key(), ANN, ())
+        issued = await town.ask(files, lambda client: client.renew(request))
+        serials["renewed"] = issued.serial
+        town.clock.ahead = timedelta(minutes=90)  # for the authority the first one is over
+
+        asked = RevokeRequest(role=ANN.role, name=ANN.name)
+        if revoked in serials:
+            asked = RevokeRequest(serial=serials[revoked])
+        await town.ask(other, lambda client: client.revoke(asked))
+
+        await until_refused(cluster, tls_of(town, other), shown)
+    await store.store.close()
+
+
+async def until_refused(cluster: Cluster, tls: Tls, shown: tuple[str, str]) -> None:
+    """The token is shown over the connection of somebody else."""
+    bob, told = Control(cluster.settings.grpc_port, tls), ""
+
+    async def refused() -> bool:
+        nonlocal told
+        try:
+            await bob.stub.ListNodes(pb.ListNodesRequest(), timeout=10, metadata=(shown,))
+        except grpc.aio.AioRpcError as err:
+            told = f"{err.code().name}: {err.details()}"
+        return "that created this token has been revoked" in told
+
+    await eventually(refused, lambda: f"the token to be refused: {told}")
+    await bob.channel.close()

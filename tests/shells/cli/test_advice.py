@@ -1,0 +1,77 @@
+"""The next command for each way in which a workload is not as it should be."""
+
+import re
+import shlex
+
+import pytest
+
+from persys.cli.advice import _ADVICE, next_step
+from persys.cli.parser import parse
+from persys.core.quarantine import QUARANTINED
+from persys.core.report import INTERNAL_ERROR
+from persys.model.failure import FailureReason
+from persys.scheduler.resolving import UNRESOLVED
+from persys.wire.gen.control.v1.control_pb2 import ReasonDetail, WorkloadView
+
+
+def a_failure(reason: str = "RUNTIME_ERROR", code: str = "", **metadata: str) -> WorkloadView:
+    return WorkloadView(
+        workload_id="web",
+        status="Failed",
+        failure_reason=reason,
+        reason=ReasonDetail(code=code),
+        assigned_node_id="n1",
+        metadata={f"container.{name}": value for name, value in metadata.items()},
+    )
+
+
+def commands_of(advice: str) -> list[str]:
+    return re.findall(r"`(persysctl [^`]+)`", advice)
+
+
+@pytest.mark.parametrize("advice", _ADVICE.values(), ids=_ADVICE)
+def test_every_advice_names_a_command_that_exists(advice: str) -> None:
+    commands = commands_of(advice.format(name="web", node="n1"))
+
+    assert commands
+    for command in commands:
+        parse(shlex.split(command)[1:])
+
+
+@pytest.mark.parametrize("reason", FailureReason)
+def test_every_reason_of_a_failure_has_advice(reason: FailureReason) -> None:
+    assert commands_of(next_step(a_failure(reason.value)))
+
+
+@pytest.mark.parametrize(
+    ("view", "command"),
+    [
+        (a_failure(code="CrashLoop"), "persysctl logs web"),
+        (a_failure(exit_code="1"), "persysctl logs web"),
+        (a_failure(), "persysctl workload get web"),
+        (a_failure("IMAGE_PULL_FAILED"), "persysctl workload retry web"),
+        (a_failure(code=QUARANTINED), "persysctl workload retry web"),
+        (a_failure(code=INTERNAL_ERROR), "persysctl doctor"),
+        (a_failure(code=UNRESOLVED), "persysctl secret list"),
+        (a_failure("NETWORK_ERROR", "PortTaken"), "persysctl workload retry web"),
+        (a_failure("", "SomethingNew"), "persysctl node get n1"),
+    ],
+    ids=lambda value: "" if isinstance(value, WorkloadView) else value,
+)
+def test_the_command_shows_something_about_this_failure(view: WorkloadView, command: str) -> None:
+    assert command in commands_of(next_step(view))
+
+
+def test_output_is_not_advised_for_what_never_ran() -> None:
+    assert "logs" not in next_step(a_failure(code="NameTaken"))
+
+
+def test_without_a_node_its_history_is_shown() -> None:
+    view = a_failure(code="NodeLost")
+    view.assigned_node_id = ""
+
+    assert commands_of(next_step(view)) == ["persysctl events --workload web"]
+
+
+def test_a_workload_that_is_well_needs_no_advice() -> None:
+    assert next_step(WorkloadView(workload_id="web", status="Running")) == ""

@@ -1,0 +1,213 @@
+"""Every command with --wait, against everything that can keep it from its goal.
+
+The commands come from the parser's own table, so that a new one is tried without a new test. Each ends with
+an exit code that is not 0, a reason and a next command that persysctl understands.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from persys.cli.arguments import WAIT
+from persys.cli.commands import GROUPS, SINGLES
+from persys.cli.parser import parse
+from persys.cli.verdict import (
+    OUT_OF_REACH_MAX,
+    SUPERSEDED_MAX,
+    Goal,
+    Verdict,
+    Wanted,
+    judge,
+)
+from persys.wire.gen.control.v1.control_pb2 import DrainBlock, ReasonDetail, WorkloadView
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shells.cli.conftest import Cluster, Run
+
+WEB = "id: web\ncontainer: {image: nginx}\nrevision_id: r2\ndesired_state: Running\n"
+WAITING = sorted(
+    [f"{group.name} {each.name}" for group in GROUPS for each in group.commands if WAIT in each[3]]
+    + [each.name for each in SINGLES if WAIT in each.arguments]
+)
+ON_NODES = {"node drain"}
+ON_WORKLOADS = [name for name in WAITING if name not in ON_NODES]
+
+
+def is_in(status: str, code: str, message: str, failure: str = "") -> Callable[..., None]:
+    def become(_cluster: Cluster, view: WorkloadView) -> None:
+        view.status, view.failure_reason, view.assigned_node_id = status, failure, "n1"
+        view.reason.CopyFrom(ReasonDetail(code=code, message=message))
+
+    return become
+
+
+def is_deleted(cluster: Cluster, view: WorkloadView) -> None:
+    del cluster.workloads[view.workload_id]
+
+
+def is_replaced(_cluster: Cluster, view: WorkloadView) -> None:
+    view.revision_id = "r9"
+
+
+def is_turned_around(_cluster: Cluster, view: WorkloadView) -> None:
+    other = {"Running": "Stopped", "Stopped": "Running"}
+    view.desired_state = view.status = other[view.desired_state]
+
+
+def loses_the_scheduler(cluster: Cluster, _view: WorkloadView) -> None:
+    cluster.away = True
+
+
+CONDITIONS: dict[str, Callable[[Cluster, WorkloadView], None]] = {
+    "crash loop": is_in("Failed", "CrashLoop", "restarted 3 times", "RUNTIME_ERROR"),
+    "failed health check": is_in("Running", "Unhealthy", "status 500"),
+    "unplaceable": is_in("Pending", "Unplaceable", "short of memory", "INSUFFICIENT_RESOURCES"),
+    "image missing": is_in("Failed", "", "no such image", "IMAGE_NOT_FOUND"),
+    "node lost": is_in("Unknown", "NodeNotReady", "node n1 gives no sign"),
+    "node silent": is_in("Pending", "NodeUnreachable", "node n1 gives no answer"),
+    "changed by hand": is_in("Running", "Drifted", "network bridge is not attached"),
+    "deleted by another": is_deleted,
+    "replaced by another": is_replaced,
+    "stopped or started by another": is_turned_around,
+    "scheduler away": loses_the_scheduler,
+}
+# What is no obstacle on the way to a goal.
+HARMLESS = {
+    ("workload delete", "deleted by another"),
+    ("workload retry", "replaced by another"),  # whichever revision there is, it is tried again
+}
+
+
+def next_commands(err: str) -> list[str]:
+    (line,) = [line for line in err.splitlines() if line.startswith("next: ")]
+    return re.findall(r"`(persysctl [^`]+)`", line)
+
+
+def is_understood(command: str) -> bool:
+    parse(shlex.split(command)[1:])  # ends the test with SystemExit if it is not
+    return True
+
+
+@pytest.mark.parametrize("condition", CONDITIONS)
+@pytest.mark.parametrize("name", ON_WORKLOADS)
+def test_every_wait_ends_with_a_code_a_reason_and_a_next_command(
+    name: str, condition: str, cluster: Cluster, ctl: Run
+) -> None:
+    if (name, condition) in HARMLESS:
+        return
+    desired = "Stopped" if name == "workload start" else "Running"
+    cluster.add_workload("web", desired, desired_state=desired)
+    cluster.looks_before_gone = 1_000
+    cluster.after_change = lambda view: CONDITIONS[condition](cluster, view)
+    words = [*name.split(), *(("-f", "-") if name.endswith("apply") else ("web",))]
+
+    ended = ctl(*words, "--wait", "100ms", stdin=WEB)
+
+    assert ended.code in (1, 3, 4)
+    assert re.search(r"^error: web: \w+.*: \S", ended.err), ended.err
+    commands = next_commands(ended.err)
+    assert all(is_understood(command) for command in commands)
+    assert commands
+
+
+def blocked(cluster: Cluster) -> None:
+    drain = cluster.nodes["n1"].drain
+    drain.blocked.append(DrainBlock(workload_id="db", reason="its data is here", stays=True))
+
+
+def moves_slowly(cluster: Cluster) -> None:
+    drain = cluster.nodes["n1"].drain
+    drain.blocked.append(DrainBlock(workload_id="db", reason="about to move to n2"))
+
+
+def late(cluster: Cluster) -> None:
+    cluster.nodes["n1"].drain.state = "overdue"
+
+
+def ended_by_another(cluster: Cluster) -> None:
+    cluster.nodes["n1"].drain.state = ""
+
+
+def removed(cluster: Cluster) -> None:
+    del cluster.nodes["n1"]
+
+
+def away(cluster: Cluster) -> None:
+    cluster.away = True
+
+
+@pytest.mark.parametrize(
+    ("happens", "code", "reason"),
+    [
+        (blocked, 3, "db: its data is here"),
+        (moves_slowly, 3, "not empty after 100ms"),
+        (late, 1, "deadline was over"),
+        (ended_by_another, 1, "it takes work again"),
+        (removed, 1, "was removed"),
+        (away, 4, "no answer from the scheduler"),
+    ],
+)
+@pytest.mark.parametrize("name", sorted(ON_NODES))
+def test_every_wait_for_a_node_ends_with_a_code_a_reason_and_a_next_command(
+    name: str,
+    happens: Callable[[Cluster], None],
+    code: int,
+    reason: str,
+    cluster: Cluster,
+    ctl: Run,
+) -> None:
+    drain = cluster.add_node("n1").drain
+    drain.state, drain.remaining = "draining", 1
+    cluster.after_drain = lambda: happens(cluster)
+
+    ended = ctl(*name.split(), "n1", "--wait", "100ms")
+
+    assert ended.code == code
+    assert reason in ended.err
+    assert ended.err.startswith("error: ")
+    commands = next_commands(ended.err)
+    assert commands
+    assert all(is_understood(command) for command in commands)
+
+
+def test_the_table_of_the_parser_has_no_wait_that_is_not_tried() -> None:
+    assert set(WAITING) == {
+        "apply",
+        "node drain",
+        *(f"workload {verb}" for verb in ("apply", "delete", "redeploy", "retry", "start", "stop")),
+    }
+
+
+@pytest.mark.parametrize("goal", Goal)
+def test_a_workload_on_a_node_that_gives_no_sign_ends_the_wait_after_a_while(goal: Goal) -> None:
+    view = WorkloadView(status="Unknown", reason=ReasonDetail(code="NodeNotReady"))
+    if goal is Goal.GONE:
+        view = WorkloadView(status="Deleting", reason=ReasonDetail(code="NodeUnreachable"))
+    early = OUT_OF_REACH_MAX - timedelta(seconds=1)
+
+    assert judge(view, Wanted(goal), patient=False, same_for=early) is Verdict.OPEN
+    assert judge(view, Wanted(goal), patient=False, same_for=OUT_OF_REACH_MAX) is Verdict.FAILED
+
+
+@pytest.mark.parametrize(
+    ("wanted", "view"),
+    [
+        (Wanted(Goal.RUNNING), WorkloadView(status="Stopped", desired_state="Stopped")),
+        (Wanted(Goal.STOPPED), WorkloadView(status="Running", desired_state="Running")),
+        (Wanted(Goal.RUNNING, "r1"), WorkloadView(status="Running", revision_id="r2")),
+        (Wanted(Goal.GONE), WorkloadView(status="Running", desired_state="Running")),
+    ],
+    ids=["stopped", "started", "replaced", "applied again"],
+)
+def test_a_request_that_a_later_one_replaced_is_not_waited_for(
+    wanted: Wanted, view: WorkloadView
+) -> None:
+    assert judge(view, wanted, patient=False, same_for=timedelta()) is Verdict.OPEN
+    assert judge(view, wanted, patient=False, same_for=SUPERSEDED_MAX) is Verdict.FAILED

@@ -1,0 +1,55 @@
+"""Every change over HTTP leaves an event with the identity and the address of the client, and a line here."""
+
+from contextlib import AbstractAsyncContextManager
+
+import pytest
+
+from certified import Root
+from persys.model.identity import Role
+from shells.gateway.rest_calls import REST, send
+from shells.gateway.town import House, a_gateway, shows
+from shells.gateway.town import quiet as quiet_gateway
+from shells.scheduler.calls import CALLS, World, a_lost_store
+
+RECOVERIES = [where for where, route in REST.items() if CALLS[route.rpc].before is a_lost_store]
+
+
+async def test_every_change_names_its_client_in_the_event_and_in_the_audit(
+    world: World, root: Root
+) -> None:
+    async with a_house(world, root) as house:
+        for number, where in enumerate(where for where in REST if where not in RECOVERIES):
+            await named(world, house, root, where, f"x{number}")
+
+
+@pytest.mark.parametrize("where", RECOVERIES)
+async def test_every_way_out_of_recovery_names_its_client(
+    world: World, root: Root, where: str
+) -> None:
+    async with a_house(world, root) as house:
+        await named(world, house, root, where, "x")
+
+
+def a_house(world: World, root: Root) -> AbstractAsyncContextManager[House]:
+    address = f"127.0.0.1:{world.cluster.settings.grpc_port}"
+    settings = quiet_gateway(insecure=False, scheduler_addr=(address,))
+    return a_gateway(settings, tls=root.tls(Role.GATEWAY, "g1"))
+
+
+async def named(world: World, house: House, root: Root, where: str, own: str) -> None:
+    call = CALLS[REST[where].rpc]
+    await call.before(world, own)
+    known = {event for _, event in world.app.cluster.events}
+    status = await send(house, shows(root, root.write(Role.ADMIN, "bob")), where, own)
+    assert status in (200, 101), where
+
+    told = [
+        event
+        for _, event in world.app.cluster.events
+        if event.kind == call.event and event not in known
+    ]
+    assert [event.identity for event in told] == ["admin/bob via gateway/g1"], where
+    assert [event.source for event in told] == ["127.0.0.1"], where
+    (newest,) = await house.gateway._audit.lines(limit=1, before=0)
+    assert (newest.deed.deed, newest.deed.who) == (REST[where].rpc, "admin/bob"), where
+    assert newest.deed.address == "127.0.0.1"

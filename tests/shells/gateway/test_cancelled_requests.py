@@ -1,0 +1,178 @@
+"""A client that leaves, or a gateway that stops, leaves nothing half done.
+
+Every request that changes something is cancelled at each point where its handler waits. The change is then
+complete, with its line in the audit and its answer under the Idempotency-Key, or it never happened.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+
+from cancelled_requests import Cancelling
+from cancelling import Moment, at_every_wait
+from certified import Root
+from persys.model.identity import Role
+from persys.wire.methods import METHODS, Audit, Form
+from shells.gateway.rest_calls import REST, UNARY, send
+from shells.gateway.test_webhooks import a_push, a_stack, deliver, hooked_settings
+from shells.gateway.town import House, a_gateway, shows
+from shells.gateway.town import quiet as quiet_gateway
+from shells.scheduler.calls import CALLS, World
+from shells.scheduler.harness import Cluster, eventually
+from shells.scheduler.tried import Tried
+
+Ask = Callable[[str, str], Awaitable[int]]
+STREAMED = [where for where, route in REST.items() if route.form is not Form.UNARY]
+
+
+@pytest.fixture
+def cancelling() -> Cancelling:
+    return Cancelling()
+
+
+@pytest.fixture
+async def house(root: Root, world: World, cancelling: Cancelling) -> AsyncIterator[House]:
+    address = f"127.0.0.1:{world.cluster.settings.grpc_port}"
+    settings = quiet_gateway(insecure=False, scheduler_addr=(address,))
+    around, tls = cancelling.middleware(), root.tls(Role.GATEWAY, "g1")
+    async with a_gateway(settings, tls=tls, around=around) as running:
+        yield running
+
+
+@pytest.fixture
+def ask(root: Root, house: House) -> Ask:
+    """Send a call as an admin. The status; 0 without an answer."""
+    admin = shows(root, root.write(Role.ADMIN, "ann"))
+
+    async def asking(where: str, own: str) -> int:
+        try:
+            return await send(house, admin, where, own)
+        except aiohttp.ClientError:
+            return 0
+
+    return asking
+
+
+async def audit_lines(house: House) -> list[int]:
+    """The status of each."""
+    lines = await house.gateway._audit.lines(limit=1000, before=0)
+    return [line.deed.status for line in lines]
+
+
+async def finished(house: House) -> None:
+    await house.gateway._owned.drained()
+
+
+@pytest.mark.parametrize("where", UNARY)
+async def test_a_change_is_complete_with_its_audit_or_never_happened(
+    where: str, world: World, house: House, ask: Ask, cancelling: Cancelling
+) -> None:
+    name = REST[where].rpc
+
+    async def complete(own: str) -> None:
+        assert await ask(where, own) == 200
+        await finished(house)
+
+    async def cancelled(moment: Moment, own: str) -> bool:
+        reached = await cancelling.cancelled(moment, ask(where, own))
+        await finished(house)
+        return reached
+
+    async def beside() -> dict[str, object]:
+        return {"audit": (await audit_lines(house)).count(200)}
+
+    tried = Tried(world, name, complete, cancelled=cancelled, beside=beside)
+    whole = await tried.complete()
+
+    assert "audit" in whole
+    assert await at_every_wait(lambda moment: tried.cancelled(moment, whole))
+
+
+@pytest.mark.parametrize("where", [where for where in UNARY if "/api/v1/" in where])
+async def test_asking_again_under_the_same_key_after_a_break_does_it_once(
+    where: str, world: World, house: House, ask: Ask, cancelling: Cancelling
+) -> None:
+    call = CALLS[REST[where].rpc]
+
+    async def attempt(moment: Moment) -> bool:
+        own = f"y{moment.number}{'b' if moment.late else 'a'}"
+        await call.before(world, own)
+        before = told_of(world, call.event)
+        reached = await cancelling.cancelled(moment, ask(where, own))
+        assert await ask(where, own) == 200, moment
+        assert told_of(world, call.event) - before <= 1, moment
+        return reached
+
+    assert await at_every_wait(attempt)
+
+
+def told_of(world: World, kind: str) -> int:
+    return sum(event.kind == kind for _, event in world.app.cluster.events)
+
+
+@pytest.mark.parametrize("where", STREAMED)
+async def test_a_stream_that_is_cut_is_complete_or_never_happened_and_is_in_the_audit(
+    where: str, world: World, house: House, ask: Ask, cancelling: Cancelling
+) -> None:
+    name = REST[where].rpc
+
+    async def complete(own: str) -> None:
+        await ask(where, own)
+
+    async def cancelled(moment: Moment, own: str) -> bool:
+        lines = len(await audit_lines(house))
+        reached = await cancelling.cancelled(moment, ask(where, own))
+        await finished(house)
+        if reached:
+            assert len(await audit_lines(house)) > lines, moment
+        return reached
+
+    tried = Tried(world, name, complete, cancelled=cancelled)
+    whole = await tried.complete()
+
+    assert await at_every_wait(lambda moment: tried.cancelled(moment, whole))
+    assert whole or METHODS[name].audit is Audit.START
+
+
+async def test_a_delivery_that_is_taken_is_followed_although_its_sender_left(
+    cluster: Cluster, cancelling: Cancelling
+) -> None:
+    await cluster.join()
+    await a_stack(cluster, "shop")
+    async with a_gateway(hooked_settings(cluster), around=cancelling.middleware()) as house:
+
+        async def attempt(moment: Moment) -> bool:
+            delivery = f"d{moment.number}{'b' if moment.late else 'a'}"
+            push = a_push(after=delivery)
+            reached = await cancelling.cancelled(moment, deliver(house, push, delivery=delivery))
+            await finished(house)
+            if not await is_taken(house, delivery):
+                status, _ = await deliver(house, push, delivery=delivery)
+                assert status == 202, moment
+            await until_followed(house, delivery)
+            status, _ = await deliver(house, push, delivery=delivery)
+            assert status == 409, moment
+            return reached
+
+        assert await at_every_wait(attempt)
+
+
+async def is_taken(house: House, delivery: str) -> bool:
+    found: list[Any] = await house.gateway._database.run(
+        lambda database: database.execute(
+            "SELECT 1 FROM taken WHERE mark = ?", (delivery,)
+        ).fetchall()
+    )
+    return bool(found)
+
+
+async def until_followed(house: House, delivery: str) -> None:
+    async def followed() -> bool:
+        _, told = await house.get("/api/v1/gitops")
+        return any(
+            one.get("last_delivery", {}).get("delivery") == delivery for one in told["workloads"]
+        )
+
+    await eventually(followed, lambda: f"{delivery} to be followed", within=10)

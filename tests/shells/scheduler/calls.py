@@ -1,0 +1,444 @@
+"""One working call of every RPC of the scheduler that changes something or is audited.
+
+A row says what has to be there before, what is sent, and which event names the caller. What is there before
+is written into the store and the memory of the scheduler, so that it costs no calls. Tests of cancellation,
+of the audit and of large clusters are derived from this table; a test compares it with METHODS.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from msgspec import Struct
+
+from builders import a_workload
+from persys.core.drift import Stranger
+from persys.core.removal import DEPENDENTS_PER_STEP_MAX
+from persys.infra.tls import Tls
+from persys.model.assignment import Assignment, Tombstone
+from persys.model.belief import Belief
+from persys.model.identity import Role
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.node import Capabilities, Node, NodeStatus
+from persys.model.observation import Actual, Observation
+from persys.model.resources import Resources
+from persys.model.secret import Secret
+from persys.model.spec import WorkloadType
+from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
+from persys.model.token import Token
+from persys.model.workload import Workload
+from persys.scheduler.app import Scheduler
+from persys.scheduler.changes import Change
+from persys.scheduler.state.memory import Memory
+from persys.scheduler.state.records import type_of
+from persys.store import keys
+from persys.wire import records, snapshot
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.methods import METHODS, Audit
+from shells.scheduler.harness import Cluster, brisk, eventually
+from shells.scheduler.peer import Agent, Context, Copy
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+N1 = NodeId("n1")
+COPIES = 3 * DEPENDENTS_PER_STEP_MAX
+TOO_LARGE = 1_000_000  # millicores: no node can take it, so that nothing follows from its intent
+CHANGING = frozenset(
+    row.name
+    for row in METHODS.values()
+    if row.mutating or row.audit is not Audit.NONE or row.stream.of_requests
+)
+
+
+class Host(Agent):
+    """An agent with images, volumes and sessions."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.images: set[str] = set()
+        self.volumes: set[str] = set()
+
+    async def ListImages(  # noqa: N802
+        self, request: agent_pb2.ListImagesRequest, context: Context
+    ) -> agent_pb2.ListImagesResponse:
+        views = [agent_pb2.ImageView(name=name) for name in self.images]
+        return agent_pb2.ListImagesResponse(images=views)
+
+    async def AddImage(  # noqa: N802
+        self, requests: AsyncIterator[agent_pb2.AddImageRequest], context: Context
+    ) -> None:
+        start = (await anext(requests)).start
+        await context.write(agent_pb2.ImageProgress())
+        async for _ in requests:
+            pass
+        self.images.add(start.name)
+        view = agent_pb2.ImageView(name=start.name, sha256="abc")
+        await context.write(agent_pb2.ImageProgress(image=view))
+
+    async def RemoveImage(  # noqa: N802
+        self, request: agent_pb2.RemoveImageRequest, context: Context
+    ) -> agent_pb2.RemoveImageResponse:
+        self.images.discard(request.name)
+        return agent_pb2.RemoveImageResponse(success=True)
+
+    async def ListVolumes(  # noqa: N802
+        self, request: agent_pb2.ListVolumesRequest, context: Context
+    ) -> agent_pb2.ListVolumesResponse:
+        views = [agent_pb2.VolumeView(workload_id=name, name="data") for name in self.volumes]
+        return agent_pb2.ListVolumesResponse(volumes=views)
+
+    async def DeleteVolume(  # noqa: N802
+        self, request: agent_pb2.DeleteVolumeRequest, context: Context
+    ) -> agent_pb2.DeleteVolumeResponse:
+        self.volumes.discard(request.workload_id)
+        return agent_pb2.DeleteVolumeResponse(success=True)
+
+    async def Exec(  # noqa: N802
+        self, requests: AsyncIterator[agent_pb2.ExecInput], context: Context
+    ) -> None:
+        await anext(requests)
+        await context.write(agent_pb2.ExecOutput(exit=agent_pb2.ExecExit()))
+
+
+@dataclass(frozen=True)
+class World:
+    """A cluster with one node, whose agent is a Host."""
+
+    cluster: Cluster
+    host: Host
+
+    @property
+    def app(self) -> Scheduler:
+        return self.cluster.app
+
+    async def plant(self, *planted: Struct) -> None:
+        """Write records, and take them into memory as a leader does."""
+        app, memory = self.app, Memory(self.app.cluster, float("inf"), datetime.now(UTC))
+        found = {_key_of(record): record for record in planted}
+
+        def done() -> None:
+            for key, record in found.items():
+                kind = type_of(key)
+                assert kind is not None
+                kind.put(memory, key, record)
+
+        await app.committer.commit(Change(done=done, puts=found))
+
+
+async def a_world(cluster: Cluster, tls: Tls | None = None) -> World:
+    """`tls` is that of the agent."""
+    node = await cluster.prepare(N1, types=("container", "vm"), tls=tls)
+    await node.agent.stop()
+    host = Host()
+    node.agent = host
+    if tls is not None:
+        host.credentials = tls.certificates.server_credentials()
+    await host.start()
+    await node.join()
+    return World(cluster, host)
+
+
+def quiet(**changes: Any) -> Any:
+    """Settings with which a scheduler writes nothing by itself, and no node is judged."""
+    never = timedelta(hours=1)
+    return brisk(node_lease=never, reconcile_interval=never, drift_detect_interval=never, **changes)
+
+
+def _key_of(record: Struct) -> str:
+    match record:
+        case Node(id=node_id):
+            return keys.node_key(node_id)
+        case Workload(id=workload_id):
+            return keys.workload_key(workload_id)
+        case Belief(workload_id=workload_id):
+            return keys.belief_key(workload_id)
+        case Tombstone(assignment=Assignment(node_id=node_id, workload_id=workload_id)):
+            return keys.tombstone_key(node_id, workload_id)
+        case Token(id=token_id):
+            return keys.token_key(token_id)
+        case Secret(name=name):
+            return keys.secret_key(name)
+        case Ruling(suggestion=Suggestion(id=suggestion_id)):
+            return keys.suggestion_key(suggestion_id)
+    raise AssertionError(f"no key for {record}")
+
+
+def a_node(name: str, **changes: Any) -> Node:
+    capabilities = Capabilities(4000, 8192, types=frozenset({WorkloadType.COMPOSE}))
+    return Node(NodeId(name), capabilities, "127.0.0.1:9", LONG_AGO, **changes)
+
+
+def a_large_workload(name: str) -> Workload:
+    return a_workload(name, resources=Resources(TOO_LARGE, 64))
+
+
+def a_suggestion(name: str, target: str) -> Suggestion:
+    return Suggestion(
+        name,
+        target_workload=target,
+        action=SuggestedAction.SET_DESIRED_STATE,
+        desired_state="stop",
+    )
+
+
+async def nothing(_world: World, _name: str) -> None:
+    """The call needs nothing."""
+
+
+async def a_ready_node(world: World, name: str) -> None:
+    await world.plant(a_node(name))
+
+
+async def a_cordoned_node(world: World, name: str) -> None:
+    await world.plant(a_node(name, cordoned=True))
+
+
+async def a_lost_node(world: World, name: str) -> None:
+    await world.plant(a_node(name, status=NodeStatus.NOT_READY))
+
+
+async def a_lost_node_with_copies(world: World, name: str) -> None:
+    """More than one transaction removes."""
+    await a_lost_node(world, name)
+    for first in range(0, COPIES, COPIES // 2):
+        copies = [
+            Assignment(WorkloadId(f"copy{number}"), NodeId(name), 1, LONG_AGO)
+            for number in range(first, first + COPIES // 2)
+        ]
+        await world.plant(*(Tombstone(copy, LONG_AGO) for copy in copies))
+
+
+async def a_waiting_workload(world: World, name: str) -> None:
+    """What can be decided about it has been decided: it waits for a node."""
+    workload = a_large_workload(name)
+    await world.plant(workload)
+    world.app.reconciler.wake(workload.id)
+
+    async def waits() -> bool:
+        return world.app.cluster.entries[workload.id].belief is not None
+
+    await eventually(waits, lambda: f"{name} to wait")
+
+
+async def a_running_workload(world: World, name: str) -> None:
+    await world.cluster.control.apply(name)
+    await world.cluster.control.until(name, "Running")
+
+
+async def a_pending_suggestion(world: World, name: str) -> None:
+    await a_waiting_workload(world, name)
+    suggestion = a_suggestion(name, target=name)
+    until = datetime.now(UTC) + timedelta(days=1)
+    await world.plant(Ruling(suggestion, False, LONG_AGO, pending_until=until))
+
+
+async def a_token(world: World, name: str) -> None:
+    until = datetime.now(UTC) + timedelta(days=1)
+    await world.plant(
+        Token(name, "ann", Role.VIEWER, frozenset(), "hash", LONG_AGO, "admin/ann", until)
+    )
+
+
+async def a_secret(world: World, name: str) -> None:
+    request = pb.PutSecretRequest(name=name, value=b"x")
+    await world.cluster.control.stub.PutSecret(request, timeout=10)
+
+
+async def an_orphan(world: World, name: str) -> None:
+    """The node has it and keeps its spec; the scheduler has seen that."""
+    workload = a_workload(name, resources=Resources(1, 1))
+    status = agent_pb2.WorkloadStatus(
+        id=name, actual_state=agent_pb2.ACTUAL_STATE_RUNNING, revision_id="r1"
+    )
+    world.host.copies[name] = Copy(status)
+    intent = agent_pb2.IntentView(id=name, epoch=4, intent=records.encode(workload))
+    world.host.intents = [*(world.host.intents or ()), intent]
+    seen = Observation(WorkloadId(name), N1, Actual.RUNNING, datetime.now(UTC), epoch=4)
+    world.app.cluster.strangers.put(Stranger(seen, LONG_AGO, adoptable=True))
+
+
+async def an_image(world: World, name: str) -> None:
+    world.host.images.add(name)
+
+
+async def a_volume(world: World, name: str) -> None:
+    world.host.volumes.add(name)
+
+
+async def a_lost_store(world: World, name: str) -> None:
+    """Memory has a workload; the store has lost everything, and that was noticed."""
+    app = world.app
+    if app.modes.in_recovery:
+        return
+    await a_waiting_workload(world, name)
+    await world.cluster.store.wipe()
+    app.committer.doubt()
+
+    async def noticed() -> bool:
+        return app.modes.in_recovery
+
+    await eventually(noticed, lambda: "the loss of the store to be noticed")
+
+
+def a_registration(name: str) -> pb.RegisterNodeRequest:
+    return pb.RegisterNodeRequest(
+        node_id=name,
+        grpc_endpoint="127.0.0.1:9",
+        capabilities=pb.NodeCapabilities(
+            cpu_total_millicores=4000, memory_total_mb=8192, supported_workload_types=["compose"]
+        ),
+    )
+
+
+def an_apply(name: str) -> pb.ApplyWorkloadRequest:
+    resources = pb.ResourceRequirements(cpu_millicores=TOO_LARGE, memory_mb=64)
+    container = pb.ContainerSpec(image="nginx")
+    spec = pb.WorkloadSpec(type="container", resources=resources, container=container)
+    return pb.ApplyWorkloadRequest(workload_id=name, spec=spec)
+
+
+def suggested(name: str) -> pb.SubmitAutomationSuggestionRequest:
+    suggestion = pb.AutomationSuggestion(
+        suggestion_id=f"{name}-new",
+        target_workload=name,
+        action_type=pb.AUTOMATION_ACTION_SET_DESIRED_STATE,
+        desired_state="stop",
+    )
+    return pb.SubmitAutomationSuggestionRequest(suggestion=suggestion)
+
+
+def a_snapshot(name: str) -> list[bytes]:
+    """Of a cluster that has one workload."""
+    kept = {keys.workload_key(WorkloadId(name)): a_large_workload(name)}
+    header = snapshot.Header(snapshot.FORMAT, "u2", LONG_AGO, 1, "store", snapshot.count(kept))
+    return list(snapshot.write(header, ((key, records.encode(one)) for key, one in kept.items())))
+
+
+async def snapshot_messages(name: str) -> AsyncIterator[pb.SnapshotChunk]:
+    for chunk in a_snapshot(name):
+        await asyncio.sleep(0)  # as from a network
+        yield pb.SnapshotChunk(data=chunk)
+
+
+async def image_messages(name: str) -> AsyncIterator[pb.AddImageRequest]:
+    yield pb.AddImageRequest(start=pb.AddImageStart(name=name))
+    await asyncio.sleep(0)
+    yield pb.AddImageRequest(data=b"x")
+
+
+async def exec_messages(name: str) -> AsyncIterator[pb.ExecInput]:
+    yield pb.ExecInput(start=pb.ExecStart(workload_id=name, command=["sh"]))
+
+
+async def control_messages(name: str) -> AsyncIterator[pb.ControlMessage]:
+    yield pb.ControlMessage(register=a_registration(f"{name}-new"))
+    await asyncio.sleep(0)
+    heartbeat = pb.HeartbeatRequest(node_id=f"{name}-new")
+    yield pb.ControlMessage(heartbeat=heartbeat, number=1)
+
+
+@dataclass(frozen=True)
+class Call:
+    """`request` makes the message, or the stream of messages, for a name of its own."""
+
+    request: Callable[[str], Any]
+    event: str = ""  # the kind of the event that names the caller
+    before: Callable[[World, str], Awaitable[None]] = field(default=nothing)
+
+
+CALLS: dict[str, Call] = {
+    "RegisterNode": Call(lambda name: a_registration(f"{name}-new"), "NodeRegistered"),
+    "Heartbeat": Call(
+        lambda name: pb.HeartbeatRequest(node_id=name), "NodeReady", before=a_lost_node
+    ),
+    "ControlStream": Call(control_messages, "NodeRegistered"),
+    "ApplyWorkload": Call(lambda name: an_apply(f"{name}-new"), "WorkloadCreated"),
+    "DeleteWorkload": Call(
+        lambda name: pb.DeleteWorkloadRequest(workload_id=name),
+        "WorkloadDeleteAsked",
+        before=a_waiting_workload,
+    ),
+    "RetryWorkload": Call(
+        lambda name: pb.RetryWorkloadRequest(workload_id=name),
+        "WorkloadRetryAsked",
+        before=a_waiting_workload,
+    ),
+    "RedeployWorkload": Call(
+        lambda name: pb.RedeployWorkloadRequest(workload_id=name),
+        "WorkloadRedeployAsked",
+        before=a_waiting_workload,
+    ),
+    "SubmitAutomationSuggestion": Call(suggested, "SuggestionAccepted", before=a_waiting_workload),
+    "ApproveSuggestion": Call(
+        lambda name: pb.SuggestionRequest(suggestion_id=name),
+        "SuggestionAccepted",
+        before=a_pending_suggestion,
+    ),
+    "RejectSuggestion": Call(
+        lambda name: pb.SuggestionRequest(suggestion_id=name),
+        "SuggestionRejected",
+        before=a_pending_suggestion,
+    ),
+    "Exec": Call(exec_messages, "ExecStarted", before=a_running_workload),
+    "CordonNode": Call(
+        lambda name: pb.NodeRequest(node_id=name), "NodeCordoned", before=a_ready_node
+    ),
+    "UncordonNode": Call(
+        lambda name: pb.NodeRequest(node_id=name), "NodeUncordoned", before=a_cordoned_node
+    ),
+    "DrainNode": Call(
+        lambda name: pb.DrainNodeRequest(node_id=name), "NodeDrainAsked", before=a_ready_node
+    ),
+    "ConfirmNodeDead": Call(
+        lambda name: pb.NodeRequest(node_id=name), "NodeConfirmedDead", before=a_lost_node
+    ),
+    "RemoveNode": Call(
+        lambda name: pb.NodeRequest(node_id=name),
+        "NodeRemovalAsked",
+        before=a_lost_node_with_copies,
+    ),
+    "TaintNode": Call(
+        lambda name: pb.TaintNodeRequest(node_id=name, taints=["gpu"]),
+        "NodeTainted",
+        before=a_ready_node,
+    ),
+    "AdoptOrphan": Call(
+        lambda name: pb.OrphanRequest(node_id=N1, workload_id=name),
+        "OrphanAdopted",
+        before=an_orphan,
+    ),
+    "DeleteOrphan": Call(
+        lambda name: pb.OrphanRequest(node_id=N1, workload_id=name),
+        "OrphanDeleteAsked",
+        before=an_orphan,
+    ),
+    "SaveSnapshot": Call(lambda _name: pb.SaveSnapshotRequest(), "SnapshotSaved"),
+    "RestoreSnapshot": Call(snapshot_messages, "SnapshotRestored", before=a_lost_store),
+    "RebuildFromAgents": Call(
+        lambda _name: pb.RebuildFromAgentsRequest(), "ClusterRebuilt", before=a_lost_store
+    ),
+    "AcceptEmpty": Call(
+        lambda _name: pb.AcceptEmptyRequest(), "StoreAccepted", before=a_lost_store
+    ),
+    "AddImage": Call(image_messages, "ImageAdded"),
+    "RemoveImage": Call(
+        lambda name: pb.RemoveImageRequest(name=name), "ImageRemoved", before=an_image
+    ),
+    "DeleteVolume": Call(
+        lambda name: pb.DeleteVolumeRequest(node_id=N1, workload_id=name, name="data"),
+        "VolumeDeleted",
+        before=a_volume,
+    ),
+    "CreateToken": Call(
+        lambda name: pb.CreateTokenRequest(name=name, role="viewer"), "TokenCreated"
+    ),
+    "RevokeToken": Call(
+        lambda name: pb.RevokeTokenRequest(token_id=name), "TokenRevoked", before=a_token
+    ),
+    "PutSecret": Call(lambda name: pb.PutSecretRequest(name=name, value=b"x"), "SecretStored"),
+    "DeleteSecret": Call(
+        lambda name: pb.DeleteSecretRequest(name=name), "SecretDeleted", before=a_secret
+    ),
+}

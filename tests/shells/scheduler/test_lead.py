@@ -1,0 +1,44 @@
+"""The leader's key: who holds it, and what is refused to a scheduler that has lost it."""
+
+import pytest
+
+from persys.errors import FencedError
+from persys.infra.clock import SystemClock
+from persys.scheduler.lead import Lead
+from persys.store import keys
+from persys.store.memory import MemoryStore
+from shells.scheduler.stores import TroubledStore
+
+LEASE_SECONDS = 30
+
+
+def a_store() -> TroubledStore:
+    return TroubledStore(MemoryStore(SystemClock().monotonic))
+
+
+def a_lead(store: TroubledStore, name: str) -> Lead:
+    lead = Lead(store, SystemClock(), new_uid=lambda: "u1", lease_seconds=LEASE_SECONDS)
+    lead.name = name
+    return lead
+
+
+async def test_a_leader_whose_store_was_wiped_has_its_key_back_before_it_continues() -> None:
+    store = a_store()
+    mine, other = a_lead(store, "me"), a_lead(store, "other")
+    await mine.take()
+    await store.wipe()
+
+    await mine.hold_place()
+
+    with pytest.raises(FencedError, match="me leads now"):
+        await other.take()
+
+
+async def test_a_scheduler_that_is_overtaken_while_it_takes_the_lead_writes_nothing_more() -> None:
+    store = a_store()
+    store.next_leader = "other"
+
+    with pytest.raises(FencedError):
+        await a_lead(store, "me").take(puts={keys.CLUSTER: b"mine"})
+
+    assert await store.get(keys.CLUSTER) is None

@@ -1,0 +1,127 @@
+"""News about one workload: what wakes it, and what is only repeated or too old."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from builders import WEB, a_workload, after, an_assignment, an_observation
+from persys.core.health import HEALTH, Health
+from persys.model.assignment import Tombstone
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.observation import Actual
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.observations import Observations
+
+N1, N2 = NodeId("n1"), NodeId("n2")
+SEEN = an_observation()
+
+
+@dataclass
+class World:
+    """One workload on n1 that was seen there once."""
+
+    cluster: Cluster = field(default_factory=Cluster)
+    woken: list[WorkloadId] = field(default_factory=list)
+    removed: list[tuple[NodeId, WorkloadId]] = field(default_factory=list)
+    replaced: list[tuple[NodeId, WorkloadId]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.observations = Observations(
+            self.cluster,
+            wake=self.woken.append,
+            removed=lambda node_id, workload_id: self.removed.append((node_id, workload_id)),
+            replaced=lambda node_id, workload_id: self.replaced.append((node_id, workload_id)),
+            listed=lambda _node_id, _seen: None,
+        )
+        self.entry = self.cluster.put_workload(a_workload())
+        self.cluster.put_assignment(WEB, an_assignment("n1"))
+        self.observations.take(SEEN)
+        self.woken.clear()
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"actual": Actual.STOPPED},
+        {"revision": Revision("r2")},
+        {"epoch": 2},
+        {"failure": Failure(FailureReason.RUNTIME_ERROR, "it broke")},
+        {"metadata": {HEALTH: Health.UNHEALTHY.value}},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_differs_from_before_wakes_the_workload(world: World, changes: dict[str, Any]) -> None:
+    later = replace(SEEN, seen_at=after(5), **changes)
+
+    world.observations.take(later)
+
+    assert world.woken == [WEB]
+    assert (world.entry.observation, world.entry.observed_since) == (later, after(5))
+
+
+def test_what_is_only_repeated_wakes_nothing_and_keeps_since_when_it_is_so(world: World) -> None:
+    later = replace(SEEN, seen_at=after(5), message="as before", metadata={"note": "more"})
+
+    world.observations.take(later)
+
+    assert world.woken == []
+    assert (world.entry.observation, world.entry.observed_since) == (later, SEEN.seen_at)
+
+
+def test_what_was_seen_before_the_last_news_is_ignored(world: World) -> None:
+    world.observations.take(replace(SEEN, seen_at=after(-1), actual=Actual.STOPPED))
+
+    assert (world.woken, world.entry.observation) == ([], SEEN)
+
+
+def test_of_two_observations_at_the_same_moment_the_second_counts(world: World) -> None:
+    world.observations.take(replace(SEEN, actual=Actual.STOPPED))
+
+    assert world.entry.observation is not None
+    assert world.entry.observation.actual is Actual.STOPPED
+
+
+def test_what_another_node_says_changes_nothing(world: World) -> None:
+    world.observations.take(replace(SEEN, node_id=N2, seen_at=after(5), actual=Actual.STOPPED))
+
+    assert (world.woken, world.entry.observation) == ([], SEEN)
+
+
+@pytest.mark.parametrize(
+    ("buried", "seen", "is_gone"),
+    [(3, 4, True), (3, 3, False), (3, 2, False), (3, 0, False), (0, 4, False)],
+    ids=["newer", "the same", "older", "not said", "of a store without epochs"],
+)
+def test_a_left_copy_is_gone_when_its_node_has_a_newer_life_of_the_id(
+    world: World, buried: int, seen: int, is_gone: bool
+) -> None:
+    world.cluster.put_tombstone(Tombstone(an_assignment("n2", epoch=buried), after(0)))
+
+    world.observations.take(an_observation(node_id="n2", epoch=seen))
+
+    assert world.replaced == ([(N2, WEB)] if is_gone else [])
+
+
+def test_a_left_copy_is_gone_when_its_node_says_so(world: World) -> None:
+    world.observations.take(an_observation(Actual.ABSENT, node_id="n2"))
+
+    assert world.removed == [(N2, WEB)]
+
+
+def test_what_a_complete_list_leaves_out_is_absent(world: World) -> None:
+    old = an_assignment("n1", name="old")
+    world.cluster.put_tombstone(Tombstone(old, after(0)))
+
+    world.observations.take_all(N1, [], after(5))
+
+    assert world.entry.observation is not None
+    assert world.entry.observation.actual is Actual.ABSENT
+    assert world.removed == [(N1, "old")]

@@ -1,0 +1,237 @@
+"""Orders on their way to nodes: which are sent, which are dropped because they are out of date."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from builders import NOON, WEB, a_dispatch, a_supervisor, a_workload, an_assignment, an_observation
+from persys.core.effects import Apply, Ask, Effect, Inquire, Remove
+from persys.errors import AgentUnreachableError
+from persys.infra.clock import SystemClock
+from persys.model.action import Action
+from persys.model.ids import NodeId, WorkloadId
+from persys.model.intent import KeptIntent
+from persys.model.node import Capabilities, Node
+from persys.model.observation import Actual, Observation
+from persys.model.workload import Workload
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.observations import Observations
+from persys.scheduler.performer import Performer
+from shells.scheduler.harness import eventually
+
+N1 = NodeId("n1")
+ORDERS: list[Effect] = [Apply(N1, a_workload(), 1), Remove(N1, WEB, 1)]
+QUESTIONS: list[Effect] = [Ask(N1, WEB), Inquire(N1, WEB, 1, "it takes long")]
+
+
+class Told:
+    """Implements Agents: keeps what it was told, and answers at once, or not at all."""
+
+    def __init__(self) -> None:
+        self.verbs: list[str] = []
+        self.is_silent = False
+        self.answer = Actual.PENDING
+        self.meanwhile: Callable[[], None] | None = None  # before the first answer
+
+    def _answer(self, verb: str, node_id: NodeId) -> Observation:
+        self.verbs.append(verb)
+        if self.meanwhile is not None:
+            self.meanwhile()
+            self.meanwhile = None
+        if self.is_silent:
+            raise AgentUnreachableError("no answer")
+        return an_observation(self.answer, node_id=node_id)
+
+    async def apply(
+        self, node_id: NodeId, endpoint: str, workload: Workload, epoch: int
+    ) -> Observation:
+        return self._answer("apply", node_id)
+
+    async def remove(self, removal: Remove, endpoint: str) -> None:
+        self._answer("remove", removal.node_id)
+
+    async def ask(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
+        return self._answer("ask", node_id)
+
+    async def actions(
+        self, node_id: NodeId, endpoint: str, workload_id: WorkloadId
+    ) -> list[Action]:
+        self._answer("actions", node_id)
+        return []
+
+    async def survey(self, node_id: NodeId, endpoint: str) -> list[Observation]:
+        return [self._answer("survey", node_id)]
+
+    async def probe(self, node_id: NodeId, endpoint: str) -> None:
+        self._answer("probe", node_id)
+
+    async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
+        self._answer("intents", node_id)
+        return []
+
+
+class World:
+    """A workload that is bound to n1, with an order on its way to it."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster()
+        self.agents = Told()
+        self.woken: list[WorkloadId] = []
+        self.may_order = True
+        self.supervisor = a_supervisor("scheduler")
+        self.performer = Performer(
+            self.cluster,
+            self.agents,
+            Observations(
+                self.cluster,
+                wake=self.woken.append,
+                removed=lambda _node_id, _workload_id: None,
+                replaced=lambda _node_id, _workload_id: None,
+                listed=lambda _node_id, _seen: None,
+            ),
+            SystemClock(),
+            supervisor=self.supervisor,
+            wake=self.woken.append,
+            may_order=lambda: self.may_order,
+            acknowledged=lambda _effect: None,
+            inquired=self._inquired,
+            keep_actions=self._keep_actions,
+        )
+        self.cluster.put_node(Node(N1, Capabilities(4000, 8192), "n1:1", NOON), lease_until=0.0)
+        self.entry = self.cluster.put_workload(a_workload())
+        self.cluster.put_assignment(WEB, an_assignment())
+        self.entry.dispatch = a_dispatch(answered=False)
+
+    async def _keep_actions(self, *_said: object) -> None: ...
+
+    async def _inquired(self, _asked: Inquire, _actions: object, _problem: str) -> None:
+        """Nothing is kept."""
+
+    async def _is_idle(self) -> bool:
+        return not self.performer.depth()
+
+    async def perform(self, effect: Effect) -> list[str]:
+        """What the node was told. Nothing fails in a way that nobody expects."""
+        self.performer.hand(effect)
+        await eventually(self._is_idle, lambda: f"{effect} to be performed")
+        assert self.supervisor.recent() == []
+        return self.agents.verbs
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    made = World()
+    async with asyncio.TaskGroup() as group:
+        running = group.create_task(made.performer.run())
+        await asyncio.sleep(0)
+        yield made
+        running.cancel()
+
+
+async def test_an_order_is_sent_and_its_answer_noted(world: World) -> None:
+    assert await world.perform(ORDERS[0]) == ["apply"]
+
+    assert world.entry.dispatch is not None
+    assert world.entry.dispatch.answered_at is not None
+    assert world.entry.observation is not None
+    assert world.woken
+
+
+@pytest.mark.parametrize("effect", [*ORDERS, *QUESTIONS], ids=lambda effect: type(effect).__name__)
+async def test_nothing_is_sent_to_a_node_that_was_removed_meanwhile(
+    world: World, effect: Effect
+) -> None:
+    world.cluster.drop_node(N1)
+
+    assert await world.perform(effect) == []
+
+
+async def test_an_order_of_an_earlier_assignment_is_not_sent(world: World) -> None:
+    world.cluster.put_assignment(WEB, an_assignment(epoch=2))
+
+    assert await world.perform(ORDERS[0]) == []
+
+
+async def test_an_order_that_the_workload_has_left_behind_is_not_sent(world: World) -> None:
+    world.cluster.put_workload(a_workload(revision="r2"))
+    assert await world.perform(ORDERS[0]) == []
+
+    world.cluster.put_workload(a_workload())
+    world.cluster.put_assignment(WEB, None)
+    assert await world.perform(ORDERS[0]) == []
+
+    world.cluster.drop_workload(WEB)
+    assert await world.perform(ORDERS[0]) == []
+
+
+async def test_an_order_that_was_answered_by_other_news_is_not_sent(world: World) -> None:
+    world.entry.dispatch = None
+
+    assert await world.perform(ORDERS[0]) == []
+
+
+async def test_a_removal_of_an_earlier_copy_leaves_the_order_of_the_present_one_alone(
+    world: World,
+) -> None:
+    world.cluster.put_assignment(WEB, an_assignment(epoch=2))
+    sent = world.entry.dispatch
+
+    assert await world.perform(Remove(N1, WEB, 1)) == ["remove", "ask"]
+
+    assert world.entry.dispatch is sent
+
+
+async def test_a_removal_of_the_present_copy_is_noted_when_it_was_taken(world: World) -> None:
+    await world.perform(Remove(N1, WEB, 1))
+
+    assert world.entry.dispatch is not None
+    assert world.entry.dispatch.answered_at is not None
+
+
+@pytest.mark.parametrize("effect", ORDERS, ids=lambda effect: type(effect).__name__)
+async def test_an_order_without_an_answer_is_sent_again_later(world: World, effect: Effect) -> None:
+    world.agents.is_silent = True
+
+    await world.perform(effect)
+
+    assert world.entry.dispatch is not None
+    assert (world.entry.dispatch.unanswered_count, world.entry.dispatch.problem) == (1, "no answer")
+    assert world.woken == [WEB]
+
+
+async def test_while_it_may_not_order_only_questions_are_sent(world: World) -> None:
+    world.may_order = False
+    for effect in (*ORDERS, *QUESTIONS):
+        await world.perform(effect)
+
+    assert world.agents.verbs == ["ask", "actions"]
+    assert world.entry.dispatch is None
+
+
+async def test_a_question_that_waits_its_turn_is_not_asked_twice(world: World) -> None:
+    for _ in range(2):
+        world.performer.hand(QUESTIONS[0])
+
+    assert await world.perform(QUESTIONS[0]) == ["ask"]
+    assert await world.perform(QUESTIONS[0]) == ["ask", "ask"]
+
+
+@pytest.mark.parametrize("is_silent", [False, True], ids=["refused", "not answered"])
+@pytest.mark.parametrize("effect", ORDERS, ids=lambda effect: type(effect).__name__)
+async def test_what_became_of_an_order_does_not_undo_what_was_decided_meanwhile(
+    world: World, effect: Effect, is_silent: bool
+) -> None:
+    newer = a_dispatch(revision="r2", answered=False)
+
+    def decide() -> None:
+        world.entry.dispatch = newer
+
+    world.agents.meanwhile = decide
+    world.agents.answer = Actual.FAILED
+    world.agents.is_silent = is_silent
+
+    await world.perform(effect)
+
+    assert world.entry.dispatch is newer
+    assert world.entry.refusal is None

@@ -1,0 +1,42 @@
+"""Programs of others are bounded in time, output and files."""
+
+import os
+from pathlib import Path
+
+from persys.agent.commands import OUTPUT_BYTES_MAX, run
+
+DEADLINE_SECONDS = 30.0
+
+
+async def test_of_too_much_output_the_end_is_kept_and_told_to_be_cut() -> None:
+    many = f"head -c {3 * OUTPUT_BYTES_MAX} /dev/zero | tr '\\0' x; printf end"
+
+    ran = await run(["sh", "-c", many], env=os.environ, deadline=DEADLINE_SECONDS)
+
+    assert ran.ok
+    assert ran.is_cut
+    assert len(ran.out) == OUTPUT_BYTES_MAX
+    assert ran.out.endswith("xend")
+
+
+async def test_output_that_fits_is_whole() -> None:
+    some = f"head -c {OUTPUT_BYTES_MAX} /dev/zero | tr '\\0' x; echo no >&2; exit 3"
+
+    ran = await run(["sh", "-c", some], env=os.environ, deadline=DEADLINE_SECONDS)
+
+    assert (ran.code, len(ran.out), ran.err, ran.is_cut) == (3, OUTPUT_BYTES_MAX, "no\n", False)
+
+
+async def test_no_file_that_a_program_writes_grows_over_its_limit(tmp_path: Path) -> None:
+    grow = "sleep 0.1; for i in 1 2 3 4; do head -c 65536 /dev/zero; done > big; echo done"
+
+    ran = await run(
+        ["sh", "-c", grow],
+        env=os.environ,
+        cwd=tmp_path,
+        deadline=DEADLINE_SECONDS,
+        file_bytes_max=100_000,
+    )
+
+    assert (tmp_path / "big").stat().st_size == 100_000
+    assert ran.out == "done\n"

@@ -1,0 +1,83 @@
+"""Builds and readings of Compose files have places of their own, and who waits is told so."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from persys.agent.commands import Ran
+from persys.agent.policy import NodePolicy
+from persys.agent.runtimes.compose_cli import Project
+from persys.agent.runtimes.compose_commands import BUILDS_MAX, ComposeCommands
+from persys.agent.runtimes.compose_place import StackPlace, StackRecord
+from persys.agent.runtimes.compose_source import CONFIGS_MAX, ComposeSource, Prepared
+from persys.infra.aio.path_calls import ThreadPathCalls
+from persys.model.failure import Failure
+from persys.model.ids import Revision, WorkloadId
+
+
+class SlowCompose:
+    """Ends what it runs when the test says so, and counts how many run at once."""
+
+    is_old = False
+
+    def __init__(self, ran: Ran) -> None:
+        self._ran = ran
+        self.may_end = asyncio.Event()
+        self.running = self.most = 0
+
+    async def run(self, _project: Project, *_words: str, **_options: Any) -> Ran:
+        self.running += 1
+        self.most = max(self.most, self.running)
+        await self.may_end.wait()
+        self.running -= 1
+        return self._ran
+
+
+async def settled(holds: Any) -> None:
+    async with asyncio.timeout(20):
+        while not holds():  # noqa: ASYNC110 - nobody tells
+            await asyncio.sleep(0.01)
+
+
+async def test_only_some_stacks_are_built_at_once(tmp_path: Path) -> None:
+    cli, told = SlowCompose(Ran(0, "", "")), list[str]()
+    commands = ComposeCommands(cli, None)  # type: ignore[arg-type]  # stand-ins
+    prepared = Prepared(StackRecord(Revision("r"), {}, {}), {}, (), {}, True, {})
+    place = StackPlace(tmp_path, WorkloadId("web"))
+    async with asyncio.TaskGroup() as group:
+        for _ in range(BUILDS_MAX + 2):
+            group.create_task(commands.build("web", place, prepared, told.append))
+        await settled(lambda: len(told) == 2)
+        cli.may_end.set()
+
+    assert cli.most == BUILDS_MAX
+    assert told == [f"{BUILDS_MAX} stacks are being built"] * 2
+
+
+async def test_only_some_compose_files_are_read_at_once(tmp_path: Path) -> None:
+    cli, told = SlowCompose(Ran(0, "services: {}", "")), list[str]()
+    policy = NodePolicy(False, (), ())
+    source = ComposeSource(cli, None, policy, ThreadPathCalls(), pids_max=1)  # type: ignore[arg-type]
+    project = Project("web", tmp_path, tmp_path / "env", tmp_path / "file")
+    async with asyncio.TaskGroup() as group:
+        for _ in range(CONFIGS_MAX + 1):
+            group.create_task(source._config(project, told.append))
+        await settled(lambda: len(told) == 1)
+        cli.may_end.set()
+
+    assert cli.most == CONFIGS_MAX
+    assert told == [f"{CONFIGS_MAX} Compose files are being read"]
+
+
+async def test_a_compose_file_that_becomes_too_large_is_refused(tmp_path: Path) -> None:
+    cli = SlowCompose(Ran(0, "the end of it", "", is_cut=True))
+    cli.may_end.set()
+    policy = NodePolicy(False, (), ())
+    source = ComposeSource(cli, None, policy, ThreadPathCalls(), pids_max=1)  # type: ignore[arg-type]
+
+    answer = await source._config(
+        Project("web", tmp_path, tmp_path / "env", tmp_path / "file"), lambda _why: None
+    )
+
+    assert isinstance(answer, Failure)
+    assert "printed more than" in answer.message

@@ -1,0 +1,36 @@
+"""Disk files of users: what refers to another file, or cannot be read, is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from persys.agent.runtimes.machine_errors import MachineError
+from persys.agent.runtimes.machine_files import chain_of
+
+
+def a_head(*, version: int = 3, backing_at: int = 0, backing_length: int = 0) -> bytes:
+    head = bytearray(4096)
+    head[:4] = b"QFI\xfb"
+    head[4:8] = version.to_bytes(4, "big")
+    head[8:16] = backing_at.to_bytes(8, "big")
+    head[16:20] = backing_length.to_bytes(4, "big")
+    head[100:104] = (104).to_bytes(4, "big")
+    return bytes(head)
+
+
+@pytest.mark.parametrize("backing_at", [(2 << 20) + 1, 1 << 40, (1 << 63) - 1, (1 << 64) - 1])
+def test_a_backing_file_named_outside_the_first_cluster_is_refused(
+    tmp_path: Path, backing_at: int
+) -> None:
+    disk = tmp_path / "disk"
+    disk.write_bytes(a_head(backing_at=backing_at, backing_length=9))
+
+    with pytest.raises(MachineError, match="backing file"):
+        chain_of("vda", str(disk), bases=tmp_path / "images")
+
+
+def test_a_disk_that_is_whole_is_accepted(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.write_bytes(a_head())
+
+    assert chain_of("vda", str(disk), bases=tmp_path / "images") == [str(disk)]

@@ -1,0 +1,213 @@
+"""A container that runs and is not as it was created: how it is told, repaired, and given up."""
+
+from datetime import UTC, datetime, timedelta
+
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from persys.core.convergence import (
+    Artefact,
+    Condition,
+    Do,
+    Progress,
+    Settled,
+    Step,
+    after_settling,
+    after_step,
+    next_step,
+    repairing,
+    replacing,
+)
+from persys.core.deviations import (
+    DRIFTED,
+    REPAIRS_MAX,
+    Deviation,
+    DeviationKind,
+    Repairs,
+    Shape,
+    deviations,
+    summary,
+)
+from persys.core.health import Health
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import Revision, WorkloadId
+from persys.model.observation import Actual
+from persys.model.order import Order
+from persys.model.spec import ComposeSpec, ContainerSpec, RestartPolicy, Spec, type_of
+from persys.model.workload import Desired
+
+NOW = datetime(2030, 1, 1, tzinfo=UTC)
+WANTED = Shape("web", ("bridge",), ("80/tcp",), {"Memory": 64, "CpuShares": 0})
+CUT_OFF = Deviation(DeviationKind.NETWORK, "network bridge is not attached")
+RENAMED = Deviation(DeviationKind.NAME, "name is x, created as web")
+UNLIMITED = Deviation(
+    DeviationKind.LIMIT, "CpuShares is 2, created with no limit", repairable=False
+)
+SHOWN = Progress(launching=True, repairs=Repairs(shown=True))
+
+shapes = st.builds(
+    Shape,
+    name=st.sampled_from(["web", "other"]),
+    networks=st.lists(st.sampled_from(["bridge", "back", "front"]), unique=True).map(tuple),
+    ports=st.lists(st.sampled_from(["80/tcp", "53/udp"]), unique=True).map(tuple),
+    limits=st.dictionaries(st.sampled_from(["Memory", "CpuShares"]), st.integers(0, 3)),
+)
+
+
+def an_order(spec: Spec | None = None, desired: Desired = Desired.RUNNING) -> Order:
+    spec = spec or ContainerSpec("x", restart=RestartPolicy("no"))
+    return Order(WorkloadId("web"), type_of(spec), Revision("r1"), 1, desired, spec)
+
+
+def running(*found: Deviation, **changes: object) -> Artefact:
+    seen = Artefact(
+        "c1", "web", Condition.RUNNING, Revision("r1"), started_at=NOW, deviations=found
+    )
+    return replace(seen, **changes)
+
+
+def after_repairs(count: int, problem: str = "") -> Progress:
+    """In vain, the last one just now."""
+    return replace(SHOWN, repairs=Repairs(count, NOW, problem, shown=True))
+
+
+def settled(artefact: Artefact, progress: Progress, *, order: Order | None = None) -> Settled:
+    outcome = next_step(order or an_order(), artefact, progress, now=NOW)
+    assert isinstance(outcome, Settled)
+    return outcome
+
+
+def test_each_difference_names_what_is_and_what_was() -> None:
+    seen = Shape("other", (), (), {"Memory": 128, "CpuShares": 512})
+
+    assert summary(deviations(WANTED, seen, part="api")) == (
+        "api: network bridge is not attached; api: port 80/tcp is not published; "
+        "api: Memory is 128, created with 64; api: CpuShares is 512, created with no limit; "
+        "api: name is other, created as web"
+    )
+
+
+def test_a_limit_that_docker_cannot_take_away_again_is_only_reported() -> None:
+    found = deviations(WANTED, replace(WANTED, limits={"Memory": 128, "CpuShares": 512}))
+
+    assert [one.repairable for one in found] == [True, False]
+
+
+def test_more_networks_and_ports_than_wanted_and_unknown_limits_are_no_deviation() -> None:
+    seen = Shape("web", ("bridge", "other"), ("80/tcp", "81/tcp"), {})
+
+    assert deviations(WANTED, seen) == ()
+
+
+@given(shapes)
+def test_what_is_as_it_was_never_deviates(shape: Shape) -> None:
+    assert deviations(shape, shape) == ()
+
+
+@given(shapes, shapes)
+def test_attaching_and_publishing_what_is_missing_ends_those_deviations(
+    wanted: Shape, seen: Shape
+) -> None:
+    mended = replace(
+        seen, networks=seen.networks + wanted.networks, ports=seen.ports + wanted.ports
+    )
+
+    assert not any(one.cuts_off for one in deviations(wanted, mended))
+
+
+def test_it_is_shown_for_a_moment_before_it_is_repaired() -> None:
+    found = settled(running(CUT_OFF), Progress(launching=True))
+
+    assert (found.actual, found.code) == (Actual.RUNNING, DRIFTED)
+    assert found.message == "network bridge is not attached"
+    assert found.look_again_at == NOW + timedelta(seconds=1)
+    progress = after_settling(Progress(launching=True), found)
+    assert next_step(an_order(), running(CUT_OFF), progress, now=NOW) == Do(Step.REPAIR)
+
+
+def test_a_container_is_attached_again_at_first_and_replaced_when_that_did_not_help() -> None:
+    once = repairing(SHOWN, now=NOW - timedelta(minutes=1))
+
+    assert next_step(an_order(), running(CUT_OFF), SHOWN, now=NOW) == Do(Step.REPAIR)
+    assert next_step(an_order(), running(CUT_OFF), once, now=NOW) == Do(Step.REPLACE)
+
+
+def test_a_service_of_a_stack_that_was_cut_off_is_replaced_at_once() -> None:
+    order = an_order(ComposeSpec())
+
+    assert next_step(order, running(CUT_OFF), SHOWN, now=NOW) == Do(Step.REPLACE)
+    assert next_step(order, running(RENAMED), SHOWN, now=NOW) == Do(Step.REPAIR)
+
+
+def test_each_repair_in_vain_waits_longer_for_the_next() -> None:
+    waits = []
+    for count in (1, 2, 3, 30):
+        found = settled(running(RENAMED), after_repairs(count))
+        assert found.look_again_at is not None
+        waits.append((found.look_again_at - NOW).total_seconds())
+
+    assert waits == [10, 20, 40, 300]
+
+
+def test_what_stays_cut_off_has_failed_and_may_be_tried_again() -> None:
+    progress = after_repairs(REPAIRS_MAX, "port is taken")
+    found = settled(running(CUT_OFF), progress)
+
+    assert (found.actual, found.code) == (Actual.FAILED, DRIFTED)
+    assert found.failure is not None
+    assert found.failure.reason is FailureReason.NETWORK_ERROR
+    assert found.failure.retryable
+    assert found.message == (
+        "network bridge is not attached; repair failed: port is taken; repaired 3 times in vain"
+    )
+    assert found.look_again_at is not None
+
+
+def test_what_can_still_be_reached_never_fails_for_its_limits_or_its_name() -> None:
+    found = settled(running(RENAMED), after_repairs(99))
+
+    assert (found.actual, found.code) == (Actual.RUNNING, DRIFTED)
+
+
+def test_what_is_only_reported_is_judged_by_its_health_as_ever() -> None:
+    assert settled(running(UNLIMITED), SHOWN).code == DRIFTED
+    sick = running(UNLIMITED, health=Health.UNHEALTHY)
+    assert settled(sick, SHOWN).code == "Unhealthy"
+    assert settled(running(UNLIMITED), SHOWN).look_again_at is None
+
+
+def test_being_as_it_was_created_ends_the_count_of_repairs() -> None:
+    progress = after_repairs(2, "x")
+
+    assert after_settling(progress, settled(running(), progress)).repairs == Repairs()
+
+
+def test_a_failed_repair_is_told_and_fails_nothing_that_runs() -> None:
+    failure = Failure(FailureReason.RUNTIME_ERROR, "docker says no")
+    progress = after_step(repairing(SHOWN, now=NOW), Step.REPAIR, failure)
+
+    found = settled(running(RENAMED), progress)
+
+    assert progress.failure is None
+    assert found.message == "name is x, created as web; repair failed: docker says no"
+
+
+def test_a_replacement_that_was_cut_off_after_the_stop_is_not_finished_work() -> None:
+    """Its policy lets it end, so that a stop would otherwise look like its end."""
+    progress = replacing(SHOWN, running(CUT_OFF), now=NOW)
+    stopped = running(condition=Condition.EXITED, finished_at=NOW)
+
+    assert next_step(an_order(), stopped, progress, now=NOW) == Do(Step.START)
+
+
+def test_work_that_ends_after_a_repair_in_place_has_ended() -> None:
+    ended = running(condition=Condition.EXITED, finished_at=NOW)
+
+    assert settled(ended, repairing(SHOWN, now=NOW)).actual is Actual.STOPPED
+
+
+def test_what_shall_be_stopped_is_not_repaired_first() -> None:
+    order = an_order(desired=Desired.STOPPED)
+
+    assert next_step(order, running(CUT_OFF), SHOWN, now=NOW) == Do(Step.STOP)

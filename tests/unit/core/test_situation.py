@@ -1,0 +1,48 @@
+"""What is recorded of a workload: unchanged as long as it says the same of the same assignment."""
+
+import pytest
+
+from builders import NOON, a_belief, a_situation, after, an_assignment
+from persys.core.health import HEALTH, Health
+from persys.core.situation import believe
+from persys.model.belief import Belief, Status
+from persys.model.failure import Failure, FailureReason
+from persys.model.ids import Revision
+
+LATER = after(60)
+
+
+def test_the_same_again_is_the_same_record_so_that_nothing_is_written() -> None:
+    old = a_belief()
+
+    again = believe(a_situation(assignment=an_assignment(), belief=old), Status.RUNNING, LATER)
+
+    assert again is old
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"code": "Unhealthy"},
+        {"message": "slow"},
+        {"failure": Failure(FailureReason.RUNTIME_ERROR, "it broke")},
+        {"revision": Revision("r2")},
+        {"epoch": 2},
+        {"metadata": {HEALTH: Health.UNHEALTHY.value}},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_what_differs_is_recorded_and_the_status_keeps_its_time(changes: dict[str, object]) -> None:
+    situation = a_situation(assignment=an_assignment(), belief=a_belief())
+
+    changed: Belief = believe(situation, Status.RUNNING, LATER, **changes)  # type: ignore[arg-type]
+
+    assert changed != situation.belief
+    assert {name: getattr(changed, name) for name in changes} == changes
+    assert changed.changed_at == NOON
+
+
+def test_the_same_status_under_a_new_assignment_is_recorded_with_its_epoch() -> None:
+    situation = a_situation(assignment=an_assignment(epoch=2), belief=a_belief())
+
+    assert believe(situation, Status.RUNNING, LATER).epoch == 2
