@@ -8,7 +8,7 @@ import pytest
 from persys.infra.clock import SystemClock
 from persys.scheduler.app import Scheduler
 from persys.scheduler.authority import Authority
-from persys.sim.happening import Happening, Plan, Shape
+from persys.sim.happening import Happening, Plan, Shape, nodes_behind_nat
 from persys.sim.run import Outcome, run
 from persys.sim.shared import SharedSeat
 from persys.sim.world import World
@@ -55,6 +55,21 @@ def test_streams_that_break_or_lose_a_direction_are_opened_again() -> None:
     shape = Shape(nodes=3, workloads=4, minutes=3, schedulers=1, streams=1.0)
 
     assert run_with(*misfortunes, shape=shape).violation is None
+
+
+@pytest.mark.parametrize("seed", [6, 7, 9])
+def test_a_node_behind_nat_gets_orders_again_after_its_registration_was_answered_late(
+    seed: int,
+) -> None:
+    """Found by seed 47: the agent changed to plain calls for good, and no order could reach it."""
+    shape = Shape(nodes=1, workloads=1, minutes=4, schedulers=1, streams=1.0)
+    assert nodes_behind_nat(seed, shape)
+    happenings = (
+        Happening(20.0, "slow-net", "n1", seconds=60, amount=4.0),
+        Happening(100.0, "apply", "w00", amount=1),
+    )
+
+    assert run(Plan(seed, shape, happenings)).violation is None
 
 
 def test_a_call_that_its_user_gave_up_is_not_passed_on_by_a_scheduler_that_wakes() -> None:

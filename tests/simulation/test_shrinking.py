@@ -2,7 +2,7 @@
 
 from persys.core.convergence import Artefact
 from persys.errors import RuntimeUnavailableError
-from persys.model.ids import WorkloadId
+from persys.model.order import Order
 from persys.sim.happening import Happening, Plan, Shape, plan_from
 from persys.sim.node import SimNode
 from persys.sim.run import Outcome, run
@@ -14,9 +14,9 @@ from persys.sim.world import World
 class HastyRuntime(SimRuntime):
     """Takes no answer for absence."""
 
-    async def inspect(self, workload_id: WorkloadId) -> Artefact | None:
+    async def inspect(self, order: Order) -> Artefact | None:
         try:
-            return await super().inspect(workload_id)
+            return await super().inspect(order)
         except RuntimeUnavailableError:
             return None
 

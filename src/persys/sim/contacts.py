@@ -72,18 +72,35 @@ class Contacts:
 
 
 class HeardLink:
-    """A link whose acknowledged heartbeats are noted, and its wishes to join."""
-
-    leaving = over = is_old = (
-        False  # nothing is replaced in a simulation, which has no certificates
-    )
+    """A link whose acknowledged heartbeats are noted, and its registrations."""
 
     def __init__(
-        self, inner: Link, heard: Callable[[float], None], joining: Callable[[], None]
+        self,
+        inner: Link,
+        heard: Callable[[float], None],
+        joining: Callable[[], None],
+        reporting: Callable[[control_pb2.HeartbeatRequest], None],
     ) -> None:
         self._inner = inner
         self._heard = heard
         self._joining = joining
+        self._reporting = reporting
+
+    @property
+    def leaving(self) -> bool:
+        return self._inner.leaving
+
+    @leaving.setter
+    def leaving(self, value: bool) -> None:
+        self._inner.leaving = value
+
+    @property
+    def over(self) -> bool:
+        return self._inner.over
+
+    @property
+    def is_old(self) -> bool:
+        return self._inner.is_old
 
     async def register(
         self, request: control_pb2.RegisterNodeRequest
@@ -95,6 +112,7 @@ class HeardLink:
         self, request: control_pb2.HeartbeatRequest
     ) -> control_pb2.HeartbeatResponse:
         sent = asyncio.get_running_loop().time()
+        self._reporting(request)
         answer = await self._inner.heartbeat(request)
         if answer.acknowledged and answer.leads:
             self._heard(sent)
@@ -107,6 +125,8 @@ async def overheard(
     *,
     heard: Callable[[float], None],
     joining: Callable[[], None],
+    reporting: Callable[[control_pb2.HeartbeatRequest], None],
 ) -> AsyncIterator[Link]:
+    """`reporting` may change a report before it is sent."""
     async with link as inner:
-        yield HeardLink(inner, heard, joining)
+        yield HeardLink(inner, heard, joining, reporting)

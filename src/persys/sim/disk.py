@@ -1,21 +1,24 @@
 """The disk of a node: an agent's journal that outlives its agents, and the thread that writes to it.
 
 A write takes a moment. An agent that dies before that leaves no trace of it; one that dies after it was never
-told. A full disk refuses.
+told. A disk that is full or damaged refuses, for its journal or for its volumes.
 """
 
+import errno
 import sqlite3
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from enum import StrEnum
 from pathlib import Path
 from random import Random
 from typing import ParamSpec, TypeVar
 
-from persys.agent.journal import Entry
+from persys.agent.journal import Burial, Entry
 from persys.agent.state import State
 from persys.model.ids import NodeId, WorkloadId
 from persys.sim.life import Life
 from persys.sim.loop import later
+from persys.sim.silence import INJECTED
 from persys.wire.records import decode
 
 WRITE_SECONDS = (0.0005, 0.004)
@@ -25,10 +28,22 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+_ERRORS: tuple[Callable[[], Exception], ...] = (
+    lambda: OSError(errno.ENOSPC, f"No space left on device ({INJECTED})"),
+    lambda: OSError(errno.EIO, f"Input/output error ({INJECTED})"),
+)
+
+
+class Part(StrEnum):
+    JOURNAL = "journal"
+    VOLUMES = "volumes"
+
+
 class Disk:
     def __init__(self, node_id: NodeId, random: Random) -> None:
         self.node_id = node_id
         self.slow_seconds = 0.0
+        self.errors: dict[Part, float] = {}  # share of operations that fail
         self._random = random
         self._last: State | None = None
         self._connection: sqlite3.Connection | None = None
@@ -60,6 +75,15 @@ class Disk:
         found = self._last.connection.execute("SELECT record FROM entries ORDER BY id")
         return [decode(record, Entry) for (record,) in found]
 
+    def removed(self, workload_id: WorkloadId) -> int:
+        """The epoch of the copy that was removed last; 0 if there was none."""
+        if self._last is None:
+            return 0
+        found = self._last.connection.execute(
+            "SELECT record FROM burials WHERE id = ?", (workload_id,)
+        ).fetchone()
+        return decode(found[0], Burial).epoch if found is not None else 0
+
     def copy(self, random: Random) -> "Disk":
         """A disk with the same content."""
         clone = Disk(self.node_id, random)
@@ -67,6 +91,14 @@ class Disk:
             clone._connection = sqlite3.connect(":memory:", check_same_thread=False)
             self._last.connection.backup(clone._connection)
         return clone
+
+    def check(self, part: Part) -> None:
+        """Raises OSError, if that is the disk's trouble now."""
+        if self._random.random() < self.errors.get(part, 0.0):
+            raise self._random.choice(_ERRORS)()
+
+    def heal(self, part: Part) -> None:
+        self.errors.pop(part, None)
 
     def wipe(self) -> None:
         self._last = None
@@ -94,6 +126,11 @@ class _Writer(Executor):
     def _write(self, done: Future[T], work: Callable[[], T]) -> None:
         self._life.passes("disk.write")
         if not self._life.alive:
+            return
+        try:
+            self._disk.check(Part.JOURNAL)
+        except OSError as err:
+            done.set_exception(err)
             return
         result = work()
         self._life.passes("disk.written")

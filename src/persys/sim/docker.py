@@ -1,9 +1,9 @@
 """A model of the runtimes of one node: containers, stacks and VMs that outlive agents and run by themselves.
 
 All three are one kind of thing here: a stack or a VM is a container with a behaviour derived from its spec
-(`behaviour_of`). What a container does is in the name of its image: `steady/1` runs until it is stopped,
-`job/30` ends well after 30 s, `faulty/10` ends badly after 10 s, `missing/1` and `refused/1` cannot be
-fetched.
+(`behaviour_of`). What a container does is in the last two parts of its image's name: `steady/1` runs until
+it is stopped, `job/30` ends well after 30 s, `faulty/10` ends badly after 10 s, `missing/1` and `refused/1`
+cannot be fetched.
 """
 
 import asyncio
@@ -50,8 +50,6 @@ class Witness(Protocol):
 
     def container_stops(self, node_id: NodeId, container: "Container", order: Order) -> None: ...
 
-    def container_made(self, node_id: NodeId, container: "Container") -> None: ...
-
     def container_ended(self, node_id: NodeId, container: "Container") -> None: ...
 
     def volumes_go(
@@ -76,7 +74,6 @@ class Container:
     started_at: datetime | None = None
     finished_at: datetime | None = None
     stopped_by_hand: bool = False
-    incarnation: str = ""
     timers: list[asyncio.TimerHandle] = field(default_factory=list)
 
     @property
@@ -95,7 +92,7 @@ class Container:
     @property
     def is_restless(self) -> bool:
         """It will end by itself."""
-        return not self.spec.image.startswith("steady/")
+        return behaves_like(self.spec.image)[0] != "steady"
 
     @property
     def host_ports(self) -> frozenset[int]:
@@ -145,7 +142,6 @@ class Docker:
             _holds_data(order.spec),
         )
         self.containers[order.workload_id] = container
-        self._witness.container_made(self.node_id, container)
         self._tell(container)
         return container
 
@@ -164,7 +160,7 @@ class Docker:
         container.oom_killed = False
         container.started_at = self._clock.now()
         container.stopped_by_hand = False
-        kind, _, seconds = container.spec.image.partition("/")
+        kind, seconds = behaves_like(container.spec.image)
         if kind in ("job", "faulty"):
             self._later(container, float(seconds), lambda: self._ends(container, kind == "faulty"))
         self._tell(container)
@@ -267,6 +263,12 @@ class Docker:
     def _tell(self, container: Container) -> None:
         for listener in self.listeners:
             listener(container.workload_id)
+
+
+def behaves_like(image: str) -> tuple[str, str]:
+    """The kind of behaviour, and its argument."""
+    *_, kind, argument = image.split("/")
+    return kind, argument
 
 
 def behaviour_of(spec: Spec) -> ContainerSpec:

@@ -4,14 +4,24 @@ from random import Random
 
 from msgspec.structs import replace
 
+from persys.sim.actors.intruders import HOSTILE
 from persys.sim.dice import dice
-from persys.sim.happening import Happening, Plan, Shape, node_names
+from persys.sim.happening import Happening, Plan, Shape, is_crowded, node_names
 from persys.sim.scenario.faults import FAULTS, Group, kinds_of
 
 VARIANTS = 5
+CROWDED = Shape(nodes=2, workloads=600, minutes=4.0)
+CROWDED_EVERY = 8  # seeds
+CHANGES = 3.0  # of a workload, in one run
+CROWDED_CHANGES = 0.3
 MANY_SHARE = 0.2  # of seeds: those with three schedulers
 LOSS_SHARE = 0.35  # of seeds: those whose store is lost
 SETTLING_SECONDS = 20.0  # before the first fault, so that something runs that can be harmed
+
+
+def shape_for(seed: int) -> Shape:
+    """Of a run whose size was not chosen: now and then few nodes with 300 workloads each."""
+    return CROWDED if seed % CROWDED_EVERY == CROWDED_EVERY // 2 else Shape()
 
 
 def draw(seed: int, shape: Shape) -> Plan:
@@ -20,6 +30,8 @@ def draw(seed: int, shape: Shape) -> Plan:
     wishes = [*_users(random, shape), *_operators(random, shape)]
     found = [*wishes, *_faults(random, shape, wishes)]
     found += _of_removals(dice(seed, "removals"), shape)
+    found += _of_hostile(dice(seed, "hostile"), shape, found)
+    found += _of_crowds(dice(seed, "crowds"), shape) if is_crowded(shape) else ()
     found += _of_losses(dice(seed, "losses"), shape, wishes)
     found += _of_many(dice(seed, "many"), shape, wishes) if shape.schedulers > 1 else ()
     found += _of_streams(dice(seed, "streams"), shape) if shape.streams else ()
@@ -51,6 +63,27 @@ def _of_removals(random: Random, shape: Shape) -> list[Happening]:
             found.append(Happening(at, before, node, seconds=away, word=word))
         found.append(Happening(at + random.uniform(0, 180), "remove", node))
     return [each for each in found if each.at < shape.minutes * 60]
+
+
+def _of_hostile(random: Random, shape: Shape, faults: list[Happening]) -> list[Happening]:
+    """An operator removes the hostile node, while it reports or after that."""
+    found = [
+        Happening(fault.at + random.uniform(30, 250), "remove", HOSTILE)
+        for fault in faults
+        if fault.kind == "hostile-node"
+    ]
+    return [each for each in found if each.at < shape.minutes * 60]
+
+
+def _of_crowds(random: Random, shape: Shape) -> list[Happening]:
+    """A registry hangs while hundreds are deployed, and a node with hundreds is lost for good and removed."""
+    node = random.choice(node_names(shape))
+    lost_at = random.uniform(2 * SETTLING_SECONDS, shape.minutes * 60 - 120)
+    return [
+        _fault(random, "silent-registry", random.uniform(0, SETTLING_SECONDS), shape),
+        Happening(lost_at, "destroy-node", node),
+        Happening(lost_at + random.uniform(50, 90), "remove", node),
+    ]
 
 
 def _of_losses(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happening]:
@@ -99,6 +132,7 @@ def _of_streams(random: Random, shape: Shape) -> list[Happening]:
 
 def _users(random: Random, shape: Shape) -> list[Happening]:
     end = shape.minutes * 60
+    changes = CROWDED_CHANGES if is_crowded(shape) else CHANGES
     found = []
     for number in range(shape.workloads):
         name = f"w{number:02d}"
@@ -107,7 +141,7 @@ def _users(random: Random, shape: Shape) -> list[Happening]:
             random.uniform(1, SETTLING_SECONDS) if random.random() < 0.7 else random.uniform(1, end)
         )
         found.append(Happening(at, "apply", name, amount=variant))
-        while (at := at + random.expovariate(3 / end)) < end:
+        while (at := at + random.expovariate(changes / end)) < end:
             found.append(_wish(random, at, name))
             if random.random() < 0.25:  # people change their minds at once, too
                 found.append(_wish(random, at + random.uniform(0, 3), name))

@@ -22,6 +22,19 @@ class Shape(Struct, frozen=True):
     )  # share of agents that use a control stream; less than 0: as the seed has it
 
 
+CROWDED_FROM = 50  # workloads per node
+
+
+def is_crowded(shape: Shape) -> bool:
+    """Nodes with hundreds of workloads: whatever is done in parts takes more than one."""
+    return shape.workloads / shape.nodes >= CROWDED_FROM
+
+
+def node_size(shape: Shape) -> int:
+    """How much larger than usual its nodes are. Half of the crowded ones have room for all workloads."""
+    return round(shape.workloads / shape.nodes / 1.5) if is_crowded(shape) else 1
+
+
 class Happening(Struct, frozen=True, omit_defaults=True):
     """`target` is a workload, a node or a part. `kind` says what `seconds`, `amount` and `word` mean."""
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from persys.agent.journal import Entry
-from persys.core.placement.needs import holds_data, needs_of
+from persys.core.placement.needs import holds_data
 from persys.model.assignment import Assignment
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import NodeStatus
 from persys.model.order import Order
-from persys.model.resources import Resources
 from persys.model.workload import Desired
 from persys.scheduler.lead import leader_of
 from persys.sim.contacts import Contacts
@@ -22,9 +21,10 @@ from persys.sim.docker import Container
 from persys.sim.intents import Intents, Word, state_of
 from persys.sim.life import Life
 from persys.sim.losses import RULINGS, Losses
-from persys.sim.mirror import Mirror
+from persys.sim.mirror import Mirror, changed_keys
 from persys.sim.reads import Reads
 from persys.sim.removals import Removals
+from persys.sim.reservations import order_problem, room_problem
 from persys.sim.trace import Trace
 from persys.store import keys
 from persys.store.port import Record, Unit
@@ -38,6 +38,9 @@ JUDGING_SECONDS = 12.0
 # What was told to stop and to start again may end by itself meanwhile, and is then started anew.
 STOPPING_SECONDS = 15.0
 HEARD_MAX = 100
+# Until a node reports that its runtimes give no answer, and until what was decided before that is stored.
+NOTICE_SECONDS = 12.0
+DECIDED_SECONDS = 8.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +75,14 @@ class Invariants:
         kept: Callable[[NodeId, WorkloadId], Entry | None],
         holds: Callable[[NodeId], Iterable[WorkloadId]],
         keeps: Callable[[NodeId], Iterable[WorkloadId]],
+        silent_since: Callable[[NodeId], float | None],
+        is_cloned: Callable[[NodeId, Container], bool],
     ) -> None:
         """`live` gives the running containers per node, `kept` what is in an agent's journal.
 
-        `holds` says of what a node has anything, `keeps` what its agent is to have.
+        `holds` says of what a node has anything, `keeps` what its agent is to have. `silent_since` says since
+        when the runtimes of a node give no answer. `is_cloned`: the container follows from the journal with
+        which a clone was made, and no scheduler can do anything about it.
         """
         self._time = time
         self._trace = trace
@@ -84,6 +91,8 @@ class Invariants:
         self._live = live
         self._kept = kept
         self._holds = holds
+        self._silent_since = silent_since
+        self._is_cloned = is_cloned
         # By request: the epoch that the agent knew when it came, and the cluster that gave it.
         self._known: dict[int, tuple[int, str]] = {}
         self.mirror = Mirror()
@@ -103,12 +112,16 @@ class Invariants:
     def fail(self, promise: str, text: str) -> None:
         self._failed(Violation(self._time(), promise, text))
 
+    def _fail_if(self, promise: str, problem: str) -> None:
+        if problem:
+            self.fail(promise, problem)
+
     # Commits
 
     def committed(self, life: Life, units: Sequence[Unit], leader: Record | None) -> None:
         """`leader` is the leader's key as it was before."""
         self._check_fence(life, units, leader)
-        self._trace.add(life.title, f"commits {_shown(units)}")
+        self._trace.add(life.title, f"commits {changed_keys(units)}")
         self.losses.committed(life, units)
         before = dict(self.mirror.assignments)
         nodes_before = dict(self.mirror.nodes)
@@ -130,7 +143,9 @@ class Invariants:
             if key.startswith(keys.WORKLOADS):
                 self._check_intent(WorkloadId(key.removeprefix(keys.WORKLOADS)))
             elif key.startswith(keys.ASSIGNMENTS):
-                crowded |= self._check_epoch(before.get(key), self.mirror.assignments.get(key))
+                crowded |= self._check_assignment(
+                    life, before.get(key), self.mirror.assignments.get(key)
+                )
             elif key in self.mirror.nodes:
                 node = self.mirror.nodes[key]
                 old = nodes_before.get(key)
@@ -144,7 +159,7 @@ class Invariants:
             if key in touched
         }
         for node_id in sorted(crowded):
-            self._check_room(node_id)
+            self._fail_if("3 reservation", room_problem(self.mirror, node_id))
         self._check_buried(touched, before, buried_before)
         for node_id, containers in self._live().items():
             for container in containers:
@@ -161,6 +176,10 @@ class Invariants:
             if key not in touched or key in buried_before or self.losses.open:
                 continue
             copy = buried.assignment
+            new = self.mirror.assignment(copy.workload_id)
+            if new is not None and new.node_id == copy.node_id:
+                text = f"{copy.workload_id} shall leave {copy.node_id} and is bound there"
+                self.fail("3 reservation", text)
             old = bound_before.get(keys.assignment_key(copy.workload_id))
             if old is None or old.node_id != copy.node_id:
                 text = f"{copy.workload_id} on {copy.node_id} shall go, and was never bound there"
@@ -196,13 +215,14 @@ class Invariants:
                 "1 acknowledged", f"{workload_id} is stored as {state}, which nobody asked for"
             )
 
-    def _check_epoch(self, old: Assignment | None, new: Assignment | None) -> set[NodeId]:
+    def _check_assignment(
+        self, life: Life, old: Assignment | None, new: Assignment | None
+    ) -> set[NodeId]:
         if new is None:
             return set()
-        if old is not None and (
-            new.epoch < old.epoch or (new.node_id != old.node_id and new.epoch == old.epoch)
-        ):
-            self.fail("epoch", f"{new.workload_id} went from {old} to {new}")
+        self._check_epoch(old, new)
+        if old is None or old.node_id != new.node_id:
+            self._check_answering(life, new)
         if (
             old is not None
             and old.node_id != new.node_id
@@ -213,6 +233,26 @@ class Invariants:
         if old is not None and old.node_id != new.node_id:
             self._check_stopped_alone(old)
         return {new.node_id}
+
+    def _check_epoch(self, old: Assignment | None, new: Assignment) -> None:
+        """A new assignment has a higher epoch than any before it, also of a workload that was deleted."""
+        highest = self.mirror.epochs.get(new.workload_id, 0)
+        is_same = old is not None and (old.node_id, old.epoch) == (new.node_id, new.epoch)
+        if not is_same and new.epoch <= highest and not self.losses.open:
+            text = f"{new.workload_id} goes to {new.node_id} at {new.epoch}, after epoch {highest}"
+            self.fail("epoch", text)
+        self.mirror.epochs[new.workload_id] = max(highest, new.epoch)
+
+    def _check_answering(self, life: Life, new: Assignment) -> None:
+        """Nothing new goes to a node whose runtimes give no answer, once the node has reported that."""
+        since, now = self._silent_since(new.node_id), self._time()
+        if since is None or self.losses.open:
+            return
+        for heard in self._heard.get(new.node_id, ()):
+            if heard.by is life and since + NOTICE_SECONDS <= heard.at <= now - DECIDED_SECONDS:
+                silent = f"the runtimes of {new.node_id} are silent for {now - since:.0f}s"
+                self.fail("unhealthy node", f"{silent}, and {new.workload_id} goes there")
+                return
 
     def _check_stopped_alone(self, old: Assignment) -> None:
         """It leaves a silent node: by now that has stopped it, if it chose so."""
@@ -242,24 +282,6 @@ class Invariants:
             silent = now - heard.at
             if heard.by is life and JUDGING_SECONDS < silent < self._lease_seconds - 1:
                 self.fail("lease", f"{node_id} was judged silent {silent:.1f}s after it was heard")
-
-    def _check_room(self, node_id: NodeId) -> None:
-        node = self.mirror.nodes.get(keys.node_key(node_id))
-        if node is None:
-            return
-        total = Resources()
-        ports: dict[object, WorkloadId] = {}
-        for workload_id, held in sorted(self.mirror.holds(node_id).items()):
-            total = total + held.reserved
-            for port in held.host_ports:
-                if port in ports:
-                    text = f"{ports[port]} and {workload_id} both have port {port} on {node_id}"
-                    self.fail("3 reservation", text)
-                ports[port] = workload_id
-        if not total.fits_in(node.capabilities.allocatable):
-            self.fail(
-                "3 reservation", f"{node_id} has {node.capabilities.allocatable}, gave {total}"
-            )
 
     # Users
 
@@ -324,25 +346,12 @@ class Invariants:
             if (workload_id, node_id, request.epoch) not in self.mirror.bound:
                 text = f"{node_id} was given {workload_id} at epoch {request.epoch}, never stored"
                 self.fail("commit before act", text)
-            self._check_order_fits(node_id, request)
+            self._fail_if("3 reservation", order_problem(self.mirror, node_id, request))
         elif isinstance(request, agent_pb2.DeleteWorkloadRequest):
             workload_id = WorkloadId(request.id)
             self._trace.add(node_id, f"is told to delete {workload_id} epoch {request.epoch}")
             self._check_delete(node_id, workload_id, request.epoch)
             self.losses.check_delete(node_id, workload_id)
-
-    def _check_order_fits(self, node_id: NodeId, request: agent_pb2.ApplyWorkloadRequest) -> None:
-        """No order for more than is reserved, so far as it is about what is on record now."""
-        workload = self.mirror.workload(WorkloadId(request.id))
-        bound = self.mirror.assignment(WorkloadId(request.id))
-        if workload is None or bound is None or workload.revision != request.revision_id:
-            return
-        if (bound.node_id, bound.epoch) != (node_id, request.epoch):
-            return
-        needed = needs_of(workload).resources
-        if not needed.fits_in(bound.reserved):
-            text = f"{node_id} was ordered {workload.id} with {needed}, and has {bound.reserved} for it"
-            self.fail("3 reservation", text)
 
     def obeyed(self, node_id: NodeId, request: Any, answer: Any) -> None:
         """An agent has said yes to an order: it must be in its journal, and not older than what was there."""
@@ -381,9 +390,6 @@ class Invariants:
             )
 
     # Containers
-
-    def container_made(self, node_id: NodeId, container: Container) -> None:
-        container.incarnation = self.mirror.incarnations.get(container.workload_id, "")
 
     def start_asked(self, node_id: NodeId, order: Order) -> None:
         """An agent begins a start: a crash from now on must not make it start twice."""
@@ -451,7 +457,7 @@ class Invariants:
             self.fail("10 data", text)
 
     def _check_copies(self, node_id: NodeId, container: Container) -> None:
-        if not container.holds_data:
+        if not container.holds_data or self._is_cloned(node_id, container):
             return
         for other_id, others in self._live().items():
             for other in others:
@@ -459,7 +465,8 @@ class Invariants:
                     other is not container
                     and other.holds_data
                     and other.workload_id == container.workload_id
-                    and other.incarnation == container.incarnation
+                    and (other_id, other.workload_id) not in self.given_up
+                    and not self._is_cloned(other_id, other)
                     and not self.contacts.excuses(other_id, other)
                     and not self.contacts.excuses(node_id, container)
                 ):
@@ -481,14 +488,6 @@ class Invariants:
         copy = (node_id, container.workload_id)
         if self.mirror.accounts_for(*copy):
             self.given_up.discard(copy)
-        elif copy not in self.given_up:
+        elif copy not in self.given_up and not self._is_cloned(node_id, container):
             text = f"{container.workload_id} runs on {node_id}, and no record says so"
             self.fail("3 reservation", text)
-
-
-def _shown(units: Sequence[Unit]) -> str:
-    changed = [f"+{key}" for unit in units for key in unit.puts if not key.startswith(keys.EVENTS)]
-    changed += [
-        f"-{key}" for unit in units for key in unit.deletes if not key.startswith(keys.EVENTS)
-    ]
-    return " ".join(changed) or "events"

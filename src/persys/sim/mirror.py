@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from persys.core.placement.needs import holds_data
 from persys.model.assignment import Assignment, Tombstone
 from persys.model.belief import Belief, Retry
 from persys.model.drift import Drift, DriftType
@@ -31,10 +30,9 @@ class Mirror:
     stored: dict[WorkloadId, set[State]] = field(default_factory=dict)
     # When a record last said that a copy shall go.
     doomed: dict[tuple[NodeId, WorkloadId], float] = field(default_factory=dict)
-    # Copies of one incarnation share their data: it ends with the workload, or with a revision without data.
-    incarnations: dict[WorkloadId, str] = field(default_factory=dict)
+    # The highest that an assignment of each id ever had, since the store was lost.
+    epochs: dict[WorkloadId, int] = field(default_factory=dict)
     changed_at: dict[WorkloadId, float] = field(default_factory=dict)
-    _gaps: dict[WorkloadId, int] = field(default_factory=dict)
 
     def take(self, units: Sequence[Unit], now: float) -> set[str]:
         """The keys that changed."""
@@ -65,6 +63,7 @@ class Mirror:
             self.drifts,
         ):
             records_of.clear()
+        self.epochs.clear()
 
     def orphans(self) -> set[tuple[NodeId, WorkloadId]]:
         """Copies on record as nobody's, which only an operator may touch."""
@@ -142,10 +141,6 @@ class Mirror:
     def _note(self, workload: Workload, now: float) -> None:
         self.wanted.add((workload.id, workload.revision, workload.desired))
         self.stored.setdefault(workload.id, set()).add(state_of(workload))
-        if not holds_data(workload):
-            self._gaps[workload.id] = self._gaps.get(workload.id, 0) + 1
-        gaps = self._gaps.get(workload.id, 0)
-        self.incarnations[workload.id] = f"{workload.created_at.isoformat()}/{gaps}"
         self.changed_at[workload.id] = now
 
     def _forget(self, key: str, now: float) -> None:
@@ -158,3 +153,12 @@ class Mirror:
         self.tombstones.pop(key, None)
         self.nodes.pop(key, None)
         self.drifts.pop(key, None)
+
+
+def changed_keys(units: Sequence[Unit]) -> str:
+    """For the trace, without events."""
+    changed = [f"+{key}" for unit in units for key in unit.puts if not key.startswith(keys.EVENTS)]
+    changed += [
+        f"-{key}" for unit in units for key in unit.deletes if not key.startswith(keys.EVENTS)
+    ]
+    return " ".join(changed) or "events"

@@ -112,6 +112,7 @@ class Network:
         self.weather: list[Weather] = []
         self.powered_off: set[str] = set()
         self.behind_nat: set[str] = set()  # reached only over connections that they opened
+        self.silent_registries: set[str] = set()  # a pull from them never ends by itself
         self.streams: set[Stream] = set()
         self.breaks: dict[str, int] = {}  # whose stream breaks, and at which message from now on
         self.on_answer: Callable[[Life, str, Any, Any, Metadata], None] = lambda *_: None

@@ -16,20 +16,24 @@ from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.stream import over_stream
+from persys.infra.aio.path_calls import DirectPathCalls
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.spec import WorkloadType
 from persys.model.workload import Desired
+from persys.sim.actors.arbitrary import falsify
 from persys.sim.channel import SimChannel
 from persys.sim.contacts import overheard
 from persys.sim.dice import dice
 from persys.sim.disk import CLUSTER, Disk
 from persys.sim.docker import Docker, Witness
+from persys.sim.engine import RuntimeTrouble
 from persys.sim.happening import SCHEDULER
 from persys.sim.life import Life
 from persys.sim.machine import Hardware, WallClock
 from persys.sim.network import Network
-from persys.sim.runtime import RuntimeTrouble, SimRuntime, SimVolumes
+from persys.sim.runtime import SimRuntime, SimVolumes
 from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.control.v1 import control_pb2
 
 PORT = 50051
 METHODS = tuple(
@@ -73,11 +77,13 @@ class SimNode:
         *,
         schedulers: tuple[str, ...] = (SCHEDULER,),
         streams: bool = False,
+        size: int = 1,
         clone_of: "SimNode | None" = None,
     ) -> None:
         """`name` is its address and its node id; a clone has the id and journal of another.
 
-        `streams`: it speaks to schedulers by a control stream, else by plain calls.
+        `streams`: it speaks to schedulers by a control stream, else by plain calls. `size` is how much more
+        it has than usual.
         """
         self.name = name
         self.id: NodeId = clone_of.id if clone_of is not None else NodeId(name)
@@ -86,12 +92,21 @@ class SimNode:
         self.state: State | None = None
         self.wall = WallClock()
         self.trouble = RuntimeTrouble()
+        self.silent_since: float | None = None  # its Docker
+        self.false_reports = 0.0  # share of its heartbeats with arbitrary content
         random = dice(seed, name, "disk")
         self.disk: Disk = (
             clone_of.disk.copy(random) if clone_of is not None else Disk(self.id, random)
         )
+        # The orders that a clone has from the beginning.
+        self.inherited: frozenset[tuple[WorkloadId, int]] = frozenset()
+        if clone_of is not None:
+            orders = [entry.order for entry in clone_of.disk.all_kept()]
+            self.inherited = frozenset((order.workload_id, order.epoch) for order in orders)
         self.docker = Docker(NodeId(name), self.wall, dice(seed, name, "docker"), witness)
-        self._hardware = Hardware(cpu_millicores=4000, memory_mb=8192, disk_gb=40)
+        self._hardware = Hardware(
+            cpu_millicores=4000 * size, memory_mb=8192 * size, disk_gb=40 * size
+        )
         self._random = dice(seed, name, "agent")
         self._network = network
         self._witness = witness
@@ -109,6 +124,22 @@ class SimNode:
         up = self.life is not None and self.life.alive
         return self.powered and (not up or self.trouble != RuntimeTrouble())
 
+    def docker_fails(self, now: float) -> None:
+        """No answer, and no event, from now on."""
+        self.trouble.out = True
+        self.silent_since = now if self.silent_since is None else self.silent_since
+        self.docker.lose_listeners()
+
+    def docker_returns(self) -> None:
+        self.trouble.out = False
+        self.silent_since = None
+
+    def end(self) -> None:
+        """The machine is switched off for good."""
+        if self.life is not None:
+            self.life.crash()
+        self.docker.power_off()
+
     def holds(self) -> set[WorkloadId]:
         """Whatever is of it here, wanted or not."""
         return {
@@ -124,6 +155,10 @@ class SimNode:
             if entry.order.desired is not Desired.DELETED
         }
 
+    def _report(self, report: control_pb2.HeartbeatRequest) -> None:
+        if self._random.random() < self.false_reports:
+            falsify(report, self._random)
+
     async def run(self, life: Life) -> None:
         """The agent, until it dies."""
         self.state = state = self.disk.journal(life)
@@ -137,16 +172,25 @@ class SimNode:
                 link,
                 heard=lambda sent: self._witness.heard(self.id, sent),
                 joining=lambda: self._witness.joins(self.id),
+                reporting=self._report,
             )
 
         random = self._random
-        runtime = self.runtime_type(self.docker, life, self.trouble, random, self._witness)
+        runtime = self.runtime_type(
+            self.docker,
+            life,
+            self.trouble,
+            random,
+            self._witness,
+            self._network.silent_registries,
+        )
         around = Surroundings(
             state=state,
             runtimes=NodeRuntimes(dict.fromkeys(WorkloadType, runtime)),
-            volumes=SimVolumes(self.docker, life, self._witness, random),
+            volumes=SimVolumes(self.docker, self.disk, life, self._witness, random),
             machine=self._hardware,
             clock=self.wall.as_read(),
+            paths=DirectPathCalls(),
             connect=connect,
             random=random,
         )

@@ -27,6 +27,7 @@ SHOWN_MAX = 6
 # Until copies that nobody has on record are noted, and who was turned away because of them asks again.
 ORPHAN_SECONDS = 75.0
 HINDRANCE_SECONDS = 0.25
+DEFECT_SECONDS = 0.5
 DIFFERENCES_MAX = 4
 WISHES = frozenset(
     {
@@ -58,12 +59,13 @@ def run(plan: Plan, world_type: type[World] = World) -> Outcome:
     """The same plan gives the same outcome, in a process with the same PYTHONHASHSEED."""
     loop = VirtualLoop()
     surprises: list[str] = []
+    defects: list[str] = []
     loop.set_exception_handler(lambda _, context: surprises.append(str(context)))
     collecting = gc.isenabled()
     gc.disable()  # so that no destructor runs at a moment of its own choosing
     try:
-        with silence():
-            world = loop.run_until_complete(_run(plan, world_type))
+        with silence(defects.append):
+            world = loop.run_until_complete(_run(plan, world_type, defects))
         if surprises and world.violation is None:
             world.invariants.fail("8 process", surprises[0])
         return Outcome(
@@ -80,7 +82,7 @@ def run(plan: Plan, world_type: type[World] = World) -> Outcome:
         loop.close()
 
 
-async def _run(plan: Plan, world_type: type[World]) -> World:
+async def _run(plan: Plan, world_type: type[World], defects: list[str]) -> World:
     world = world_type(plan)
     async with asyncio.TaskGroup() as group:
         world.open(group)
@@ -93,7 +95,7 @@ async def _run(plan: Plan, world_type: type[World]) -> World:
                 compare_followers(world),
                 probe_streams(world),
                 _note_hindrances(world),
-                _watch_defects(world),
+                _watch_defects(world, defects),
             )
         ]
         await world.over.wait()
@@ -175,16 +177,12 @@ async def _compare(world: World) -> None:
             world.invariants.fail("memory", found)
 
 
-async def _watch_defects(world: World) -> None:
-    """A contained exception costs one key, and is a defect all the same."""
+async def _watch_defects(world: World, defects: list[str]) -> None:
+    """An exception that a process contains costs one key, and is a defect all the same."""
     while True:
-        await asyncio.sleep(LOOK_SECONDS)
-        for seat in world.seats.values():
-            for supervisor in seat.supervisors():
-                if (defect := supervisor.latest) is not None:
-                    world.invariants.fail(
-                        "no defect", f"{seat.name}: {defect.where} {defect.key}: {defect.text}"
-                    )
+        await asyncio.sleep(DEFECT_SECONDS)
+        if defects:
+            world.invariants.fail("no defect", defects[0])
 
 
 async def _note_hindrances(world: World) -> None:

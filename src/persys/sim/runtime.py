@@ -1,46 +1,35 @@
-"""Docker and volumes as one agent reaches them: slow, in error, or giving no answer, as the faults say."""
+"""The runtimes and the volumes of one node, as its agent uses them."""
 
 import asyncio
 import errno
-from collections.abc import AsyncGenerator, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Mapping
 from pathlib import Path
 from random import Random
+from typing import cast
 
+from persys.agent.credentials import Credentials
 from persys.agent.ports import PullWatch
+from persys.agent.runtimes.docker_engine import Engine
+from persys.agent.runtimes.docker_pull import Puller
 from persys.agent.steps import volumes_of
 from persys.core.convergence import Artefact
 from persys.errors import ConflictError, NotFoundError, RuntimeUnavailableError
+from persys.infra.aio.path_calls import DirectPathCalls
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
-from persys.model.spec import WorkloadType
+from persys.model.spec import ContainerSpec, WorkloadType
 from persys.model.volume import VolumeSeen
+from persys.sim.disk import Disk, Part
 from persys.sim.docker import Container, Docker, Witness, behaviour_of
+from persys.sim.engine import RuntimeTrouble, SimEngine, Way
 from persys.sim.life import Life
+from persys.sim.silence import INJECTED
 
-DEED_SECONDS = (0.002, 0.15)
-PULL_SECONDS = (0.3, 4.0)
+STEP_SECONDS = (0.002, 0.15)
 STOP_SECONDS = (0.05, 10.0)
-NO_ANSWER_SECONDS = 3.0
-UNEXPECTED: tuple[Callable[[], Exception], ...] = (
-    lambda: OSError(errno.ENOSPC, "No space left on device"),
-    lambda: OSError(errno.ENAMETOOLONG, "File name too long"),
-    lambda: RuntimeError("Symlink loop"),
-    lambda: ValueError("embedded null byte"),
-    MemoryError,
-)
-
-
-@dataclass(slots=True)
-class RuntimeTrouble:
-    """What ails Docker on one node now. All zero: nothing."""
-
-    out: bool = False
-    answers_lost: float = 0.0
-    errors: float = 0.0
-    os_errors: float = 0.0  # share of calls that raise an unexpected exception
-    slowness: float = 1.0
+LOOK_SECONDS = (0.001, 0.01)
+UNREADABLE = "/unreadable/"
 
 
 class SimRuntime:
@@ -53,38 +42,27 @@ class SimRuntime:
         trouble: RuntimeTrouble,
         random: Random,
         witness: Witness,
+        silent_registries: set[str],
     ) -> None:
         self._docker = docker
         self._witness = witness
         self._life = life
-        self._trouble = trouble
-        self._random = random
+        self._way = way = Way(life, trouble, random)
+        engine = cast("Engine", SimEngine(docker, way, silent_registries))
+        self._puller = Puller(engine, Credentials(Path("/credentials")), DirectPathCalls())
 
-    async def inspect(self, workload_id: WorkloadId) -> Artefact | None:
-        await self._reach("inspect", (0.001, 0.01))
-        found = self._docker.containers.get(workload_id)
-        await self._answer("inspect")
+    async def inspect(self, order: Order) -> Artefact | None:
+        await self._way.reach("inspect", LOOK_SECONDS)
+        found = self._docker.containers.get(order.workload_id)
+        await self._way.answer("inspect")
         return found.artefact() if found is not None else None
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
-        image = behaviour_of(order.spec).image
-        if image in self._docker.images:
-            await self._reach("pull", (0.001, 0.01))
-            return None
-        await self._reach("pull", PULL_SECONDS)
-        if image.startswith("refused/"):
-            return Failure(FailureReason.IMAGE_PULL_FAILED, "the registry says 503")
-        if image.startswith("missing/"):
-            text = f"no such image: {image}"
-            return Failure(FailureReason.IMAGE_NOT_FOUND, text, retryable=False)
-        if failure := self._error(FailureReason.IMAGE_PULL_FAILED):
-            return failure
-        self._docker.images.add(image)
-        await self._answer("pull")
-        return None
+        return await self._puller.pull(behaviour_of(order.spec), watch)
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
-        await self._reach("create", DEED_SECONDS)
+        await self._way.reach("create", STEP_SECONDS)
+        _examine_binds(order)
         found = self._docker.containers.get(order.workload_id)
         if found is not None and order.type is not WorkloadType.COMPOSE:
             raise ConflictError("the container has appeared")
@@ -93,12 +71,12 @@ class SimRuntime:
         if found is not None:
             self._docker.remove(found, order)  # a stack is updated in place
         self._docker.create(order)
-        await self._answer("create")
+        await self._way.answer("create")
         return None
 
     async def start(self, order: Order, artefact: Artefact) -> Failure | None:
         self._witness.start_asked(self._docker.node_id, order)
-        await self._reach("start", DEED_SECONDS)
+        await self._way.reach("start", STEP_SECONDS)
         container = self._same(order, artefact)
         if container is None:
             raise ConflictError("the container has gone")
@@ -110,25 +88,31 @@ class SimRuntime:
         if failure := self._error(FailureReason.RUNTIME_ERROR):
             return failure
         self._docker.start(container)
-        await self._answer("start")
+        await self._way.answer("start")
         return None
 
     async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
         self._witness.stop_asked(self._docker.node_id, order, artefact.id)
-        await self._reach("stop", STOP_SECONDS)
+        await self._way.reach("stop", STOP_SECONDS)
         container = self._same(order, artefact)
         if container is not None:
             self._docker.stop(container, order)
-        await self._answer("stop")
+        await self._way.answer("stop")
         return None
 
     async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
-        await self._reach("remove", DEED_SECONDS)
+        await self._way.reach("remove", STEP_SECONDS)
         container = self._same(order, artefact)
         if container is not None:
             self._docker.remove(container, order)
-        await self._answer("remove")
+        await self._way.answer("remove")
         return None
+
+    async def repair(self, order: Order, artefact: Artefact) -> Failure | None:
+        return None  # nothing changes a container of the simulation behind its agent
+
+    async def replace(self, order: Order, artefact: Artefact) -> Failure | None:
+        return await self.stop(order, artefact) or await self.remove(order, artefact)
 
     async def discard(self, order: Order) -> Failure | None:
         return None
@@ -138,7 +122,7 @@ class SimRuntime:
         return ""
 
     async def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
-        await self._reach("listen", (0.001, 0.01))
+        await self._way.reach("listen", LOOK_SECONDS)
         heard: asyncio.Queue[WorkloadId | None] = asyncio.Queue()
         self._docker.listeners.append(heard.put_nowait)
         try:
@@ -152,46 +136,39 @@ class SimRuntime:
         raise RuntimeUnavailableError("the stream of events broke")
 
     async def ping(self) -> None:
-        await self._reach("ping", (0.001, 0.01))
-
-    async def _reach(self, deed: str, span: tuple[float, float]) -> None:
-        await self._life.gate(deed)
-        await asyncio.sleep(self._random.uniform(*span) * self._trouble.slowness)
-        await self._life.gate("runtime")
-        if self._trouble.out:
-            await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
-            raise RuntimeUnavailableError("docker gives no answer")
-        if self._random.random() < self._trouble.os_errors:
-            raise self._random.choice(UNEXPECTED)()
-
-    async def _answer(self, deed: str) -> None:
-        """It is done. Whether the agent hears of it is another matter."""
-        await self._life.gate(f"{deed}.done")
-        if self._random.random() < self._trouble.answers_lost:
-            raise RuntimeUnavailableError("the answer of docker was lost")
+        await self._way.reach("ping", LOOK_SECONDS)
 
     def _error(self, reason: FailureReason) -> Failure | None:
-        if self._random.random() < self._trouble.errors:
-            return Failure(reason, "docker says 500")
-        return None
+        return Failure(reason, "docker says 500") if self._way.fails() else None
 
     def _same(self, order: Order, artefact: Artefact) -> Container | None:
         found = self._docker.containers.get(order.workload_id)
         return found if found is not None and found.id == artefact.id else None
 
 
+def _examine_binds(order: Order) -> None:
+    """A path that nobody can look at raises at every look."""
+    if isinstance(order.spec, ContainerSpec):
+        for mount in order.spec.volumes:
+            if mount.host_path.startswith(UNREADABLE):
+                raise OSError(errno.EIO, f"Input/output error ({INJECTED})", mount.host_path)
+
+
 class SimVolumes:
     """Implements agent.ports.Volumes."""
 
-    def __init__(self, docker: Docker, life: Life, witness: Witness, random: Random) -> None:
+    def __init__(
+        self, docker: Docker, disk: Disk, life: Life, witness: Witness, random: Random
+    ) -> None:
         self._docker = docker
+        self._disk = disk
         self._life = life
         self._witness = witness
         self._random = random
 
     drivers = frozenset({"local"})
 
-    def check(self, order: Order) -> None:
+    async def check(self, order: Order) -> None:
         """Wishes in the simulation are modest."""
 
     def path(self, workload_id: WorkloadId, name: str) -> Path:
@@ -226,5 +203,6 @@ class SimVolumes:
 
     async def _pause(self) -> None:
         await self._life.gate("volumes")
-        await asyncio.sleep(self._random.uniform(*DEED_SECONDS))
+        await asyncio.sleep(self._random.uniform(*STEP_SECONDS))
         await self._life.gate("volumes")
+        self._disk.check(Part.VOLUMES)

@@ -2,7 +2,6 @@
 
 from functools import partial
 
-from persys.infra.aio.supervisor import Supervisor
 from persys.model.ids import NodeId
 from persys.scheduler.agents import Close
 from persys.scheduler.agents import Stub as AgentStub
@@ -55,10 +54,6 @@ class Seat:
         if newest is None or not newest.alive or not newest.serves:
             return None
         return self.schedulers.get(newest.title)
-
-    def supervisors(self) -> list[Supervisor]:
-        """Of every process that there was."""
-        return [scheduler.supervisor for scheduler in self.schedulers.values()]
 
     def remembering(self) -> list[str]:
         """The titles of the processes that know something of what is stored."""

@@ -59,7 +59,7 @@ def _problem(workload: Workload, mirror: Mirror, copies: Copies) -> str:
     if is_retried_slowly(mirror, workload.id):
         return ""  # it fails, waits and starts in turn, for as long as it is wanted
     if belief.status is Status.FAILED:
-        return _why_failed(workload, mirror, belief)
+        return _why_failed(workload, mirror, belief, found)
     if belief.code == "Unplaceable":
         return _why_waiting(workload, mirror, bound)
     if not fulfils(belief, workload):
@@ -85,10 +85,15 @@ def is_retried_slowly(mirror: Mirror, workload_id: WorkloadId) -> bool:
     )
 
 
-def _why_failed(workload: Workload, mirror: Mirror, belief: Belief) -> str:
+def _why_failed(
+    workload: Workload, mirror: Mirror, belief: Belief, found: list[tuple[NodeId, Container]]
+) -> str:
     retry = mirror.retry(workload.id)
     if belief.failure is None:
         return "failed without a reason"
+    for node_id, container in found:
+        if container.revision == workload.revision and not container.is_restless:
+            return f"is believed to have failed, and runs on {node_id}"
     if retry is None or retry.next_at is not None:
         return "failed, and its next attempt is still to come"
     return ""

@@ -11,7 +11,6 @@ from typing import cast
 
 import grpc
 
-from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import Clock
 from persys.scheduler.app import Scheduler
 from persys.scheduler.front import Front
@@ -83,10 +82,6 @@ class SharedSeat(Seat):
         """It remembers a cluster that the store does not have, and follows nobody."""
         scheduler = self.plane.scheduler if self.plane is not None else None
         return scheduler is not None and scheduler.modes.in_recovery
-
-    def supervisors(self) -> list[Supervisor]:
-        scheduler = self.plane.scheduler if self.plane is not None else None
-        return [scheduler.supervisor] if scheduler is not None else []
 
     def remembering(self) -> list[str]:
         known = self.scheduler or self.follower

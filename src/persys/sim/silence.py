@@ -1,18 +1,41 @@
-"""No logs: in a simulation the trace tells what happens, and a log line costs more than what it tells of."""
+"""No logs: the trace tells what happens. Only contained exceptions are taken out of them.
 
-from collections.abc import Iterator
+An exception that a process contains is a defect of the program, unless the simulation raised it itself.
+"""
+
+from collections.abc import Callable, Iterator, MutableMapping
 from contextlib import contextmanager
+from typing import Any, NoReturn
 
 import structlog
 
-CRITICAL = 50
+from persys.sim.loop import owner
+
+ERROR = 40
+# Part of the text of every exception that the simulation raises.
+INJECTED = "injected by the simulation"
 
 
 @contextmanager
-def silence() -> Iterator[None]:
+def silence(defect: Callable[[str], None] = lambda _text: None) -> Iterator[None]:
+    """`defect` gets each exception that a process contained and that was not injected."""
+
+    def take(_logger: object, _level: str, line: MutableMapping[str, Any]) -> NoReturn:
+        if line["event"] == "internal_error" and INJECTED not in line["exception"]:
+            defect(_shown(line))
+        raise structlog.DropEvent
+
     before = structlog.get_config()
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(CRITICAL))
+    structlog.configure(
+        wrapper_class=structlog.make_filtering_bound_logger(ERROR), processors=[take]
+    )
     try:
         yield
     finally:
         structlog.configure(**before)
+
+
+def _shown(line: MutableMapping[str, Any]) -> str:
+    process = getattr(owner.get(None), "name", "world")
+    last = line["exception"].strip().rpartition("\n")[2].strip()
+    return f"{process}: {line['where']} {line['key']}: {last}"

@@ -74,6 +74,15 @@ class SharedStore(MemoryStore):
         history, self._history = self._history, History(revision=0)
         history.close()
 
+    def rewrite(self, key: str) -> None:
+        """As an operator does with a tool of the store: the same value, at a new version."""
+        self._settle()
+        self._apply((Change(key, self._records[key].value, self._revision + 1),))
+
+    def written(self, prefixes: tuple[str, ...]) -> list[str]:
+        """The keys below these prefixes."""
+        return sorted(key for key in self._records if key.startswith(prefixes))
+
     def peek(self, key: str) -> Record | None:
         self._settle()
         return self._records.get(key)

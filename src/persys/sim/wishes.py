@@ -4,6 +4,7 @@ import json
 from random import Random
 
 from persys.sim.dice import dice
+from persys.sim.runtime import UNREADABLE
 from persys.wire.gen.control.v1 import control_pb2
 
 DATA_SHARE = 0.25
@@ -14,6 +15,11 @@ CHANGE_SHARE = 0.1
 ALONE_SHARE = 0.25
 STACK_SHARE = 0.15
 VM_SHARE = 0.1
+PORTS_SHARED_BELOW = 100
+OWN_IMAGE_SHARE = 0.5
+UNREADABLE_SHARE = 0.06
+COMMON_IMAGE = "steady/1"
+OWN_IMAGE = "registry.test/steady/own"
 
 
 def spec_of(seed: int, name: str, variant: int) -> control_pb2.WorkloadSpec:
@@ -29,7 +35,7 @@ def spec_of(seed: int, name: str, variant: int) -> control_pb2.WorkloadSpec:
     kind = dice(seed, "kind", name).random()
     if kind < STACK_SHARE:
         spec.type = "compose"
-        spec.compose.CopyFrom(_stack(character, variant))
+        spec.compose.CopyFrom(_stack(character, variant, _port(character, name)))
     elif kind < STACK_SHARE + VM_SHARE:
         spec.type = "vm"
         spec.vm.CopyFrom(control_pb2.VMSpec(vcpus=1, memory_mb=256))
@@ -37,18 +43,36 @@ def spec_of(seed: int, name: str, variant: int) -> control_pb2.WorkloadSpec:
         spec.resources.cpu_millicores = 1000
     else:
         spec.type = "container"
-        spec.container.CopyFrom(_container(character, mood, variant))
+        spec.container.CopyFrom(_container(character, mood, variant, _port(character, name)))
+        _individualise(spec.container, seed, name, variant)
     return spec
 
 
-def _stack(character: Random, variant: int) -> control_pb2.ComposeSpec:
+def _individualise(
+    container: control_pb2.ContainerSpec, seed: int, name: str, variant: int
+) -> None:
+    """Some have an image that no other has, some a bind whose source nobody can look at."""
+    own = dice(seed, "own", name)
+    if container.image == f"steady/{variant}" and own.random() < OWN_IMAGE_SHARE:
+        container.image = f"{OWN_IMAGE}-{name}-{variant}"
+    if dice(seed, "binds").random() < 0.3 and own.random() < UNREADABLE_SHARE:
+        container.volumes.add(host_path=f"{UNREADABLE}{name}", container_path="/bind")
+
+
+def _port(character: Random, name: str) -> int:
+    """Few have to share: nodes with hundreds of workloads could run nearly none of them."""
+    number = int(name.removeprefix("w"))
+    return 8000 + number if number >= PORTS_SHARED_BELOW else character.choice((8080, 8443))
+
+
+def _stack(character: Random, variant: int, port: int) -> control_pb2.ComposeSpec:
     service: dict[str, object] = {"image": f"steady/{variant}"}
     stack: dict[str, object] = {"services": {"web": service}}
     if character.random() < DATA_SHARE:
         service["volumes"] = ["data:/data"]
         stack["volumes"] = {"data": {}}
     if character.random() < PORT_SHARE:
-        service["ports"] = [f"{character.choice((8080, 8443))}:80"]
+        service["ports"] = [f"{port}:80"]
     return control_pb2.ComposeSpec(
         source_type="inline",
         inline_yaml=json.dumps(stack),
@@ -56,7 +80,9 @@ def _stack(character: Random, variant: int) -> control_pb2.ComposeSpec:
     )
 
 
-def _container(character: Random, mood: Random, variant: int) -> control_pb2.ContainerSpec:
+def _container(
+    character: Random, mood: Random, variant: int, port: int
+) -> control_pb2.ContainerSpec:
     image, policy = f"steady/{variant}", character.choice(("unless-stopped", "always"))
     kind = character.random()
     if kind < JOB_SHARE:
@@ -80,7 +106,7 @@ def _container(character: Random, mood: Random, variant: int) -> control_pb2.Con
             retain_policy=character.choice(("Delete", "Retain")),
         )
     if character.random() < PORT_SHARE:
-        container.ports.add(host_port=character.choice((8080, 8443)), container_port=80)
+        container.ports.add(host_port=port, container_port=80)
     return container
 
 

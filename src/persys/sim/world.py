@@ -10,13 +10,14 @@ import grpc
 from persys.errors import FencedError, PersysError
 from persys.model.ids import NodeId, WorkloadId
 from persys.scheduler.lead import leader_of
-from persys.sim.actors.intruders import HOSTILE, report_anything
+from persys.sim.actors.intruders import HOSTILE, Hostile
 from persys.sim.dice import dice
 from persys.sim.docker import Container
 from persys.sim.happening import (
     USER,
     Plan,
     node_names,
+    node_size,
     nodes_behind_nat,
     scheduler_names,
     streaming_nodes,
@@ -57,9 +58,11 @@ class World:
             lease_seconds=30.0,
             failed=self._failed,
             live=self.live,
-            kept=lambda node_id, workload_id: self.nodes[node_id].disk.kept(workload_id),
-            holds=lambda node_id: self.nodes[node_id].holds(),
-            keeps=lambda node_id: self.nodes[node_id].keeps(),
+            kept=lambda node_id, workload_id: self.machine(node_id).disk.kept(workload_id),
+            holds=lambda node_id: self.machine(node_id).holds(),
+            keeps=lambda node_id: self.machine(node_id).keeps(),
+            silent_since=self._silent_since,
+            is_cloned=self._is_cloned,
         )
         self.store = SharedStore(loop.time)
         names = scheduler_names(plan.shape)
@@ -74,6 +77,7 @@ class World:
                 self.invariants,
                 schedulers=tuple(names),
                 streams=name in streaming,
+                size=node_size(plan.shape),
             )
             for name in node_names(plan.shape)
         }
@@ -93,6 +97,7 @@ class World:
         self.network.on_send = self._sent
         self._past_orders: list[tuple[str, str, Any]] = []
         self._split = dice(plan.seed, "split")
+        self._late = dice(plan.seed, "late")
         self._cures: dict[object, Callable[[], None]] = {}
         self._group: asyncio.TaskGroup | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -145,6 +150,19 @@ class World:
         for task in self._tasks:
             task.cancel()
 
+    def machine(self, address: str) -> SimNode:
+        """A node, or the clone of one."""
+        return self.nodes.get(address) or self.clones[address]
+
+    def _silent_since(self, node_id: NodeId) -> float | None:
+        """Since when its runtimes give no answer."""
+        node = self.nodes.get(node_id)
+        return node.silent_since if node is not None else None
+
+    def _is_cloned(self, node_id: NodeId, container: Container) -> bool:
+        clone = self.clones.get(node_id)
+        return clone is not None and (container.workload_id, container.epoch) in clone.inherited
+
     def live(self) -> dict[NodeId, list[Container]]:
         nodes = (*self.nodes.values(), *self.clones.values())
         return {node.docker.node_id: node.docker.live() for node in nodes}
@@ -182,6 +200,7 @@ class World:
             self.invariants,
             schedulers=tuple(self.seats),
             streams=node.streams,
+            size=node_size(self.plan.shape),
             clone_of=node,
         )
         clone.life = Life(name, self.trace, died=self._died)
@@ -201,7 +220,15 @@ class World:
         names = sorted(workload.id for workload in self.invariants.mirror.workloads.values())
 
         async def report(life: Life) -> None:
-            await report_anything(self.network, life, [*self.seats], [*names], random)
+            hostile = Hostile(
+                self.network,
+                life,
+                random,
+                schedulers=[*self.seats],
+                workload_ids=names,
+                joins=lambda: self.invariants.joins(NodeId(HOSTILE)),
+            )
+            await hostile.run()
 
         self._supervise(life, report)
 
@@ -211,18 +238,29 @@ class World:
         self.invariants.store_lost([node.id for node in self.nodes.values()], frozenset(titles))
         self.store.wipe()
 
-    def haunt(self, node: SimNode) -> None:
-        """An order that the node has long outlived comes once more."""
-        for listener, method, request in self._past_orders:
-            entry = node.disk.kept(WorkloadId(request.id)) if listener == node.id else None
-            if entry is not None and 0 < request.epoch < entry.order.epoch:
-                self.spawn(self._whisper(node, method, request))
-                return
+    def deliver_old_order(self, node: SimNode) -> None:
+        """An order that is older than what the node has, or than what it has removed, comes once more."""
+        old = [
+            (method, request)
+            for listener, method, request in self._past_orders
+            if listener == node.id
+            and 0 < request.epoch < self._newest_epoch(node, request.id)
+            # Whether a record of before a loss said so is not known any more.
+            and (method == "ApplyWorkload" or not self.invariants.losses.ever)
+        ]
+        if old:
+            self.spawn(self._deliver(node, *self._late.choice(old)))
 
-    async def _whisper(self, node: SimNode, method: str, request: Any) -> None:
-        ghost = Life("ghost", self.trace, died=lambda _: None)
+    def _newest_epoch(self, node: SimNode, workload_id: str) -> int:
+        entry = node.disk.kept(WorkloadId(workload_id))
+        return (
+            entry.order.epoch if entry is not None else node.disk.removed(WorkloadId(workload_id))
+        )
+
+    async def _deliver(self, node: SimNode, method: str, request: Any) -> None:
+        sender = Life("late", self.trace, died=lambda _: None)
         with suppress(grpc.aio.AioRpcError):
-            await self.network.call(ghost, node.id, method, request, timeout=START_AGAIN_SECONDS)
+            await self.network.call(sender, node.id, method, request, timeout=START_AGAIN_SECONDS)
 
     def spawn(self, work: Coroutine[None, None, None]) -> None:
         assert self._group is not None
@@ -285,8 +323,8 @@ class World:
 
     def _resolve(self, source: str, target: str) -> Life | None:
         if target not in self.seats:
-            node = self.nodes.get(target) or self.clones.get(target)
-            return node.life if node is not None else None
+            known = target in self.nodes or target in self.clones
+            return self.machine(target).life if known else None
         alive = [life for life in self.seats[target].lives if life.alive]
         if source in self.nodes and len(alive) > 1:
             return self._split.choice(alive)
@@ -306,6 +344,7 @@ class World:
     ) -> None:
         if listener.name in self.nodes:
             self.invariants.obeyed(NodeId(listener.name), request, answer)
+        if listener.name not in self.seats:
             return
         self.invariants.answered(listener, method, request, answer, dict(beside))
         if method == "ListWorkloads":

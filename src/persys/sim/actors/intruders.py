@@ -6,39 +6,94 @@ others must change nothing.
 """
 
 import asyncio
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from random import Random
+from typing import Any
 
 import grpc
 
+from persys.sim.actors import arbitrary
+from persys.sim.actors.arbitrary import TEXTS
 from persys.sim.life import Life
 from persys.sim.network import Network
 from persys.wire.gen.control.v1 import control_pb2
 
 HOSTILE = "x1"
 REPORT_SECONDS = 0.7
+LIST_SECONDS = 8.0
 CALL_SECONDS = 5.0
 STATUSES_MAX = 40
-EPOCHS = (0, 1, 2, 9_999, 10_001, 2**31, 2**53, 2**53 + 1, 2**63 - 1, -1)
-STATES = ("Running", "Stopped", "Failed", "Pending", "Unknown", "", "x" * 300)
-TEXTS = ("", "ok", "x" * 5_000, "\x00", "\x1b[2J", "workload not found", "../../nodes/n1")
+LISTED = (0, 0, 150, 300)
+EPOCHS = (1, 2, 9_999, 10_001, 2**31, 2**53, *arbitrary.EPOCHS)
+STATES = ("Stopped", *arbitrary.STATES)
 
 
-async def report_anything(
-    network: Network, life: Life, schedulers: list[str], workload_ids: list[str], random: Random
-) -> None:
-    """Register and send heartbeats with made-up content, until the process is ended."""
-    while life.alive:
-        target = random.choice(schedulers)
-        with suppress(grpc.aio.AioRpcError):
-            if random.random() < 0.2:
-                await network.call(
-                    life, target, "RegisterNode", _registration(random), timeout=CALL_SECONDS
-                )
-            await network.call(
-                life, target, "Heartbeat", _report(random, workload_ids), timeout=CALL_SECONDS
+class Hostile:
+    """Some list the same hundreds of unknown copies again and again, others something else each time."""
+
+    def __init__(
+        self,
+        network: Network,
+        life: Life,
+        random: Random,
+        *,
+        schedulers: Sequence[str],
+        workload_ids: Sequence[str],
+        joins: Callable[[], None],
+    ) -> None:
+        """`joins` is called before each registration."""
+        self._network = network
+        self._life = life
+        self._random = random
+        self._schedulers = schedulers
+        self._workload_ids = workload_ids
+        self._joins = joins
+        self._listed = [f"made-up-{number}" for number in range(random.choice(LISTED))]
+
+    async def run(self) -> None:
+        """Register and send heartbeats with made-up content, until the process is ended."""
+        time = asyncio.get_running_loop().time
+        due = time()
+        while self._life.alive:
+            with suppress(grpc.aio.AioRpcError):
+                if self._random.random() < 0.2:
+                    self._joins()
+                    await self._call("RegisterNode", _registration(self._random))
+                if self._listed and time() >= due:
+                    due = time() + LIST_SECONDS
+                    await self._call("Heartbeat", self._list())
+                await self._call("Heartbeat", self._report())
+            await asyncio.sleep(self._random.uniform(0, 2 * REPORT_SECONDS))
+
+    async def _call(self, method: str, request: Any) -> None:
+        target = self._random.choice(self._schedulers)
+        await self._network.call(self._life, target, method, request, timeout=CALL_SECONDS)
+
+    def _list(self) -> control_pb2.HeartbeatRequest:
+        report = control_pb2.HeartbeatRequest(node_id=HOSTILE, complete=True)
+        for name in self._listed:
+            report.workload_statuses.add(workload_id=name, state="Running", epoch=1)
+        return report
+
+    def _report(self) -> control_pb2.HeartbeatRequest:
+        random = self._random
+        names = [*self._workload_ids, *(f"made-up-{random.randrange(500)}" for _ in range(10))]
+        report = control_pb2.HeartbeatRequest(
+            node_id=HOSTILE,
+            complete=not self._listed and random.random() < 0.5,
+            removed_workload_ids=random.choices(names, k=random.randint(0, 5)),
+        )
+        for _ in range(random.randint(0, STATUSES_MAX)):
+            report.workload_statuses.add(
+                workload_id=random.choice(names),
+                state=random.choice(STATES),
+                epoch=random.choice(EPOCHS),
+                revision_id=random.choice(("v0", "v1", "v2", *TEXTS)),
+                message=random.choice(TEXTS),
+                failure_reason=control_pb2.FailureReason.Name(random.randrange(9)),
             )
-        await asyncio.sleep(random.uniform(0, 2 * REPORT_SECONDS))
+        return report
 
 
 def _registration(random: Random) -> control_pb2.RegisterNodeRequest:
@@ -53,23 +108,3 @@ def _registration(random: Random) -> control_pb2.RegisterNodeRequest:
         cluster_uid=random.choice(TEXTS),
         workload_count=random.choice((0, 1, 2**31 - 1)),
     )
-
-
-def _report(random: Random, workload_ids: list[str]) -> control_pb2.HeartbeatRequest:
-    names = [*workload_ids, *(f"made-up-{random.randrange(500)}" for _ in range(10))]
-    count = random.randint(0, STATUSES_MAX)
-    report = control_pb2.HeartbeatRequest(
-        node_id=HOSTILE,
-        complete=random.random() < 0.5,
-        removed_workload_ids=random.choices(names, k=random.randint(0, 5)),
-    )
-    for _ in range(count):
-        report.workload_statuses.add(
-            workload_id=random.choice(names),
-            state=random.choice(STATES),
-            epoch=random.choice(EPOCHS),
-            revision_id=random.choice(("v0", "v1", "v2", *TEXTS)),
-            message=random.choice(TEXTS),
-            failure_reason=control_pb2.FailureReason.Name(random.randrange(9)),
-        )
-    return report

@@ -10,31 +10,33 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum, auto
-from random import Random
 
-from persys.sim.happening import ANYBODY, SCHEDULER, USER, Happening, Shape, node_names
+from persys.sim.dice import dice
+from persys.sim.disk import Part
+from persys.sim.happening import ANYBODY, USER, Happening
 from persys.sim.life import Life
 from persys.sim.loop import later
 from persys.sim.network import Weather
 from persys.sim.node import SimNode
+from persys.sim.scenario import draws
 from persys.sim.seat import Seat
 from persys.sim.store import StoreTrouble
 from persys.sim.world import World
+from persys.store import keys
 
 BOOT_SECONDS = 5.0
 REINSTALL_SECONDS = 60.0
 SKEW_SECONDS_MAX = 200.0
 FOR_GOOD_SECONDS = 10_000.0
-
-# The calls at which a process may be made to die.
-AGENT_CALLS = (
-    "disk.write", "disk.written", "create", "create.done", "start", "start.done", "stop", "stop.done",
-    "remove", "remove.done", "pull.done", "volumes", "volumes.done", "send", "answer", "receive",
-    "answered", "inspect",
-)  # fmt: skip
-SCHEDULER_CALLS = (
-    "store.commit", "store.committed", "send", "answered", "receive", "answer", "store.read",
-)  # fmt: skip
+# What operators may change with a tool of the store.
+REWRITTEN = (
+    keys.WORKLOADS,
+    keys.ASSIGNMENTS,
+    keys.BELIEFS,
+    keys.RETRIES,
+    keys.NODES,
+    keys.TOMBSTONES,
+)
 
 
 class Group(Enum):
@@ -44,7 +46,6 @@ class Group(Enum):
     LOSSES = auto()  # drawn with the snapshots and rulings that belong to them
 
 
-Draw = Callable[[Random, Shape], Happening]
 Inject = Callable[[World, Happening], None]
 
 
@@ -52,7 +53,7 @@ Inject = Callable[[World, Happening], None]
 class Fault:
     """`draw` gives the event without its time and kind. `timely`: mostly while a user's request is served."""
 
-    draw: Draw
+    draw: draws.Draw
     inject: Inject
     group: Group = Group.ANY
     timely: bool = False
@@ -64,112 +65,6 @@ def inject(world: World, event: Happening) -> None:
 
 def kinds_of(group: Group) -> list[str]:
     return [kind for kind, fault in FAULTS.items() if fault.group is group]
-
-
-# How faults are drawn
-
-
-def _event(
-    target: str = "", *, seconds: float = 0.0, amount: float = 0.0, word: str = ""
-) -> Happening:
-    return Happening(0.0, "", target, seconds=seconds, amount=amount, word=word)
-
-
-def _node(random: Random, shape: Shape) -> str:
-    return random.choice(node_names(shape))
-
-
-def _briefly(random: Random) -> float:
-    return random.uniform(0.2, 20)
-
-
-def _for_long(random: Random) -> float:
-    return random.choice((2, 10, 40, 130)) * random.uniform(0.5, 1.5)
-
-
-def _on_node(*amounts: float, brief: bool = False) -> Draw:
-    def draw(random: Random, shape: Shape) -> Happening:
-        span = _briefly if brief else _for_long
-        amount = random.choice(amounts) if amounts else 0.0
-        return _event(_node(random, shape), seconds=span(random), amount=amount)
-
-    return draw
-
-
-def _on_all(*amounts: float) -> Draw:
-    def draw(random: Random, _shape: Shape) -> Happening:
-        amount = random.choice(amounts) if amounts else 0.0
-        return _event(seconds=_for_long(random), amount=amount)
-
-    return draw
-
-
-def _on_scheduler(*amounts: float) -> Draw:
-    """Of several schedulers; SCHEDULER is the leader of that moment."""
-
-    def draw(random: Random, shape: Shape) -> Happening:
-        names = [f"s{number}" for number in range(1, shape.schedulers + 1)]
-        target = random.choice((SCHEDULER, SCHEDULER, *(names if shape.schedulers > 1 else ())))
-        span = random.choice((4, 12, 25, 60)) * random.uniform(0.5, 1.5)
-        return _event(target, seconds=span, amount=random.choice(amounts) if amounts else 0.0)
-
-    return draw
-
-
-def _agent_call(random: Random, shape: Shape) -> Happening:
-    target = random.choice((_node(random, shape), ANYBODY, ANYBODY))
-    count = random.choice((1, 1, 1, 2, 4))
-    word = random.choice(AGENT_CALLS)
-    return _event(target, seconds=_briefly(random), amount=count, word=word)
-
-
-def _scheduler_call(random: Random, shape: Shape) -> Happening:
-    event = _on_scheduler()(random, shape)
-    word, count = random.choice(SCHEDULER_CALLS), random.randint(1, 6)
-    return _event(event.target, seconds=_briefly(random), amount=count, word=word)
-
-
-def _clock(random: Random, shape: Shape) -> Happening:
-    target = random.choice((_node(random, shape), SCHEDULER))
-    return _event(target, amount=random.choice((-3600, -60, -2, 2, 45, 200, 7200)))
-
-
-def _cut(random: Random, shape: Shape) -> Happening:
-    word = random.choice(("both", "to", "from"))
-    return _event(_node(random, shape), seconds=_for_long(random), word=word)
-
-
-def _cut_user(random: Random, _shape: Shape) -> Happening:
-    return _event(USER, seconds=_briefly(random), word=random.choice(("to", "from")))
-
-
-def _isolate_scheduler(random: Random, shape: Shape) -> Happening:
-    event = _on_scheduler()(random, shape)
-    word = random.choice(("agents", "others", "all"))
-    return _event(event.target, seconds=event.seconds, word=word)
-
-
-def _kill_container(random: Random, shape: Shape) -> Happening:
-    return _event(_node(random, shape), word=random.choice(("oom", "exit")))
-
-
-def _break_stream(random: Random, shape: Shape) -> Happening:
-    return _event(_node(random, shape), amount=random.choice((1, 1, 2, 3, 7)))
-
-
-def _half_open(random: Random, shape: Shape) -> Happening:
-    return _event(_node(random, shape), word=random.choice(("to", "from")))
-
-
-def _clone(random: Random, shape: Shape) -> Happening:
-    return _event(_node(random, shape), seconds=random.uniform(2, 12))
-
-
-def _drawn_elsewhere(_random: Random, _shape: Shape) -> Happening:
-    raise AssertionError("drawn together with what belongs to it")
-
-
-# How faults are injected
 
 
 def _crash_agent(world: World, event: Happening) -> None:
@@ -379,14 +274,41 @@ def _runtime_trouble(name: str, *, value: float | bool | None = None) -> Inject:
 
 
 def _docker_out(world: World, event: Happening) -> None:
-    _runtime_trouble("out", value=True)(world, event)
-    world.nodes[event.target].docker.lose_listeners()
+    node = world.nodes[event.target]
+    node.docker_fails(asyncio.get_running_loop().time())
+    world.for_a_while(event.seconds, node.docker_returns)
 
 
 def _slow_disk(world: World, event: Happening) -> None:
     disk = world.nodes[event.target].disk
     disk.slow_seconds = event.amount
     world.for_a_while(event.seconds, lambda: setattr(disk, "slow_seconds", 0.0))
+
+
+def _fail_disk(world: World, event: Happening) -> None:
+    disk, part = world.nodes[event.target].disk, Part(event.word)
+    disk.errors[part] = event.amount
+    world.for_a_while(event.seconds, lambda: disk.heal(part))
+
+
+def _silence_registry(world: World, event: Happening) -> None:
+    silent = world.network.silent_registries
+    silent.add(event.word)
+    world.for_a_while(event.seconds, lambda: silent.discard(event.word))
+
+
+def _false_reports(world: World, event: Happening) -> None:
+    node = world.nodes[event.target]
+    node.false_reports = event.amount
+    world.for_a_while(event.seconds, lambda: setattr(node, "false_reports", 0.0))
+
+
+def _write_from_outside(world: World, event: Happening) -> None:
+    """Some records get a new version that no scheduler has read."""
+    random = dice(world.plan.seed, "outside", event.at)
+    for key in world.store.written(REWRITTEN):
+        if random.random() < event.amount:
+            world.store.rewrite(key)
 
 
 def _kill_one(world: World, event: Happening) -> None:
@@ -411,8 +333,7 @@ def _clone_node(world: World, event: Happening) -> None:
     if node.life is None or not node.life.alive or not world.is_in_touch(node):
         return
     clone = world.start_clone(node)
-    assert clone.life is not None
-    world.for_a_while(event.seconds, clone.life.crash)
+    world.for_a_while(event.seconds, clone.end)
 
 
 def _hostile_node(world: World, event: Happening) -> None:
@@ -422,7 +343,7 @@ def _hostile_node(world: World, event: Happening) -> None:
 
 
 def _late_order(world: World, event: Happening) -> None:
-    world.haunt(world.nodes[event.target])
+    world.deliver_old_order(world.nodes[event.target])
 
 
 def _out(trouble: StoreTrouble, _amount: float) -> None:
@@ -445,45 +366,50 @@ def _slow(trouble: StoreTrouble, amount: float) -> None:
     trouble.delay_seconds = amount
 
 
-_SHARES = (0.1, 0.3, 0.7)
 MANY, STREAMS = Group.MANY_SCHEDULERS, Group.STREAMS
 
 FAULTS: dict[str, Fault] = {
-    "crash-agent": Fault(_on_node(brief=True), _crash_agent, timely=True),
-    "crash-agent-at": Fault(_agent_call, _crash_agent_at, timely=True),
-    "crash-scheduler": Fault(_on_scheduler(), _on_newest(_crash_scheduler), timely=True),
-    "crash-scheduler-at": Fault(_scheduler_call, _on_newest(_crash_scheduler_at), timely=True),
-    "second-scheduler": Fault(_on_scheduler(), _on_newest(_second_scheduler)),
-    "freeze-scheduler": Fault(_on_scheduler(), _on_newest(_freeze_scheduler), MANY),
-    "isolate-scheduler": Fault(_isolate_scheduler, _with_weather(_no_way_around), MANY),
-    "power-off": Fault(_on_node(), _power_off),
-    "destroy-node": Fault(_on_node(), _destroy_node),
-    "clock": Fault(_clock, _set_clock),
-    "cut": Fault(_cut, _with_weather(_no_way)),
-    "cut-user": Fault(_cut_user, _with_weather(_no_way)),
-    "lossy": Fault(_on_node(*_SHARES), _with_weather(_loss)),
-    "duplicates": Fault(_on_node(*_SHARES), _with_weather(_duplicates)),
-    "slow-net": Fault(_on_node(0.2, 1.0, 4.0), _with_weather(_delay)),
-    "clone-node": Fault(_clone, _clone_node, timely=True),
-    "hostile-node": Fault(_on_all(), _hostile_node),
-    "late-order": Fault(_on_node(), _late_order),
-    "store-out": Fault(_on_all(), _store_trouble(_out)),
-    "answers-lost": Fault(_on_all(*_SHARES), _store_trouble(_answers_lost), timely=True),
-    "partial-commits": Fault(_on_all(*_SHARES), _store_trouble(_partial), timely=True),
-    "late-commits": Fault(_on_all(*_SHARES), _store_trouble(_late), timely=True),
-    "slow-store": Fault(_on_all(0.1, 2.0), _store_trouble(_slow)),
-    "cut-store": Fault(_on_scheduler(), _store_trouble(_out), MANY),
-    "one-answers-lost": Fault(_on_scheduler(0.1, 0.5), _store_trouble(_answers_lost), MANY),
-    "one-late-commits": Fault(_on_scheduler(0.1, 0.5), _store_trouble(_late), MANY),
-    "one-slow-store": Fault(_on_scheduler(0.1, 1.0), _store_trouble(_slow), MANY),
-    "wipe-store": Fault(_drawn_elsewhere, _wipe_store, Group.LOSSES),
-    "docker-out": Fault(_on_node(), _docker_out),
-    "docker-errors": Fault(_on_node(*_SHARES), _runtime_trouble("errors")),
-    "docker-answers-lost": Fault(_on_node(*_SHARES), _runtime_trouble("answers_lost"), timely=True),
-    "slow-docker": Fault(_on_node(5.0, 40.0), _runtime_trouble("slowness")),
-    "os-errors": Fault(_on_node(*_SHARES), _runtime_trouble("os_errors"), timely=True),
-    "slow-disk": Fault(_on_node(0.1, 2.0, 15.0, 40.0), _slow_disk, timely=True),
-    "kill-container": Fault(_kill_container, _kill_one),
-    "break-stream": Fault(_break_stream, _break_at_message, STREAMS),
-    "half-open": Fault(_half_open, _lose_half, STREAMS),
+    "crash-agent": Fault(draws.on_node(brief=True), _crash_agent, timely=True),
+    "crash-agent-at": Fault(draws.agent_call, _crash_agent_at, timely=True),
+    "crash-scheduler": Fault(draws.on_scheduler(), _on_newest(_crash_scheduler), timely=True),
+    "crash-scheduler-at": Fault(draws.scheduler_call, _on_newest(_crash_scheduler_at), timely=True),
+    "second-scheduler": Fault(draws.on_scheduler(), _on_newest(_second_scheduler)),
+    "freeze-scheduler": Fault(draws.on_scheduler(), _on_newest(_freeze_scheduler), MANY),
+    "isolate-scheduler": Fault(draws.isolate_scheduler, _with_weather(_no_way_around), MANY),
+    "power-off": Fault(draws.on_node(), _power_off),
+    "destroy-node": Fault(draws.on_node(), _destroy_node),
+    "clock": Fault(draws.clock, _set_clock),
+    "cut": Fault(draws.cut, _with_weather(_no_way)),
+    "cut-user": Fault(draws.cut_user, _with_weather(_no_way)),
+    "lossy": Fault(draws.on_node(*draws.SHARES), _with_weather(_loss)),
+    "duplicates": Fault(draws.on_node(*draws.SHARES), _with_weather(_duplicates)),
+    "slow-net": Fault(draws.on_node(0.2, 1.0, 4.0), _with_weather(_delay)),
+    "clone-node": Fault(draws.clone, _clone_node, timely=True),
+    "hostile-node": Fault(draws.hostile, _hostile_node),
+    "false-reports": Fault(draws.on_node(0.3, 1.0), _false_reports),
+    "late-order": Fault(draws.on_node(), _late_order),
+    "store-out": Fault(draws.on_all(), _store_trouble(_out)),
+    "answers-lost": Fault(draws.on_all(*draws.SHARES), _store_trouble(_answers_lost), timely=True),
+    "partial-commits": Fault(draws.on_all(*draws.SHARES), _store_trouble(_partial), timely=True),
+    "late-commits": Fault(draws.on_all(*draws.SHARES), _store_trouble(_late), timely=True),
+    "outside-write": Fault(draws.outside_write, _write_from_outside),
+    "slow-store": Fault(draws.on_all(0.1, 2.0), _store_trouble(_slow)),
+    "cut-store": Fault(draws.on_scheduler(), _store_trouble(_out), MANY),
+    "one-answers-lost": Fault(draws.on_scheduler(0.1, 0.5), _store_trouble(_answers_lost), MANY),
+    "one-late-commits": Fault(draws.on_scheduler(0.1, 0.5), _store_trouble(_late), MANY),
+    "one-slow-store": Fault(draws.on_scheduler(0.1, 1.0), _store_trouble(_slow), MANY),
+    "wipe-store": Fault(draws.drawn_elsewhere, _wipe_store, Group.LOSSES),
+    "docker-out": Fault(draws.on_node(), _docker_out),
+    "docker-errors": Fault(draws.on_node(*draws.SHARES), _runtime_trouble("errors")),
+    "docker-answers-lost": Fault(
+        draws.on_node(*draws.SHARES), _runtime_trouble("answers_lost"), timely=True
+    ),
+    "slow-docker": Fault(draws.on_node(5.0, 40.0), _runtime_trouble("slowness")),
+    "os-errors": Fault(draws.on_node(*draws.SHARES), _runtime_trouble("os_errors"), timely=True),
+    "slow-disk": Fault(draws.on_node(0.1, 2.0, 15.0, 40.0), _slow_disk, timely=True),
+    "disk-errors": Fault(draws.disk_errors, _fail_disk, timely=True),
+    "silent-registry": Fault(draws.silent_registry, _silence_registry, timely=True),
+    "kill-container": Fault(draws.kill_container, _kill_one),
+    "break-stream": Fault(draws.break_stream, _break_at_message, STREAMS),
+    "half-open": Fault(draws.half_open, _lose_half, STREAMS),
 }

@@ -1,0 +1,48 @@
+"""Arbitrary content of reports, and an agent's own report with such content in it."""
+
+from random import Random
+
+from persys.wire.gen.control.v1 import control_pb2
+
+STATES = ("Running", "Failed", "Pending", "Unknown", "", "x" * 300)
+TEXTS = ("", "ok", "x" * 5_000, "\x00", "\x1b[2J", "workload not found", "../../nodes/n1")
+EPOCHS = (0, -1, 2**53 + 1, 2**63 - 1)  # none of which was ever handed out
+LARGER_THAN_A_RECORD = "y" * 1_200_000
+NUMBERS = (0, -1, 2**31 - 1, -(2**31))
+STATUS_SHARE = 0.3
+LARGE_SHARE = 0.25
+
+
+def falsify(report: control_pb2.HeartbeatRequest, random: Random) -> None:
+    """What is true and what is not look alike. No copy is said to be gone: that a node could always say."""
+    for status in report.workload_statuses:
+        if random.random() < STATUS_SHARE:
+            _falsify_status(status, random)
+    for _ in range(random.randint(0, 3)):
+        made_up = report.workload_statuses.add(workload_id=f"made-up-{random.randrange(50)}")
+        _falsify_status(made_up, random)
+    report.internal_errors.add(
+        component=_text(random), where=_text(random), key=_text(random), text=_text(random)
+    )
+    report.usage.cpu_used_millicores = random.choice(NUMBERS)
+    report.usage.memory_used_mb = random.choice(NUMBERS)
+    report.unavailable_types.append(random.choice(TEXTS))
+
+
+def _falsify_status(status: control_pb2.WorkloadStatus, random: Random) -> None:
+    status.state = random.choice(STATES)
+    status.epoch = random.choice(EPOCHS)
+    status.revision_id = random.choice((status.revision_id, _text(random)))
+    status.message = _text(random)
+    reason = random.choice(control_pb2.FailureReason.keys())
+    status.MergeFrom(control_pb2.WorkloadStatus(failure_reason=reason))
+    status.reason.code = _text(random)
+    status.reason.message = _text(random)
+    status.reason.retryable = random.random() < 0.5
+    status.metadata[_text(random)[:1_000]] = _text(random)
+
+
+def _text(random: Random) -> str:
+    if random.random() < LARGE_SHARE / 10:
+        return LARGER_THAN_A_RECORD
+    return random.choice(TEXTS)

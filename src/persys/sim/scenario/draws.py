@@ -1,0 +1,146 @@
+"""How each fault of the simulation is drawn from a seed: its target, its duration and its amount.
+
+A drawn event has no time and no kind yet; the plan adds both.
+"""
+
+from collections.abc import Callable
+from random import Random
+
+from persys.agent.runtimes.docker_pull import registry_of
+from persys.sim.disk import Part
+from persys.sim.happening import ANYBODY, SCHEDULER, USER, Happening, Shape, node_names
+from persys.sim.wishes import COMMON_IMAGE, OWN_IMAGE
+
+# The calls at which a process may be made to die.
+AGENT_CALLS = (
+    "disk.write", "disk.written", "create", "create.done", "start", "start.done", "stop", "stop.done",
+    "remove", "remove.done", "pull.done", "volumes", "volumes.done", "send", "answer", "receive",
+    "answered", "inspect",
+)  # fmt: skip
+SCHEDULER_CALLS = (
+    "store.commit", "store.committed", "send", "answered", "receive", "answer", "store.read",
+)  # fmt: skip
+
+SHARES = (0.1, 0.3, 0.7)
+
+Draw = Callable[[Random, Shape], Happening]
+
+
+def event(
+    target: str = "", *, seconds: float = 0.0, amount: float = 0.0, word: str = ""
+) -> Happening:
+    return Happening(0.0, "", target, seconds=seconds, amount=amount, word=word)
+
+
+def node(random: Random, shape: Shape) -> str:
+    return random.choice(node_names(shape))
+
+
+def briefly(random: Random) -> float:
+    return random.uniform(0.2, 20)
+
+
+def for_long(random: Random) -> float:
+    return random.choice((2, 10, 40, 130)) * random.uniform(0.5, 1.5)
+
+
+def on_node(*amounts: float, brief: bool = False) -> Draw:
+    def draw(random: Random, shape: Shape) -> Happening:
+        span = briefly if brief else for_long
+        amount = random.choice(amounts) if amounts else 0.0
+        return event(node(random, shape), seconds=span(random), amount=amount)
+
+    return draw
+
+
+def on_all(*amounts: float) -> Draw:
+    def draw(random: Random, _shape: Shape) -> Happening:
+        amount = random.choice(amounts) if amounts else 0.0
+        return event(seconds=for_long(random), amount=amount)
+
+    return draw
+
+
+def on_scheduler(*amounts: float) -> Draw:
+    """Of several schedulers; SCHEDULER is the leader of that moment."""
+
+    def draw(random: Random, shape: Shape) -> Happening:
+        names = [f"s{number}" for number in range(1, shape.schedulers + 1)]
+        target = random.choice((SCHEDULER, SCHEDULER, *(names if shape.schedulers > 1 else ())))
+        span = random.choice((4, 12, 25, 60)) * random.uniform(0.5, 1.5)
+        return event(target, seconds=span, amount=random.choice(amounts) if amounts else 0.0)
+
+    return draw
+
+
+def agent_call(random: Random, shape: Shape) -> Happening:
+    target = random.choice((node(random, shape), ANYBODY, ANYBODY))
+    count = random.choice((1, 1, 1, 2, 4))
+    word = random.choice(AGENT_CALLS)
+    return event(target, seconds=briefly(random), amount=count, word=word)
+
+
+def scheduler_call(random: Random, shape: Shape) -> Happening:
+    drawn = on_scheduler()(random, shape)
+    word, count = random.choice(SCHEDULER_CALLS), random.randint(1, 6)
+    return event(drawn.target, seconds=briefly(random), amount=count, word=word)
+
+
+def clock(random: Random, shape: Shape) -> Happening:
+    target = random.choice((node(random, shape), SCHEDULER))
+    return event(target, amount=random.choice((-3600, -60, -2, 2, 45, 200, 7200)))
+
+
+def cut(random: Random, shape: Shape) -> Happening:
+    word = random.choice(("both", "to", "from"))
+    return event(node(random, shape), seconds=for_long(random), word=word)
+
+
+def cut_user(random: Random, _shape: Shape) -> Happening:
+    return event(USER, seconds=briefly(random), word=random.choice(("to", "from")))
+
+
+def isolate_scheduler(random: Random, shape: Shape) -> Happening:
+    drawn = on_scheduler()(random, shape)
+    word = random.choice(("agents", "others", "all"))
+    return event(drawn.target, seconds=drawn.seconds, word=word)
+
+
+def kill_container(random: Random, shape: Shape) -> Happening:
+    return event(node(random, shape), word=random.choice(("oom", "exit")))
+
+
+def break_stream(random: Random, shape: Shape) -> Happening:
+    return event(node(random, shape), amount=random.choice((1, 1, 2, 3, 7)))
+
+
+def half_open(random: Random, shape: Shape) -> Happening:
+    return event(node(random, shape), word=random.choice(("to", "from")))
+
+
+def clone(random: Random, shape: Shape) -> Happening:
+    return event(node(random, shape), seconds=random.uniform(2, 12))
+
+
+def silent_registry(random: Random, _shape: Shape) -> Happening:
+    image = random.choice((COMMON_IMAGE, OWN_IMAGE))
+    return event(seconds=random.uniform(30, 200), word=registry_of(image))
+
+
+def disk_errors(random: Random, shape: Shape) -> Happening:
+    drawn = on_node(*SHARES, 1.0)(random, shape)
+    return event(
+        drawn.target, seconds=drawn.seconds, amount=drawn.amount, word=random.choice(list(Part))
+    )
+
+
+def outside_write(random: Random, _shape: Shape) -> Happening:
+    return event(amount=random.choice((0.05, 0.3, 1.0)))
+
+
+def hostile(random: Random, _shape: Shape) -> Happening:
+    return event(seconds=random.uniform(10, 200))
+
+
+def drawn_elsewhere(_random: Random, _shape: Shape) -> Happening:
+    raise AssertionError("drawn together with what belongs to it")

@@ -1,0 +1,317 @@
+"""Faults that independent tests once found in this program, each as a patch that puts it back.
+
+The simulation has to find every one of them: `search` patches a copy of the tree and runs seeds on it in two
+processes, each with a limit on its CPU time, until a promise is broken. As a program it prints the invariant
+that found each fault, with the seed and the CPU seconds:
+
+    .venv/bin/python tests/simulation/regressions.py [NAME ...]
+"""
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[2]
+PROCESSES = 2
+# What each process may use: a minute of two cores in all.
+CPU_SECONDS_MAX = 60
+SEEDS_EACH = 200
+_BROKEN = re.compile(r"^seed (\d+): ([^:]+): (.*)$", re.MULTILINE)
+
+
+class Patch(NamedTuple):
+    """`old` stands exactly once in the file, and becomes `new`."""
+
+    file: str
+    old: str
+    new: str
+
+    def applied_to(self, text: str) -> str:
+        found = text.count(self.old)
+        if found != 1:
+            raise LookupError(f"{self.file}: expected once, found {found} times: {self.old!r}")
+        return text.replace(self.old, self.new)
+
+
+class Regression(NamedTuple):
+    name: str
+    patches: tuple[Patch, ...]
+
+
+REGRESSIONS = (
+    Regression(
+        "an exception in a workload step ends the agent",
+        (
+            Patch(
+                "src/persys/agent/worker.py",
+                "with self._supervisor.contain(STEP, workload_id, failed=errors.append):",
+                "if True:",
+            ),
+            Patch(
+                "src/persys/agent/worker.py",
+                "        with self._supervisor.contain(LOOK, workload_id, failed=errors.append):\n"
+                "            try:",
+                "        if True:\n            try:",
+            ),
+            Patch(
+                "src/persys/agent/worker.py",
+                "return self._supervisor.contain(LOOK, workload_id, failed=lambda _error: None)",
+                "return __import__('contextlib').nullcontext()",
+            ),
+            Patch("src/persys/agent/app.py", '"worker": OnError.RESTART', '"worker": OnError.EXIT'),
+        ),
+    ),
+    Regression(
+        "an order is journalled in its caller's task",
+        (
+            Patch(
+                "src/persys/agent/intake.py",
+                "        return await self._owned.finish(\n"
+                '            "order.apply", order.workload_id, partial(self._apply, order, intent)\n'
+                "        )",
+                "        return await self._apply(order, intent)",
+            ),
+        ),
+    ),
+    Regression(
+        "a new life of an id starts at epoch 1",
+        (
+            Patch(
+                "src/persys/core/assigning.py",
+                "max(situation.next_epoch, used + 1),",
+                "used + 1,",
+            ),
+        ),
+    ),
+    Regression(
+        "freed capacity is reserved before its release is committed",
+        (
+            Patch(
+                "src/persys/scheduler/cluster.py",
+                "hold = pending.covering(hold) if hold is not None else pending",
+                "hold = pending",
+            ),
+        ),
+    ),
+    Regression(
+        "a report is not bounded",
+        (
+            Patch(
+                "src/persys/scheduler/reports.py",
+                "limited.note(sender, limits.trim(heartbeat, VOLATILE))",
+                "pass",
+            ),
+            Patch(
+                "src/persys/scheduler/reports.py",
+                "trimmed = limits.trim(heartbeat)",
+                "trimmed = limits.Trimmed()",
+            ),
+        ),
+    ),
+    Regression(
+        "a removal is one transaction",
+        (
+            Patch(
+                "src/persys/core/removal.py",
+                "DEPENDENTS_PER_STEP_MAX = 64",
+                "DEPENDENTS_PER_STEP_MAX = 1_000_000",
+            ),
+        ),
+    ),
+    Regression(
+        "a node without an answering runtime stays a candidate",
+        (
+            Patch(
+                "src/persys/scheduler/cluster.py",
+                'silent = frozenset(f"type:{kind}" for kind in member.unavailable_types)',
+                "silent: frozenset[str] = frozenset()",
+            ),
+        ),
+    ),
+    Regression(
+        "a pull takes its place before it looks for the image",
+        (
+            Patch(
+                "src/persys/agent/steps.py",
+                "            return await self._interruptibly(step, entry, None)\n",
+                "            async with self._pull_room:\n"
+                "                return await self._interruptibly(step, entry, None)\n",
+            ),
+            Patch(
+                "src/persys/agent/steps.py",
+                "        self._room = asyncio.Semaphore(DEEDS_MAX)\n",
+                "        self._room = asyncio.Semaphore(DEEDS_MAX)\n"
+                "        self._pull_room = asyncio.Semaphore(4)\n",
+            ),
+        ),
+    ),
+    Regression(
+        "instance ids are not compared",
+        (
+            Patch(
+                "src/persys/core/registration.py",
+                "if holder is None or _has_joined_since(applicant, holder.node):",
+                "if True:",
+            ),
+            Patch(
+                "src/persys/core/registration.py",
+                "return instance_id == node.instance_id",
+                "return True",
+            ),
+        ),
+    ),
+    Regression(
+        "a data workload does not wait for its tombstone",
+        (
+            Patch(
+                "src/persys/core/assigning.py",
+                "    if has_data and doomed:\n",
+                "    if False and doomed:\n",
+            ),
+        ),
+    ),
+    Regression(
+        "a conflict does not lead to reading again",
+        (
+            Patch(
+                "src/persys/scheduler/committer.py",
+                "                case Conflict() as conflict:\n"
+                "                    self._doubtful = True\n",
+                "                case Conflict() as conflict:\n",
+            ),
+        ),
+    ),
+    Regression(
+        "the epoch of a removed copy is ignored by its agent",
+        (
+            Patch(
+                "src/persys/core/receipt.py",
+                "if known is None and 0 < order.epoch <= deleted_epoch:",
+                "if False:",
+            ),
+        ),
+    ),
+    Regression(
+        "room is not given back after a failed commit",
+        (
+            Patch(
+                "src/persys/scheduler/reconciler.py",
+                "            self._cluster.end_promise(workload.id)\n"
+                "            self._cluster.settle_room(workload.id, nodes)\n"
+                "            self._offer_later(nodes)\n",
+                "",
+            ),
+        ),
+    ),
+    Regression(
+        "the epoch of a belief is ignored",
+        (
+            Patch(
+                "src/persys/core/situation.py",
+                "and belief.epoch == assignment.epoch\n        and fulfils",
+                "and fulfils",
+            ),
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """The invariant that was broken, by which seed, and the CPU seconds of all processes until then."""
+
+    promise: str
+    text: str
+    seed: int
+    cpu_seconds: float
+
+
+@contextmanager
+def planted(regression: Regression) -> Iterator[Path]:
+    """The sources of this program with the fault in them."""
+    with tempfile.TemporaryDirectory(prefix="regression-") as name:
+        tree = Path(name)
+        shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        for patch in regression.patches:
+            path = tree / patch.file
+            path.write_text(patch.applied_to(path.read_text()))
+        yield tree / "src"
+
+
+def search(regression: Regression, *, first_seed: int = 1) -> Found | None:
+    """None: no seed found it before every process had used its CPU time."""
+    with planted(regression) as sources, ThreadPoolExecutor(PROCESSES) as pool:
+        spans = [first_seed + number * SEEDS_EACH for number in range(PROCESSES)]
+        processes = [_start(sources, begin) for begin in spans]
+        running = [pool.submit(_ended, process) for process in processes]
+        for ended in as_completed(running):
+            if _BROKEN.search(ended.result().output):
+                break
+        for process in processes:
+            process.kill()
+        ends = [ended.result() for ended in running]
+    cpu_seconds = sum(end.cpu_seconds for end in ends)
+    for end in ends:
+        if broken := _BROKEN.search(end.output):
+            return Found(broken[2], broken[3], int(broken[1]), cpu_seconds)
+    return None
+
+
+class _End(NamedTuple):
+    output: str
+    cpu_seconds: float
+
+
+def _start(sources: Path, first_seed: int) -> subprocess.Popen[str]:
+    span = f"{first_seed}..{first_seed + SEEDS_EACH - 1}"
+    return subprocess.Popen(
+        [sys.executable, "-m", "persys.cli.persys", "sim", "--seeds", span, "--first"],
+        cwd=sources,
+        env=os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": str(sources)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        preexec_fn=_limit_cpu,
+    )
+
+
+def _limit_cpu() -> None:
+    resource.setrlimit(resource.RLIMIT_CPU, (CPU_SECONDS_MAX, CPU_SECONDS_MAX))
+
+
+def _ended(process: subprocess.Popen[str]) -> _End:
+    assert process.stdout is not None
+    output = process.stdout.read()
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return _End(output, used.ru_utime + used.ru_stime)
+
+
+def main(names: Sequence[str]) -> int:
+    missed = 0
+    for regression in REGRESSIONS:
+        if names and regression.name not in names:
+            continue
+        found = search(regression)
+        missed += found is None
+        told = (
+            f"{found.cpu_seconds:5.0f} s  seed {found.seed:<4} {found.promise}: {found.text}"
+            if found is not None
+            else "missed"
+        )
+        print(f"{regression.name:<62} {told}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
