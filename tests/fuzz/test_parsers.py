@@ -1,125 +1,264 @@
-"""Fuzzers of everything that reads text or messages without a service: the input is read, or refused.
+"""Fuzzers of everything that reads text, messages or files without a service: the input is read, or refused.
 
 A refusal is a PersysError that names what is wrong. Anything else is a defect, and so is an input that takes
-long.
+long. What the scheduler accepts can be stored, loaded again, sent to an agent and is accepted there.
 """
 
+import json
+from base64 import b64encode
 from collections.abc import Callable
 from datetime import UTC, datetime
+from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 from msgspec import Struct
 
-from fuzz.budget import inputs, quickly
-from fuzz.generator import a_change, a_message, a_text, some_bytes
+from fuzz import certificate_requests, corpus
+from fuzz.budget import inputs
+from fuzz.generator import a_change, a_message, some_bytes
+from fuzz.mutation import TEXTS, a_text_like, as_yaml, bytes_like, changed
+from persys.agent.runtimes import compose_document
+from persys.ca.asking import read_request
 from persys.core import cloud_init
+from persys.core.compose_policy import Json, first_violation, violations
 from persys.errors import PersysError
+from persys.gateway.dashboard.specs import LIMITS
 from persys.model.assignment import Assignment, Tombstone
 from persys.model.belief import Belief, Retry
 from persys.model.event import Event
-from persys.model.ids import WorkloadId
+from persys.model.ids import Revision, WorkloadId
 from persys.model.node import Node
-from persys.model.spec import VMSpec
+from persys.model.spec import ContainerSpec, VMSpec
 from persys.model.workload import Workload
-from persys.wire import agent_spec, control_spec, records, snapshot, specfile, stackfile
+from persys.wire import (
+    agent,
+    agent_form,
+    agent_spec,
+    control_spec,
+    limits,
+    machine,
+    records,
+    snapshot,
+    specfile,
+    stack,
+    stackfile,
+)
 from persys.wire.canonical import revision_of
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 
-COMPOSE_KEYS = (
-    "services", "volumes", "networks", "secrets", "configs", "image", "build", "ports", "environment",
-    "deploy", "resources", "limits", "cpus", "memory", "restart", "command", "extends", "include",
-)  # fmt: skip
-SPEC_KEYS = (
-    "id", "workload_id", "type", "image", "spec", "container", "compose", "vm", "resources", "cpu_millicores",
-    "memory_mb", "env", "ports", "volumes", "desired_state", "placement", "stop_after", "health_check",
-)  # fmt: skip
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
-META_KEYS = ("instance-id", "local-hostname", "version", "ethernets", "addresses", "<<")
+ENV = {"A": "x", "COMPOSE_PROFILES": "p"}
+PLACE = Path("/srv/project")
+INTACT = records.encode(
+    Workload(
+        id=WorkloadId("w"),
+        spec=ContainerSpec("nginx"),
+        revision=Revision("r1"),
+        created_at=NOW,
+        updated_at=NOW,
+    )
+)
+KINDS: tuple[type[Struct], ...] = (
+    Workload,
+    Assignment,
+    Tombstone,
+    Belief,
+    Retry,
+    Node,
+    Event,
+)
 
 
-def read_compose(random: Random) -> None:
-    stackfile.read_inline(a_text(random, COMPOSE_KEYS), {"VAR": "x"})
+def read_compose_file(random: Random) -> None:
+    document = changed(
+        random, random.choice(corpus.compose_documents()), (corpus.REFUSED_PARTS, corpus.FULL_STACK)
+    )
+    text = stack.compose_text(as_yaml(random, document), "inline_yaml")
+    if random.random() < 0.5:
+        stackfile.read_inline(text, ENV)
+    else:
+        stackfile.read_resolved(text, project="pp", inside=str(PLACE))
+
+
+def read_compose_policy(random: Random) -> None:
+    """The document as the agent executes it: what was accepted has only what is allowed."""
+    document = changed(
+        random, random.choice(corpus.compose_documents()), (corpus.REFUSED_PARTS, corpus.FULL_STACK)
+    )
+    text = stack.compose_text(as_yaml(random, document), "the Compose file")
+    stackfile.read_resolved(text, project="pp", inside=str(PLACE))
+    loaded = compose_document.load(text)
+    loaded = compose_document.with_active_services(loaded, frozenset("*"))
+    for service in compose_document.section(loaded, "services").values():
+        first_violation(service, "services.a")
+    if violations(loaded):
+        return
+    corpus.check_allowed(loaded)
+    compose_document.file_uses(loaded)
+    loaded, _ = compose_document.with_values(loaded, ENV)
+    loaded = compose_document.with_moved_paths(loaded, old=PLACE, new=Path("/srv/copy"))
+    loaded = compose_document.with_own_images(loaded, "pp")
+    loaded = compose_document.with_pids_limit(loaded, 100, is_old=random.random() < 0.5)
+    assert not violations(loaded)
+    corpus.check_allowed(json.loads(compose_document.encode(loaded)))
 
 
 def read_spec_file(random: Random) -> None:
-    specfile.read_spec_file(a_text(random, SPEC_KEYS))
+    documents = corpus.spec_documents()
+    document = changed(random, random.choice(documents), documents)
+    for found in specfile.read_spec_file(as_yaml(random, document), LIMITS):
+        if found.request.HasField("spec"):
+            check_accepted(found.request)
 
 
 def read_control_spec(random: Random) -> None:
-    message = control_pb2.WorkloadSpec(
-        type="container", container=control_pb2.ContainerSpec(image="nginx")
-    )
-    if random.random() < 0.5:
-        a_change(random, message)
-    else:
-        message.CopyFrom(a_message(random, control_pb2.WorkloadSpec.DESCRIPTOR))
-    spec, resources, metadata = control_spec.workload_spec(message)
-    rules, _ = control_spec.workload_rules(message)
+    request = control_pb2.ApplyWorkloadRequest(workload_id="w", spec=a_control_spec(random))
+    check_accepted(request)
+
+
+def a_control_spec(random: Random) -> control_pb2.WorkloadSpec:
+    if random.random() < 0.3:
+        whole: control_pb2.WorkloadSpec = a_message(random, control_pb2.WorkloadSpec.DESCRIPTOR)
+        return whole
+    (found,) = specfile.read_spec_file(json.dumps(random.choice(corpus.FULL_SPECS[:-1])))
+    spec = found.request.spec
+    a_change(random, spec)
+    return spec
+
+
+def check_accepted(request: control_pb2.ApplyWorkloadRequest) -> None:
+    """What the scheduler accepts is stored, loaded, sent and accepted by an agent."""
+    limits.check(request)
+    parsed = control_spec.parse_spec(request.spec)
     workload = Workload(
         id=WorkloadId("w"),
-        spec=spec,
-        resources=resources,
-        metadata=metadata,
-        revision=revision_of(spec, resources, metadata),
-        rules=rules,
+        spec=parsed.spec,
+        resources=parsed.resources,
+        metadata=parsed.metadata,
+        revision=revision_of(parsed.spec, parsed.resources, parsed.metadata),
+        rules=parsed.rules,
         created_at=NOW,
         updated_at=NOW,
     )
     assert records.decode(records.encode(workload), Workload) == workload
+    sent = agent_pb2.ApplyWorkloadRequest.FromString(
+        agent.apply_message(workload, 1).SerializeToString()
+    )
+    try:
+        order = agent.apply(sent)
+    except PersysError as err:
+        raise AssertionError(f"the scheduler accepts what an agent refuses: {err}") from err
+    assert order.spec == agent_form.settled(workload)
 
 
 def read_agent_spec(random: Random) -> None:
-    message = agent_pb2.WorkloadSpec(container=agent_pb2.ContainerSpec(image="nginx"))
-    if random.random() < 0.5:
-        a_change(random, message)
+    message = agent_pb2.ApplyWorkloadRequest(id="w")
+    if random.random() < 0.6:
+        (found,) = specfile.read_spec_file(json.dumps(random.choice(corpus.FULL_SPECS[:-1])))
+        spec, *_ = control_spec.workload_spec(found.request.spec)
+        message.spec.CopyFrom(agent_spec.spec_message(spec))
+        a_change(random, message.spec)
     else:
-        message.CopyFrom(a_message(random, agent_pb2.WorkloadSpec.DESCRIPTOR))
-    spec = agent_spec.spec(message)
-    assert agent_spec.spec(agent_spec.spec_message(spec)) == spec
+        message.spec.CopyFrom(a_message(random, agent_pb2.WorkloadSpec.DESCRIPTOR))
+    order = agent.apply(message)
+    assert agent_spec.spec(agent_spec.spec_message(order.spec)) == order.spec
+    if isinstance(order.spec, VMSpec):
+        cloud_init.seed(WorkloadId("w"), order.spec, ())
 
 
 def read_cloud_init(random: Random) -> None:
+    """Read by the scheduler, sent to an agent, and written on a seed there."""
     message = control_pb2.VMSpec(vcpus=1, memory_mb=256)
-    message.cloud_init.meta_data = a_text(random, META_KEYS)
-    message.cloud_init.network_config = a_text(random, META_KEYS)
-    message.cloud_init.user_data = a_text(random, META_KEYS)
-    spec: VMSpec = control_spec.vm(message)
-    cloud_init.seed(WorkloadId("w"), spec, ())
+    for name, text in corpus.CLOUD_INIT.items():
+        if random.random() < 0.7:
+            setattr(message.cloud_init, name, a_cloud_init_text(random, text))
+    if random.random() < 0.5:
+        message.login.ssh_keys.append(f"ssh-ed25519 {'A' * 68}")
+    accepted = control_spec.vm(message)
+    received = machine.vm(machine.vm_message(accepted))
+    if random.random() < 0.2:
+        opaque = random.choice((b64encode(some_bytes(random)).decode(), random.choice(TEXTS)))
+        message_to_agent = machine.vm_message(accepted)
+        message_to_agent.cloud_init = opaque.encode(errors="replace").decode()
+        received = machine.vm(message_to_agent)
+    seed = cloud_init.seed(WorkloadId("w"), received, (cloud_init.Link("52:54:00:00:00:01"),))
+    assert "user-data" in seed.files
+
+
+def a_cloud_init_text(random: Random, text: str) -> str:
+    import yaml
+
+    if random.random() < 0.5:
+        try:
+            text = as_yaml(random, changed(random, yaml.safe_load(text)))
+        except yaml.YAMLError:
+            text = a_text_like(random, text)
+    for _ in range(random.choice((0, 1, 1, 3))):
+        text = a_text_like(random, text)
+    return text.encode(errors="replace").decode()  # a message holds no lone surrogates
+
+
+def read_certificate_request(random: Random) -> None:
+    read_request(certificate_requests.draw(random))
 
 
 def read_record(random: Random) -> None:
-    kind: type[Struct] = random.choice(
-        (Workload, Assignment, Tombstone, Belief, Retry, Node, Event)
-    )
-    records.decode(b'{"schema":1,' + some_bytes(random) + b"}", kind)
+    kind = random.choice(KINDS)
+    data = random.choice((INTACT, b'{"schema":1,"id":"w"}'))
+    damaged = bytes_like(random, data)
+    if random.random() < 0.1:
+        damaged = b'{"schema":1,' + some_bytes(random) + b"}"
+    found = records.decode(damaged, kind)
+    assert data is not INTACT or damaged == INTACT, found
 
 
-def read_snapshot(random: Random) -> None:
-    snapshot.read([some_bytes(random) for _ in range(random.randint(0, 4))])
+def read_snapshot_file(random: Random) -> None:
+    header = snapshot.Header(snapshot.FORMAT, "u1", NOW, 7, "store", {"workloads": 2})
+    stored = [("/workloads/w", INTACT), ("/workloads/v", INTACT)]
+    data = b"".join(snapshot.write(header, stored))
+    damaged = bytes_like(random, data)
+    cut = random.randint(0, len(damaged))
+    found = snapshot.read([damaged[:cut], damaged[cut:]])
+    assert (found.header, found.records) == (header, stored), "damage was not noticed"
 
 
-@pytest.mark.parametrize(
-    "read",
-    [
-        read_compose,
-        read_spec_file,
-        read_control_spec,
-        read_agent_spec,
-        read_cloud_init,
-        read_record,
-        read_snapshot,
-    ],
-    ids=lambda read: read.__name__.removeprefix("read_"),
+READERS: tuple[Callable[[Random], None], ...] = (
+    read_compose_file,
+    read_compose_policy,
+    read_spec_file,
+    read_control_spec,
+    read_agent_spec,
+    read_cloud_init,
+    read_certificate_request,
+    read_record,
+    read_snapshot_file,
 )
-def test_an_input_is_read_or_refused(read: Callable[[Random], None]) -> None:
-    for seed, random in inputs():
-        try:
-            with quickly(seed):
-                read(random)
-        except PersysError:
-            continue
-        except Exception as err:
-            err.add_note(f"PERSYS_FUZZ_SEED={seed}")
-            raise
+
+
+def name_of(reader: Any) -> str:
+    return str(reader.__name__).removeprefix("read_")
+
+
+@pytest.mark.parametrize("reader", READERS, ids=name_of)
+def test_an_input_is_read_or_refused(reader: Callable[[Random], None]) -> None:
+    for one in inputs(name_of(reader)):
+        with one as random:
+            try:
+                reader(random)
+            except PersysError:
+                continue
+
+
+def test_the_documents_from_which_fuzzers_start_are_valid() -> None:
+    for document in corpus.spec_documents():
+        assert specfile.read_spec_file(json.dumps(document))
+    for document in corpus.compose_documents():
+        assert not violations(document)
+        text = json.dumps(document)
+        assert stackfile.read_resolved(text, project="pp", inside=str(PLACE))
+    parts: dict[str, Json] = corpus.REFUSED_PARTS["services"]["bad"]
+    for key, value in parts.items():
+        assert violations({"services": {"web": {key: value}}}), key

@@ -1,0 +1,104 @@
+"""Calls of a fuzzer to a gRPC service: as bytes, so that what cannot be parsed can be sent too.
+
+An answer is a result, or a refusal with a code that the contract has. INTERNAL and UNKNOWN are defects of the
+service, and so is a unary call that is not answered in time.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from random import Random
+from typing import Any
+from urllib.request import urlopen
+
+import grpc
+
+from fuzz.generator import a_change, a_message, some_bytes
+
+CALL_SECONDS = 20.0
+STREAM_SECONDS = 1.0
+DEFECTS = (grpc.StatusCode.INTERNAL, grpc.StatusCode.UNKNOWN, grpc.StatusCode.DEADLINE_EXCEEDED)
+# How the client's library calls a call that ended while it was still writing. The answer is lost.
+WRITTEN_TOO_LATE = "Internal error from Core"
+REQUESTS_MAX = 6  # on one stream of requests
+ANSWERS_MAX = 20  # that are read of one stream of answers
+
+
+def requests_of(random: Random, method: Any, valid: Callable[[], Any]) -> list[bytes]:
+    """The requests of one call. `valid` gives one that is accepted as it is, or None."""
+    if not method.client_streaming:
+        return [_request(random, method, valid)]
+    return [_request(random, method, valid) for _ in range(random.randint(0, REQUESTS_MAX))]
+
+
+def _request(random: Random, method: Any, valid: Callable[[], Any]) -> bytes:
+    if random.random() < 0.05:
+        return some_bytes(random)
+    request = valid()
+    if request is None or random.random() < 0.3:
+        request = a_message(random, method.input_type)
+    elif random.random() < 0.9:
+        a_change(random, request)
+    encoded: bytes = request.SerializeToString()
+    return encoded
+
+
+async def call(
+    channel: grpc.aio.Channel, method: Any, requests: Sequence[bytes], *, metadata: Any = ()
+) -> None:
+    """Raises AssertionError for an answer that no request may get."""
+    code, problem = grpc.StatusCode.OK, ""
+    try:
+        async with asyncio.timeout(CALL_SECONDS):
+            await _call(channel, method, requests, metadata)
+    except grpc.aio.AioRpcError as err:
+        code, problem = (
+            err.code(),
+            f"{method.name}: {err.code()} {err.details()}\n{requests}"[:4000],
+        )
+    if method.server_streaming and code is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return  # it would have gone on
+    if method.client_streaming and WRITTEN_TOO_LATE in problem:
+        return
+    assert code not in DEFECTS, problem
+
+
+async def _call(
+    channel: grpc.aio.Channel, method: Any, requests: Sequence[bytes], metadata: Any
+) -> None:
+    path = f"/{method.containing_service.full_name}/{method.name}"
+    made: Any
+    answers: Any
+    match method.client_streaming, method.server_streaming:
+        case False, False:
+            made = channel.unary_unary(path)
+            await made(requests[0], timeout=CALL_SECONDS, metadata=metadata)
+            return
+        case True, False:
+            made = channel.stream_unary(path)
+            await made(_each(requests), timeout=CALL_SECONDS, metadata=metadata)
+            return
+        case False, True:
+            made = channel.unary_stream(path)
+            answers = made(requests[0], timeout=STREAM_SECONDS, metadata=metadata)
+        case _:
+            made = channel.stream_stream(path)
+            answers = made(_each(requests), timeout=STREAM_SECONDS, metadata=metadata)
+    count = 0
+    async for _ in answers:
+        count += 1
+        if count == ANSWERS_MAX:
+            answers.cancel()
+            return
+
+
+async def _each(requests: Sequence[bytes]) -> AsyncIterator[bytes]:
+    for request in requests:
+        yield request
+
+
+async def contained_errors(metrics_port: int) -> list[str]:
+    """Unexpected exceptions that a process has contained. Each is a defect."""
+    address = f"http://127.0.0.1:{metrics_port}/metrics"
+    answer: bytes = await asyncio.to_thread(lambda: urlopen(address, timeout=20).read())
+    counted = "persys_internal_errors_total{"
+    return [line for line in answer.decode().splitlines() if line.startswith(counted)]

@@ -1,0 +1,122 @@
+"""Fuzzer of disk files of users: no reference to another file that QEMU would open is missed."""
+
+import json
+import subprocess
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from fuzz.budget import inputs
+from fuzz.mutation import bytes_like
+from persys.agent.runtimes.machine_errors import MachineError
+from persys.agent.runtimes.machine_files import chain_of
+from persys.core.disk_formats import HEAD_BYTES, QCOW2, backing_of, format_of, has_external_data
+
+HEADER_BYTES = 160  # version 3 has 104 or 112, then come extensions
+# Where the numbers of the header are, and how long: version, backing file, incompatible features, length, …
+NUMBERS = (
+    (4, 4),
+    (8, 8),
+    (16, 4),
+    (20, 4),
+    (24, 8),
+    (72, 8),
+    (80, 8),
+    (88, 8),
+    (96, 4),
+    (100, 4),
+    (104, 4),
+)
+VALUES = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    7,
+    8,
+    104,
+    112,
+    255,
+    1023,
+    1024,
+    4095,
+    4096,
+    1 << 20,
+    (1 << 31) - 1,
+    1 << 31,
+    (1 << 32) - 1,
+)
+
+
+@pytest.fixture(scope="module")
+def disks(tmp_path_factory: pytest.TempPathFactory) -> list[bytes]:
+    """Whole by themselves, with a backing file, and with an external data file; of both versions."""
+    place = tmp_path_factory.mktemp("disks")
+    base = place / "base"
+    _qemu_img("create", "-q", "-f", "raw", str(base), "1M")
+    backing = ("-b", str(base), "-F", "raw")
+    kinds = (
+        ("-o", "compat=0.10"),
+        ("-o", "compat=1.1"),
+        ("-o", "compat=0.10", *backing),
+        ("-o", "compat=1.1", *backing),
+        ("-o", f"compat=1.1,data_file={place / 'data'}"),
+        ("-o", f"compat=1.1,data_file={place / 'data2'},data_file_raw=on"),
+    )
+    made = []
+    for number, words in enumerate(kinds):
+        path = place / f"disk{number}"
+        _qemu_img("create", "-q", "-f", "qcow2", *words, str(path), "1M")
+        made.append(path.read_bytes())
+    return made
+
+
+def _qemu_img(*words: str) -> str:
+    ran = subprocess.run(
+        ["qemu-img", *words], capture_output=True, text=True, timeout=60, check=False
+    )
+    return ran.stdout if ran.returncode == 0 else ""
+
+
+def a_disk(random: Random, disks: list[bytes]) -> bytes:
+    disk = random.choice(disks)
+    head, rest = disk[:HEADER_BYTES], disk[HEADER_BYTES:]
+    for _ in range(random.choice((0, 1, 1, 2))):
+        at, length = random.choice(NUMBERS)
+        number = random.choice(VALUES).to_bytes(8, "big")[-length:]
+        head = head[:at] + number + head[at + length :]
+    if random.random() < 0.5:
+        head = bytes_like(random, head)
+    return head + rest
+
+
+def references_of(path: Path) -> list[str]:
+    """What QEMU says that this file refers to. Nothing, if QEMU cannot open it."""
+    told = json.loads(_qemu_img("info", "-U", "-f", "qcow2", "--output=json", str(path)) or "{}")
+    details = (told.get("format-specific") or {}).get("data") or {}
+    return [name for name in (told.get("backing-filename"), details.get("data-file")) if name]
+
+
+def test_no_reference_that_qemu_follows_is_missed(disks: list[bytes], tmp_path: Path) -> None:
+    path = tmp_path / "disk"
+    for one in inputs("disk_head_of_qemu", seconds_max=60):
+        with one as random:
+            path.write_bytes(a_disk(random, disks))
+            try:
+                chain_of("vda", str(path), bases=tmp_path / "images")
+            except MachineError:
+                continue
+            assert references_of(path) == []
+
+
+def test_every_head_is_read(disks: list[bytes]) -> None:
+    for one in inputs("disk_head"):
+        with one as random:
+            head = bytes_like(random, a_disk(random, disks)[:HEAD_BYTES])[
+                : random.choice((0, 8, 70, 4096))
+            ]
+            if format_of(head) == QCOW2:
+                backing_of(head)
+                has_external_data(head)
