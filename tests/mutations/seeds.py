@@ -1,0 +1,20 @@
+"""Runs seeds of the simulation and stops at the first that breaks a promise, without shrinking it."""
+
+import sys
+
+from persys.sim.drawing import draw
+from persys.sim.happening import Shape
+from persys.sim.run import run
+
+
+def main(seeds: list[int]) -> int:
+    for seed in seeds:
+        outcome = run(draw(seed, Shape()))
+        if outcome.violation is not None:
+            print(f"seed {seed}: {outcome.violation}")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main([int(seed) for seed in sys.argv[1:]]))
