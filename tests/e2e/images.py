@@ -3,36 +3,25 @@
 import os
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 from e2e.containers import docker
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = "persys-base:latest"
-PERSYS = "persys-test-plane:latest"
+PREFIX = "persys-test"
+PERSYS = f"{PREFIX}/persys:latest"
 ETCD = "persys-test-etcd:latest"
 COREDNS = "persys-test-coredns:latest"
 PROMETHEUS = "persys-test-prometheus:latest"
 _BUILD_SECONDS = 280
 
 
-def build_persys(place: Path) -> str:
-    """As the head of the Dockerfile tells for places without a package index."""
-    ensure_base()
-    for name in ("src", "requirements", "examples"):
-        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
-        shutil.copytree(ROOT / name, place / name, ignore=ignored)
-    shutil.copytree(ROOT / "deploy" / "docker", place / "deploy" / "docker")
-    for name in ("pyproject.toml", "README.md"):
-        shutil.copy(ROOT / name, place)
-    _fetch_wheels(place / "deploy" / "docker" / "wheels")
-    file = place / "deploy" / "docker" / "Dockerfile"
-    # Both stages have a name, so that the next build finds them; what they replace has none any more.
-    _build(f"{PERSYS}-build", file, place, "PIP_NO_INDEX=1", target="build")
-    _build(PERSYS, file, place, "PIP_NO_INDEX=1")
+def build_persys(*names: str) -> None:
+    """Images of our programs, as `make docker-build` builds them."""
+    _run([str(ROOT / "scripts" / "images"), "build", PREFIX, "latest", *names])
+    # What they replace has no name any more.
     docker("image", "prune", "--force", "--filter", "label=org.opencontainers.image.title=persys")
-    return PERSYS
 
 
 def build_etcd() -> str:
@@ -57,24 +46,18 @@ def ensure_base() -> None:
     subprocess.run([ROOT / "scripts" / "base-image"], timeout=_BUILD_SECONDS, check=True)
 
 
-def _fetch_wheels(folder: Path) -> None:
-    pip = [sys.executable, "-m", "pip", "download", "--quiet", "--dest", str(folder)]
-    wanted = ROOT / "requirements" / "runtime.txt"
-    for words in (["--require-hashes", "-r", str(wanted)], ["setuptools"]):
-        subprocess.run([*pip, *words], timeout=_BUILD_SECONDS, check=True)
-
-
-def _build(image: str, file: Path, context: Path, *arguments: str, target: str = "") -> None:
+def _build(image: str, file: Path, context: Path) -> None:
     words = ["docker", "build", "--quiet", "--network", "host", "--tag", image, "--file", str(file)]
-    words += ["--target", target] if target else []
-    for argument in (f"BASE={BASE}", *arguments):
-        words += ["--build-arg", argument]
+    _run([*words, "--build-arg", f"BASE={BASE}", str(context)])
+
+
+def _run(words: list[str]) -> None:
     done = subprocess.run(
-        [*words, str(context)],
+        words,
         env={**os.environ, "DOCKER_BUILDKIT": "0"},
         capture_output=True,
         text=True,
         timeout=_BUILD_SECONDS,
         check=False,
     )
-    assert done.returncode == 0, f"docker build {image}: {done.stdout}{done.stderr}"
+    assert done.returncode == 0, f"{words}: {done.stdout[-2000:]}{done.stderr}"

@@ -44,8 +44,9 @@ _DEADLINE_SECONDS = 150
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return images.build_persys(tmp_path_factory.mktemp("context"))
+def image() -> str:
+    images.build_persys("persys")
+    return images.PERSYS
 
 
 class Stack:

@@ -69,6 +69,13 @@ def test_programs_name_the_interpreter_where_it_will_be(root: Path) -> None:
         assert head == "#!/opt/persys/bin/python"
 
 
+def test_units_and_programs_are_where_administrators_look(root: Path) -> None:
+    for part in PARTS:
+        assert (root / "etc" / "systemd" / "system" / f"persys-{part}.service").is_file()
+    link = root / "usr" / "local" / "bin" / "persys-agent"
+    assert link.readlink() == Path("/opt/persys/bin/persys-agent")
+
+
 def test_an_older_version_gives_place_as_a_whole(root: Path) -> None:
     assert [path.name for path in (root / "opt").iterdir()] == ["persys"]
     assert not (root / "opt" / "persys" / "older-version").exists()

@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
 import yaml
 
@@ -61,6 +62,27 @@ def test_every_variable_of_the_unit_is_one_of_its_process(root: Path, part: str)
     assert named <= variables(part)
 
 
+def test_the_agent_starts_at_boot_after_the_network_docker_and_libvirt(root: Path) -> None:
+    unit = (root / "deploy" / "systemd" / "persys-agent.service").read_text("utf-8")
+
+    (after,) = re.findall(r"^After=(.+)$", unit, re.M)
+    assert set(after.split()) >= {"network-online.target", "docker.service", "libvirtd.service"}
+    assert "\nWantedBy=multi-user.target\n" in unit
+
+
+def test_only_the_agent_runs_as_root(root: Path) -> None:
+    users = {
+        part: re.findall(
+            r"^User=(.+)$",
+            (root / "deploy" / "systemd" / f"persys-{part}.service").read_text("utf-8"),
+            re.M,
+        )
+        for part in SETTINGS
+    }
+
+    assert users == {"agent": [], "ca": ["persys"], "gateway": ["persys"], "scheduler": ["persys"]}
+
+
 def test_the_agent_shares_the_mounts_of_its_machine(root: Path) -> None:
     unit = (root / "deploy" / "systemd" / "persys-agent.service").read_text("utf-8")
 
@@ -114,30 +136,67 @@ def test_monitoring_of_the_compose_file_listens_on_this_machine_only(root: Path,
     assert port.startswith("${BIND_MONITORING:-127.0.0.1}:")
 
 
-def test_the_daemon_set_runs_the_agent_with_what_it_needs(root: Path) -> None:
-    documents = list(yaml.safe_load_all((root / "deploy/kubernetes/agent.yaml").read_text("utf-8")))
-    daemon_set = next(one for one in documents if one["kind"] == "DaemonSet")
+def test_every_variable_of_the_sample_is_one_of_the_scheduler(root: Path) -> None:
+    named = set(VARIABLE.findall((root / "sample.env").read_text("utf-8")))
+
+    assert "ETCD_ENDPOINTS" in named
+    assert named <= variables("scheduler")
+
+
+def manifests(root: Path, name: str) -> dict[str, Any]:
+    """The documents of a file in deploy/kubernetes, by their kind."""
+    text = (root / "deploy" / "kubernetes" / name).read_text("utf-8")
+    return {document["kind"]: document for document in yaml.safe_load_all(text)}
+
+
+@pytest.mark.parametrize("name", ["agent.yaml", "agent-join.yaml"])
+def test_kubernetes_accepts_the_manifest(root: Path, name: str) -> None:
+    for document in manifests(root, name).values():
+        kubernetes_validate.validate(document, "1.29", strict=True)
+
+
+@pytest.mark.parametrize("name", ["agent.yaml", "agent-join.yaml"])
+def test_the_daemon_set_runs_the_agent_with_what_it_needs(root: Path, name: str) -> None:
+    documents = manifests(root, name)
+    daemon_set = documents["DaemonSet"]
     template = daemon_set["spec"]["template"]
     pod, (agent,) = template["spec"], template["spec"]["containers"]
-    (join,) = pod["initContainers"]
 
-    assert {one["metadata"].get("namespace", "persys") for one in documents} == {"persys"}
-    selected = daemon_set["spec"]["selector"]["matchLabels"].items()
-    assert selected <= template["metadata"]["labels"].items()
+    namespaces = {one["metadata"].get("namespace", "persys-system") for one in documents.values()}
+    assert namespaces == {"persys-system"}
+    assert daemon_set["metadata"]["name"] == "persys-agent"
+    assert daemon_set["spec"]["selector"]["matchLabels"] == {"app": "persys-agent"}
+    assert template["metadata"]["labels"]["app"] == "persys-agent"
     assert pod["hostNetwork"]
-    assert agent["command"][0] in console_scripts(root)
-    assert "persys-agent join" in join["args"][0]
+    assert pod["hostPID"]
+    assert agent["image"] == "persys/compute-agent:latest"
+    assert agent["securityContext"]["privileged"]
     volumes = {volume["name"] for volume in pod["volumes"]}
-    for container in (agent, join):
+    for container in (agent, *pod.get("initContainers", ())):
         assert {mount["name"] for mount in container["volumeMounts"]} <= volumes
     mounts = {mount["mountPath"]: mount for mount in agent["volumeMounts"]}
     assert mounts["/var/lib/persys"]["mountPropagation"] == "Bidirectional"
-    assert "/var/run/docker.sock" in mounts
-    named = {one["name"] for one in agent["env"] if one["name"].startswith("PERSYS_")}
-    assert named <= variables("agent")
-    config = next(one for one in documents if one["kind"] == "ConfigMap")
+    assert {"/var/run/docker.sock", "/var/run/libvirt"} <= mounts.keys()
+    named = {one["name"]: one for one in agent["env"]}
+    assert named.keys() <= variables("agent")
+    assert named["PERSYS_NODE_ID"]["valueFrom"]["fieldRef"] == {"fieldPath": "spec.nodeName"}
     keys = [one["valueFrom"].get("configMapKeyRef", {}).get("key") for one in agent["env"]]
-    assert set(filter(None, keys)) <= config["data"].keys()
+    assert set(filter(None, keys)) <= documents["ConfigMap"]["data"].keys()
+
+
+def test_certificates_of_agents_come_from_a_secret(root: Path) -> None:
+    pod = manifests(root, "agent.yaml")["DaemonSet"]["spec"]["template"]["spec"]
+    (certs,) = (volume for volume in pod["volumes"] if volume["name"] == "certs")
+    (mount,) = (one for one in pod["containers"][0]["volumeMounts"] if one["name"] == "certs")
+
+    assert certs["secret"]["secretName"] == "persys-agent-certs"
+    assert (mount["mountPath"], mount["readOnly"]) == ("/etc/persys/certs", True)
+
+
+def test_an_agent_can_join_with_the_token_of_its_node(root: Path) -> None:
+    pod = manifests(root, "agent-join.yaml")["DaemonSet"]["spec"]["template"]["spec"]
+
+    assert "persys-agent join" in pod["initContainers"][0]["args"][0]
 
 
 def test_programs_of_the_compose_file_are_ours(root: Path) -> None:
