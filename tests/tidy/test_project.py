@@ -38,6 +38,22 @@ def test_the_console_script_resolves(script: str) -> None:
     assert callable(getattr(importlib.import_module(module), function))
 
 
+def test_every_python_script_is_linted_and_type_checked(root: Path) -> None:
+    python = re.compile(r'(#!.*python3?\n)?"""')
+    paths = [path for path in sorted((root / "scripts").rglob("*")) if path.is_file()]
+    scripts = {
+        path.relative_to(root).as_posix()
+        for path in paths
+        if "__pycache__" not in path.parts and python.match(path.read_text("utf-8"))
+    }
+    text = (root / "Makefile").read_text("utf-8").replace("\\\n", " ")
+    (linted,) = re.findall(r"^SCRIPTS := (.+)$", text, re.M)
+
+    assert scripts
+    assert set(linted.split()) == scripts
+    assert scripts <= set(PROJECT["tool"]["mypy"]["files"])
+
+
 def test_everything_the_suite_deselects_has_a_target_and_a_ci_step(root: Path) -> None:
     options = PROJECT["tool"]["pytest"]["ini_options"]["addopts"]
 
@@ -45,6 +61,19 @@ def test_everything_the_suite_deselects_has_a_target_and_a_ci_step(root: Path) -
     assert "scripts/test --full\n" in (root / "Makefile").read_text("utf-8")
     assert "make test\n" in (root / ".ci" / "run").read_text("utf-8")
     assert "make test-full\n" in (root / ".ci" / "full").read_text("utf-8")
+
+
+@pytest.mark.parametrize("target", ["lint", "test"])
+def test_the_make_target_exists_and_is_no_file(root: Path, target: str) -> None:
+    text = (root / "Makefile").read_text("utf-8")
+    (phony,) = re.findall(r"^\.PHONY: (.+)$", text, re.M)
+
+    assert re.search(rf"^{target}:", text, re.M)
+    assert target in phony.split()
+
+
+def test_the_licence_is_mit(root: Path) -> None:
+    assert (root / "LICENSE").read_text("utf-8").startswith("MIT License\n")
 
 
 def test_no_file_knows_the_machine_it_was_written_on(texts: dict[str, str]) -> None:
@@ -71,3 +100,28 @@ def test_the_generated_code_is_what_the_protos_say(root: Path, tmp_path: Path) -
     assert len(fresh) == 9
     for path, content in fresh.items():
         assert (root / "src" / path).read_bytes() == content, f"run `make generate`: {path}"
+
+
+TARGETS = (
+    "build",
+    "build-linux",
+    "deps",
+    "dev-certs",
+    "docker-build",
+    "docker-push",
+    "fmt",
+    "lint",
+    "proto",
+    "test",
+)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_the_makefile_has_the_target(root: Path, target: str) -> None:
+    """Also if a file or folder has its name, as proto has."""
+    shown = subprocess.run(
+        ["make", "--dry-run", target], cwd=root, capture_output=True, text=True, check=True
+    )
+
+    assert shown.stdout.splitlines()
+    assert "is up to date" not in shown.stdout
