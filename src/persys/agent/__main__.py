@@ -23,6 +23,7 @@ def main() -> int:
             os.environ,
             program="persys-agent",
             usual_file=USUAL_FILE,
+            commands={"join": "give this node its certificate"},
         )
         if loaded.print_config:
             print(loaded.describe())

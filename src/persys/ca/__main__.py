@@ -19,7 +19,7 @@ def main() -> int:
             configure_logs(level="warn", form="")
             print(run_command(sys.argv[1:], os.environ))
             return 0
-        loaded = load(CaSettings, sys.argv[1:], os.environ, program="persys-ca")
+        loaded = load(CaSettings, sys.argv[1:], os.environ, program="persys-ca", commands=COMMANDS)
         if loaded.print_config:
             print(loaded.describe())
             return 0

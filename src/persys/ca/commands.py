@@ -4,7 +4,7 @@ Whoever can read the keys can do anything anyway, so nobody is asked who they ar
 meanwhile.
 """
 
-from argparse import ArgumentParser, Namespace
+from argparse import ArgumentParser, ArgumentTypeError, Namespace
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
@@ -23,13 +23,16 @@ from persys.infra.settings import load
 from persys.model.identity import Identity, Role
 from persys.wire.authority import CertificateRequest, TokenRequest
 
-COMMANDS = ("certificate", "token")
+COMMANDS = {
+    "certificate": "issue a key and a certificate, as files",
+    "token": "print a token that is valid for one join",
+}
 _ASKED_BY = "the authority's machine"
 
 
 def run_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
     """Returns what is to be shown. `argv` begins with the command."""
-    options, rest = _parser().parse_known_args(argv)
+    options, rest = new_parser().parse_known_args(argv)
     settings = load(CaSettings, rest, environ, program="persys-ca").settings
     authority = open_authority(
         settings,
@@ -84,17 +87,56 @@ def _certificate(authority: Authority, options: Namespace) -> str:
     return f"{certificate}: {identity} until {issued.expires_at:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _parser() -> ArgumentParser:
-    parser = StrictParser(prog="persys-ca", add_help=False)
-    parser.add_argument("command", choices=COMMANDS)
-    parser.add_argument(
-        "--role", required=True, choices=[role for role in Role if role is not Role.CA]
-    )
-    parser.add_argument("--name", "--node", required=True)
-    parser.add_argument("--host", action="append", default=[])
-    parser.add_argument("--ttl", type=parse_duration, default=None)
-    parser.add_argument("--out", default=".")
+def new_parser() -> ArgumentParser:
+    """One parser per command, so that each has a help page of its own."""
+    parser = StrictParser(prog="persys-ca")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(
+            name, help=text, description=f"{text}. Takes the flags of persys-ca too."
+        )
+        _add_identity(command)
+        if name == "certificate":
+            command.add_argument(
+                "--out",
+                default=".",
+                metavar="DIR",
+                help="directory of ROLE.crt, ROLE.key and ca.crt (default: %(default)s)",
+            )
     return parser
+
+
+def _add_identity(command: ArgumentParser) -> None:
+    command.add_argument(
+        "--role",
+        required=True,
+        choices=[role.value for role in Role if role is not Role.CA],
+        help="what the holder may do",
+    )
+    command.add_argument(
+        "--name", "--node", required=True, help="name of the holder; for an agent, its node id"
+    )
+    command.add_argument(
+        "--host",
+        action="append",
+        default=[],
+        help="DNS name or address in the certificate; may be given several times",
+    )
+    command.add_argument(
+        "--ttl",
+        type=_span,
+        default=None,
+        metavar="DURATION",
+        help="how long it is valid, for example 12h (default: as persys-ca is configured)",
+    )
+
+
+def _span(text: str) -> timedelta:
+    """As an argument type, so that a wrong value is a usage error with its reason."""
+    try:
+        return parse_duration(text)
+    except ValueError as err:
+        raise ArgumentTypeError(str(err)) from err
 
 
 def _seconds(span: timedelta | None) -> float | None:

@@ -47,7 +47,7 @@ _COMMANDS = (
 
 
 def main() -> int:
-    options = _parser().parse_args()
+    options = new_parser().parse_args()
     try:
         return _command(options.command)(options)
     except PersysError as err:
@@ -75,7 +75,7 @@ def _command(name: str) -> Callable[[argparse.Namespace], int]:
     return commands[name]
 
 
-def _parser() -> argparse.ArgumentParser:
+def new_parser() -> argparse.ArgumentParser:
     parser = StrictParser(prog="persys", description="Run all of Persys on this machine.")
     parser.add_argument("--version", action="version", version=f"persys {__version__}")
     parser.set_defaults(

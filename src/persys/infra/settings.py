@@ -14,6 +14,7 @@ from datetime import timedelta
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Generic, TypeVar, get_type_hints
 
 from persys.core.duration import format_duration, parse_duration
@@ -65,11 +66,15 @@ def load(
     *,
     program: str,
     usual_file: Path | None = None,
+    commands: Mapping[str, str] = MappingProxyType({}),
 ) -> Loaded[T]:
-    """`usual_file` is read, if it is there, when no other file is named."""
+    """`usual_file` is read, if it is there, when no other file is named.
+
+    `commands` are those that the program takes as its first word, for its help page.
+    """
     hints = get_type_hints(cls)
     fields = dataclasses.fields(cls)  # type: ignore[arg-type]  # T is a settings dataclass
-    arguments = vars(_parser(fields, hints, program).parse_args(argv))
+    arguments = vars(_parser(fields, hints, program, commands).parse_args(argv))
     file = arguments["config"]
     if file is None and usual_file is not None and usual_file.exists():
         file = str(usual_file)
@@ -85,9 +90,16 @@ def load(
 
 
 def _parser(
-    fields: Sequence[dataclasses.Field[Any]], hints: Mapping[str, Any], program: str
+    fields: Sequence[dataclasses.Field[Any]],
+    hints: Mapping[str, Any],
+    program: str,
+    commands: Mapping[str, str],
 ) -> argparse.ArgumentParser:
-    parser = StrictParser(prog=program)
+    parser = StrictParser(
+        prog=program,
+        epilog=_listed(program, commands),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     parser.add_argument("--config", help="YAML file with settings, keys as shown by --print-config")
     parser.add_argument("--print-config", action="store_true", help="show all settings and exit")
     for field in fields:
@@ -104,6 +116,10 @@ def _parser(
         else:
             parser.add_argument(*names, dest=field.name, help=text)
     return parser
+
+
+def _listed(program: str, commands: Mapping[str, str]) -> str:
+    return "\n".join(f"{program} {name} --help: {text}" for name, text in commands.items())
 
 
 def _read_file(path: str | None, known: set[str]) -> dict[str, Any]:
