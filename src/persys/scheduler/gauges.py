@@ -20,6 +20,7 @@ from persys.model.node import NodeStatus
 from persys.model.workload import Desired
 from persys.scheduler.census import Census
 from persys.scheduler.cluster import Cluster, Member
+from persys.scheduler.metrics import SECOND_NAMES
 
 Word = TypeVar("Word", bound=str)
 
@@ -75,7 +76,7 @@ class ClusterCollector(Collector):
 
     def _workloads(self) -> Iterator[Metric]:
         count = self._census.latest
-        yield _by("workloads", "Workloads by status", Status, count.statuses, "status")
+        yield from _by_status("workloads", "Workloads by status", Status, count.statuses)
         yield _by(
             "workloads_desired", "Workloads by desired state", Desired, count.desired, "desired"
         )
@@ -96,7 +97,7 @@ class ClusterCollector(Collector):
     def _nodes(self) -> Iterator[Metric]:
         members = self._cluster.members.values()
         statuses = Tally(member.node.status for member in members)
-        yield _by("nodes", "Nodes by status", NodeStatus, statuses, "status")
+        yield from _by_status("nodes", "Nodes by status", NodeStatus, statuses)
         now = self._clock.monotonic()
         phases = Tally(self._phase(member, now) for member in members)
         yield _by("nodes_phase", "Nodes by what their leases say", Phase, phases, "phase")
@@ -152,6 +153,15 @@ def _lease_until(member: Member) -> float:
 
 def _gauge(name: str, about: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(f"persys_scheduler_{name}", about, value=value)
+
+
+def _by_status(
+    name: str, about: str, words: Iterable[Word], counts: Mapping[Word, int]
+) -> Iterator[GaugeMetricFamily]:
+    """Under both of its names."""
+    words = list(words)
+    for one in (name, SECOND_NAMES[name]):
+        yield _by(one, about, words, counts, "status")
 
 
 def _by(

@@ -1,6 +1,7 @@
 """What the scheduler counts as it happens. What it looks up when somebody asks is in `gauges.py`.
 
 Every label has a closed set of values: a method, a code, a result, a kind.
+Some metrics have a second name, which existing dashboards and alerts of other schedulers read.
 """
 
 from collections.abc import Iterable
@@ -8,9 +9,19 @@ from enum import StrEnum
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessCollector
 
+from persys.infra.call_metrics import SECONDS, CallMetrics, SecondName
 from persys.model.event import EventKind, Numbered
 
-SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+# The name under which existing monitoring reads a metric, without the prefix.
+SECOND_NAMES = {
+    "grpc_requests": "grpc_server_requests",
+    "grpc_request_seconds": "grpc_server_request_duration_seconds",
+    "agent_requests": "agent_rpc_requests",
+    "agent_request_seconds": "agent_rpc_duration_seconds",
+    "reconciliations": "reconciliation_results",
+    "nodes": "nodes_status",
+    "workloads": "workloads_status",
+}
 CHANGES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
@@ -28,11 +39,11 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
-        self._answered = Calls(
+        self._answered = CallMetrics(
             self._counter("grpc_requests", "Calls answered", "method", "code"),
             self._histogram("grpc_request_seconds", "Time to answer a call", "method", "code"),
         )
-        self._sent = Calls(
+        self._sent = CallMetrics(
             self._counter("agent_requests", "Calls to agents that have ended", "method", "code"),
             self._histogram(
                 "agent_request_seconds", "Time until a call to an agent ended", "method", "code"
@@ -116,34 +127,19 @@ class Metrics:
             self._events.get(event.kind, self._other_events).inc()
 
     def _counter(self, name: str, about: str, *labels: str) -> Counter:
-        return Counter(f"persys_scheduler_{name}", about, labels, registry=self.registry)
+        counter = Counter(f"persys_scheduler_{name}", about, labels, registry=self.registry)
+        self._name_again(name, counter)
+        return counter
 
     def _histogram(
         self, name: str, about: str, *labels: str, buckets: tuple[float, ...] = SECONDS
     ) -> Histogram:
-        return Histogram(
+        histogram = Histogram(
             f"persys_scheduler_{name}", about, labels, buckets=buckets, registry=self.registry
         )
+        self._name_again(name, histogram)
+        return histogram
 
-
-class Calls:
-    """Calls by method and code. Each pair of series is looked up once: that costs more than counting."""
-
-    def __init__(self, total: Counter, seconds: Histogram) -> None:
-        self._total = total
-        self._seconds = seconds
-        self._known: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
-
-    def expect(self, method: str) -> None:
-        self._total.labels(method, "OK")
-
-    def count(self, method: str, code: str) -> None:
-        self._total.labels(method, code).inc()
-
-    def add(self, method: str, code: str, seconds: float) -> None:
-        known = self._known.get((method, code))
-        if known is None:
-            labelled = (self._total.labels(method, code), self._seconds.labels(method, code))
-            known = self._known[(method, code)] = labelled
-        known[0].inc()
-        known[1].observe(seconds)
+    def _name_again(self, name: str, metric: Counter | Histogram) -> None:
+        if (second := SECOND_NAMES.get(name)) is not None:
+            self.registry.register(SecondName(metric, f"persys_scheduler_{second}"))

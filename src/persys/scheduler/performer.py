@@ -317,7 +317,9 @@ class Performer:
                 workload_id=workload_id,
                 node_id=entry.assignment.node_id if entry.assignment is not None else "",
                 revision=entry.dispatch.goal.revision,
+                epoch=entry.dispatch.goal.epoch,
                 desired=entry.dispatch.goal.desired,
+                requested_at=entry.dispatch.sent_at.isoformat(),
                 reason=str(err),
             )
         self._wake(workload_id)

@@ -1,10 +1,12 @@
 """Where nodes differ from the record: noticed, noted once, healed; what nobody asked for is left alone."""
 
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 
 from builders import a_workload
+from persys.model import feature
 from persys.model.ids import WorkloadId
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec
@@ -133,6 +135,27 @@ async def test_what_was_stopped_or_changed_behind_our_back_is_put_right(cluster:
     told = "".join(await events(cluster, "DriftDetected"))
     assert "state_mismatch" in told
     assert "revision_mismatch" in told
+
+
+@pytest.mark.parametrize(
+    "cluster", [{"drift_detect_interval": timedelta(seconds=0.05)}], indirect=True
+)
+async def test_a_node_that_reports_by_itself_is_compared_with_its_list_too(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.prepare()
+    node.features, node.sends_statuses = [feature.PUSHES_STATUS], True
+    await node.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+
+    del node.agent.copies["web"]  # and no heartbeat says so
+
+    async def is_back() -> bool:
+        return "web" in node.agent.running()
+
+    await eventually(is_back, lambda: "it to be started again")
+    assert len(node.agent.applies) == 2
 
 
 async def test_an_ordinary_life_is_no_drift(cluster: Cluster) -> None:

@@ -15,7 +15,7 @@ from prometheus_client import generate_latest
 from persys.agent.metrics import Metrics as AgentMetrics
 from persys.gateway.metrics import Metrics as GatewayMetrics
 from persys.infra.gauges import watch_certificate
-from persys.scheduler.metrics import Metrics
+from persys.scheduler.metrics import SECOND_NAMES, Metrics
 from shells.scheduler.harness import Cluster, eventually
 
 DEPLOY = Path(__file__).parents[3] / "deploy"
@@ -179,12 +179,53 @@ async def test_the_dashboard_and_the_alerts_ask_for_nothing_that_is_not_there(
     assert asked - told == set()
 
 
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("grpc_server_requests_total", '{code="OK",method="ApplyWorkload"}'),
+        ("grpc_server_request_duration_seconds_count", '{code="OK",method="ApplyWorkload"}'),
+        ("agent_rpc_requests_total", '{code="OK",method="ApplyWorkload"}'),
+        ("agent_rpc_duration_seconds_count", '{code="OK",method="ApplyWorkload"}'),
+        ("nodes_status", '{status="Ready"}'),
+        ("workloads_status", '{status="Running"}'),
+        ("reconciliation_results_total", '{result="written"}'),
+    ],
+)
+async def test_a_metric_has_the_name_that_existing_monitoring_reads(
+    cluster: Cluster, name: str, labels: str
+) -> None:
+    await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    cluster.clock.ahead += SHORT  # workloads are counted once a second
+
+    assert (await metrics(cluster))[f"{name}{labels}"] >= 1
+
+
+async def test_both_names_of_a_metric_have_the_same_samples(cluster: Cluster) -> None:
+    await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    found = await metrics(cluster)
+
+    for first, second in SECOND_NAMES.items():
+        samples = re.compile(rf"{first}(_total|_bucket|_count|_sum|_created)?({{|$)")
+        firsts = {name: value for name, value in found.items() if samples.match(name)}
+        assert firsts
+        assert firsts == {name: found[name.replace(first, second, 1)] for name in firsts}
+
+
 async def test_every_metric_is_on_the_dashboard_and_in_the_table(cluster: Cluster) -> None:
     families = {name for name in await families_of(cluster) if name.startswith("persys_")}
     shown = " ".join(expressions())
     table = (DEPLOY.parent / "docs" / "operations.md").read_text("utf-8")
+    shown_under_the_first = {
+        f"persys_scheduler_{name}{ending}"
+        for name in SECOND_NAMES.values()
+        for ending in ("", "_total")
+    }
 
-    assert {name for name in families if name not in shown} == set()
+    assert {name for name in families - shown_under_the_first if name not in shown} == set()
     assert set(re.findall(r"\| `(persys_(?:scheduler|internal)_\w+)` \|", table)) == families
 
 

@@ -8,7 +8,7 @@ import pytest
 import structlog
 from structlog.testing import LogCapture
 
-from shells.scheduler.harness import Cluster
+from shells.scheduler.harness import Cluster, eventually
 
 FACTS = {
     "workload_id",
@@ -37,6 +37,10 @@ def lines() -> Iterator[list[Any]]:
 
 def told(lines: list[Any], name: str) -> list[dict[str, Any]]:
     return [dict(line) for line in lines if line.get("event") == name]
+
+
+async def is_told(lines: list[Any], name: str) -> bool:
+    return bool(told(lines, name))
 
 
 async def test_a_start_is_told_when_it_is_sent_and_when_it_has_come_about(
@@ -98,6 +102,22 @@ async def test_what_takes_too_long_is_told_as_failed(lines: list[Any], cluster: 
     (failed,) = told(lines, "workload.failed")
     assert failed.keys() >= FACTS
     assert failed["text"].startswith("TimedOut: not running 0.3s")
+
+
+async def test_an_order_without_an_answer_is_told_with_what_was_asked_of_which_node(
+    lines: list[Any], cluster: Cluster
+) -> None:
+    node = await cluster.join()
+    await node.agent.stop()
+
+    applied = await cluster.control.apply("web")
+    await eventually(lambda: is_told(lines, "agent.gave_no_answer"), lambda: "the line")
+
+    line = told(lines, "agent.gave_no_answer")[0]
+    assert (line["workload_id"], line["node_id"]) == ("web", "n1")
+    assert (line["revision"], line["desired"]) == (applied.revision_id, "running")
+    assert line["requested_at"]
+    assert "UNAVAILABLE" in line["reason"]
 
 
 async def test_nothing_is_told_twice_after_a_restart(lines: list[Any], cluster: Cluster) -> None:
