@@ -37,6 +37,22 @@ class Holder:
     is_confirmed: bool  # this scheduler has heard it under its instance id
 
 
+def cluster_refusal(node: Node, known: Node | None, cluster_id: str) -> str:
+    """Why a node may not join this cluster; empty if it may. One that names no cluster joins any.
+
+    A node that is a member already stays one: its id may be older than this rule.
+    """
+    if node.cluster_id in ("", cluster_id):
+        return ""
+    if known is not None and known.cluster_id == node.cluster_id:
+        return ""
+    return (
+        f"node {node.id} is configured for cluster {node.cluster_id!r}, and this scheduler serves cluster "
+        f"{cluster_id!r}: set PERSYS_CLUSTER_ID={cluster_id} on the node, or connect it to a scheduler of "
+        f"cluster {node.cluster_id!r}"
+    )
+
+
 def refusal(applicant: Application, holder: Holder | None) -> str:
     """Why the applicant may not be the node now; empty if it may."""
     if holder is not None and (why := host_refusal(holder.node, applicant.shared_from)):

@@ -239,6 +239,7 @@ class Scheduler:
             self.observations,
             clock,
             supervisor=self.supervisor,
+            cluster_id=settings.cluster_id,
             lease=settings.node_lease,
             grace=settings.node_unavailable_grace,
             wake_many=self.reconciler.wake_many,

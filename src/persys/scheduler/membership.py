@@ -18,6 +18,7 @@ from persys.core.registration import (
     Application,
     Holder,
     admitted,
+    cluster_refusal,
     host_refusal,
     refusal,
     speaks_for,
@@ -64,6 +65,7 @@ class Membership:
         clock: Clock,
         *,
         supervisor: Supervisor,
+        cluster_id: str,
         lease: timedelta,
         grace: timedelta,
         wake_many: Callable[[Iterable[WorkloadId]], None],
@@ -82,6 +84,7 @@ class Membership:
         self._committer = committer
         self._observations = observations
         self._clock = clock
+        self._cluster_id = cluster_id
         self._lease = lease
         self._grace = grace
         self._wake_many = wake_many
@@ -117,6 +120,9 @@ class Membership:
     ) -> ClusterMarker:
         """The cluster it has joined. `cluster_uid` and `workload_count` are what the agent says of itself."""
         node = asked.node
+        known = self._cluster.members.get(node.id)
+        if why := cluster_refusal(node, known.node if known else None, self._cluster_id):
+            raise RefusedError(why)
         applicant = Applicant(node, cluster_uid, workload_count, self._clock.now())
         self._admit(applicant)
         await self._register(asked)

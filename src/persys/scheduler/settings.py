@@ -37,6 +37,11 @@ class SchedulerSettings(TlsSettings, TraceSettings):
         "PERSYS_TLS_KEY",
         help="its key",
     )
+    cluster_id: str = setting(
+        "default",
+        "PERSYS_CLUSTER_ID",
+        help="cluster that this scheduler serves; nodes that name another one are refused",
+    )
     store: str = setting(
         SQLITE,
         "PERSYS_STORE",
@@ -163,6 +168,8 @@ class SchedulerSettings(TlsSettings, TraceSettings):
             raise SettingsError(
                 f"PERSYS_GATEWAY_ROLE={self.gateway_role}: expected {' or '.join(GATEWAY_ROLES)}"
             )
+        if not self.cluster_id:
+            raise SettingsError("PERSYS_CLUSTER_ID='': expected the name of the cluster")
         if self.events_max < 1:
             raise SettingsError(f"SCHEDULER_EVENTS_MAX={self.events_max}: expected 1 or more")
         if self.retry_slow_interval <= timedelta():

@@ -9,6 +9,7 @@ from persys.scheduler.app import Scheduler
 from persys.scheduler.settings import SchedulerSettings
 from persys.sim.channel import SimChannel
 from persys.sim.dice import dice
+from persys.sim.disk import CLUSTER
 from persys.sim.happening import SCHEDULER
 from persys.sim.life import Life
 from persys.sim.machine import WallClock
@@ -32,7 +33,7 @@ class Seat:
         store: SharedStore | None = None,
     ) -> None:
         self.name = name
-        self.settings = SchedulerSettings()
+        self.settings = SchedulerSettings(cluster_id=CLUSTER)
         self.wall = WallClock()
         self.trouble = StoreTrouble()
         self.store = store or SharedStore(self.wall.elapsed)

@@ -303,6 +303,7 @@ class Node:
     ) -> None:
         self.id = node_id
         self.agent = Agent()
+        self.cluster_id = ""  # the one it is configured for
         self.cluster_uid = ""
         self.capabilities = capabilities
         self.features: list[str] = []
@@ -324,6 +325,7 @@ class Node:
             grpc_endpoint=self.agent.endpoint,
             features=self.features,
             labels=self.labels,
+            cluster_id=self.cluster_id,
         )
         if self.agent.manner.is_ours:
             request.cluster_uid = self.cluster_uid

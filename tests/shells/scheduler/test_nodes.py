@@ -87,6 +87,21 @@ async def test_nothing_is_placed_on_a_silent_node(cluster: Cluster) -> None:
     await cluster.control.until("web", "Running")
 
 
+async def test_a_node_of_another_cluster_is_refused_and_one_without_a_cluster_joins(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.prepare()
+    node.cluster_id = "another"
+
+    refused = await node.register()
+    assert not refused.accepted
+    assert "this scheduler serves cluster 'default'" in refused.reason
+    assert (await cluster.control.summary()).total_nodes == 0
+    for accepted in ("", "default"):
+        node.cluster_id = accepted
+        assert (await node.register()).accepted
+
+
 async def test_registering_again_changes_nothing_that_runs(cluster: Cluster) -> None:
     node = await cluster.join()
     await cluster.control.apply("web", cpu=1000)

@@ -6,7 +6,14 @@ import pytest
 from msgspec.structs import replace
 
 from builders import N1, NOON
-from persys.core.registration import Application, Holder, admitted, refusal, speaks_for
+from persys.core.registration import (
+    Application,
+    Holder,
+    admitted,
+    cluster_refusal,
+    refusal,
+    speaks_for,
+)
 from persys.model.node import Capabilities, Node
 
 NODE = Node(N1, Capabilities(4000, 8192), "10.0.0.1:50051", NOON)
@@ -28,6 +35,30 @@ def held(
     node: Node = HELD, *, lease: bool = True, connected: bool = True, confirmed: bool = True
 ) -> Holder:
     return Holder(node, has_lease=lease, is_connected=connected, is_confirmed=confirmed)
+
+
+def of_cluster(cluster_id: str) -> Node:
+    return replace(NODE, cluster_id=cluster_id)
+
+
+def test_a_node_of_another_cluster_is_refused_with_both_names_and_the_setting() -> None:
+    why = cluster_refusal(of_cluster("east"), None, "west")
+
+    assert why.startswith(
+        "node n1 is configured for cluster 'east', and this scheduler serves cluster 'west': "
+        "set PERSYS_CLUSTER_ID=west on the node"
+    )
+
+
+@pytest.mark.parametrize("cluster_id", ["", "west"])
+def test_a_node_that_names_this_cluster_or_none_joins(cluster_id: str) -> None:
+    assert cluster_refusal(of_cluster(cluster_id), None, "west") == ""
+
+
+def test_a_member_stays_one_under_the_cluster_id_it_has_on_record() -> None:
+    assert cluster_refusal(of_cluster("east"), of_cluster("east"), "west") == ""
+    assert cluster_refusal(of_cluster("east"), of_cluster("west"), "west") != ""
+    assert cluster_refusal(of_cluster("east"), of_cluster(""), "west") != ""
 
 
 def test_the_first_agent_of_a_node_is_admitted() -> None:
