@@ -157,6 +157,29 @@ def test_an_etcd_for_dns_that_is_away_is_one_warning_and_delays_nothing(
     assert cluster.scheduler.log.count("discovery.unavailable") == 1
 
 
+def test_a_coredns_that_is_down_is_one_warning_until_it_is_back(
+    new_cluster: Callable[..., Cluster], tmp_path: Path, etcd: Etcd
+) -> None:
+    dns = CoreDns(tmp_path, etcd.endpoint)
+    cluster = new_cluster(
+        scheduler={
+            "DISCOVERY_ETCD_ENDPOINTS": etcd.endpoint,
+            "PERSYS_DNS_SERVER": dns.server,
+        }
+    )
+    cluster.start()
+    eventually(lambda: "discovery.not_resolved" in cluster.scheduler.log, "it is noticed")
+
+    dns.start()
+    try:
+        eventually(lambda: "discovery.resolved" in cluster.scheduler.log, "it is found again")
+    finally:
+        dns.close()
+
+    assert cluster.scheduler.log.count("discovery.not_resolved") == 1
+    assert "discovery.unavailable" not in cluster.scheduler.log
+
+
 def test_an_agent_finds_the_scheduler_by_its_service(
     cluster: Cluster, dns: CoreDns, etcd: Etcd
 ) -> None:

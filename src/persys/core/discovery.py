@@ -107,6 +107,11 @@ def announce_agent(node: Node, zone: Zone) -> Announcement | None:
     return Announcement(host, port, zone.cluster_uid, node.id)
 
 
+def scheduler_service(zone: Zone) -> str:
+    """The SRV name by which agents and clients look for schedulers."""
+    return f"_{SCHEDULER}._tcp.{zone.domain}"
+
+
 def announce_scheduler(address: str, port: int, zone: Zone) -> dict[str, Announcement]:
     """SRV by both names, and the address alone. `address` is an IP address.
 
@@ -119,7 +124,7 @@ def announce_scheduler(address: str, port: int, zone: Zone) -> dict[str, Announc
     return {
         own_name: Announcement(address, port, zone.cluster_uid),
         f"{label}._{SCHEDULER}.{zone.domain}": service,
-        f"{label}._{SCHEDULER}._tcp.{zone.domain}": service,
+        f"{label}.{scheduler_service(zone)}": service,
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import structlog
 
+from persys.core.discovery import scheduler_service
 from persys.core.effects import Effect
 from persys.core.event_retention import EventLimits
 from persys.errors import PersysError, QuarantinedError
@@ -28,7 +29,7 @@ from persys.scheduler.census import Census
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer
 from persys.scheduler.denials import Denials
-from persys.scheduler.discovery import Discovery
+from persys.scheduler.discovery import QUERY_SECONDS, Discovery, NameCheck
 from persys.scheduler.expiry import Expiry
 from persys.scheduler.gauges import ClusterCollector, Sources
 from persys.scheduler.histories import Histories
@@ -310,7 +311,24 @@ class Scheduler:
     async def announce(self) -> None:
         """Keep the names in DNS right, in either role."""
         if self.discovery is not None:
-            await self.discovery.run()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self.discovery.run())
+                group.create_task(self._name_check().run())
+
+    def _name_check(self) -> NameCheck:
+        return NameCheck(
+            service=scheduler_service(whereabouts.zone_of(self._settings)),
+            endpoint=lambda: whereabouts.endpoint_of(self._settings),
+            lookup=self._look_up,
+            supervisor=self.supervisor,
+        )
+
+    def _look_up(self, service: str) -> list[str]:
+        from persys.infra.srv import find_service  # only schedulers with names in DNS need it
+
+        return find_service(
+            service, server=self._settings.dns_server, deadline_seconds=QUERY_SECONDS
+        )
 
     def end_streams(self) -> None:
         """What would otherwise go on for as long as its client likes."""

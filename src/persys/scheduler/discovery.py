@@ -3,6 +3,9 @@
 A change of a node is written at once; a slow pass puts right what others changed. Nothing waits for this
 part: while that etcd is away there is one warning, and everything is compared anew when it is back.
 A scheduler's own names end with its lease; those of agents outlive it, as the agents do.
+
+Whether DNS answers with what was written is checked by a query for the scheduler's own service. CoreDNS that
+is down, or that reads another etcd, is one warning.
 """
 
 import asyncio
@@ -21,7 +24,7 @@ from persys.core.discovery import (
     announce_scheduler,
     compare,
 )
-from persys.errors import PersysError, RefusedError
+from persys.errors import PersysError, RefusedError, UnavailableError
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.model.ids import NodeId
@@ -37,6 +40,15 @@ LEASE_SECONDS = 15
 KEEP_SECONDS = 5.0
 COMPARE_SECONDS = 60.0
 LEAVE_SECONDS = 2.0
+CHECK_SECONDS = 15.0
+CHECK_AGAIN_SECONDS = 2.0  # after a failure
+QUERY_SECONDS = 5.0
+ENDPOINTS_SHOWN_MAX = 10
+FAILURES_MIN = (
+    2  # in a row, before they are reported: a resolver may keep an old answer for a moment
+)
+
+Lookup = Callable[[str], list[str]]  # host:port of a service; UnavailableError: DNS does not tell
 
 
 class Discovery:
@@ -189,6 +201,48 @@ class Discovery:
         if self._trouble:
             log.info("discovery.available")
         self._trouble = False
+
+
+class NameCheck:
+    """Asks DNS for this scheduler, as agents and clients do."""
+
+    def __init__(
+        self, *, service: str, endpoint: Callable[[], str], lookup: Lookup, supervisor: Supervisor
+    ) -> None:
+        """`lookup` blocks until its own deadline, so it runs on a thread."""
+        self._service = service
+        self._endpoint = endpoint
+        self._lookup = lookup
+        self._supervisor = supervisor
+        self._failures = 0
+
+    async def run(self) -> None:
+        await asyncio.sleep(CHECK_AGAIN_SECONDS)  # until the names are written
+        while True:
+            with self._supervisor.contain("name_check", "", failed=lambda _error: None):
+                await self.check()
+            await asyncio.sleep(CHECK_AGAIN_SECONDS if self._failures else CHECK_SECONDS)
+
+    async def check(self) -> None:
+        try:
+            found = await asyncio.to_thread(self._lookup, self._service)
+        except UnavailableError as err:
+            self._note_failure(str(err))
+            return
+        if (own := self._endpoint()) in found:
+            self._note_success()
+        else:
+            self._note_failure(f"the answer lacks {own}: {', '.join(found[:ENDPOINTS_SHOWN_MAX])}")
+
+    def _note_failure(self, why: str) -> None:
+        self._failures += 1
+        if self._failures == FAILURES_MIN:
+            log.warning("discovery.not_resolved", service=self._service, reason=why)
+
+    def _note_success(self) -> None:
+        if self._failures >= FAILURES_MIN:
+            log.info("discovery.resolved", service=self._service)
+        self._failures = 0
 
 
 def _difference(nodes: Iterable[Node], stored: Iterable[Record], zone: Zone) -> Difference:

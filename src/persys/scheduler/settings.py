@@ -78,6 +78,11 @@ class SchedulerSettings(TlsSettings, TraceSettings):
     advertise_port: int = setting(
         0, "SCHEDULER_ADVERTISE_PORT", help="port to give in DNS; 0: the one of the gRPC API"
     )
+    dns_server: str = setting(
+        "",
+        "PERSYS_DNS_SERVER",
+        help="server that is asked whether DNS has this scheduler, host or host:port; else the machine's own",
+    )
     discovery_etcd_endpoints: tuple[str, ...] = setting(
         (),
         "DISCOVERY_ETCD_ENDPOINTS",

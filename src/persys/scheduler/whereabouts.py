@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 from persys.core.discovery import PORT_MAX, Zone, checked_name
 from persys.errors import SettingsError
-from persys.infra.address import address_outward
+from persys.infra.address import address_outward, split_server
 from persys.scheduler.settings import ETCD, SchedulerSettings
 
 
@@ -49,6 +49,8 @@ def etcd_of_names(settings: SchedulerSettings) -> tuple[str, ...]:
 def check_whereabouts(settings: SchedulerSettings) -> None:
     """Raises SettingsError, naming the variable."""
     zone_of(settings)
+    if settings.dns_server:
+        split_server(settings.dns_server)
     if settings.advertise_ip and not _is_one_address(settings.advertise_ip):
         raise SettingsError(
             f"SCHEDULER_ADVERTISE_IP={settings.advertise_ip!r}: expected an address that others can use"

@@ -9,13 +9,14 @@ from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from persys.core.discovery import Zone
+from persys.errors import UnavailableError
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.model.ids import NodeId
 from persys.model.node import Capabilities, Node, NodeStatus
 from persys.scheduler.app import Scheduler
 from persys.scheduler.cluster import Cluster
-from persys.scheduler.discovery import COMPARE_SECONDS, Discovery
+from persys.scheduler.discovery import COMPARE_SECONDS, Discovery, NameCheck
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Unit
@@ -174,3 +175,69 @@ async def test_names_in_the_store_of_the_cluster_are_neither_counted_nor_removed
     with_names, without = (one.committer.record_count() for one in schedulers)
     assert with_names == without
     assert await announced.written() == {BY_HAND}
+
+
+class Dns:
+    """A DNS server as the check sees it."""
+
+    def __init__(self) -> None:
+        self.answer: list[str] | None = ["10.0.0.8:8085", "10.0.0.9:8085"]  # None: it is down
+
+    def look_up(self, service: str) -> list[str]:
+        if self.answer is None:
+            raise UnavailableError(f"DNS does not say where {service} is: no answer")
+        return self.answer
+
+
+def a_check(dns: Dns) -> NameCheck:
+    return NameCheck(
+        service="_persys-scheduler._tcp.persys.local",
+        endpoint=lambda: "10.0.0.9:8085",
+        lookup=dns.look_up,
+        supervisor=Supervisor("scheduler", SystemClock(), CollectorRegistry()),
+    )
+
+
+async def test_a_dns_server_that_is_down_is_one_warning_until_it_is_back() -> None:
+    dns = Dns()
+    check = a_check(dns)
+
+    with capture_logs() as logs:
+        await check.check()
+        dns.answer = None
+        for _ in range(5):
+            await check.check()
+        dns.answer = ["10.0.0.9:8085"]
+        for _ in range(3):
+            await check.check()
+
+    warning, over = logs
+    assert (warning["event"], warning["log_level"]) == ("discovery.not_resolved", "warning")
+    assert warning["service"] == "_persys-scheduler._tcp.persys.local"
+    assert "no answer" in warning["reason"]
+    assert over["event"] == "discovery.resolved"
+
+
+async def test_an_answer_without_this_scheduler_is_a_warning_too() -> None:
+    dns = Dns()
+    dns.answer = ["10.0.0.8:8085"]
+    check = a_check(dns)
+
+    with capture_logs() as logs:
+        for _ in range(3):
+            await check.check()
+
+    (warning,) = logs
+    assert warning["reason"] == "the answer lacks 10.0.0.9:8085: 10.0.0.8:8085"
+
+
+async def test_one_failed_query_is_not_reported() -> None:
+    dns = Dns()
+    check = a_check(dns)
+
+    with capture_logs() as logs:
+        for answer in (None, ["10.0.0.9:8085"], None, ["10.0.0.9:8085"]):
+            dns.answer = answer
+            await check.check()
+
+    assert logs == []
