@@ -10,7 +10,8 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from persys.agent.state import Change, State
+from persys.agent.journal_changes import Change
+from persys.agent.state import State
 from persys.core.convergence import STOPPED_ALONE
 from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock

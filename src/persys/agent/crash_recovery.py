@@ -19,7 +19,8 @@ from typing import TextIO
 
 import structlog
 
-from persys.agent.state import Change, State
+from persys.agent.journal_changes import Change
+from persys.agent.state import State
 from persys.core.quarantine import LastExit, crashes_after, last_exit
 from persys.errors import PersysError, StoreUnavailableError
 from persys.infra.files import PRIVATE

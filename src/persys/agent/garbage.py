@@ -13,9 +13,10 @@ from functools import partial
 import structlog
 from msgspec.structs import replace
 
+from persys.agent.journal_changes import Change
 from persys.agent.metrics import Metrics
 from persys.agent.ports import Leftovers
-from persys.agent.state import Change, State
+from persys.agent.state import State
 from persys.core.garbage import (
     Ages,
     Doomed,

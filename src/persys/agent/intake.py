@@ -10,10 +10,11 @@ from msgspec.structs import replace
 from persys.agent import failpoints
 from persys.agent.admission import Admission
 from persys.agent.journal import Burial, Entry, Standing
+from persys.agent.journal_changes import Change
 from persys.agent.ledger import Ledger
 from persys.agent.policy import NodePolicy
 from persys.agent.ports import Volumes
-from persys.agent.state import Change, State
+from persys.agent.state import State
 from persys.agent.steps import volumes_of
 from persys.agent.worker import Worker
 from persys.core.receipt import Draining, Stale, Taken, Unchanged, receive

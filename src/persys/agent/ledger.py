@@ -12,6 +12,7 @@ import structlog
 from msgspec.structs import replace
 
 from persys.agent.journal import Burial, Entry, Standing
+from persys.agent.journal_changes import Change
 from persys.agent.metrics import Metrics
 from persys.agent.redaction import (
     failure_without,
@@ -19,7 +20,7 @@ from persys.agent.redaction import (
     text_without,
     words_without,
 )
-from persys.agent.state import Change, State
+from persys.agent.state import State
 from persys.core.convergence import (
     Artefact,
     Do,

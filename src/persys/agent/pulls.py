@@ -7,10 +7,11 @@ it is still at it its time anew.
 import structlog
 
 from persys.agent.journal import Entry, Image
+from persys.agent.journal_changes import Change
 from persys.agent.ledger import Ledger
 from persys.agent.metrics import Metrics
 from persys.agent.ports import PullWatch
-from persys.agent.state import Change, State
+from persys.agent.state import State
 from persys.core.pulling import Download, Layers
 from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock

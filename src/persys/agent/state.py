@@ -10,7 +10,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
@@ -20,13 +20,14 @@ from typing import NamedTuple, TypeVar
 import structlog
 
 from persys.agent.journal import Burial, Entry, Image
+from persys.agent.journal_changes import PROBE, Change, Statement, statements_of
 from persys.agent.journal_health import JournalHealth
 from persys.errors import RefusedError, SettingsError, StoreUnavailableError
 from persys.infra.aio.supervisor import Supervisor
 from persys.model.action import Action, ActionState
 from persys.model.ids import ActionId, NodeId, WorkloadId
 from persys.model.volume import Volume
-from persys.wire.records import NewerSchemaError, StructT, decode, encode
+from persys.wire.records import NewerSchemaError, StructT, decode
 
 log = structlog.get_logger()
 
@@ -62,27 +63,6 @@ CREATE TABLE IF NOT EXISTS deleted_epochs
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
-    """What is written together or not at all."""
-
-    entry: Entry | None = None
-    actions: Sequence[Action] = ()
-    forgotten: WorkloadId | None = None
-    burials: Sequence[Burial] = ()
-    unburied: WorkloadId | None = None
-    cluster_uid: str = ""  # the cluster that took this node in
-    instance_id: str = ""  # of the last registration
-    images: Sequence[Image] = ()
-    images_gone: Sequence[str] = ()
-    volumes: Sequence[Volume] = ()
-    volumes_gone: Sequence[tuple[WorkloadId, str]] = ()
-    actions_gone: Sequence[ActionId] = ()
-    heard_at: datetime | None = None  # a leading scheduler acknowledged what was sent then
-    resuming: WorkloadId | None = None  # "": none is resumed alone any more
-    survived: WorkloadId | None = None  # work on it ended without ending the agent
-
-
-@dataclass(frozen=True, slots=True)
 class LastRun:
     """How the run of the agent before this one ended, as far as its journal knows."""
 
@@ -93,13 +73,8 @@ class LastRun:
 
 class _Waiting(NamedTuple):
     change: Change
-    rows: "list[_Statement]"
+    rows: list[Statement]
     written: asyncio.Future[None]
-
-
-class _Statement(NamedTuple):
-    sql: str
-    rows: Sequence[Sequence[str | bytes]]
 
 
 class State:
@@ -164,7 +139,7 @@ class State:
         if stalled := self.health.stalled(loop.time()):
             raise StoreUnavailableError(stalled)
         written: asyncio.Future[None] = loop.create_future()
-        self._waiting.append(_Waiting(change, _statements(change), written))
+        self._waiting.append(_Waiting(change, statements_of(change), written))
         self._work.set()
         try:
             async with asyncio.timeout(deadline_seconds):
@@ -180,7 +155,7 @@ class State:
     async def _write_all(self, batch: Sequence[_Waiting], supervisor: Supervisor) -> bool:
         """Whether they are written. A single one that is not is answered with the error."""
         statements = [statement for item in batch for statement in item.rows]
-        problem = await self._written(statements or [_PROBE], supervisor)
+        problem = await self._written(statements or [PROBE], supervisor)
         self.health.ended(problem)
         if problem:
             if len(batch) == 1 and not batch[0].written.done():
@@ -192,7 +167,7 @@ class State:
                 item.written.set_result(None)
         return True
 
-    async def _written(self, statements: Sequence[_Statement], supervisor: Supervisor) -> str:
+    async def _written(self, statements: Sequence[Statement], supervisor: Supervisor) -> str:
         """Why they are not; "" if they are."""
         problems: list[str] = []
         loop = asyncio.get_running_loop()
@@ -287,7 +262,7 @@ class State:
         _keep_newest(self.actions, ACTIONS_MAX)
         _raise_to(self._deleted_epochs, _keep_newest(self.burials, BURIALS_MAX))
 
-    def _write(self, statements: Sequence[_Statement]) -> None:
+    def _write(self, statements: Sequence[Statement]) -> None:
         with self._transaction() as cursor:
             for statement in statements:
                 cursor.executemany(statement.sql, statement.rows)
@@ -370,62 +345,20 @@ class State:
                 yield name, None
 
 
-# Changes nothing, but needs the disk.
-_PROBE = _Statement("UPDATE run SET resuming = resuming", [()])
-_UPSERT = "ON CONFLICT (id) DO UPDATE SET record = excluded.record"
-
-
-def _statements(change: Change) -> list[_Statement]:
-    """The rows of a change, encoded."""
-    made: list[_Statement] = []
-
-    def add(sql: str, rows: Iterable[Sequence[str | bytes]]) -> None:
-        if found := list(rows):
-            made.append(_Statement(sql, found))
-
-    if (entry := change.entry) is not None:
-        add(
-            f"INSERT INTO entries VALUES (?, ?) {_UPSERT}",  # noqa: S608
-            [(entry.order.workload_id, encode(entry))],
-        )
-    if change.forgotten is not None:
-        add("DELETE FROM entries WHERE id = ?", [(change.forgotten,)])
-    if change.unburied is not None:
-        add("DELETE FROM burials WHERE id = ?", [(change.unburied,)])
-    if change.instance_id:
-        add("DELETE FROM instance", [()])
-        add("INSERT INTO instance VALUES (?)", [(change.instance_id,)])
-    if change.cluster_uid:
-        add("DELETE FROM allegiance", [()])
-        add("INSERT INTO allegiance VALUES (?)", [(change.cluster_uid,)])
-    if change.resuming is not None:
-        add("UPDATE run SET resuming = ?", [(change.resuming,)])
-    if change.survived is not None:
-        add("DELETE FROM crashes WHERE id = ?", [(change.survived,)])
-    if change.heard_at is not None:
-        add("DELETE FROM contact", [()])
-        add("INSERT INTO contact VALUES (?)", [(change.heard_at.isoformat(),)])
-    add(
-        "INSERT INTO images VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET record = excluded.record",
-        ((image.name, encode(image)) for image in change.images),
-    )
-    add("DELETE FROM images WHERE name = ?", ((name,) for name in change.images_gone))
-    add(
-        "INSERT INTO volumes VALUES (?, ?, ?) "
-        "ON CONFLICT (id, name) DO UPDATE SET record = excluded.record",
-        ((each.workload_id, each.name, encode(each)) for each in change.volumes),
-    )
-    add("DELETE FROM volumes WHERE id = ? AND name = ?", change.volumes_gone)
-    add("DELETE FROM actions WHERE id = ?", ((each,) for each in change.actions_gone))
-    add(
-        f"INSERT INTO actions (id, record) VALUES (?, ?) {_UPSERT}",  # noqa: S608
-        ((action.id, encode(action)) for action in change.actions),
-    )
-    add(
-        f"INSERT INTO burials (id, record) VALUES (?, ?) {_UPSERT}",  # noqa: S608
-        ((burial.workload_id, encode(burial)) for burial in change.burials),
-    )
-    return made
+def kept_node_id(path: Path) -> str:
+    """The node that a journal belongs to; "" if there is no journal. Raises SettingsError."""
+    if not path.exists():
+        return ""
+    try:
+        with closing(sqlite3.connect(path, isolation_level=None, timeout=1.0)) as connection:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            found = connection.execute(
+                "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'identity'"
+            ).fetchone()
+            known = found and connection.execute("SELECT node_id FROM identity").fetchone()
+    except sqlite3.Error as err:
+        raise SettingsError(f"PERSYS_STATE_PATH={path}: {err}") from err
+    return str(known[0]) if known else ""
 
 
 def _open(path: Path, cluster_id: str, node_id: NodeId) -> sqlite3.Connection:

@@ -17,12 +17,12 @@ _LOOPBACK = "127.0.0.1"
 _ANY = ("", "0.0.0.0", "::")
 
 
-def by_vault(settings: AgentSettings, clock: Clock) -> VaultSource | None:
-    """Where its certificates come from, if that is Vault."""
+def by_vault(settings: AgentSettings, clock: Clock, kept_node_id: str = "") -> VaultSource | None:
+    """Where its certificates come from, if that is Vault. `kept_node_id`: of the journal."""
     vault = open_vault(settings, clock) if _speaks_tls(settings) else None
     if vault is None:
         return None
-    node_id = own_node_id(settings.node_id)
+    node_id = own_node_id(settings.node_id, kept_node_id)
     service = settings.vault_service_name or f"persys-agent-{node_id}"
     identity = Identity(Role.AGENT, node_id)
     return vault_source(settings, vault, identity, service=service, hosts=_hosts(settings))
@@ -35,15 +35,18 @@ def open_tls(settings: AgentSettings, clock: Clock, vault: VaultSource | None = 
     return open_renewed(settings, clock, vault)
 
 
-def node_of(settings: AgentSettings, tls: Tls | None) -> NodeId:
-    """A node is called what its certificate says, unless that is one of another make."""
+def node_of(settings: AgentSettings, tls: Tls | None, kept_node_id: str = "") -> NodeId:
+    """A node is called what its certificate says, unless that is one of another make.
+
+    `kept_node_id` is the id in the journal; it counts when neither setting nor certificate has one.
+    """
     named = _named(tls.certificates.current.claims) if tls is not None else ""
     if named and settings.node_id and named != settings.node_id:
         raise SettingsError(
             f"{settings.tls_cert} is of node {named}, but PERSYS_NODE_ID is {settings.node_id}; "
             "a node can only speak for itself"
         )
-    return own_node_id(settings.node_id or named)
+    return own_node_id(settings.node_id or named, kept_node_id)
 
 
 def _named(claims: Claims) -> str:

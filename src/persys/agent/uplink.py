@@ -17,6 +17,7 @@ from msgspec.structs import replace
 
 from persys.agent.contact import COMMIT_DEADLINE_SECONDS, Contact
 from persys.agent.journal import Burial
+from persys.agent.journal_changes import Change
 from persys.agent.link import (
     CALL_DEADLINE_SECONDS,
     Connect,
@@ -28,7 +29,7 @@ from persys.agent.metrics import Metrics
 from persys.agent.moving import Links
 from persys.agent.news import News
 from persys.agent.reports import Reports
-from persys.agent.state import Change, State
+from persys.agent.state import State
 from persys.errors import StoreUnavailableError, UnavailableError
 from persys.infra.address import address_towards, is_service
 from persys.infra.clock import Clock

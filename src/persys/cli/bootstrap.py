@@ -19,6 +19,7 @@ from persys.errors import SettingsError
 from persys.infra.certificates import read_key_pair
 from persys.infra.clock import SystemClock
 from persys.infra.files import CertificateFiles
+from persys.infra.identity import read_claims
 from persys.infra.node_name import own_node_id
 from persys.model.identity import Identity, Role
 
@@ -58,7 +59,7 @@ class Bootstrap:
     def ensure(self) -> list[str]:
         """All of them; returns who was given a new one. Raises SettingsError when the authority cannot."""
         host = socket.gethostname()
-        node = own_node_id(os.environ.get("PERSYS_NODE_ID", ""))
+        node = own_node_id(os.environ.get("PERSYS_NODE_ID", ""), self._kept_node_id())
         wanted = (
             (Identity(Role.SCHEDULER, host), _LOCAL, None),
             (Identity(Role.AGENT, node), _LOCAL, None),
@@ -70,6 +71,14 @@ class Bootstrap:
             for identity, hosts, life in wanted
             if not self._is_good(identity) and self._issue(identity, hosts, life)
         ]
+
+    def _kept_node_id(self) -> str:
+        """The node that the agent's certificate is of, also one that has expired; "" without one."""
+        try:
+            claims = read_claims(self.files(Role.AGENT).certificate.read_bytes())
+        except (OSError, ValueError, SettingsError):
+            return ""
+        return claims.identity.name if claims.identity is not None else ""
 
     def _is_good(self, identity: Identity) -> bool:
         files, now = self.files(identity.role), SystemClock().now()

@@ -11,7 +11,8 @@ import pytest
 from builders import a_supervisor
 from persys.agent.contact import Contact
 from persys.agent.journal import Entry, Standing
-from persys.agent.state import Change, State
+from persys.agent.journal_changes import Change
+from persys.agent.state import State
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.observation import Actual
 from persys.model.order import Order

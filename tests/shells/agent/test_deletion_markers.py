@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from persys.agent import state as journal
 from persys.agent.calls import AbortedError
 from persys.agent.journal import Burial
-from persys.agent.state import Change
+from persys.agent.journal_changes import Change
 from persys.model.ids import WorkloadId
 from persys.model.observation import Actual
 from persys.wire.gen.agent.v1 import agent_pb2

@@ -17,7 +17,8 @@ from builders import a_supervisor
 from persys.agent import journal_health, state
 from persys.agent.calls import AbortedError
 from persys.agent.journal import Burial, Entry, Image, Standing
-from persys.agent.state import Change, State
+from persys.agent.journal_changes import Change, statements_of
+from persys.agent.state import State
 from persys.errors import StoreUnavailableError
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
@@ -79,7 +80,7 @@ async def writing(directory: Path) -> AsyncIterator[tuple[State, FaultyConnectio
 def written_by(field: str) -> set[str]:
     """The statements that only this kind of write has."""
     change = Change(**{field: EXAMPLES[field]})
-    return {statement.sql for statement in state._statements(change)}
+    return {statement.sql for statement in statements_of(change)}
 
 
 def test_every_kind_of_write_has_an_example() -> None:

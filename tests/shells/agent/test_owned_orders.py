@@ -13,7 +13,7 @@ import pytest
 
 from persys.agent.app import PARTS
 from persys.agent.calls import AbortedError
-from persys.agent.state import Change
+from persys.agent.journal_changes import Change
 from persys.infra.aio.parts import OnError
 from persys.model.ids import WorkloadId
 from persys.model.observation import Actual

@@ -3,6 +3,8 @@
 import socket
 from pathlib import Path
 
+import pytest
+
 from persys.ca.app import open_authority
 from persys.ca.settings import CaSettings
 from persys.cli.bootstrap import Bootstrap
@@ -24,4 +26,13 @@ def test_what_is_good_is_left_alone_and_what_was_revoked_is_made_again(tmp_path:
     authority.book.close()
 
     assert bootstrap.ensure() == [f"agent/{node}"]
+    assert bootstrap.ensure() == []
+
+
+def test_an_installation_keeps_the_node_id_of_its_certificate(tmp_path: Path) -> None:
+    bootstrap = Bootstrap(tmp_path, 8888)
+    with pytest.MonkeyPatch.context() as environ:
+        environ.setenv("PERSYS_NODE_ID", "atlas-5f1c09a2b7e4")
+        bootstrap.ensure()
+
     assert bootstrap.ensure() == []

@@ -4,7 +4,8 @@ A volume is written down after it was made and crossed out after it was deleted,
 there. What is missing there although the book has it was lost, and is never made anew without being asked.
 """
 
-from persys.agent.state import Change, State
+from persys.agent.journal_changes import Change
+from persys.agent.state import State
 from persys.model.ids import WorkloadId
 from persys.model.volume import Volume
 

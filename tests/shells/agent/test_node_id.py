@@ -1,0 +1,48 @@
+"""The id of a node that none is configured for: its host name, kept from the first start on."""
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from persys.agent.state import State, kept_node_id
+from persys.errors import SettingsError
+from persys.model.ids import NodeId
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from shells.agent.conftest import Agent
+
+
+def test_a_new_node_has_the_name_of_its_host(new_agent: "Callable[..., Agent]") -> None:
+    agent = new_agent(PERSYS_NODE_ID="", PERSYS_DOCKER_ENABLED="false")
+
+    agent.start()
+
+    assert agent.logged("agent.serving")[0]["node_id"] == socket.gethostname()
+    agent.kill()
+    assert kept_node_id(agent.directory / "state.db") == socket.gethostname()
+
+
+def test_a_node_keeps_the_id_of_its_journal(new_agent: "Callable[..., Agent]") -> None:
+    agent = new_agent(PERSYS_NODE_ID="", PERSYS_DOCKER_ENABLED="false")
+    earlier = NodeId("atlas-5f1c09a2b7e4")
+    State(agent.directory / "state.db", cluster_id="default", node_id=earlier).close()
+
+    agent.start()
+
+    assert agent.logged("agent.serving")[0]["node_id"] == earlier
+
+
+def test_without_a_journal_no_id_is_kept(tmp_path: Path) -> None:
+    assert kept_node_id(tmp_path / "state.db") == ""
+
+
+def test_a_file_that_is_not_a_journal_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    path.write_text("not a database " * 100)
+
+    with pytest.raises(SettingsError, match=str(path)):
+        kept_node_id(path)
