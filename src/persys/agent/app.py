@@ -45,7 +45,7 @@ from persys.agent.reports import Reports
 from persys.agent.runtimes.detect import Detector, NodeRuntimes
 from persys.agent.runtimes.docker_form import Owner
 from persys.agent.settings import AgentSettings
-from persys.agent.state import State
+from persys.agent.state import State, kept_node_id
 from persys.agent.steps import StepDeadlines, Steps
 from persys.agent.stream import over_stream
 from persys.agent.trust import by_vault, node_of, open_tls
@@ -127,13 +127,14 @@ class Surroundings:
 
 async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     clock = SystemClock(monotonic=since_boot)  # leases run on while the machine sleeps
-    source = by_vault(settings, clock)
+    kept = kept_node_id(settings.state_path)
+    source = by_vault(settings, clock, kept)
     if source is not None and not await ensure_certificate(
         settings.files, source.identity, source, clock, stop
     ):
         return
     tls = open_tls(settings, clock, source)
-    node_id = node_of(settings, tls)
+    node_id = node_of(settings, tls, kept)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS_MAX))
     state = State(settings.state_path, cluster_id=settings.cluster_id, node_id=node_id)
     news, owner = News(), Owner(settings.cluster_id, node_id)
@@ -287,14 +288,13 @@ class Agent:
             parts["certificates"] = self._around.tls.run
         if settings.gc_enabled:
             parts["garbage"] = self._garbage.run
-        if settings.reconcile_enabled:
-            parts["look-at-all"] = partial(
-                look_at_all,
-                self._worker,
-                self._queue,
-                settings.reconcile_interval,
-                standalone=settings.standalone,
-            )
+        parts["look-at-all"] = partial(
+            look_at_all,
+            self._worker,
+            self._queue,
+            settings.reconcile_interval,
+            retries_applies=settings.standalone and settings.reconcile_enabled,
+        )
         if not settings.standalone:
             self._uplink = self._new_uplink(port)
             parts["uplink"] = self._uplink.run
@@ -320,6 +320,7 @@ class Agent:
             is_alone=_never_alone if self._settings.standalone else self._contact.is_lost_for,
             supervisor=self.supervisor,
             recovery=self._around.recovery,
+            reconciles=self._settings.reconcile_enabled,
         )
 
     def _build_garbage(self) -> Garbage:

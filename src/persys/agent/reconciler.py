@@ -181,10 +181,13 @@ class Watches:
 
 
 async def look_at_all(
-    worker: Worker, queue: WorkQueue, interval: timedelta, *, standalone: bool
+    worker: Worker, queue: WorkQueue, interval: timedelta, *, retries_applies: bool
 ) -> None:
-    """Without a scheduler only this loop retries what failed. What must be removed is retried anyway."""
+    """Without a scheduler only this loop retries what failed. What must be removed is retried anyway.
+
+    With reconciliation off this only observes.
+    """
     while True:
         await asyncio.sleep(interval.total_seconds())
-        await worker.retry_failed(only_deletes=not standalone)
+        await worker.retry_failed(only_deletes=not retries_applies)
         queue.wake_all()

@@ -86,15 +86,19 @@ class AgentSettings(TlsSettings, TraceSettings):
         help="between the power button and the end of a machine, unless it says",
     )
     reconcile_enabled: bool = setting(
-        True, "PERSYS_RECONCILE_ENABLED", help="look at everything now and then, beside events"
+        True,
+        "PERSYS_RECONCILE_ENABLED",
+        help="repair what changed without an order; false: only report it",
     )
     reconcile_interval: timedelta = setting(
-        timedelta(seconds=30), "PERSYS_RECONCILE_INTERVAL", help="how often"
+        timedelta(seconds=30),
+        "PERSYS_RECONCILE_INTERVAL",
+        help="how often everything is looked at, beside events",
     )
     log_level: str = setting("info", "PERSYS_LOG_LEVEL", help="debug, info, warn or error")
     log_format: str = setting("", "LOG_FORMAT", help="json or console; console on a terminal")
     node_id: str = setting(
-        "", "PERSYS_NODE_ID", help="name of this node; else made from the host's"
+        "", "PERSYS_NODE_ID", help="id of this node; else the host name at the first start"
     )
     version: str = setting(__version__, "PERSYS_VERSION", help="version to report")
     cluster_id: str = setting("default", "PERSYS_CLUSTER_ID", help="cluster to join")

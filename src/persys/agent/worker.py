@@ -16,14 +16,16 @@ import structlog
 from persys.agent import failpoints
 from persys.agent.crash_recovery import Recovery, note_alone
 from persys.agent.journal import Entry
+from persys.agent.journal_changes import Change
 from persys.agent.ledger import Ledger
 from persys.agent.probes import Probes
-from persys.agent.state import Change, State
+from persys.agent.state import State
 from persys.agent.steps import Steps
 from persys.agent.storage_failures import storage_failure
 from persys.agent.work_queue import WorkQueue
 from persys.core.convergence import STOPPED_ALONE, Artefact, Do, Settled, Step, next_step
 from persys.core.quarantine import LastExit, quarantine
+from persys.core.reconcile_off import without_reconciliation
 from persys.core.report import describe, internal_failure
 from persys.errors import ConflictError, PersysError, UnavailableError
 from persys.infra.aio.path_calls import PathTimeoutError
@@ -68,8 +70,12 @@ class Worker:
         is_alone: Callable[[Order], bool],
         supervisor: Supervisor,
         recovery: Recovery,
+        reconciles: bool,
     ) -> None:
-        """`is_alone`: whether the scheduler has been silent for longer than an order allows."""
+        """`is_alone`: whether the scheduler has been silent for longer than an order allows.
+
+        `reconciles`: whether what changed without an order is repaired, or only reported.
+        """
         self._state = state
         self._turns = turns
         self._steps = steps
@@ -79,6 +85,7 @@ class Worker:
         self._queue = queue
         self._is_alone = is_alone
         self._supervisor = supervisor
+        self._reconciles = reconciles
         self._patience: dict[WorkloadId, float] = {}
         self._last_exit = recovery.last_exit
         self._crashes = dict(recovery.crashes)
@@ -196,6 +203,11 @@ class Worker:
                 now=self._clock.now(),
                 alone=self._is_alone(entry.order),
             )
+            if not self._reconciles:
+                under_way = self._state.open_action(entry) is not None
+                outcome = without_reconciliation(
+                    outcome, entry.order, artefact, under_way=under_way
+                )
             if not isinstance(outcome, Do):
                 return not await self._settle(outcome, entry, artefact)
             await self._do(outcome, entry, artefact)

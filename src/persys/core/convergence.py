@@ -125,6 +125,7 @@ class Settled(Struct, frozen=True):
 class Do(Struct, frozen=True):
     step: Step
     halts: bool = False  # it is stopped only because nobody has spoken for too long
+    by_policy: bool = False  # the spec asks for it: its restart policy or its health check
 
 
 class Progress(Struct, frozen=True):
@@ -369,7 +370,9 @@ def _while_unhealthy(
     restart_at = (artefact.started_at or now) + _patience(progress.cures)
     if settled.actual is Actual.RUNNING and not progress.unhealthy_shown:
         restart_at = max(restart_at, now + UNHEALTHY_SHOWN_FOR)
-    return Do(Step.RESTART) if now >= restart_at else replace(settled, look_again_at=restart_at)
+    if now < restart_at:
+        return replace(settled, look_again_at=restart_at)
+    return Do(Step.RESTART, by_policy=True)
 
 
 def _patience(cures: int) -> timedelta:
@@ -427,13 +430,13 @@ def _again(order: Order, artefact: Artefact, progress: Progress, now: datetime) 
     But what must not run without the scheduler is restarted only here: a runtime that comes back after a
     long while would start it before anybody could stop it. And libvirt restarts nothing.
     """
-    only_here = order.stop_after_seconds or artefact.boots
+    only_here = bool(order.stop_after_seconds or artefact.boots)
     if not only_here or artefact.finished_at is None:
-        return Do(Step.START)
+        return Do(Step.START, by_policy=only_here)
     pause = doubled(RESTART_FIRST_AFTER, progress.restarts, longest=RESTART_LONGEST_AFTER)
     start_at = artefact.finished_at + pause
     if now >= start_at:
-        return Do(Step.START)
+        return Do(Step.START, by_policy=True)
     return replace(_while_restarting(artefact, progress), look_again_at=start_at)
 
 

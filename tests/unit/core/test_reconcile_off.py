@@ -1,0 +1,78 @@
+"""A node whose reconciliation is off carries out orders, and only reports what changes otherwise."""
+
+from datetime import timedelta
+
+import pytest
+from hypothesis import given
+
+from persys.core.convergence import Artefact, Condition, Do, Progress, Settled, Step, next_step
+from persys.core.reconcile_off import NOT_RECONCILED, without_reconciliation
+from persys.model.observation import Actual
+from persys.model.order import Order
+from persys.model.workload import Desired
+from unit.core.test_convergence import EARLIER, NOW, an_artefact, an_order, artefacts, orders
+
+LAUNCHED = Progress(launching=True)
+
+
+def decide(
+    order: Order, artefact: Artefact | None, progress: Progress = LAUNCHED, *, under_way: bool
+) -> Do | Settled:
+    outcome = next_step(order, artefact, progress, now=NOW)
+    return without_reconciliation(outcome, order, artefact, under_way=under_way)
+
+
+def test_what_is_missing_is_reported_and_not_made_again() -> None:
+    settled = decide(an_order(), None, under_way=False)
+
+    assert isinstance(settled, Settled)
+    assert (settled.actual, settled.code) == (Actual.FAILED, NOT_RECONCILED)
+    assert "is missing" in settled.message
+    assert settled.failure is not None
+    assert not settled.failure.retryable
+
+
+def test_an_order_under_way_is_carried_out() -> None:
+    assert decide(an_order(), None, under_way=True) == Do(Step.PULL)
+
+
+def test_what_was_stopped_by_hand_stays_stopped() -> None:
+    stopped = an_artefact(Condition.EXITED, started_at=EARLIER, exit_code=137)
+
+    settled = decide(an_order(), stopped, under_way=False)
+
+    assert isinstance(settled, Settled)
+    assert settled.code == NOT_RECONCILED
+    assert "is exited" in settled.message
+
+
+def test_what_was_started_by_hand_stays_up() -> None:
+    settled = decide(an_order(Desired.STOPPED), an_artefact(), under_way=False)
+
+    assert isinstance(settled, Settled)
+    assert "wanted stopped, but it is running" in settled.message
+
+
+def test_a_delete_is_carried_out_whatever_came_before() -> None:
+    assert decide(an_order(Desired.DELETED), an_artefact(), under_way=False) == Do(Step.STOP)
+
+
+def test_a_machine_is_started_again_as_its_restart_policy_says() -> None:
+    ended = an_artefact(
+        Condition.EXITED, boots=True, started_at=EARLIER, finished_at=NOW - timedelta(seconds=50)
+    )
+
+    assert decide(an_order(), ended, under_way=False) == Do(Step.START, by_policy=True)
+
+
+@pytest.mark.parametrize("under_way", [True, False])
+@given(order=orders, artefact=artefacts)
+def test_what_is_settled_is_reported_as_ever(
+    under_way: bool, order: Order, artefact: Artefact
+) -> None:
+    outcome = next_step(order, artefact, LAUNCHED, now=NOW)
+
+    decided = without_reconciliation(outcome, order, artefact, under_way=under_way)
+
+    if isinstance(outcome, Settled) or under_way:
+        assert decided == outcome
