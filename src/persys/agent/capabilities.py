@@ -43,7 +43,8 @@ def _features(settings: AgentSettings, runtimes: NodeRuntimes) -> frozenset[str]
     if WorkloadType.CONTAINER in runtimes.types:
         features.add(feature.FILES)
     if WorkloadType.COMPOSE in runtimes.types:
-        features |= {feature.COMPOSE, feature.COMPOSE_GIT} if has_git() else {feature.COMPOSE}
+        features |= {feature.COMPOSE, feature.COMPOSE_PROJECT}
+        features |= {feature.COMPOSE_GIT} if has_git() else set()
     if WorkloadType.VM in runtimes.types:
         features.add(feature.MACHINES)
     if runtimes.images is not None:

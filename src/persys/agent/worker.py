@@ -24,6 +24,7 @@ from persys.agent.steps import Steps
 from persys.agent.storage_failures import storage_failure
 from persys.agent.work_queue import WorkQueue
 from persys.core.convergence import STOPPED_ALONE, Artefact, Do, Settled, Step, next_step
+from persys.core.notes import NOTE, notes_of
 from persys.core.quarantine import LastExit, quarantine
 from persys.core.reconcile_off import without_reconciliation
 from persys.core.report import describe, internal_failure
@@ -264,7 +265,9 @@ class Worker:
             if settled.actual is Actual.ABSENT:
                 await self._ledger.forget(entry)
                 passing(failpoints.FORGOTTEN)
-            elif await self._ledger.settle(entry, settled, _words(settled, artefact, log_tail)):
+            elif await self._ledger.settle(
+                entry, settled, _words(entry.order, settled, artefact, log_tail)
+            ):
                 passing(failpoints.SETTLED)
         self._patience.pop(workload_id, None)
         if workload_id in self._crashes and settled.actual is not Actual.FAILED:
@@ -306,8 +309,12 @@ class Worker:
         self._queue.wake_after(workload_id, seconds)
 
 
-def _words(settled: Settled, artefact: Artefact | None, log_tail: str) -> dict[str, str]:
+def _words(
+    order: Order, settled: Settled, artefact: Artefact | None, log_tail: str
+) -> dict[str, str]:
     words = describe(artefact, log_tail=log_tail)
+    if notes := "; ".join(notes_of(order, artefact.name if artefact is not None else "")):
+        words[NOTE] = notes
     if settled.code == STOPPED_ALONE:
         # It did not end by itself: with an exit code of 0 it would look like finished work.
         words.pop("container.exit_code", None)

@@ -74,7 +74,8 @@ def seed(workload_id: WorkloadId, spec: VMSpec, links: Sequence[Link]) -> Seed:
 
 
 def _user_data(spec: VMSpec) -> bytes:
-    if not spec.cloud_init_base64:
+    """The structured form wins over the one string; `core.notes` tells users when both are given."""
+    if spec.cloud_init.user_data or not spec.cloud_init_base64:
         return spec.cloud_init.user_data.encode()
     try:
         return b64decode("".join(spec.cloud_init_base64.split()), validate=True)

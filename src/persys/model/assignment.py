@@ -11,11 +11,20 @@ from persys.model.rules import Rules
 
 
 class HostPort(Struct, frozen=True, order=True):
+    """What only one workload of a node can have: a port of the host, or the name of a Compose project."""
+
     port: int
     protocol: str = "tcp"
+    project: str = ""  # then `port` is 0
+
+    @classmethod
+    def of_project(cls, name: str) -> "HostPort":
+        return cls(0, "", name)
 
     def __str__(self) -> str:
-        return f"{self.port}/{self.protocol}"
+        if self.project:
+            return f"Compose project {self.project}"
+        return f"host port {self.port}/{self.protocol}"
 
 
 class Assignment(Struct, frozen=True):

@@ -7,6 +7,7 @@ COMPOSE_GIT = "compose-git"  # fetches Compose files from git by itself
 STOP_AFTER = "stop-after"  # stops by itself what has been too long without the scheduler
 CONTROL_STREAM = "control-stream"  # takes calls through the stream that it has opened
 COMPOSE = "compose-policies"  # paths in repositories, credentials by name, what becomes of volumes
+COMPOSE_PROJECT = "compose-project-name"  # names the project of a stack as its spec says
 HEALTH = "health-checks"  # checks by http, tcp and exec, and restarts of what is unhealthy
 CREDENTIALS = "credentials"  # pulls from private registries with a credential by name
 MACHINES = "machine-policies"  # images by name or address, logins, restarts, gateways of machines

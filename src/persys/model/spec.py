@@ -149,6 +149,7 @@ class ComposeSpec(Struct, frozen=True, tag="compose"):
     delete_volumes: bool = False  # with the workload; otherwise they stay
     needs: StackNeeds = StackNeeds()
     reserved: Resources = Resources()  # by the scheduler, from the workload's resources
+    project_derived: bool = False  # the scheduler made project_name; only in orders to agents
 
 
 class Disk(Struct, frozen=True):

@@ -28,6 +28,7 @@ def settled(workload: Workload, resolved: Resolved | None = None) -> Spec:
             return replace(
                 compose,
                 project_name=compose.project_name or f"persys-{workload.id}",
+                project_derived=compose.project_derived or not compose.project_name,
                 reserved=workload.resources,
             )
         case VMSpec() as vm:

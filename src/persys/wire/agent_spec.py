@@ -153,6 +153,7 @@ def _compose(message: agent_pb2.ComposeSpec) -> ComposeSpec:
         git_ref=message.git_ref,
         env=message.env,
         project_name=message.project_name,
+        project_derived=message.project_name_derived,
         git_path=message.git_path,
         git_credential=message.git_credential,
         image_credential=message.image_credential,
@@ -175,4 +176,5 @@ def _compose_message(written: ComposeSpec) -> agent_pb2.ComposeSpec:
         cpu_millicores=written.reserved.cpu_millicores,
         memory_mb=written.reserved.memory_mb,
         disk_gb=written.reserved.disk_gb,
+        project_name_derived=written.project_derived,
     )

@@ -116,6 +116,7 @@ def _compose_message(spec: ComposeSpec) -> control_pb2.ComposeSpec:
         git_credential=spec.git_credential,
         image_credential=spec.image_credential,
         volume_policy="Delete" if spec.delete_volumes else "",
+        project_name=spec.project_name,
     )
 
 

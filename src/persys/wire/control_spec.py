@@ -172,6 +172,7 @@ def _compose(message: control_pb2.ComposeSpec) -> ComposeSpec:
         git_ref=message.git_ref,
         env=message.env,
         text_field="inline_yaml",
+        project_name=message.project_name,
         git_path=message.git_path,
         git_credential=message.git_credential,
         image_credential=message.image_credential,

@@ -88,10 +88,6 @@ def cloud_init(said: CloudInit, opaque: str, where: str, *, field: str) -> None:
     for name, text in (("meta_data", said.meta_data), ("network_config", said.network_config)):
         if text:
             _mapping(text, f"{where}.{field}.{name}")
-    if opaque and said.user_data:
-        raise InvalidError(
-            f"{where}.{field}.user_data", "is given beside cloud_init; only one can be"
-        )
     if opaque:
         _short(len(_decoded(opaque)), USER_DATA_BYTES_MAX, f"{where}.cloud_init")
 

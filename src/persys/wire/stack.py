@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from persys.core.bounded_yaml import MappingNode, YamlError
 from persys.core.bounded_yaml import compose as compose_yaml
+from persys.core.notes import PROJECT_NAME
 from persys.errors import InvalidError
 from persys.model.resources import Resources
 from persys.model.spec import ComposeSpec, StackNeeds
@@ -32,6 +33,7 @@ def compose(
     git_ref: str,
     env: Mapping[str, str],
     project_name: str = "",
+    project_derived: bool = False,
     git_path: str = "",
     git_credential: str = "",
     image_credential: str = "",
@@ -40,11 +42,15 @@ def compose(
 ) -> ComposeSpec:
     """The spec from one source or the other. `text_field` is what this contract calls the text."""
     if project_name and not _PROJECT.fullmatch(project_name):
-        problem = f"{checks.shown(project_name)} is no project name; use a-z, 0-9, '-' and '_'"
+        problem = (
+            f"invalid project name {checks.shown(project_name)}: expected up to 100 of a-z, 0-9, '-' "
+            "and '_', beginning with a letter or a digit"
+        )
         raise InvalidError("spec.compose.project_name", problem)
     common = ComposeSpec(
         env=_env(env),
         project_name=project_name,
+        project_derived=project_derived,
         image_credential=checks.credential(image_credential, "spec.compose.image_credential"),
         delete_volumes=delete_volumes,
         reserved=reserved,
@@ -86,7 +92,7 @@ def _env(values: Mapping[str, str]) -> dict[str, str]:
         where = f"spec.compose.env[{checks.shown(name)}]"
         if not _VARIABLE.fullmatch(name):
             raise InvalidError(where, "is no name of a variable; use letters, digits and '_'")
-        if name.startswith(("COMPOSE_", "DOCKER_")) and name != PROFILES:
+        if name.startswith(("COMPOSE_", "DOCKER_")) and name not in (PROFILES, PROJECT_NAME):
             raise InvalidError(where, f"steers Compose itself; only {PROFILES} can be set")
     return found
 

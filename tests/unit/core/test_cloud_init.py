@@ -62,6 +62,12 @@ def test_user_data_in_one_string_is_decoded_even_if_it_is_no_text() -> None:
     assert seed(WEB, spec, []).files["user-data"] == packed
 
 
+def test_user_data_of_the_config_wins_over_that_in_one_string() -> None:
+    spec = replace(a_machine(user_data=SCRIPT), cloud_init_base64=b64encode(b"other").decode())
+
+    assert the_file("user-data", spec) == SCRIPT
+
+
 def test_user_data_in_one_string_that_is_not_base64_is_plain() -> None:
     assert the_file("user-data", replace(MACHINE, cloud_init_base64=SCRIPT)) == SCRIPT
 

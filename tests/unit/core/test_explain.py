@@ -60,6 +60,16 @@ def test_who_holds_a_host_port_or_is_of_the_group_is_named() -> None:
     assert a_change(columns, apart) == "move web of group shop off n1"
 
 
+def test_who_has_a_project_name_is_named() -> None:
+    columns, shop = Columns(), HostPort.of_project("shop")
+    add_node(columns, "n1")
+    columns.hold(WEB, N1, Resources(), frozenset({shop}))
+
+    change = a_change(columns, needs(host_ports=[shop]))
+
+    assert change == "free Compose project shop on n1, which workload web has"
+
+
 def test_what_no_change_on_the_node_can_give_is_asked_of_another() -> None:
     columns = Columns()
     add_node(columns, "n1", cpu=1000, closed="cordoned")

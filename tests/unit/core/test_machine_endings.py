@@ -78,7 +78,7 @@ def test_a_machine_that_crashed_at_its_start_says_so_and_is_started_again(policy
     )
     assert settled.look_again_at is not None
     assert not settled.final
-    assert after(CRASHED, an_order(policy), seconds=1) == Do(Step.START)
+    assert after(CRASHED, an_order(policy), seconds=1) == Do(Step.START, by_policy=True)
 
 
 def test_it_waits_longer_before_each_new_start() -> None:
@@ -136,7 +136,7 @@ def test_a_machine_that_shut_itself_down_has_done_its_work(policy: str) -> None:
 
 @pytest.mark.parametrize("policy", ["always", "unless-stopped"])
 def test_a_machine_that_is_to_run_is_started_after_it_shut_itself_down(policy: str) -> None:
-    assert after(SHUT_DOWN, an_order(policy), seconds=1) == Do(Step.START)
+    assert after(SHUT_DOWN, an_order(policy), seconds=1) == Do(Step.START, by_policy=True)
 
 
 def test_a_machine_that_may_not_be_started_again_stays_failed() -> None:

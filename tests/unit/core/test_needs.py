@@ -93,6 +93,14 @@ def test_only_ports_that_name_a_host_port_are_reserved() -> None:
     assert needs_of(a_workload(spec=spec)).host_ports == {HostPort(8080), HostPort(53, "udp")}
 
 
+def test_a_stack_with_a_project_name_has_it_alone_on_a_node_that_honours_it() -> None:
+    named = needs_of(a_workload(spec=ComposeSpec(project_name="shop")))
+
+    assert named.host_ports == {HostPort.of_project("shop")}
+    assert "feature:compose-project-name" in named.traits
+    assert needs_of(a_workload(spec=ComposeSpec())).host_ports == frozenset()
+
+
 @pytest.mark.parametrize(("said_gb", "needed_gb"), [(0, 30), (10, 30), (30, 30), (50, 50)])
 def test_volumes_count_only_beyond_the_disk_that_was_asked_for(
     said_gb: int, needed_gb: int

@@ -115,6 +115,18 @@ def test_a_host_port_is_given_once_per_protocol(columns: Columns) -> None:
     assert over_tcp.explain() == "1 node with host port 22/tcp taken"
 
 
+def test_a_project_name_is_given_once_per_node(columns: Columns) -> None:
+    shop = HostPort.of_project("shop")
+    add_node(columns, "n1")
+    hold(columns, "a", "n1", 0, 0, shop)
+
+    same = place(needs(host_ports=[shop]), columns)
+
+    assert isinstance(same, Unplaceable)
+    assert same.explain() == "1 node with Compose project shop taken"
+    assert isinstance(place(needs(host_ports=[HostPort.of_project("b")]), columns), Placed)
+
+
 def test_a_host_port_is_free_again_when_it_was_given_back(columns: Columns) -> None:
     add_node(columns, "n1")
     hold(columns, "a", "n1", 0, 0, SSH)

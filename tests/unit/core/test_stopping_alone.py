@@ -139,7 +139,7 @@ def test_the_agent_restarts_it_with_growing_pauses_because_docker_must_not() -> 
         waits.append((settled.look_again_at - NOW).total_seconds())
         codes.append(settled.code)
         later = next_step(an_order(), brief, progress, now=settled.look_again_at)
-        assert later == Do(Step.START)
+        assert later == Do(Step.START, by_policy=True)
         progress = launching(progress, brief)
         progress = Progress(launching=True, restarts=progress.restarts)
 

@@ -68,13 +68,13 @@ def test_it_is_shown_for_a_moment_before_it_is_started_again() -> None:
     assert found.code == UNHEALTHY
     assert found.look_again_at == NOW + timedelta(seconds=1)
     assert next_step(an_order(), SICK, after_settling(Progress(), found), now=NOW) == Do(
-        Step.RESTART
+        Step.RESTART, by_policy=True
     )
 
 
 @pytest.mark.parametrize("policy", ["always", "unless-stopped", "on-failure"])
 def test_every_policy_that_starts_failed_work_again_cures(policy: str) -> None:
-    assert next_step(an_order(policy), SICK, SHOWN, now=NOW) == Do(Step.RESTART)
+    assert next_step(an_order(policy), SICK, SHOWN, now=NOW) == Do(Step.RESTART, by_policy=True)
 
 
 def test_a_policy_that_starts_nothing_again_leaves_it() -> None:

@@ -311,16 +311,6 @@ WRONG = {
         ),
         f"spec.metadata[{VM_SPEC_KEY}].disks[0].path",
     ),
-    "user data given twice": (
-        a_machine_in_metadata(
-            {
-                **A_DISK_LIKE,
-                "cloud_init": encoded("#cloud-config"),
-                "cloud_init_config": {"user_data": "#cloud-config"},
-            }
-        ),
-        f"spec.metadata[{VM_SPEC_KEY}].cloud_init_config.user_data",
-    ),
     "user data in one string that is too long": (
         a_machine_in_metadata({**A_DISK_LIKE, "cloud_init": encoded("x" * 65537)}),
         f"spec.metadata[{VM_SPEC_KEY}].cloud_init",
@@ -691,6 +681,22 @@ def test_a_machine_in_the_metadata_replaces_the_field_and_is_not_kept_twice() ->
     )
     assert resources == Resources(4000, 8192)
     assert metadata == {"team": "a"}
+
+
+def test_a_machine_may_have_both_forms_of_user_data() -> None:
+    message = a_machine_in_metadata(
+        {
+            **A_DISK_LIKE,
+            "cloud_init": encoded("#cloud-config"),
+            "cloud_init_config": {"user_data": "#!/bin/sh"},
+        }
+    )
+
+    spec = workload_spec(message)[0]
+
+    assert isinstance(spec, VMSpec)
+    assert spec.cloud_init.user_data == "#!/bin/sh"
+    assert spec.cloud_init_base64 == encoded("#cloud-config")
 
 
 def test_a_machine_is_written_in_the_agents_form_only_when_it_must_be() -> None:

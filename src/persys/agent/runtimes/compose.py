@@ -23,6 +23,7 @@ from persys.agent.runtimes.compose_engine import (
 )
 from persys.agent.runtimes.compose_override import Override
 from persys.agent.runtimes.compose_place import StackPlace, StackRecord
+from persys.agent.runtimes.compose_project import ProjectNames, project_of
 from persys.agent.runtimes.compose_rubble import without_rubble
 from persys.agent.runtimes.compose_shape import compare, joined_elsewhere, stranded_services
 from persys.agent.runtimes.compose_source import ComposeSource, Prepared, compose_spec
@@ -70,6 +71,7 @@ class ComposeRuntime:
         self._override = Override(self._stack, owner, is_old=cli.is_old)
         self._commands = ComposeCommands(cli, engine)
         self._binds = BindGuard(engine, paths)
+        self._names = ProjectNames(engine, owner)
         self._prepared: dict[WorkloadId, Prepared] = {}
         self._shapes: dict[WorkloadId, dict[str, Shape]] = {}  # that could not be written
         self._puller = puller
@@ -83,7 +85,7 @@ class ComposeRuntime:
         place = self._place(workload_id)
         record = await self._paths.run(place.root, place.applied)
         return artefact_of(
-            self._owner.name(workload_id),
+            project_of(order, record, found, self._owner),
             members(found, differing),
             record.services if record is not None else {},
             revision=record.revision if record is not None else Revision(""),
@@ -91,7 +93,7 @@ class ComposeRuntime:
         )
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
-        place, name = self._place(order.workload_id), self._owner.name(order.workload_id)
+        place, name = self._place(order.workload_id), await self._project(order)
         prepared = await self._prepare(order, place, name, watch.queued)
         if isinstance(prepared, Failure):
             return prepared
@@ -109,13 +111,12 @@ class ComposeRuntime:
         return None
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
-        place, name = self._place(order.workload_id), self._owner.name(order.workload_id)
-        if await self._stack.has_stranger(name, order.workload_id):
-            text = f"the project {name} has containers that this agent did not make"
-            return Failure(FailureReason.RUNTIME_ERROR, text, code="NameTaken")
+        place, name = self._place(order.workload_id), await self._project(order)
         prepared = await self._checked(order, place)
         if isinstance(prepared, Failure):
             return prepared
+        if (failure := await self._names.check(prepared.record, order.workload_id)) is not None:
+            return failure
         if (failure := await self._binds.check(prepared.binds)) is not None:
             return failure
         await without_rubble(self._stack, order.workload_id)
@@ -146,7 +147,7 @@ class ComposeRuntime:
         return [str(one["Id"]) for one in await self._stack.containers(order.workload_id)]
 
     async def _start(self, order: Order, artefact: Artefact, prepared: Prepared) -> Failure | None:
-        place, name = self._place(order.workload_id), self._owner.name(order.workload_id)
+        place, name = self._place(order.workload_id), await self._project(order)
         record = prepared.record
         described = await without_rubble(self._stack, order.workload_id)
         found = members(described)
@@ -212,7 +213,7 @@ class ComposeRuntime:
 
     async def replace(self, order: Order, artefact: Artefact) -> Failure | None:
         """Compose makes the containers of the services again, with all volumes, and starts them."""
-        place, name = self._place(order.workload_id), self._owner.name(order.workload_id)
+        place, name = self._place(order.workload_id), await self._project(order)
         prepared = await self._checked(order, place)
         if isinstance(prepared, Failure):
             return prepared
@@ -303,6 +304,12 @@ class ComposeRuntime:
         else:
             self._shapes.pop(workload_id, None)
 
+    async def _project(self, order: Order) -> str:
+        place = self._place(order.workload_id)
+        record = await self._paths.run(place.root, place.applied)
+        found = await self._stack.containers(order.workload_id) if record is None else []
+        return project_of(order, record, found, self._owner)
+
     def _place(self, workload_id: WorkloadId) -> StackPlace:
         return StackPlace(self._root, workload_id)
 
@@ -314,7 +321,7 @@ class ComposeRuntime:
         known = self._prepared.get(order.workload_id)
         if known is not None and known.record.revision == order.revision:
             return known
-        return await self._prepare(order, place, self._owner.name(order.workload_id), _unseen)
+        return await self._prepare(order, place, await self._project(order), _unseen)
 
     async def _prepare(
         self, order: Order, place: StackPlace, name: str, queued: Callable[[str], None]

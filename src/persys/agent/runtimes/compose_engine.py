@@ -66,14 +66,6 @@ class StackEngine:
     async def exists(self, container_id: str) -> bool:
         return await self._describe(container_id) is not None
 
-    async def has_stranger(self, project: str, workload_id: WorkloadId) -> bool:
-        """Whether somebody else has containers under the name of this project."""
-        filters = json.dumps({"label": [f"{PROJECT_LABEL}={project}"]})
-        params = {"all": "true", "filters": filters}
-        listed = await self._call("GET", "containers/json", params)
-        with understood(_LIST):
-            return any(not self._owner.owns(one["Labels"], workload_id) for one in listed)
-
     async def start(self, ids: Iterable[str]) -> None:
         """Raises EngineError."""
         for container_id in ids:

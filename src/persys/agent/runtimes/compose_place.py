@@ -40,6 +40,7 @@ class StackRecord(Struct, frozen=True):
     commit: str = ""
     source_has_data: bool = False  # a service writes into its copy of the checkout
     files: tuple[str, ...] = ()  # what that copy has from the commit
+    project: str = ""  # "": of an earlier agent, which named it after workload and node
 
 
 class StackPlace:

@@ -30,6 +30,7 @@ from persys.agent.runtimes.compose_files import project_env, references_problem
 from persys.agent.runtimes.compose_place import StackPlace, StackRecord
 from persys.agent.storage_failures import storage_failure
 from persys.core import compose_policy
+from persys.core.notes import effective_env
 from persys.core.stack import ServicePlan
 from persys.errors import InvalidError
 from persys.infra.aio.offload import off_loop
@@ -128,9 +129,10 @@ class ComposeSource:
         await self._paths.run(place.root, partial(self._check_builds, document, place, links))
         binds = self._binds(found, document, place, links if commit else None)
         hashes = await self._hashes(document, found, place, commit)
-        document, variables = documents.with_values(document, spec.env)
+        document, variables = documents.with_values(document, effective_env(spec))
         record = StackRecord(
             revision=order.revision,
+            project=name,
             services={s.name: ServicePlan(s.restart, s.replicas) for s in found.services},
             hashes=hashes,
             waits={s.name: s.waits_for for s in found.services if s.waits_for},
@@ -240,7 +242,7 @@ class ComposeSource:
 
     def _write(self, spec: ComposeSpec, place: StackPlace, work: Path) -> Path | None:
         """The Compose file, and in `work` the values for it. None: the repository has no such file."""
-        ours = env_text(spec.env, is_old=self._cli.is_old).encode()
+        ours = env_text(effective_env(spec), is_old=self._cli.is_old).encode()
         if spec.source_type == "inline":
             write_whole(work / "compose.yaml", spec.yaml.encode())
             write_whole(work / ".env", ours)  # services may name it in env_file

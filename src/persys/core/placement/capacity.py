@@ -14,7 +14,7 @@ from persys.core.placement.select import choose
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.resources import Resources
 
-_ONCE_PER_NODE = frozenset({Filter.ANTI_AFFINITY, Filter.HOST_PORT})
+_ONCE_PER_NODE = frozenset({Filter.ANTI_AFFINITY, Filter.HOST_PORT, Filter.PROJECT})
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from persys.core.placement.columns import Columns
 from persys.core.placement.constraints import holds_for
-from persys.core.placement.filters import Filter, Rejection, reject, repels
+from persys.core.placement.filters import Filter, Rejection, exclusive, reject, repels
 from persys.core.placement.needs import Needs
 from persys.core.placement.remedy import COSTS, FREEING, opening_cost, remedy
 from persys.core.placement.row import Row
@@ -160,7 +160,7 @@ class _Sieve:
             self._refuse(self._these(apart), COSTS[Filter.ANTI_AFFINITY])
         for port in sorted(self.needs.host_ports):
             taken = columns.port_holders.get(port, {}).values()
-            self._refuse(self._these(taken), COSTS[Filter.HOST_PORT])
+            self._refuse(self._these(taken), COSTS[exclusive(port)])
 
     def _refuse_short(self) -> None:
         need, figures = self.needs.resources, self.columns.figures

@@ -10,6 +10,7 @@ from enum import StrEnum
 from persys.core.placement.constraints import holds, written
 from persys.core.placement.needs import Needs
 from persys.core.placement.row import Row
+from persys.model.assignment import HostPort
 from persys.model.rules import Rules
 
 TOLERATES_ALL = "*"
@@ -25,6 +26,7 @@ class Filter(StrEnum):
     CONSTRAINT = "constraint"
     ANTI_AFFINITY = "anti-affinity"
     HOST_PORT = "host port"
+    PROJECT = "project name"
     CPU = "cpu"
     MEMORY = "memory"
     DISK = "disk"
@@ -67,7 +69,7 @@ def crowded(row: Row, needs: Needs) -> Rejection | None:
     if group and group in (row.members if needs.rules.apart else row.apart):
         return Rejection(Filter.ANTI_AFFINITY, f"with another of group {group}")
     if needs.host_ports and (taken := needs.host_ports & row.ports.keys()):
-        return Rejection(Filter.HOST_PORT, f"with host port {min(taken)} taken")
+        return Rejection(exclusive(min(taken)), f"with {min(taken)} taken")
     need, free = needs.resources, row.free
     if need.cpu_millicores > free.cpu_millicores:
         return Rejection(Filter.CPU, "short of cpu", need.cpu_millicores - free.cpu_millicores)
@@ -79,6 +81,10 @@ def crowded(row: Row, needs: Needs) -> Rejection | None:
         detail = f"short of disk in pool {short.pool}"
         return Rejection(Filter.DISK, detail, short.missing_gb, short.pool, short.needed_gb)
     return None
+
+
+def exclusive(taken: HostPort) -> Filter:
+    return Filter.PROJECT if taken.project else Filter.HOST_PORT
 
 
 def repels(taints: frozenset[str], rules: Rules) -> str:

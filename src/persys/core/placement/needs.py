@@ -1,5 +1,7 @@
 """What a workload needs of a node: amounts, host ports, traits, and its rules.
 
+The name of a Compose project is taken like a host port: one workload of a node can have it.
+
 A trait is a word such as `type:container` or `driver:nfs`; a node either has it or not. Types, storage
 drivers, storage pools and extra features are all traits, so placement has one filter for them and names the
 one that lacks. Labels are what rules are about; a node's facts stand beside them under `node.`.
@@ -51,6 +53,8 @@ def needs_of(workload: Workload) -> Needs:
         case ComposeSpec():
             traits |= _stack_features(spec)
             host_ports = _host_ports(spec.needs.ports)
+            if spec.project_name:
+                host_ports |= {HostPort.of_project(spec.project_name)}
         case VMSpec():
             traits |= _machine_features(spec)
             traits |= {f"pool:{disk.pool_name}" for disk in spec.disks if disk.pool_name}
@@ -126,6 +130,8 @@ def _stack_features(spec: ComposeSpec) -> set[str]:
         features.add(f"feature:{feature.COMPOSE_GIT}")
     if spec.needs.privileged:
         features.add(f"feature:{feature.PRIVILEGED}")
+    if spec.project_name:
+        features.add(f"feature:{feature.COMPOSE_PROJECT}")
     # A plain agent would drop these without a word.
     if spec.git_path or spec.git_credential or spec.image_credential or spec.delete_volumes:
         features.add(f"feature:{feature.COMPOSE}")

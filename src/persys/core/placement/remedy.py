@@ -12,7 +12,7 @@ from msgspec.structs import replace as changed
 
 from persys.core.placement.columns import Columns, Hold
 from persys.core.placement.constraints import holds, written
-from persys.core.placement.filters import Filter, Rejection, described, reject, repels
+from persys.core.placement.filters import Filter, Rejection, described, exclusive, reject, repels
 from persys.core.placement.needs import Needs
 from persys.core.placement.row import Row
 from persys.model.ids import WorkloadId
@@ -23,6 +23,7 @@ COSTS = {
     Filter.TAINT: 0.5,
     Filter.CONSTRAINT: 0.7,
     Filter.HOST_PORT: 1.1,
+    Filter.PROJECT: 1.1,
     Filter.ANTI_AFFINITY: 1.2,
     **dict.fromkeys((Filter.TYPE, Filter.DRIVER, Filter.POOL, Filter.FEATURE), 8.0),
 }
@@ -101,7 +102,7 @@ def _without(
             return _relax(row, needs)
         case Filter.ANTI_AFFINITY:
             return _part(row, needs, holders)
-        case Filter.HOST_PORT:
+        case Filter.HOST_PORT | Filter.PROJECT:
             return _free_port(row, needs, holders)
 
 
@@ -139,8 +140,8 @@ def _free_port(row: Row, needs: Needs, holders: Mapping[WorkloadId, Hold]) -> _S
     port = min(needs.host_ports & row.ports.keys())
     who = sorted(found for found, hold in holders.items() if port in hold.host_ports)
     del row.ports[port]
-    deed = f"free host port {port} on {row.node_id}, which workload {' and '.join(who)} has"
-    return _Step(needs, COSTS[Filter.HOST_PORT], deed)
+    deed = f"free {port} on {row.node_id}, which workload {' and '.join(who)} has"
+    return _Step(needs, COSTS[exclusive(port)], deed)
 
 
 def _free(row: Row, needs: Needs, kind: Filter, missing: int) -> _Step:

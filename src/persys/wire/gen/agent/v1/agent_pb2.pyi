@@ -288,7 +288,7 @@ class HealthCheck(_message.Message):
     def __init__(self, type: _Optional[str] = ..., port: _Optional[int] = ..., path: _Optional[str] = ..., command: _Optional[_Iterable[str]] = ..., interval_seconds: _Optional[int] = ..., timeout_seconds: _Optional[int] = ..., retries: _Optional[int] = ..., start_period_seconds: _Optional[int] = ..., restart_unhealthy: _Optional[bool] = ...) -> None: ...
 
 class ComposeSpec(_message.Message):
-    __slots__ = ("project_name", "compose_yaml", "env", "git_repo", "git_ref", "git_path", "git_credential", "image_credential", "delete_volumes", "cpu_millicores", "memory_mb", "disk_gb")
+    __slots__ = ("project_name", "compose_yaml", "env", "git_repo", "git_ref", "git_path", "git_credential", "image_credential", "delete_volumes", "cpu_millicores", "memory_mb", "disk_gb", "project_name_derived")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -308,6 +308,7 @@ class ComposeSpec(_message.Message):
     CPU_MILLICORES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_MB_FIELD_NUMBER: _ClassVar[int]
     DISK_GB_FIELD_NUMBER: _ClassVar[int]
+    PROJECT_NAME_DERIVED_FIELD_NUMBER: _ClassVar[int]
     project_name: str
     compose_yaml: str
     env: _containers.ScalarMap[str, str]
@@ -320,7 +321,8 @@ class ComposeSpec(_message.Message):
     cpu_millicores: int
     memory_mb: int
     disk_gb: int
-    def __init__(self, project_name: _Optional[str] = ..., compose_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., git_repo: _Optional[str] = ..., git_ref: _Optional[str] = ..., git_path: _Optional[str] = ..., git_credential: _Optional[str] = ..., image_credential: _Optional[str] = ..., delete_volumes: _Optional[bool] = ..., cpu_millicores: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disk_gb: _Optional[int] = ...) -> None: ...
+    project_name_derived: bool
+    def __init__(self, project_name: _Optional[str] = ..., compose_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., git_repo: _Optional[str] = ..., git_ref: _Optional[str] = ..., git_path: _Optional[str] = ..., git_credential: _Optional[str] = ..., image_credential: _Optional[str] = ..., delete_volumes: _Optional[bool] = ..., cpu_millicores: _Optional[int] = ..., memory_mb: _Optional[int] = ..., disk_gb: _Optional[int] = ..., project_name_derived: _Optional[bool] = ...) -> None: ...
 
 class VMSpec(_message.Message):
     __slots__ = ("name", "vcpus", "memory_mb", "disks", "networks", "cloud_init", "metadata", "cloud_init_config", "managed_volumes", "restart_policy", "stop_grace_seconds", "login")

@@ -425,7 +425,7 @@ class Port(_message.Message):
     def __init__(self, host_port: _Optional[int] = ..., container_port: _Optional[int] = ..., protocol: _Optional[str] = ...) -> None: ...
 
 class ComposeSpec(_message.Message):
-    __slots__ = ("source_type", "git_repo", "git_ref", "inline_yaml", "env", "git_path", "git_credential", "image_credential", "volume_policy")
+    __slots__ = ("source_type", "git_repo", "git_ref", "inline_yaml", "env", "git_path", "git_credential", "image_credential", "volume_policy", "project_name")
     class EnvEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -442,6 +442,7 @@ class ComposeSpec(_message.Message):
     GIT_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     IMAGE_CREDENTIAL_FIELD_NUMBER: _ClassVar[int]
     VOLUME_POLICY_FIELD_NUMBER: _ClassVar[int]
+    PROJECT_NAME_FIELD_NUMBER: _ClassVar[int]
     source_type: str
     git_repo: str
     git_ref: str
@@ -451,7 +452,8 @@ class ComposeSpec(_message.Message):
     git_credential: str
     image_credential: str
     volume_policy: str
-    def __init__(self, source_type: _Optional[str] = ..., git_repo: _Optional[str] = ..., git_ref: _Optional[str] = ..., inline_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., git_path: _Optional[str] = ..., git_credential: _Optional[str] = ..., image_credential: _Optional[str] = ..., volume_policy: _Optional[str] = ...) -> None: ...
+    project_name: str
+    def __init__(self, source_type: _Optional[str] = ..., git_repo: _Optional[str] = ..., git_ref: _Optional[str] = ..., inline_yaml: _Optional[str] = ..., env: _Optional[_Mapping[str, str]] = ..., git_path: _Optional[str] = ..., git_credential: _Optional[str] = ..., image_credential: _Optional[str] = ..., volume_policy: _Optional[str] = ..., project_name: _Optional[str] = ...) -> None: ...
 
 class VMSpec(_message.Message):
     __slots__ = ("vcpus", "memory_mb", "disks", "networks", "cloud_init", "os_image", "managed_volumes", "restart_policy", "stop_grace_seconds", "login")

@@ -1,0 +1,43 @@
+"""What of a spec has no effect is told."""
+
+from persys.core.notes import PROJECT_NAME, effective_env, notes_of
+from persys.model.ids import Revision, WorkloadId
+from persys.model.order import Order
+from persys.model.spec import CloudInit, ComposeSpec, Spec, VMSpec, type_of
+from persys.model.workload import Desired
+
+
+def notes(spec: Spec, project: str = "") -> list[str]:
+    order = Order(WorkloadId("web"), type_of(spec), Revision("r1"), 1, Desired.RUNNING, spec)
+    return list(notes_of(order, project))
+
+
+def test_a_machine_with_both_forms_of_user_data_is_told_which_one_counts() -> None:
+    spec = VMSpec(1, 512, cloud_init=CloudInit(user_data="a"), cloud_init_base64="Yg==")
+
+    assert notes(spec) == ["cloud_init is ignored: cloud_init_config.user_data is set"]
+
+
+def test_a_machine_with_one_form_of_user_data_has_no_note() -> None:
+    assert (
+        notes(VMSpec(1, 512, cloud_init=CloudInit(meta_data="a: 1"), cloud_init_base64="x")) == []
+    )
+
+
+def test_a_variable_with_the_project_name_is_told_to_be_ignored() -> None:
+    spec = ComposeSpec(env={PROJECT_NAME: "shop", "COLOUR": "red"})
+
+    assert "is ignored" in notes(spec)[0]
+    assert effective_env(spec) == {"COLOUR": "red"}
+
+
+def test_a_stack_that_keeps_another_project_name_is_told_so() -> None:
+    spec = ComposeSpec(project_name="shop")
+
+    assert notes(spec, "shop") == []
+    assert notes(spec, "") == []
+    assert "keeps the project persys-web-1 until" in notes(spec, "persys-web-1")[0]
+
+
+def test_a_name_that_the_scheduler_derived_is_not_told() -> None:
+    assert notes(ComposeSpec(project_name="persys-web", project_derived=True), "persys-web-1") == []
