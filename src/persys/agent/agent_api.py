@@ -5,7 +5,8 @@ does not stop it.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from datetime import datetime
 from functools import partial, wraps
 from typing import TypeVar
@@ -39,6 +40,7 @@ from persys.infra import tracing
 from persys.infra.aio.offload import off_loop
 from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
+from persys.infra.call_metrics import CallMetrics
 from persys.infra.clock import Clock
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import NodeId, Revision, WorkloadId, workload_id
@@ -49,7 +51,7 @@ from persys.model.workload import Desired
 from persys.wire import agent as wire
 from persys.wire import limits
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
-from persys.wire.methods import AGENT_METHODS
+from persys.wire.methods import AGENT_METHODS, Method
 from persys.wire.status import grpc_code
 from persys.wire.volume import agent_view
 
@@ -78,7 +80,10 @@ def _translated(
 
     @wraps(call)
     async def answer(api: Api, request: Request, context: Context) -> Answer:
-        with tracing.serving(name, context.invocation_metadata) as span:
+        with (
+            tracing.serving(name, context.invocation_metadata) as span,
+            api.counted(method) as outcome,
+        ):
             errors: list[InternalError] = []
             code, text = grpc.StatusCode.INTERNAL, ""
             with api.supervisor.contain("call", method.name, failed=errors.append):
@@ -90,14 +95,23 @@ def _translated(
                         answered = await api.owned.finish("call", method.name, work)
                     else:
                         answered = await work()
-                    span.answered(grpc.StatusCode.OK.name)
+                    outcome.code = grpc.StatusCode.OK.name
+                    span.answered(outcome.code)
                     return answered
                 except PersysError as err:
                     code, text = grpc_code(err), str(err)
+            outcome.code = code.name
             span.answered(code.name)
             return await context.abort(code, text or f"internal error: {errors[0].text}")
 
     return answer
+
+
+class Outcome:
+    """How a call ended: one that is cancelled says nothing else."""
+
+    def __init__(self) -> None:
+        self.code = grpc.StatusCode.CANCELLED.name
 
 
 class AgentApi(agent_pb2_grpc.AgentServiceServicer):
@@ -118,6 +132,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         images: Callable[[], ImageDoor | None],
         supervisor: Supervisor,
         owned: OwnedWork,
+        calls: CallMetrics,
     ) -> None:
         """`images` answers None as long as this node has no libvirt."""
         self.supervisor = supervisor
@@ -134,6 +149,22 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self._garbage = garbage
         self._inventory = inventory
         self._images = images
+        self._calls = calls
+        for name in AGENT_METHODS:
+            calls.expect(name)
+
+    @contextmanager
+    def counted(self, method: Method) -> Iterator[Outcome]:
+        """Count a call, and time it unless it lasts as long as its caller likes."""
+        began, outcome = self._clock.monotonic(), Outcome()
+        try:
+            yield outcome
+        finally:
+            if method.stream.of_answers:
+                self._calls.count(method.name, outcome.code)
+            else:
+                seconds = self._clock.monotonic() - began
+                self._calls.add(method.name, outcome.code, seconds)
 
     @_translated
     async def ApplyWorkload(
@@ -237,9 +268,13 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self, _request: agent_pb2.ListIntentsRequest, _context: Context
     ) -> AsyncIterator[agent_pb2.IntentView]:
         """What is being deleted has none: nobody shall bring it back."""
-        for named, entry in sorted(self._state.entries.items()):
-            if entry.intent and entry.order.desired is not Desired.DELETED:
-                yield agent_pb2.IntentView(id=named, epoch=entry.order.epoch, intent=entry.intent)
+        with self.counted(AGENT_METHODS["ListIntents"]) as outcome:
+            for named, entry in sorted(self._state.entries.items()):
+                if entry.intent and entry.order.desired is not Desired.DELETED:
+                    yield agent_pb2.IntentView(
+                        id=named, epoch=entry.order.epoch, intent=entry.intent
+                    )
+            outcome.code = grpc.StatusCode.OK.name
 
     @_translated
     async def StreamLogs(self, request: agent_pb2.LogsRequest, context: Context) -> None:

@@ -174,6 +174,7 @@ class Agent:
         self._clock = clock = around.clock
         self._runtimes = around.runtimes
         self._metrics = Metrics(self._count_workloads, self._count_health)
+        self.registry = self._metrics.registry
         if around.tls is not None:
             watch_certificate(self._metrics.registry, "agent", around.tls)
         self.supervisor = Supervisor("agent", clock, self._metrics.registry)
@@ -266,13 +267,14 @@ class Agent:
             images=self._image_door,
             supervisor=self.supervisor,
             owned=self._owned,
+            calls=self._metrics.calls,
         )
 
     def parts(self, port: int) -> dict[str, Callable[[], Awaitable[None]]]:
         """What runs as long as the agent does. `port` is where it serves."""
         settings = self._settings
         parts: dict[str, Callable[[], Awaitable[None]]] = {
-            "journal": partial(self._state.run, self.supervisor),
+            "journal": partial(self._state.run, self.supervisor, self._metrics.journal_written),
             "requests": self._owned.run,
             "worker": self._worker.run,
             "probes": self._probes.run,
@@ -293,6 +295,8 @@ class Agent:
             self._worker,
             self._queue,
             settings.reconcile_interval,
+            self._clock,
+            self._metrics,
             retries_applies=settings.standalone and settings.reconcile_enabled,
         )
         if not settings.standalone:

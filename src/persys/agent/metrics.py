@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 from persys.core.admission import Load
 from persys.core.convergence import Step
 from persys.core.garbage import Kind
+from persys.infra.call_metrics import SECONDS, CallMetrics
 from persys.model.action import ActionKind, ActionState
 from persys.model.failure import FailureReason
 from persys.model.ids import WorkloadId
@@ -36,6 +37,39 @@ class Metrics:
         """They count the workloads by their actual state, and by their health."""
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
+        self.calls = CallMetrics(
+            Counter(
+                "persys_agent_grpc_requests",
+                "Calls answered, also those through the control stream",
+                ["method", "code"],
+                registry=self.registry,
+            ),
+            Histogram(
+                "persys_agent_grpc_request_seconds",
+                "Time to answer a call",
+                ["method", "code"],
+                buckets=SECONDS,
+                registry=self.registry,
+            ),
+        )
+        self._reconcile_seconds = Histogram(
+            "persys_agent_reconcile_cycle_seconds",
+            "From the start of a pass over all workloads until each of them was inspected",
+            buckets=(0.01, 0.05, 0.25, 1, 2.5, 5, 10, 30, 60, 300, 1800),
+            registry=self.registry,
+        )
+        self._journal_writes = Counter(
+            "persys_agent_journal_writes",
+            "Transactions of the journal, by outcome",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self._journal_seconds = Histogram(
+            "persys_agent_journal_write_seconds",
+            "How long one transaction of the journal took, with its fsync",
+            buckets=SECONDS,
+            registry=self.registry,
+        )
         self._actions = Counter(
             "persys_agent_actions",
             "Actions that have ended",
@@ -155,6 +189,13 @@ class Metrics:
     def tell_usage(self, usage: Callable[[], Mapping[WorkloadId, WorkloadUsage]]) -> None:
         """`usage` is asked whenever somebody looks."""
         self.registry.register(_WorkloadUsages(usage))
+
+    def reconciled(self, seconds: float) -> None:
+        self._reconcile_seconds.observe(seconds)
+
+    def journal_written(self, seconds: float, *, stored: bool) -> None:
+        self._journal_writes.labels("stored" if stored else "failed").inc()
+        self._journal_seconds.observe(seconds)
 
     def action_ended(self, kind: ActionKind, outcome: ActionState, seconds: float) -> None:
         self._actions.labels(kind.value, outcome.value).inc()

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
 from datetime import timedelta
+from functools import partial
 
 import structlog
 
@@ -17,6 +18,7 @@ from persys.agent.work_queue import WorkQueue
 from persys.agent.worker import Worker
 from persys.errors import PersysError, RuntimeUnavailableError
 from persys.infra.aio.supervisor import InternalError, Supervisor
+from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
 from persys.model.spec import WorkloadType
 
@@ -181,7 +183,13 @@ class Watches:
 
 
 async def look_at_all(
-    worker: Worker, queue: WorkQueue, interval: timedelta, *, retries_applies: bool
+    worker: Worker,
+    queue: WorkQueue,
+    interval: timedelta,
+    clock: Clock,
+    metrics: Metrics,
+    *,
+    retries_applies: bool,
 ) -> None:
     """Without a scheduler only this loop retries what failed. What must be removed is retried anyway.
 
@@ -189,5 +197,12 @@ async def look_at_all(
     """
     while True:
         await asyncio.sleep(interval.total_seconds())
+        began = clock.monotonic()
         await worker.retry_failed(only_deletes=not retries_applies)
-        queue.wake_all()
+        queue.begin_pass(partial(_pass_ended, clock, metrics, began))
+
+
+def _pass_ended(clock: Clock, metrics: Metrics, began: float) -> None:
+    seconds = clock.monotonic() - began
+    metrics.reconciled(seconds)
+    log.debug("reconcile.ended", seconds=round(seconds, 3))

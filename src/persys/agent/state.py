@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 import structlog
 
@@ -71,6 +71,11 @@ class LastRun:
     crashes: Mapping[WorkloadId, int] = field(default_factory=dict)
 
 
+class NoteWrite(Protocol):
+    def __call__(self, seconds: float, *, stored: bool) -> None:
+        """One transaction took so long."""
+
+
 class _Waiting(NamedTuple):
     change: Change
     rows: list[Statement]
@@ -116,17 +121,20 @@ class State:
             text = "the journal cannot be read; restore it, or move it away: what runs goes on"
             raise SettingsError(f"PERSYS_STATE_PATH={path}: {err}; {text}") from err
 
-    async def run(self, supervisor: Supervisor) -> None:
-        """Write what waits, for ever. A journal that failed is tried now and then, until it works again."""
+    async def run(self, supervisor: Supervisor, noted: NoteWrite) -> None:
+        """Write what waits, for ever. A journal that failed is tried now and then, until it works again.
+
+        `noted` is told of each transaction.
+        """
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(PROBE_SECONDS if self.health.has_failed else None):
                     await self._work.wait()
             self._work.clear()
             batch, self._waiting = self._waiting, []
-            if not await self._write_all(batch, supervisor) and len(batch) > 1:
+            if not await self._write_all(batch, supervisor, noted) and len(batch) > 1:
                 for item in batch:  # one that cannot be written does not keep the others
-                    await self._write_all([item], supervisor)
+                    await self._write_all([item], supervisor, noted)
 
     async def commit(self, change: Change, *, deadline_seconds: float | None = None) -> None:
         """Returns when the change is on the disk. StoreUnavailableError: it is not known to be.
@@ -152,10 +160,15 @@ class State:
         """Why nothing can be written; "" if it can."""
         return self.health.problem(asyncio.get_running_loop().time())
 
-    async def _write_all(self, batch: Sequence[_Waiting], supervisor: Supervisor) -> bool:
+    async def _write_all(
+        self, batch: Sequence[_Waiting], supervisor: Supervisor, noted: NoteWrite
+    ) -> bool:
         """Whether they are written. A single one that is not is answered with the error."""
         statements = [statement for item in batch for statement in item.rows]
+        loop = asyncio.get_running_loop()
+        began = loop.time()
         problem = await self._written(statements or [PROBE], supervisor)
+        noted(loop.time() - began, stored=not problem)
         self.health.ended(problem)
         if problem:
             if len(batch) == 1 and not batch[0].written.done():

@@ -6,6 +6,7 @@ is kept for the next look.
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 from persys.agent.state import State
 from persys.model.ids import WorkloadId
@@ -18,6 +19,8 @@ class WorkQueue:
         self._ready: deque[WorkloadId] = deque()  # those of them that the worker has not taken
         self._some = asyncio.Event()
         self._timers: dict[WorkloadId, asyncio.TimerHandle] = {}
+        self._pass_left: set[WorkloadId] = set()  # what a pass has woken and was not looked at yet
+        self._pass_ended: Callable[[], None] | None = None
 
     def wake(self, workload_id: WorkloadId) -> None:
         """Look at this workload soon."""
@@ -31,6 +34,25 @@ class WorkQueue:
         for workload_id in self._state.entries:
             self.wake(workload_id)
 
+    def begin_pass(self, ended: Callable[[], None]) -> None:
+        """Wake all. `ended` is called when each of them was looked at.
+
+        One pass is followed at a time: while one lasts, because a look takes long, another only wakes.
+        """
+        self.wake_all()
+        if self._pass_ended is None:
+            self._pass_left, self._pass_ended = set(self._queued), ended
+            self._end_pass_if_done()
+
+    def looked_at(self, workload_id: WorkloadId) -> None:
+        self._pass_left.discard(workload_id)
+        self._end_pass_if_done()
+
+    def _end_pass_if_done(self) -> None:
+        if not self._pass_left and self._pass_ended is not None:
+            ended, self._pass_ended = self._pass_ended, None
+            ended()
+
     def wake_after(self, workload_id: WorkloadId, seconds: float) -> None:
         """Replaces an earlier timer of this workload."""
         self._cancel_timer(workload_id)
@@ -41,6 +63,7 @@ class WorkQueue:
         """A worker begins: everything is to be looked at, also what an earlier one has taken."""
         self._queued.clear()
         self._ready.clear()
+        self._pass_left, self._pass_ended = set(), None
         self.wake_all()
 
     async def take(self) -> WorkloadId:

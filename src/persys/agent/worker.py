@@ -170,6 +170,12 @@ class Worker:
 
     async def _converge(self, workload_id: WorkloadId) -> None:
         self._queue.begin(workload_id)
+        try:
+            await self._look_and_act(workload_id)
+        finally:
+            self._queue.looked_at(workload_id)
+
+    async def _look_and_act(self, workload_id: WorkloadId) -> None:
         if workload_id in self._quarantined:
             return
         errors: list[InternalError] = []
@@ -209,6 +215,7 @@ class Worker:
                 outcome = without_reconciliation(
                     outcome, entry.order, artefact, under_way=under_way
                 )
+            _log_decision(outcome, entry, artefact)
             if not isinstance(outcome, Do):
                 return not await self._settle(outcome, entry, artefact)
             await self._do(outcome, entry, artefact)
@@ -227,13 +234,23 @@ class Worker:
         began = self._clock.monotonic()
         try:
             failure = await self._perform(step, entry, artefact)
-        except ConflictError:
+        except ConflictError as err:
+            log.debug("step.abandoned", workload_id=workload_id, step=step.value, reason=str(err))
             return
+        finally:
+            seconds = self._clock.monotonic() - began
+        log.debug(
+            "step.ended",
+            workload_id=workload_id,
+            step=step.value,
+            seconds=round(seconds, 3),
+            failure=failure.reason.value if failure is not None else "",
+        )
         passing(failpoints.AFTER_STEP[step])
         async with self._turns.of(workload_id):
             current = self._state.entries.get(workload_id)
             if current is not None and current.generation == entry.generation:
-                self._ledger.keep(current, step, failure, self._clock.monotonic() - began)
+                self._ledger.keep(current, step, failure, seconds)
 
     async def _perform(self, step: Step, entry: Entry, artefact: Artefact | None) -> Failure | None:
         """What is wrong with the workload after the step. Raises ConflictError, UnavailableError."""
@@ -307,6 +324,25 @@ class Worker:
         seconds = self._patience.get(workload_id, PATIENCE_MIN_SECONDS)
         self._patience[workload_id] = min(2 * seconds, PATIENCE_MAX_SECONDS)
         self._queue.wake_after(workload_id, seconds)
+
+
+def _log_decision(outcome: Do | Settled, entry: Entry, artefact: Artefact | None) -> None:
+    """What was decided and on what, for a log at level debug."""
+    decided = (
+        {"step": outcome.step.value}
+        if isinstance(outcome, Do)
+        else {"settled": outcome.actual.value, "code": outcome.code}
+    )
+    log.debug(
+        "workload.decided",
+        workload_id=entry.order.workload_id,
+        revision=entry.order.revision,
+        epoch=entry.order.epoch,
+        desired=entry.order.desired.value,
+        there=artefact.condition.value if artefact is not None else "",
+        there_revision=artefact.revision if artefact is not None else "",
+        **decided,
+    )
 
 
 def _words(

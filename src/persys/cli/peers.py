@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from persys.client.authority import AuthorityClient
     from persys.client.mode import ToldMode
 
-# The library's own complaints on standard error would stand above ours and say less.
-os.environ.setdefault("GRPC_VERBOSITY", "NONE")
-
 
 @contextmanager
 def scheduler(options: Namespace, *, quiet: bool = False) -> Iterator["SchedulerClient"]:

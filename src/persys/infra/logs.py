@@ -1,4 +1,7 @@
-"""Structured logs on standard error: one line per change, as JSON or for a terminal."""
+"""Structured logs on standard error: one line per change, as JSON or for a terminal.
+
+What libraries log by Python's own logging, and warnings, become lines of the same form.
+"""
 
 import logging
 import sys
@@ -35,3 +38,22 @@ def configure_logs(*, level: str, form: str) -> None:
         logger_factory=structlog.WriteLoggerFactory(file=sys.stderr),
         cache_logger_on_first_use=True,
     )
+    root = logging.getLogger()
+    root.handlers = [_Forward()]
+    # Below that, libraries log what only their authors need.
+    root.setLevel(max(_LEVELS[level.lower()], logging.WARNING))
+    logging.captureWarnings(True)
+
+
+class _Forward(logging.Handler):
+    """Writes what a library logs as a structured line."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            text = record.getMessage()
+        except (TypeError, ValueError):  # the library passes other arguments than its text names
+            text = str(record.msg)
+        level = record.levelno if record.levelno in _LEVELS.values() else logging.ERROR
+        structlog.get_logger().log(
+            level, "library.logged", library=record.name, text=text, exc_info=record.exc_info
+        )

@@ -1,5 +1,7 @@
 """The end of each operation, as one line of the log: what was asked of which node when, and what came of it.
 
+At level debug each decision about a workload is a line too, with what it was decided on.
+
 The line at its beginning is written by whoever sends it. An operation begins again with each attempt, so each
 failed attempt has its own end.
 """
@@ -28,6 +30,29 @@ def tell_end(situation: Situation, decision: Decision) -> None:
         log.warning("workload.failed", **_facts(situation, *_belief(decision)))
     elif counted and situation.workload.desired is Desired.DELETED:
         log.warning("workload.removal_overdue", **_facts(situation, *_belief(decision)))
+
+
+def tell_decision(situation: Situation, decision: Decision, *, written: bool) -> None:
+    """Called when the decision is stored, for a log at level debug."""
+    seen, assignment, belief = situation.observation, decision.assignment, decision.belief
+    log.debug(
+        "workload.decided",
+        workload_id=situation.workload.id,
+        revision=situation.workload.revision,
+        desired=situation.workload.desired,
+        node_id=assignment.node_id if assignment is not None else "",
+        epoch=assignment.epoch if assignment is not None else 0,
+        phase=situation.phase,
+        seen=seen.actual if seen is not None else "",
+        seen_revision=seen.revision if seen is not None else "",
+        sent=situation.dispatch is not None,
+        status=belief.status if belief is not None else "",
+        code=belief.code if belief is not None else "",
+        effects=[type(effect).__name__ for effect in decision.effects],
+        wake_at=decision.wake_at.isoformat() if decision.wake_at is not None else "",
+        waits_for_room=decision.waits_for_room,
+        written=written,
+    )
 
 
 def _belief(decision: Decision) -> tuple[str, str]:

@@ -49,7 +49,7 @@ from persys.scheduler.committer import Committer, insist
 from persys.scheduler.divergence import tell_drifts
 from persys.scheduler.lead import not_leading
 from persys.scheduler.metrics import Metrics, Result
-from persys.scheduler.operations import tell_end
+from persys.scheduler.operations import tell_decision, tell_end
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.situating import Situating, fresh_situation, situation_of
 from persys.scheduler.transcript import change_of
@@ -347,6 +347,7 @@ class Reconciler:
         self._metrics.reconciled(written, self._clock.monotonic() - began)
         if plans_retry(situation, decision):
             self._metrics.retry_planned()
+        tell_decision(situation, decision, written=written is Result.WRITTEN)
         tell_end(situation, decision)
         self._after(situation, decision, fresh_intent=bool(told), now=now)
         if decision.tombstone is not None:

@@ -12,6 +12,7 @@ from builders import a_supervisor
 from persys.agent.contact import Contact
 from persys.agent.journal import Entry, Standing
 from persys.agent.journal_changes import Change
+from persys.agent.metrics import Metrics
 from persys.agent.state import State
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.observation import Actual
@@ -54,7 +55,7 @@ class SetClock:
 async def a_state(path: Path) -> AsyncIterator[State]:
     state = State(path, cluster_id="c", node_id=NodeId("n1"))
     async with asyncio.TaskGroup() as group:
-        writing = group.create_task(state.run(a_supervisor()))
+        writing = group.create_task(state.run(a_supervisor(), Metrics(dict).journal_written))
         yield state
         writing.cancel()
     state.close()

@@ -16,6 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from builders import a_supervisor
+from persys.agent.metrics import Metrics
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.volumes.book import Book
@@ -102,7 +103,7 @@ async def volumes_of(room: Path, *made: tuple[str, object]) -> AsyncIterator[Man
         for name, each in made
     }
     async with asyncio.TaskGroup() as group:
-        writing = group.create_task(state.run(a_supervisor()))
+        writing = group.create_task(state.run(a_supervisor(), Metrics(dict).journal_written))
         yield ManagedVolumes(Drivers(drivers, {}), book, SystemClock(), PATHS)
         writing.cancel()
     state.close()

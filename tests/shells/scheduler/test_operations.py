@@ -120,6 +120,18 @@ async def test_an_order_without_an_answer_is_told_with_what_was_asked_of_which_n
     assert "UNAVAILABLE" in line["reason"]
 
 
+async def test_each_decision_is_a_line_at_level_debug(lines: list[Any], cluster: Cluster) -> None:
+    await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+
+    decided = told(lines, "workload.decided")
+    assert all(line["log_level"] == "debug" for line in decided)
+    first, last = decided[0], decided[-1]
+    assert (first["workload_id"], first["node_id"], first["effects"]) == ("web", "n1", ["Apply"])
+    assert (last["seen"], last["status"], last["effects"]) == ("running", "Running", [])
+
+
 async def test_nothing_is_told_twice_after_a_restart(lines: list[Any], cluster: Cluster) -> None:
     await cluster.join()
     await cluster.control.apply("web")

@@ -62,3 +62,33 @@ def test_console_lines_are_for_people() -> None:
 
     assert "agent.silenced" in line
     assert not line.startswith("{")
+
+
+LIBRARIES = """
+import logging, socket, warnings
+from persys.infra.logs import configure_logs
+configure_logs(level="info", form="json")
+import asyncio, grpc
+logging.getLogger("asyncio").error("task %s failed", "t1")
+logging.getLogger("somebody").warning("bad %d", "arguments")
+logging.getLogger("noisy").info("hidden")
+warnings.warn("old call")
+taken = socket.create_server(("127.0.0.1", 0))
+async def serve():
+    server = grpc.aio.server(options=[("grpc.so_reuseport", 0)])
+    try:
+        server.add_insecure_port(f"127.0.0.1:{taken.getsockname()[1]}")
+    except RuntimeError:
+        pass
+asyncio.run(serve())
+"""
+
+
+def test_what_libraries_and_grpc_log_is_json_too() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIBRARIES], capture_output=True, text=True, timeout=60, check=True
+    )
+
+    lines = [json.loads(line) for line in done.stderr.splitlines()]
+    assert [line["library"] for line in lines] == ["asyncio", "somebody", "py.warnings"]
+    assert (lines[0]["level"], lines[0]["text"]) == ("error", "task t1 failed")
