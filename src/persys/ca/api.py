@@ -6,6 +6,7 @@ import msgspec
 
 from persys.ca.authority import Authority
 from persys.ca.call import Answer, Call, Handler
+from persys.ca.metrics import PAGE, Metrics
 from persys.core.enrolment import Invitation
 from persys.wire.authority import (
     CertificateRequest,
@@ -22,12 +23,14 @@ _CRL = "application/pkix-crl"
 
 
 class Api:
-    def __init__(self, authority: Authority) -> None:
+    def __init__(self, authority: Authority, metrics: Metrics) -> None:
         self._authority = authority
+        self._metrics = metrics
 
     def handlers(self) -> Mapping[str, Handler]:
         return {
             "GET /health": self._health,
+            "GET /metrics": lambda call: Answer(self._metrics.page(), PAGE),
             "GET /crl": lambda call: Answer(self._authority.crl_der(), _CRL),
             "GET /crl.pem": lambda call: Answer(self._authority.crl_pem(), _PEM),
             "GET /api/v1/roots": lambda call: Answer(self._authority.keys.roots_pem, _PEM),

@@ -6,7 +6,6 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import structlog
-from prometheus_client import CollectorRegistry
 
 from persys.ca.api import Api
 from persys.ca.authority import Authority, Rules
@@ -14,6 +13,7 @@ from persys.ca.book import Book
 from persys.ca.cfssl_api import CfsslApi
 from persys.ca.door import Door
 from persys.ca.keeping import BOOK, Keys, open_keys
+from persys.ca.metrics import Metrics
 from persys.ca.settings import CaSettings
 from persys.ca.whereabouts import addresses, own_hosts
 from persys.core.renewal import renew_at
@@ -65,14 +65,17 @@ class Ca:
         self.authority = open_authority(settings, clock, self._addresses)
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="authority")
         by_key = CfsslApi(self.authority, key=settings.auth_key(), roles=settings.roles_by_key())
-        handlers = {**Api(self.authority).handlers(), **by_key.handlers()}
+        metrics = Metrics(clock)
+        metrics.watch_keys(lambda: self.authority.keys)
+        handlers = {**Api(self.authority, metrics).handlers(), **by_key.handlers()}
         door = Door(
             self.authority,
             clock,
             thread=self._thread,
             handlers=handlers,
             request_seconds=request_seconds,
-            supervisor=Supervisor("ca", clock, CollectorRegistry()),
+            supervisor=Supervisor("ca", clock, metrics.registry),
+            metrics=metrics,
         )
         self._context = server_context(self.authority.keys.roots_pem)
         self._listener = HttpServer(door.app(), limits=limits, context=self._context)

@@ -18,6 +18,7 @@ from cryptography import x509
 from persys.ca import cfssl
 from persys.ca.authority import Authority, Holder
 from persys.ca.call import JSON, Answer, Call, Handler
+from persys.ca.metrics import Metrics
 from persys.core.permission import CA, deeds_of
 from persys.errors import DeniedError, InvalidError, PersysError
 from persys.infra.aio.supervisor import InternalError, Supervisor
@@ -42,6 +43,7 @@ class Door:
         handlers: Mapping[str, Handler],
         request_seconds: float,
         supervisor: Supervisor,
+        metrics: Metrics,
     ) -> None:
         assert handlers.keys() == CA.keys(), "every route has its line in the table"
         self._authority = authority
@@ -50,6 +52,9 @@ class Door:
         self._handlers = handlers
         self._request_seconds = request_seconds
         self._supervisor = supervisor
+        self._metrics = metrics
+        for route in handlers:
+            metrics.expect(route)
 
     def app(self) -> web.Application:
         app = web.Application(client_max_size=BODY_BYTES_MAX)
@@ -62,27 +67,33 @@ class Door:
         self, door: str, deed: Deed | None
     ) -> Callable[[web.Request], Awaitable[web.Response]]:
         async def handle(request: web.Request) -> web.Response:
-            error: InternalError | None = None
-
-            def failed(found: InternalError) -> None:
-                nonlocal error
-                error = found
-
-            answer: web.Response | None = None
-            left: ConnectionError | None = None
-            with self._supervisor.contain("request", door, failed=failed):
-                try:
-                    answer = await self._answer(door, deed, request)
-                except ConnectionError as err:
-                    left = err  # the client left; aiohttp closes the connection
-            if left is not None:
-                raise left
-            if answer is not None:
-                return answer
-            assert error is not None, "contained"
-            return _refused(door, 500, f"internal error in {error.where}; see the log of persys-ca")
+            began = self._clock.monotonic()
+            answer = await self._contained(door, deed, request)
+            self._metrics.served(door, answer.status, self._clock.monotonic() - began)
+            return answer
 
         return handle
+
+    async def _contained(self, door: str, deed: Deed | None, request: web.Request) -> web.Response:
+        error: InternalError | None = None
+
+        def failed(found: InternalError) -> None:
+            nonlocal error
+            error = found
+
+        answer: web.Response | None = None
+        left: ConnectionError | None = None
+        with self._supervisor.contain("request", door, failed=failed):
+            try:
+                answer = await self._answer(door, deed, request)
+            except ConnectionError as err:
+                left = err  # the client left; aiohttp closes the connection
+        if left is not None:
+            raise left
+        if answer is not None:
+            return answer
+        assert error is not None, "contained"
+        return _refused(door, 500, f"internal error in {error.where}; see the log of persys-ca")
 
     async def _answer(self, door: str, deed: Deed | None, request: web.Request) -> web.Response:
         shown = shown_certificate(request) if deed is not None else None

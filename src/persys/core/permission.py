@@ -36,6 +36,7 @@ ROLES: Mapping[Role, frozenset[Deed]] = {
 # Of persys-ca. None: no certificate is needed; whoever joins has a token, who signs by key the key.
 CA: Mapping[str, Deed | None] = {
     "GET /health": None,
+    "GET /metrics": None,
     "GET /crl": None,
     "GET /crl.pem": None,
     "GET /api/v1/roots": None,

@@ -18,6 +18,7 @@ from persys.agent import journal_health, state
 from persys.agent.calls import AbortedError
 from persys.agent.journal import Burial, Entry, Image, Standing
 from persys.agent.journal_changes import Change, statements_of
+from persys.agent.metrics import Metrics
 from persys.agent.state import State
 from persys.errors import StoreUnavailableError
 from persys.model.action import Action, ActionKind, ActionState
@@ -70,7 +71,7 @@ def new_state(directory: Path) -> tuple[State, FaultyConnection]:
 async def writing(directory: Path) -> AsyncIterator[tuple[State, FaultyConnection]]:
     made, faulty = new_state(directory)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(made.run(a_supervisor()))
+        running = group.create_task(made.run(a_supervisor(), Metrics(dict).journal_written))
         yield made, faulty
         faulty.mend()
         running.cancel()

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+import re
 import socket
 import ssl
 from collections.abc import AsyncIterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from pathlib import Path
 from urllib.parse import quote
 
 import aiohttp
@@ -16,6 +18,7 @@ from prometheus_client import CollectorRegistry
 from persys.ca.call import Answer, Call
 from persys.ca.cfssl import PREFIX
 from persys.ca.door import Door
+from persys.ca.metrics import Metrics
 from persys.core.permission import CA
 from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
@@ -23,6 +26,8 @@ from persys.infra.http_server import HttpLimits, HttpServer
 from persys.model.identity import NAMES, Identity, Role
 from persys.wire.authority import BODY_BYTES_MAX
 from shells.ca.town import Town
+
+ROOT = Path(__file__).parents[3]
 
 
 def trusting(town: Town) -> ssl.SSLContext:
@@ -77,6 +82,30 @@ async def test_health_and_what_everybody_may_know_is_open(town: Town) -> None:
     assert (await said(town, "GET", "/crl"))[0] == 200
     assert (await said(town, "GET", "/crl.pem"))[1].startswith(b"-----BEGIN X509 CRL")
     assert b"BEGIN CERTIFICATE" in (await said(town, "GET", "/api/v1/roots"))[1]
+
+
+async def test_requests_are_counted_and_timed_by_route_and_status(town: Town) -> None:
+    await said(town, "GET", "/health")
+    await said(town, "GET", "/api/v1/audit")
+
+    status, page = await said(town, "GET", "/metrics")
+
+    assert status == 200
+    samples = dict(line.rsplit(" ", 1) for line in page.decode().splitlines() if line[0] != "#")
+    assert samples['persys_ca_requests_total{route="GET /health",status="200"}'] == "1.0"
+    assert samples['persys_ca_requests_total{route="GET /api/v1/audit",status="403"}'] == "1.0"
+    assert samples['persys_ca_requests_total{route="POST /api/v1/join",status="200"}'] == "0.0"
+    assert samples['persys_ca_request_seconds_count{route="GET /health"}'] == "1.0"
+    assert float(samples["persys_ca_intermediate_expiry_seconds"]) > 0
+    assert float(samples["persys_ca_root_expiry_seconds"]) > 0
+
+
+async def test_every_metric_of_the_authority_is_in_the_table_of_the_docs(town: Town) -> None:
+    _, page = await said(town, "GET", "/metrics")
+    told = set(re.findall(r"^# TYPE (persys_ca_\w+)", page.decode(), re.MULTILINE))
+    table = (ROOT / "docs" / "operations.md").read_text("utf-8")
+
+    assert set(re.findall(r"\| `(persys_ca_\w+)` \|", table)) == told
 
 
 async def test_a_body_that_is_too_large_is_refused(town: Town) -> None:
@@ -231,6 +260,7 @@ async def test_an_unexpected_exception_is_answered_and_the_authority_goes_on(tow
             handlers=dict.fromkeys(CA, fail),
             request_seconds=10.0,
             supervisor=supervisor,
+            metrics=Metrics(clock),
         )
         server = HttpServer(door.app(), limits=HttpLimits(closing_seconds=1.0), context=None)
         port = await server.start("127.0.0.1", 0)

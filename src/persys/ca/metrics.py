@@ -1,0 +1,67 @@
+"""What the authority counts, and how long its own certificates last. Served at /metrics."""
+
+from collections.abc import Callable
+from datetime import datetime
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    ProcessCollector,
+    disable_created_metrics,
+    generate_latest,
+)
+
+from persys.ca.keeping import Keys
+from persys.infra.call_metrics import SECONDS
+from persys.infra.clock import Clock
+
+PAGE = "text/plain"
+
+# When a counter was created would be one more series for each.
+disable_created_metrics()  # type: ignore[no-untyped-call]  # its library has no types here
+
+
+class Metrics:
+    def __init__(self, clock: Clock) -> None:
+        self.registry = CollectorRegistry()
+        self._clock = clock
+        ProcessCollector(registry=self.registry)
+        self._requests = Counter(
+            "persys_ca_requests",
+            "Requests, by route and status",
+            ["route", "status"],
+            registry=self.registry,
+        )
+        self._seconds = Histogram(
+            "persys_ca_request_seconds",
+            "Time to answer a request, by route",
+            ["route"],
+            buckets=SECONDS,
+            registry=self.registry,
+        )
+
+    def expect(self, route: str) -> None:
+        """Show a route before its first request, so that the first one counts as a rise."""
+        self._requests.labels(route, "200")
+
+    def served(self, route: str, status: int, seconds: float) -> None:
+        self._requests.labels(route, str(status)).inc()
+        self._seconds.labels(route).observe(seconds)
+
+    def watch_keys(self, keys: Callable[[], Keys]) -> None:
+        """`keys` are asked whenever the metrics are read: they are renewed."""
+        self._watch("root", lambda: keys().root.not_valid_after_utc)
+        self._watch("intermediate", lambda: keys().issuer.certificate.not_valid_after_utc)
+
+    def page(self) -> bytes:
+        return generate_latest(self.registry)
+
+    def _watch(self, which: str, ends_at: Callable[[], datetime]) -> None:
+        gauge = Gauge(
+            f"persys_ca_{which}_expiry_seconds",
+            f"Until the {which} certificate of the authority ends",
+            registry=self.registry,
+        )
+        gauge.set_function(lambda: (ends_at() - self._clock.now()).total_seconds())
