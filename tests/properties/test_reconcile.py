@@ -24,7 +24,7 @@ from persys.core.effects import Apply, Remove
 from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
-from persys.core.situation import COMPLETED, Decision, Policy, Rooms, Situation
+from persys.core.situation import COMPLETED, Copy, Decision, Policy, Rooms, Situation
 from persys.model.belief import Status
 from persys.model.failure import Failure, FailureReason
 from persys.model.observation import Actual
@@ -158,6 +158,10 @@ def carried_out(situation: Situation, decision: Decision, now: datetime) -> Situ
         draining=situation.draining and not moved,
         confirmed_dead=situation.confirmed_dead and not moved,
     )
+    if decision.tombstone is not None and decision.assignment is None:
+        left = decision.tombstone.assignment
+        copy = Copy(left.node_id, left.epoch, doomed=True, may_live=not situation.confirmed_dead)
+        situation = replace(situation, copies=(*situation.copies, copy))
     for order in orders_of(decision):
         desired = order.workload.desired if isinstance(order, Apply) else Desired.DELETED
         goal = Goal(situation.workload.revision, desired, order.epoch)

@@ -100,10 +100,6 @@ class Asked:
     town: Town
     session: aiohttp.ClientSession
 
-    async def on_thread(self, job: Callable[[], Any]) -> Any:
-        """After all that was handed to the authority before."""
-        return await asyncio.get_running_loop().run_in_executor(self.town.ca._thread, job)
-
     async def ask(self, route: str, body: Body) -> int:
         method, _, path = route.partition(" ")
         async with self.session.request(method, path, json=body) as response:
@@ -149,12 +145,12 @@ async def test_a_request_that_is_cancelled_anywhere_is_complete_or_never_happene
     authority = asked.town.ca.authority
 
     async def prepared(own: str) -> tuple[Body, State]:
-        body: Body = await asked.on_thread(partial(CALLS[route], authority, own))
-        before: State = await asked.on_thread(asked.state)
+        body: Body = await asked.town.on_thread(partial(CALLS[route], authority, own))
+        before: State = await asked.town.on_thread(asked.state)
         return body, before
 
     async def changed(before: State) -> State:
-        after: State = await asked.on_thread(asked.state)
+        after: State = await asked.town.on_thread(asked.state)
         return after - before
 
     body, before = await prepared("whole")

@@ -5,7 +5,7 @@ import json
 import re
 import socket
 import ssl
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,7 +24,7 @@ from persys.infra.aio.supervisor import Supervisor
 from persys.infra.clock import SystemClock
 from persys.infra.http_server import HttpLimits, HttpServer
 from persys.model.identity import NAMES, Identity, Role
-from persys.wire.authority import BODY_BYTES_MAX
+from persys.wire.authority import BODY_BYTES_MAX, AuditLine
 from shells.ca.town import Town
 
 ROOT = Path(__file__).parents[3]
@@ -234,10 +234,15 @@ async def test_a_body_without_the_certificate_it_needs_is_not_read(town: Town) -
 async def test_refusals_without_an_identity_hide_no_refusal_of_one(town: Town) -> None:
     authority = town.ca.authority
     operator = Identity(Role.OPERATOR, "ann")
-    for number in range(3_000):
-        authority.note_refusal(None, f"10.0.{number // 250}.{number % 250}", "POST /x", "unknown")
-    authority.note_refusal(operator, "10.1.1.1", "POST /api/v1/tokens", "may not")
-    lines = authority.book.audit(10_000)
+
+    def refuse_many() -> Sequence[AuditLine]:
+        for number in range(3_000):
+            address = f"10.0.{number // 250}.{number % 250}"
+            authority.note_refusal(None, address, "POST /x", "unknown")
+        authority.note_refusal(operator, "10.1.1.1", "POST /api/v1/tokens", "may not")
+        return authority.book.audit(10_000)
+
+    lines = await town.on_thread(refuse_many)
 
     assert sum(line.who.startswith("unknown") for line in lines) <= 50
     assert [line.what for line in lines if line.who == "operator/ann, from 10.1.1.1"] == [

@@ -65,6 +65,10 @@ class Town:
     async def ask(self, files: CertificateFiles, question: Callable[[AuthorityClient], T]) -> T:
         return await asyncio.to_thread(lambda: question(self.client(files)))
 
+    async def on_thread(self, job: Callable[[], T]) -> T:
+        """On the authority's own thread, to which its database connection belongs."""
+        return await asyncio.get_running_loop().run_in_executor(self.ca._thread, job)
+
     async def token(self, name: str = "n1", **more: object) -> JoinToken:
         request = TokenRequest("agent", name, **more)  # type: ignore[arg-type]  # each by its name
         answer: TokenAnswer = await self.as_admin(lambda client: client.invite(request))
