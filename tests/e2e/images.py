@@ -14,7 +14,7 @@ PERSYS = f"{PREFIX}/persys:latest"
 ETCD = "persys-test-etcd:latest"
 COREDNS = "persys-test-coredns:latest"
 PROMETHEUS = "persys-test-prometheus:latest"
-_BUILD_SECONDS = 280
+BUILD_SECONDS = 1200  # packages are installed in it, on a machine that may be busy
 
 
 def build_persys(*names: str) -> None:
@@ -43,7 +43,7 @@ def build_program(image: str, program: Path, place: Path) -> str:
 
 
 def ensure_base() -> None:
-    subprocess.run([ROOT / "scripts" / "base-image"], timeout=_BUILD_SECONDS, check=True)
+    subprocess.run([ROOT / "scripts" / "base-image"], timeout=BUILD_SECONDS, check=True)
 
 
 def _build(image: str, file: Path, context: Path) -> None:
@@ -57,7 +57,7 @@ def _run(words: list[str]) -> None:
         env={**os.environ, "DOCKER_BUILDKIT": "0"},
         capture_output=True,
         text=True,
-        timeout=_BUILD_SECONDS,
+        timeout=BUILD_SECONDS,
         check=False,
     )
     assert done.returncode == 0, f"{words}: {done.stdout[-2000:]}{done.stderr}"

@@ -18,6 +18,7 @@ from e2e.containers import docker
 from e2e.process import Process, free_port
 from e2e.waiting import eventually
 
+pytestmark = pytest.mark.timeout(images.BUILD_SECONDS + 300)
 FILE = images.ROOT / "deploy" / "compose" / "compose.yaml"
 COREDNS = images.ROOT / ".cache" / "engines" / "coredns"
 STARTED = (
