@@ -137,7 +137,9 @@ class Scheduler:
             on_events=self._told,
         )
         self.committer.lead.endpoint = whereabouts.endpoint_of(settings)
-        self.authority = Authority(self.committer.lead, clock, doubt=self.committer.doubt)
+        self.authority = Authority(
+            self.committer.lead, clock, doubt=self.committer.doubt, sure=self.modes.sure
+        )
 
     def _build_reconcile(self) -> None:
         """What decides about workloads. It hands effects to what `_build_dispatch` makes."""

@@ -19,18 +19,22 @@ CERTAIN_SHARE_OF_LEASE = 0.8
 
 
 class Authority:
-    def __init__(self, lead: Lead, clock: Clock, *, doubt: Callable[[], None]) -> None:
+    def __init__(
+        self, lead: Lead, clock: Clock, *, doubt: Callable[[], None], sure: Callable[[], None]
+    ) -> None:
+        """`sure` is called each time that the store has confirmed this leader."""
         self._lead = lead
+        self._sure = sure
         self._doubt = doubt
         self._clock = clock
-        self._certain_at = float("-inf")
+        self.certain_at = float("-inf")  # when the store last confirmed that we lead
         lease = float(lead.lease_seconds or LOOKS_PER_LEASE * LOOK_SECONDS_MAX)
         self._look_seconds = min(LOOK_SECONDS_MAX, lease / LOOKS_PER_LEASE)
         self._certain_seconds = min(CERTAIN_SECONDS_MAX, lease * CERTAIN_SHARE_OF_LEASE)
 
     @property
     def is_certain(self) -> bool:
-        return self._clock.monotonic() <= self._certain_at + self._certain_seconds
+        return self._clock.monotonic() <= self.certain_at + self._certain_seconds
 
     async def run(self) -> None:
         """Raises FencedError when another scheduler has taken over."""
@@ -40,7 +44,8 @@ class Authority:
                 async with asyncio.timeout(self._certain_seconds):
                     leads = await self._lead.renew()
                 if leads:
-                    self._certain_at = asked_at
+                    self.certain_at = asked_at
+                    self._sure()
                 else:
                     self._doubt()
             except TimeoutError:

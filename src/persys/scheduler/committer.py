@@ -334,6 +334,7 @@ class Committer:
         conflicts = sum(isinstance(outcome, Conflict) for outcome in outcomes)
         self._measure(began, stored=len(batch) - conflicts, conflicts=conflicts)
         self._note_revisions(outcomes)
+        self.modes.sure()
         for pending, one, outcome in zip(batch, prepared, outcomes, strict=True):
             match outcome:
                 case Committed(revision=revision):

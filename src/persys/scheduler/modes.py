@@ -56,11 +56,17 @@ class Modes:
             self._note(_event(now, mode, why))
 
     def sure(self) -> None:
-        """The store has just taken a write: what is in memory is what it has."""
-        self._sure_at = self._clock.monotonic()
+        """The store has just answered this leader: what is in memory is what it has.
+
+        Not in trouble: there an answer does not tell what became of writes without one.
+        """
+        if not self.is_frozen:
+            self._sure_at = self._clock.monotonic()
 
     def data_age(self) -> timedelta:
-        """How long ago memory was last known to be what the store has. Nobody else writes, so 0 in normal."""
+        """Since the last successful access to the store, after which memory was what it has. Nobody else
+        writes, so 0 in normal mode.
+        """
         if not self.is_frozen:
             return timedelta()
         return timedelta(seconds=self._clock.monotonic() - self._sure_at)

@@ -18,6 +18,7 @@ from persys.agent.pools import Pools
 from persys.agent.runtimes.detect import NodeRuntimes
 from persys.agent.runtimes.libvirt_connection import Libvirt
 from persys.agent.runtimes.libvirt_pools import LibvirtPools
+from persys.agent.runtimes.machine_pool import OwnPool
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State
 from persys.agent.volumes.book import Book
@@ -56,7 +57,10 @@ async def test_a_pool_of_libvirt_shares_the_room_of_its_file_system(
     libvirt: Libvirt, pool: str, tmp_path: Path
 ) -> None:
     pools = Pools(
-        host, tmp_path / "volumes", DirectPathCalls(), lambda: LibvirtPools(libvirt, for_disks=pool)
+        host,
+        tmp_path / "volumes",
+        DirectPathCalls(),
+        lambda: LibvirtPools(libvirt, OwnPool(pool, tmp_path)),
     )
     await pools.look()
 
@@ -65,6 +69,30 @@ async def test_a_pool_of_libvirt_shares_the_room_of_its_file_system(
     whole_gb = shutil.disk_usage(tmp_path).total >> 30
     assert found["local"] == StoragePool("local", "local", whole_gb)
     assert found[pool] == StoragePool(pool, "local", 0, shares_with="local", for_disks=True)
+
+
+async def test_the_pool_of_the_agent_is_announced_before_its_first_disk(
+    libvirt: Libvirt, tmp_path: Path
+) -> None:
+    own = OwnPool(f"test-{uuid.uuid4().hex[:8]}", tmp_path / "not" / "there" / "yet")
+    source = LibvirtPools(libvirt, own)
+
+    before = {room.name: room for room in await source.rooms()}[own.name]
+    await libvirt.call(own.ensure)
+    try:
+        after = {room.name: room for room in await source.rooms()}[own.name]
+    finally:
+        await libvirt.call(lambda connection: _remove_pool(connection, own.name))
+
+    whole_gb = shutil.disk_usage(tmp_path).total >> 30
+    device = (await asyncio.to_thread(tmp_path.stat)).st_dev
+    assert before == after == Room(own.name, "local", whole_gb, device, for_disks=True)
+
+
+def _remove_pool(connection: Any, name: str) -> None:
+    pool = connection.storagePoolLookupByName(name)
+    pool.destroy()
+    pool.undefine()
 
 
 class ChangingPools:

@@ -115,6 +115,27 @@ async def test_health_tells_the_mode_in_every_mode_with_code_200(cluster: Cluste
     assert degraded["modeChangedAt"] > before["modeChangedAt"]
 
 
+async def test_the_age_of_the_data_counts_from_the_last_answer_of_the_store(
+    cluster: Cluster,
+) -> None:
+    await cluster.join()
+    led_at = cluster.clock.monotonic()
+    confirmed = cluster.app.authority
+
+    async def is_confirmed_later() -> bool:
+        return confirmed.certain_at > led_at + 0.5
+
+    await eventually(is_confirmed_later, lambda: "the store to confirm the leader again")
+    cluster.store.down = True
+    await cluster.control.apply("web")
+
+    _, told = await health(cluster)
+
+    since_confirmed = (cluster.clock.monotonic() - confirmed.certain_at) * 1000
+    assert told["mode"] == "degraded"
+    assert told["dataAgeMs"] <= since_confirmed + 100
+
+
 async def test_one_value_too_large_is_refused_alone(cluster: Cluster) -> None:
     await cluster.join()
     spec = pb.WorkloadSpec(type="container", container=pb.ContainerSpec(image="nginx"))

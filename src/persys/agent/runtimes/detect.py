@@ -40,6 +40,7 @@ from persys.agent.runtimes.machine_setup import (
     disk_inventory,
     find_hypervisor,
     machine_runtime,
+    own_pool,
 )
 from persys.agent.runtimes.machine_usage import MachineUsage
 from persys.agent.settings import AgentSettings
@@ -179,7 +180,7 @@ class Detector:
         found.images = images
         found.machines = machine_access(hypervisor, settings, owner, paths)
         found.disks = disk_inventory(hypervisor, settings, owner, clock, images, paths)
-        found.pools = LibvirtPools(libvirt, settings.vm_pool)
+        found.pools = LibvirtPools(libvirt, own_pool(settings))
         found.samplers["libvirt"] = MachineUsage(
             libvirt, owner, SystemClock(), partial(machines_of, self._state)
         )

@@ -1,11 +1,16 @@
-"""The active storage pools of libvirt, with what they hold. Implements `PoolSource`."""
+"""The active storage pools of libvirt, with what they hold. Implements `PoolSource`.
 
+The agent's own pool is announced before it exists: the first disk in it creates it.
+"""
+
+import shutil
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
 from persys.agent.runtimes.libvirt_connection import Libvirt, LibvirtError
 from persys.agent.runtimes.libvirt_module import load
+from persys.agent.runtimes.machine_pool import OwnPool
 from persys.core.pools import Room
 from persys.errors import RuntimeUnavailableError
 from persys.model.volume import GIB
@@ -16,10 +21,10 @@ _ON_A_FILE_SYSTEM = ("dir", "fs")
 
 
 class LibvirtPools:
-    def __init__(self, libvirt: Libvirt, for_disks: str) -> None:
-        """`for_disks`: the pool of disks that name none."""
+    def __init__(self, libvirt: Libvirt, own: OwnPool) -> None:
+        """`own`: the pool of disks that name none."""
         self._libvirt = libvirt
-        self._for_disks = for_disks
+        self._own = own
 
     async def rooms(self) -> list[Room]:
         try:
@@ -30,6 +35,8 @@ class LibvirtPools:
     def _read(self, connection: Any) -> list[Room]:
         active = load().VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE
         found = [self._room(pool) for pool in connection.listAllStoragePools(active)]
+        if self._own.name not in {room.name for room in found}:
+            found.append(_planned(self._own))
         return sorted(found, key=lambda room: room.name)
 
     def _room(self, pool: Any) -> Room:
@@ -45,5 +52,12 @@ class LibvirtPools:
             _TYPES.get(kind, kind),
             capacity // GIB,
             device,
-            for_disks=pool.name() == self._for_disks,
+            for_disks=pool.name() == self._own.name,
         )
+
+
+def _planned(own: OwnPool) -> Room:
+    """The pool as it will be: on the file system on which its directory will be created."""
+    place = next(each for each in (own.directory, *own.directory.parents) if each.is_dir())
+    total_gb = shutil.disk_usage(place).total // GIB
+    return Room(own.name, "local", total_gb, place.stat().st_dev, for_disks=True)

@@ -40,7 +40,7 @@ class OwnPool:
 
     def __init__(self, name: str, directory: Path) -> None:
         self.name = name
-        self._directory = directory
+        self.directory = directory
 
     def ensure(self, connection: Any) -> None:
         """Whoever else needs it at the same time may be faster, at each of the two steps."""
@@ -60,11 +60,11 @@ class OwnPool:
                     raise
 
     def _define(self, connection: Any) -> Any:
-        self._directory.mkdir(parents=True, exist_ok=True, mode=_PASSABLE)
+        self.directory.mkdir(parents=True, exist_ok=True, mode=_PASSABLE)
         pool = ET.Element("pool", type="dir")
         ET.SubElement(pool, "name").text = self.name
         target = ET.SubElement(pool, "target")
-        ET.SubElement(target, "path").text = str(self._directory)
+        ET.SubElement(target, "path").text = str(self.directory)
         made = connection.storagePoolDefineXML(ET.tostring(pool, encoding="unicode"))
         made.setAutostart(True)
         return made

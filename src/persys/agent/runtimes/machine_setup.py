@@ -122,6 +122,10 @@ def disk_inventory(
     return DiskInventory(hypervisor.libvirt, disks, owner, paths, settings.vm_dir.absolute())
 
 
+def own_pool(settings: AgentSettings) -> OwnPool:
+    return OwnPool(settings.vm_pool, settings.vm_disks_dir.absolute())
+
+
 def _disks(
     hypervisor: Hypervisor,
     settings: AgentSettings,
@@ -129,7 +133,7 @@ def _disks(
     images: Images,
     paths: PathCalls,
 ) -> MachineDisks:
-    pool = OwnPool(settings.vm_pool, settings.vm_disks_dir.absolute())
+    pool = own_pool(settings)
     bases = settings.vm_images_dir.absolute() / IMAGE_FILES
     return MachineDisks(
         hypervisor.libvirt, images, pool, clock, paths, policy=policy_of(settings), bases=bases
