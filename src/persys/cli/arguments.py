@@ -352,6 +352,17 @@ FROM_FILE = Argument(
 FROM_ENV = Argument(
     ("--from-env",), {"metavar": "VARIABLE", "help": "whose value it is; else standard input"}
 )
+RECORD_KEY = Argument(("record",), {"metavar": "KEY", "help": "as in record list"})
+EXPORT = Argument(
+    ("--export",), {"metavar": "FILE", "help": "write the stored bytes to a new file"}, "file"
+)
+RECORD_VERSION = Argument(
+    ("--record-version",),
+    {"metavar": "N", "type": int, "help": "delete only this version, as record get shows it"},
+)
+CONFIRM = Argument(
+    ("--confirm",), {"action": "store_true", "help": "needed: the record is lost unless exported"}
+)
 KEPT_IN = Argument(
     ("--state-dir",),
     {"metavar": "DIRECTORY", "help": "where state is kept, if not below /var/lib/persys"},

@@ -47,6 +47,12 @@ EXAMPLES: Mapping[str, tuple[str, ...]] = {
     "volume list": ("volume list --workload db",),
     "volume get": ("volume get db/data",),
     "volume delete": ("volume delete db/data --node n1",),
+    "record list": ("record list",),
+    "record get": (
+        "record get /workloads/web",
+        "record get /workloads/web --export web.record",
+    ),
+    "record delete": ("record delete /workloads/web --confirm",),
     "secret put": ("secret put db-password --from-file password.txt",),
     "secret list": ("secret list",),
     "secret delete": ("secret delete db-password",),

@@ -10,6 +10,7 @@ from persys.client.gateway_calls import GatewayCalls
 from persys.client.images import ImageCalls
 from persys.client.nodes import NodeCalls
 from persys.client.outlook import OutlookCalls
+from persys.client.records import RecordCalls
 from persys.client.recovery import RecoveryCalls
 from persys.client.secrets import SecretCalls
 from persys.client.suggestions import SuggestionCalls
@@ -25,6 +26,7 @@ class SchedulerClient(
     EventCalls,
     DriftCalls,
     RecoveryCalls,
+    RecordCalls,
     AccessCalls,
     VolumeCalls,
     ImageCalls,

@@ -65,6 +65,8 @@ class EventKind(StrEnum):
     SNAPSHOT_RESTORED = "SnapshotRestored"
     CLUSTER_REBUILT = "ClusterRebuilt"
     STORE_ACCEPTED = "StoreAccepted"
+    RECORD_READ = "RecordRead"
+    RECORD_DELETED = "RecordDeleted"
 
     @classmethod
     def _missing_(cls, value: object) -> "EventKind | None":

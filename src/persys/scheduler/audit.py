@@ -89,5 +89,5 @@ def _detail(start: Any) -> str:
     command = getattr(start, "command", ())
     if command:
         return str(command[0])
-    name: str = getattr(start, "name", "")
+    name: str = getattr(start, "name", "") or getattr(start, "key", "")
     return name

@@ -118,7 +118,8 @@ class Cluster:
         self.entries: dict[WorkloadId, Entry] = {}
         self.members: dict[NodeId, Member] = {}
         self._promised: dict[WorkloadId, Assignment] = {}
-        # Assignments whose workload's record cannot be read. They keep their reservations.
+        # Assignments whose workload's record is unreadable or missing. They keep their reservations, and are
+        # the workload's again when its record can be read or it is applied again.
         self.detached: dict[WorkloadId, Assignment] = {}
         self.tombstones: dict[NodeId, dict[WorkloadId, Tombstone]] = {}
         self._tombstone_nodes: dict[WorkloadId, set[NodeId]] = {}
@@ -145,12 +146,15 @@ class Cluster:
     def blocked_because(self, workload_id: WorkloadId) -> str:
         """Why nothing is decided about this workload: a record that the decision needs cannot be read.
 
-        Without its assignment it would be placed a second time, without its node's record moved. Empty: none.
+        Without its assignment it would be placed a second time, without its node's record moved, without a
+        tombstone placed beside an old copy. Empty: none.
         """
         needed = [keys.workload_key(workload_id), keys.assignment_key(workload_id)]
         entry = self.entries.get(workload_id)
         if entry is not None and entry.assignment is not None:
             needed.append(keys.node_key(entry.assignment.node_id))
+        else:
+            needed += [one.key for one in self.quarantine.named(keys.TOMBSTONES, workload_id)]
         return next((why for key in needed if (why := self.quarantine.reason(key))), "")
 
     def put_workload(self, workload: Workload) -> Entry:

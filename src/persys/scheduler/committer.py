@@ -129,8 +129,8 @@ class Committer:
         if self.lead.marker is None:
             await self._begin(self.lead.new_marker())
 
-    async def commit(self, change: Change) -> None:
-        """Returns when it is stored and done.
+    async def commit(self, change: Change, *, repairs: bool = False) -> None:
+        """Returns when it is stored and done. `repairs`: it may replace records that cannot be read.
 
         Raises InvalidError for a record that is too large, ConflictError when a record moved,
         FrozenError when the store did not take it or the mode is not normal, FencedError when this is not
@@ -143,7 +143,8 @@ class Committer:
             raise self._ended
         if self.modes.is_frozen:
             raise self.modes.refusal()
-        self._quarantine.check_writable((*change.puts, *change.drops))
+        if not repairs:
+            self._quarantine.check_writable((*change.puts, *change.drops))
         change.events = attributed(change.events)
         values = encoded(change)
         stored = self._queue.add(change, values)

@@ -181,7 +181,7 @@ class Queries:
     def _drain_block(self, workload_id: WorkloadId) -> control_pb2.DrainBlock:
         block = control_pb2.DrainBlock(workload_id=workload_id)
         if workload_id in self._cluster.detached:
-            block.reason, block.stays = "its record cannot be read", True
+            block.reason, block.stays = "its record cannot be read or is missing", True
             return block
         workload = self._cluster.entries[workload_id].workload
         if workload.desired is Desired.DELETED:

@@ -218,9 +218,9 @@ class Reconciler:
                     await self._committer.commit(change)
                     return workload
                 case Accepted(workload=workload, event=kind):
-                    await self._settle(
-                        entry, fresh_situation(entry, workload), told=kind, beside=add
-                    )
+                    left = self._cluster.detached.get(workload_id)
+                    situation = fresh_situation(entry, workload, left)
+                    await self._settle(entry, situation, told=kind, beside=add)
                     self._take_back(workload_id)
                     return workload
 
@@ -289,7 +289,7 @@ class Reconciler:
     def _check_not_blocked(self, workload_id: WorkloadId) -> None:
         if why := self._cluster.blocked_because(workload_id):
             raise QuarantinedError(
-                f"workload {workload_id} cannot be changed: {why}; restore the record or delete its key"
+                f"workload {workload_id} cannot be changed: {why}; see `persysctl record list`"
             )
 
     async def _settle(
@@ -325,7 +325,7 @@ class Reconciler:
             )
         if decision.assignment is not None:
             await self._use_epoch(decision.assignment.epoch)
-        old = entry.assignment if entry is not None else None
+        old = situation.assignment
         change, nodes = change_of(entry, workload, decision, self._cluster, told=told, now=now)
         tell_drifts(
             change, self._cluster, situation, decision, self._policy, told=bool(told), now=now

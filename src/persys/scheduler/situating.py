@@ -7,7 +7,7 @@ from persys.core.liveness import Phase, phase_of
 from persys.core.situation import Copy, Situation
 from persys.infra.clock import Clock
 from persys.model import feature
-from persys.model.assignment import Tombstone
+from persys.model.assignment import Assignment, Tombstone
 from persys.model.node import NodeStatus
 from persys.model.workload import Workload
 from persys.scheduler.cluster import Cluster, Entry, Member
@@ -100,8 +100,11 @@ def situation_of(entry: Entry) -> Situation:
     )
 
 
-def fresh_situation(entry: Entry | None, workload: Workload) -> Situation:
-    """Only what outlives a new intent: where the workload is, and what was believed of it."""
+def fresh_situation(entry: Entry | None, workload: Workload, left: Assignment | None) -> Situation:
+    """Only what outlives a new intent: where the workload is, and what was believed of it.
+
+    `left` is an assignment whose workload had no readable record until now.
+    """
     if entry is None:
-        return Situation(workload)
+        return Situation(workload, left)
     return Situation(workload, entry.assignment, entry.belief)

@@ -32,8 +32,8 @@ def change_of(
     now: datetime,
 ) -> tuple[Change, set[NodeId]]:
     """The change, and the nodes on which the workload's reservation may differ after it."""
-    nodes = _nodes(entry, decision)
-    old = entry or Entry(workload)
+    old = entry or Entry(workload, cluster.detached.get(workload.id))
+    nodes = _nodes(old.assignment, decision)
     change = Change(done=lambda: _apply(cluster, workload, decision, nodes))
     if told is not None:
         change.events.append(_event(told, workload, old.assignment, now))
@@ -42,7 +42,7 @@ def change_of(
         if entry is not None:
             change.events.append(_event(EventKind.WORKLOAD_DELETED, workload, old.assignment, now))
     else:
-        _write(change, entry, workload, decision)
+        _write(change, old, workload, decision, is_new=entry is None)
         change.events.extend(_told(old, workload, decision, now))
     if decision.tombstone is not None:
         buried = decision.tombstone.assignment
@@ -50,21 +50,20 @@ def change_of(
     return change, nodes
 
 
-def _write(change: Change, entry: Entry | None, workload: Workload, decision: Decision) -> None:
-    if entry is None or entry.workload is not workload:
+def _write(
+    change: Change, old: Entry, workload: Workload, decision: Decision, *, is_new: bool
+) -> None:
+    if is_new or old.workload is not workload:
         change.puts[keys.workload_key(workload.id)] = workload
-    old_assignment = entry.assignment if entry else None
-    if decision.assignment is not None and decision.assignment != old_assignment:
+    if decision.assignment is not None and decision.assignment != old.assignment:
         change.puts[keys.assignment_key(workload.id)] = decision.assignment
-    if decision.assignment is None and old_assignment is not None:
+    if decision.assignment is None and old.assignment is not None:
         change.drops.append(keys.assignment_key(workload.id))
-    old_belief = entry.belief if entry else None
-    if decision.belief is not None and decision.belief is not old_belief:
+    if decision.belief is not None and decision.belief is not old.belief:
         change.puts[keys.belief_key(workload.id)] = decision.belief
-    old_retry = entry.retry if entry else None
-    if decision.retry is not None and decision.retry != old_retry:
+    if decision.retry is not None and decision.retry != old.retry:
         change.puts[keys.retry_key(workload.id)] = decision.retry
-    if decision.retry is None and old_retry is not None:
+    if decision.retry is None and old.retry is not None:
         change.drops.append(keys.retry_key(workload.id))
 
 
@@ -84,6 +83,7 @@ def _forget(change: Change, old: Entry) -> None:
 def _apply(cluster: Cluster, workload: Workload, decision: Decision, nodes: set[NodeId]) -> None:
     if decision.tombstone is not None:
         cluster.put_tombstone(decision.tombstone)
+    cluster.detached.pop(workload.id, None)  # it is the workload's own again
     if decision.forget:
         if workload.id in cluster.entries:
             cluster.drop_workload(workload.id)
@@ -95,8 +95,7 @@ def _apply(cluster: Cluster, workload: Workload, decision: Decision, nodes: set[
     cluster.settle_room(workload.id, nodes)
 
 
-def _nodes(entry: Entry | None, decision: Decision) -> set[NodeId]:
-    old = entry.assignment if entry is not None else None
+def _nodes(old: Assignment | None, decision: Decision) -> set[NodeId]:
     new = decision.assignment
     if old is not None and new is not None and old == new:
         return set()

@@ -61,6 +61,8 @@ TEXTS: dict[str, int] = {
     "revision_id": NAME,
     "GarbageItem.name": PATH,
     "InternalError.key": 2 * NAME,
+    # Keys of stored records: a prefix, and up to two names and a word.
+    **_all(4 * NAME, "QuarantinedRecord.key GetRecordRequest.key DeleteRecordRequest.key"),
     # Words of a closed set; which ones are known is decided where they are read.
     **_all(
         WORD,
@@ -176,7 +178,7 @@ NUMBERS: dict[str, tuple[int, int]] = {
         NATURAL64,
         """
         after_sequence available_disk_gb available_memory_mb data_age_ms first_sequence fits
-        last_sequence missing orphans_unrecorded sequence total_disk_gb total_memory_mb
+        last_sequence missing orphans_unrecorded sequence stored_version total_disk_gb total_memory_mb
         """,
     ),
     "clock_skew_ms": (-(2**63), 2**63 - 1),
@@ -218,7 +220,7 @@ COUNTS: dict[str, int] = {
         VIEWS,
         """
         blocked bound changes copies counts displaces drifts events found history images items left_out losses
-        next_steps nodes plans problems score secrets stranded tokens used_by versions recovered
+        next_steps nodes plans problems records score secrets stranded tokens used_by versions recovered
         suggestions quarantined policy_violations DiagnosticsView.internal_errors
         """,
     ),

@@ -208,6 +208,19 @@ _ROWS: tuple[Method, ...] = (
     _change("DeleteOrphan", Deed.NODES, Http("DELETE", _ORPHAN)),
     _read("GetMode", Http("GET", "/mode")),
     _read("GetDiagnostics", Http("GET", "/diagnostics"), standby=False),
+    # Stored records that cannot be read. Their bytes may hold anything, as a snapshot's.
+    _read("ListRecords", Http("GET", "/records"), permission=Deed.RECOVERY, standby=False),
+    _read(
+        "GetRecord",
+        Http("GET", "/record"),
+        permission=Deed.RECOVERY,
+        standby=False,
+        audit=Audit.END,
+        event="RecordRead",
+    ),
+    _change(
+        "DeleteRecord", Deed.RECOVERY, Http("DELETE", "/record"), deadline_seconds=LONG_SECONDS
+    ),
     # Recovery.
     Method(
         "SaveSnapshot",

@@ -34,6 +34,7 @@ from persys.scheduler.changes import Change
 from persys.scheduler.state.memory import Memory
 from persys.scheduler.state.records import type_of
 from persys.store import keys
+from persys.store.port import Unit
 from persys.wire import records, snapshot
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
@@ -246,6 +247,17 @@ async def a_secret(world: World, name: str) -> None:
     await world.cluster.control.stub.PutSecret(request, timeout=10)
 
 
+async def a_damaged_record(world: World, name: str) -> None:
+    key = keys.secret_key(name)
+    await world.cluster.store.store.commit([Unit(puts={key: b"damaged"})])
+    world.app.committer.doubt()
+
+    async def is_quarantined() -> bool:
+        return key in world.app.cluster.quarantine
+
+    await eventually(is_quarantined, lambda: f"{key} to be quarantined")
+
+
 async def an_orphan(world: World, name: str) -> None:
     """The node has it and keeps its spec; the scheduler has seen that."""
     workload = a_workload(name, resources=Resources(1, 1))
@@ -413,6 +425,16 @@ CALLS: dict[str, Call] = {
         lambda name: pb.OrphanRequest(node_id=N1, workload_id=name),
         "OrphanDeleteAsked",
         before=an_orphan,
+    ),
+    "GetRecord": Call(
+        lambda name: pb.GetRecordRequest(key=keys.secret_key(name)),
+        "RecordRead",
+        before=a_damaged_record,
+    ),
+    "DeleteRecord": Call(
+        lambda name: pb.DeleteRecordRequest(key=keys.secret_key(name)),
+        "RecordDeleted",
+        before=a_damaged_record,
     ),
     "SaveSnapshot": Call(lambda _name: pb.SaveSnapshotRequest(), "SnapshotSaved"),
     "RestoreSnapshot": Call(snapshot_messages, "SnapshotRestored", before=a_lost_store),

@@ -185,11 +185,16 @@ def errors_of(diagnostics: "DiagnosticsView") -> Iterator[Finding]:
 
 
 def records_of(quarantined: Sequence["QuarantinedRecord"]) -> Iterator[Finding]:
-    cure = "`persysctl snapshot save` keeps the rest; apply the object again, or restore a snapshot"
     for record in quarantined[:NAMED_MAX]:
-        yield fail("store", f"record {record.key} cannot be read: {record.reason}", cure)
+        key = record.key
+        cure = (
+            f"`persysctl record get {key} --export FILE` keeps it; then "
+            f"`persysctl record delete {key} --confirm`"
+        )
+        yield fail("store", f"record {key} cannot be read: {record.reason}", cure)
     if len(quarantined) > NAMED_MAX:
-        yield fail("store", f"{len(quarantined) - NAMED_MAX} more records cannot be read", cure)
+        more = f"{len(quarantined) - NAMED_MAX} more records cannot be read"
+        yield fail("store", more, "`persysctl record list` names them")
 
 
 def violations_of(violations: Sequence["PolicyViolation"]) -> Iterator[Finding]:

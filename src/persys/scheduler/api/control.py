@@ -15,6 +15,7 @@ from persys.scheduler.api.identity import IdentityApi
 from persys.scheduler.api.images import ImagesApi
 from persys.scheduler.api.nodes import NodesApi
 from persys.scheduler.api.outlook import OutlookApi
+from persys.scheduler.api.records import RecordsApi
 from persys.scheduler.api.recovery import RecoveryApi
 from persys.scheduler.api.secrets import SecretsApi
 from persys.scheduler.api.service import ControlApi
@@ -25,6 +26,7 @@ from persys.scheduler.api.workloads import WorkloadsApi
 from persys.scheduler.audit import Audit
 from persys.scheduler.intake import Intake
 from persys.scheduler.queries import Queries
+from persys.scheduler.record_repair import RecordRepair
 from persys.scheduler.recovery import Recovery
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.snapshots import Snapshots
@@ -69,6 +71,11 @@ def control_api(
         ImagesApi(app.cluster, app.agents),
         IdentityApi(),
         DiagnosticsApi(app.cluster, app.supervisor),
+        RecordsApi(
+            RecordRepair(
+                app.cluster, store, app.committer, app.agents, clock, listed=app.orphans.listed
+            )
+        ),
         SecretsApi(app.secrets, app.cluster),
         TokensApi(app.tokens),
         _recovery_api(app, settings, store, clock),

@@ -7,6 +7,7 @@ read; workloads that run although their node's policy would now refuse them.
 from collections.abc import Iterable
 
 from persys.infra.aio.supervisor import InternalError, Supervisor
+from persys.scheduler.api.records import record_view
 from persys.scheduler.api.service import Context
 from persys.scheduler.cluster import Cluster
 from persys.wire.control import timestamp
@@ -27,10 +28,7 @@ class DiagnosticsApi:
         return control_pb2.DiagnosticsView(
             internal_errors=map(_error, self._supervisor.recent()),
             nodes=list(self._node_errors())[:SHOWN_MAX],
-            quarantined=[
-                control_pb2.QuarantinedRecord(key=record.key, reason=record.reason)
-                for record in self._cluster.quarantined[:SHOWN_MAX]
-            ],
+            quarantined=map(record_view, self._cluster.quarantined[:SHOWN_MAX]),
             policy_violations=list(self._violations())[:SHOWN_MAX],
         )
 

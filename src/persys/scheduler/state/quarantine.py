@@ -2,7 +2,8 @@
 
 A quarantined record stays in the store as it is. Memory does not have it, so a decision that needs it is not
 made, and a write to its key is refused. Only a damaged record whose content is reported again anyway, such as
-a status, is replaced by the next write. An operator repairs the rest: restores the value or deletes the key.
+a status, is replaced by the next write. An operator repairs the rest: restores the value or deletes the key
+(`scheduler/record_repair.py`).
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,6 +30,7 @@ class Quarantine:
         self._records: dict[str, Quarantined] = {}
         self._unreported: dict[str, Quarantined] = {}
         self._released: set[str] = set()
+        self._by_name: dict[str, set[str]] = {}  # keys by what follows their last slash
 
     def __iter__(self) -> Iterator[Quarantined]:
         """In the order of their keys."""
@@ -44,10 +46,17 @@ class Quarantine:
         if self._records.get(record.key) != record:
             self._unreported[record.key] = record
         self._records[record.key] = record
+        self._by_name.setdefault(_name(record.key), set()).add(record.key)
 
     def release(self, key: str) -> None:
         """The key was deleted, or holds a record that can be read."""
-        if self._records.pop(key, None) is not None and self._unreported.pop(key, None) is None:
+        if self._records.pop(key, None) is None:
+            return
+        named = self._by_name[_name(key)]
+        named.discard(key)
+        if not named:
+            del self._by_name[_name(key)]
+        if self._unreported.pop(key, None) is None:
             self._released.add(key)
 
     def release_all_but(self, keys: Iterable[str]) -> None:
@@ -69,9 +78,24 @@ class Quarantine:
         for key in keys:
             held = self._records.get(key)
             if held is not None and not held.replaceable:
-                raise QuarantinedError(f"{held}; restore it or delete the key, then restart")
+                raise QuarantinedError(
+                    f"{held}; export it with `persysctl record get {key} --export FILE`, then delete "
+                    f"it with `persysctl record delete {key} --confirm`"
+                )
+
+    def get(self, key: str) -> Quarantined | None:
+        return self._records.get(key)
+
+    def named(self, prefix: str, name: str) -> list[Quarantined]:
+        """Those with a key that begins with the prefix and ends with the name."""
+        found = sorted(key for key in self._by_name.get(name, ()) if key.startswith(prefix))
+        return [self._records[key] for key in found]
 
     def reason(self, key: str) -> str:
         """Why this key's record cannot be read; empty if it can."""
         held = self._records.get(key)
         return str(held) if held is not None else ""
+
+
+def _name(key: str) -> str:
+    return key.rpartition("/")[2]

@@ -1832,12 +1832,60 @@ class NodeErrors(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., internal_errors: _Optional[_Iterable[_Union[InternalError, _Mapping]]] = ...) -> None: ...
 
 class QuarantinedRecord(_message.Message):
-    __slots__ = ("key", "reason")
+    __slots__ = ("key", "reason", "type", "replaceable")
     KEY_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    TYPE_FIELD_NUMBER: _ClassVar[int]
+    REPLACEABLE_FIELD_NUMBER: _ClassVar[int]
     key: str
     reason: str
-    def __init__(self, key: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    type: str
+    replaceable: bool
+    def __init__(self, key: _Optional[str] = ..., reason: _Optional[str] = ..., type: _Optional[str] = ..., replaceable: _Optional[bool] = ...) -> None: ...
+
+class ListRecordsRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListRecordsResponse(_message.Message):
+    __slots__ = ("records",)
+    RECORDS_FIELD_NUMBER: _ClassVar[int]
+    records: _containers.RepeatedCompositeFieldContainer[QuarantinedRecord]
+    def __init__(self, records: _Optional[_Iterable[_Union[QuarantinedRecord, _Mapping]]] = ...) -> None: ...
+
+class GetRecordRequest(_message.Message):
+    __slots__ = ("key",)
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    def __init__(self, key: _Optional[str] = ...) -> None: ...
+
+class RecordView(_message.Message):
+    __slots__ = ("record", "value", "stored_version")
+    RECORD_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    STORED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    record: QuarantinedRecord
+    value: bytes
+    stored_version: int
+    def __init__(self, record: _Optional[_Union[QuarantinedRecord, _Mapping]] = ..., value: _Optional[bytes] = ..., stored_version: _Optional[int] = ...) -> None: ...
+
+class DeleteRecordRequest(_message.Message):
+    __slots__ = ("key", "stored_version")
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    STORED_VERSION_FIELD_NUMBER: _ClassVar[int]
+    key: str
+    stored_version: int
+    def __init__(self, key: _Optional[str] = ..., stored_version: _Optional[int] = ...) -> None: ...
+
+class DeleteRecordResponse(_message.Message):
+    __slots__ = ("accepted", "reason", "detail")
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    DETAIL_FIELD_NUMBER: _ClassVar[int]
+    accepted: bool
+    reason: str
+    detail: str
+    def __init__(self, accepted: _Optional[bool] = ..., reason: _Optional[str] = ..., detail: _Optional[str] = ...) -> None: ...
 
 class PolicyViolation(_message.Message):
     __slots__ = ("workload_id", "node_id", "reason")

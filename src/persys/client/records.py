@@ -1,0 +1,30 @@
+"""Calls about stored records that cannot be read."""
+
+from persys.client.call import RequestRefusedError, call
+from persys.client.calls import SchedulerCalls
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+
+class RecordCalls(SchedulerCalls):
+    def list_records(self) -> list[pb.QuarantinedRecord]:
+        """Those that cannot be read, and assignments whose workload has no record."""
+        request = pb.ListRecordsRequest()
+        response: pb.ListRecordsResponse = call(
+            self._stub.ListRecords, request, timeout=self._timeout
+        )
+        return list(response.records)
+
+    def get_record(self, key: str) -> pb.RecordView:
+        request = pb.GetRecordRequest(key=key)
+        response: pb.RecordView = call(self._stub.GetRecord, request, timeout=self._timeout)
+        return response
+
+    def delete_record(self, key: str, *, version: int = 0) -> str:
+        """Returns what is left to do. With `version` only that one, as get_record returned it."""
+        request = pb.DeleteRecordRequest(key=key, stored_version=version)
+        response: pb.DeleteRecordResponse = call(
+            self._stub.DeleteRecord, request, timeout=self._timeout
+        )
+        if not response.accepted:
+            raise RequestRefusedError(response.reason)
+        return response.detail
