@@ -50,7 +50,10 @@ class Cluster:
         *,
         scheduler: Mapping[str, str] | None = None,
         agent: Mapping[str, str] | None = None,
+        agent_under: Sequence[str] = (),
     ) -> None:
+        """`agent_under` is a command that executes the agent's, such as nice."""
+        self._agent_under = agent_under
         self.node_id = f"e2e-{uuid.uuid4().hex[:8]}"
         self.directory = directory
         self.volumes = directory / "volumes"
@@ -212,7 +215,7 @@ class Cluster:
 
     def _agent(self, node_id: str, port: int, settings: Mapping[str, str]) -> Process:
         return Process(
-            [str(BIN / "persys-agent"), "-insecure"],
+            [*self._agent_under, str(BIN / "persys-agent"), "-insecure"],
             {
                 "PERSYS_GRPC_ADDR": "127.0.0.1",
                 "PERSYS_GRPC_PORT": str(port),

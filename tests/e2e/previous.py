@@ -1,0 +1,31 @@
+"""Earlier versions of Persys, taken from the history of this repository, which run beside the present one.
+
+They run with the libraries of the present version: requirements/runtime.txt has not changed since.
+"""
+
+import io
+import subprocess
+import tarfile
+from pathlib import Path
+
+_ROOT = Path(__file__).resolve().parents[2]
+_GIT = ("git", "-c", f"safe.directory={_ROOT}", "-C", str(_ROOT))
+_SECONDS = 120
+
+
+def source_of(commit: str, directory: Path) -> Path:
+    """The packages of that version, as a value of PYTHONPATH."""
+    if _git("cat-file", "-e", f"{commit}^{{commit}}").returncode != 0:
+        # Not in a shallow clone. Servers give single commits, if they are asked for by their full name.
+        _git("fetch", "--quiet", "--depth", "1", "origin", commit)
+    packed = _git("archive", commit, "src")
+    assert packed.returncode == 0, (
+        f"{packed.stderr.decode()}\nthis test needs the history: git fetch --unshallow"
+    )
+    with tarfile.open(fileobj=io.BytesIO(packed.stdout)) as tar:
+        tar.extractall(directory, filter="data")
+    return directory / "src"
+
+
+def _git(*words: str) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([*_GIT, *words], capture_output=True, timeout=_SECONDS, check=False)

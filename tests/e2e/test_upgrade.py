@@ -1,0 +1,269 @@
+"""A cluster of an earlier version is upgraded in place, on the same files, with nothing restarted."""
+
+import json
+import subprocess
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
+from http import HTTPStatus
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+import composes
+from e2e.cluster import BIN, Cluster
+from e2e.containers import Container, docker
+from e2e.etcd import Etcd
+from e2e.gateways import Gateway
+from e2e.previous import source_of
+from e2e.waiting import eventually
+from persys.wire.gen.control.v1 import control_pb2 as pb
+
+# The last commits of what was released before.
+FIRST = "0e441338b964357721f05497b19073c6c646c4f7"
+SECOND = "a717cdc1e2c16c2e999c1c67dd7305700dba4d6b"
+STACK = """\
+services:
+  web:
+    image: {image}
+    init: true
+    command: [sh, -c, "echo {greeting}; exec sleep 3600"]
+    volumes: ["site:/site"]
+    restart: unless-stopped
+volumes:
+  site:
+"""
+SECRET = "hunter2-of-the-upgrade"
+# The host name is a part of the id that the first version gives a node without a name.
+WITH_HOST_NAME = ("unshare", "--uts", "sh", "-c", 'hostname "$0" && exec "$@"')
+
+
+class Upgraded:
+    """Scheduler, agent and gateway, first of an earlier version and then of the present one."""
+
+    def __init__(self, directory: Path, source: Path, store: Mapping[str, str]) -> None:
+        of_then = {"PYTHONPATH": str(source)}
+        often = {"SCHEDULER_RECONCILE_INTERVAL": "1s", "SCHEDULER_DRIFT_DETECT_INTERVAL": "1s"}
+        self.host_name = f"up{uuid4().hex[:8]}"
+        self.cluster = Cluster(
+            directory,
+            scheduler={**of_then, **often, **store},
+            agent={
+                **of_then,
+                "PERSYS_NODE_ID": "",
+                "PERSYS_RECONCILE_INTERVAL": "1s",
+                "PERSYS_COMPOSE_ENABLED": "true",
+                "PERSYS_COMPOSE_BINARY": composes.V2,
+                "PERSYS_VM_ENABLED": "false",
+                "PERSYS_STOP_GRACE": "1s",
+            },
+            agent_under=(*WITH_HOST_NAME, self.host_name),
+        )
+        self.gateway = Gateway(directory, {"default": self.cluster.target})
+        self.gateway.process.set("PYTHONPATH", str(source))
+
+    def start(self) -> None:
+        self.cluster.scheduler.start()
+        self.cluster.agent.start()
+        eventually(lambda: self._ready_nodes() != [], "the node is ready")
+        (self.cluster.node_id,) = self._ready_nodes()
+        self.gateway.process.start()
+
+    def close(self) -> None:
+        self.gateway.process.close()
+        self.cluster.close()
+        if left := volumes(node_id=self.cluster.node_id):
+            docker("volume", "rm", *left)
+
+    def upgrade(self, part: str) -> None:
+        process = {
+            "scheduler": self.cluster.scheduler,
+            "agent": self.cluster.agent,
+            "gateway": self.gateway.process,
+        }[part]
+        assert process.stop() == 0
+        process.set("PYTHONPATH", "")
+        process.start()
+
+    def persysctl(self, *words: str) -> str:
+        done = subprocess.run(
+            [BIN / "persysctl", "--scheduler", self.cluster.target, *words],
+            env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PERSYS_INSECURE": "true"},
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def statuses_by_gateway(self) -> dict[str, str]:
+        """Nothing while the gateway has no connection to a scheduler that was just started."""
+        try:
+            with urllib.request.urlopen(f"{self.gateway.address}/workloads", timeout=30) as answer:
+                return {one["workload_id"]: one["status"] for one in json.load(answer)["workloads"]}
+        except urllib.error.HTTPError as err:
+            if err.code == HTTPStatus.SERVICE_UNAVAILABLE:
+                return {}
+            raise
+
+    def _ready_nodes(self) -> list[str]:
+        return [node.node_id for node in self.cluster.client.list_nodes() if node.status == "Ready"]
+
+
+def container(image: str, **env: str) -> pb.WorkloadSpec:
+    return pb.WorkloadSpec(
+        type="container",
+        resources=pb.ResourceRequirements(cpu_millicores=30, memory_mb=16),
+        container=pb.ContainerSpec(image=image, command=["sleep", "3600"], init=True, env=env),
+    )
+
+
+def stack(image: str, greeting: str) -> pb.WorkloadSpec:
+    text = STACK.format(image=image, greeting=greeting)
+    return pb.WorkloadSpec(
+        type="compose", compose=pb.ComposeSpec(source_type="inline", inline_yaml=text)
+    )
+
+
+def with_volume(image: str) -> pb.WorkloadSpec:
+    spec = container(image)
+    spec.container.managed_volumes.add(
+        name="data", driver="local", mount_path="/data", size_gb=1, retain_policy="Delete"
+    )
+    return spec
+
+
+def workloads(mark: str, image: str) -> dict[str, pb.WorkloadSpec]:
+    return {
+        f"{mark}-plain": container(image, COLOUR="blue"),
+        f"{mark}-secret": container(image, PASSWORD=f"secret://{mark}"),
+        f"{mark}-volume": with_volume(image),
+        f"{mark}-stack": stack(image, "hello"),
+        f"{mark}-spare": stack(image, "hello"),
+    }
+
+
+def projects(node_id: str) -> dict[str, str]:
+    """Compose's own label of each container of a stack, by workload."""
+    shown = docker(
+        *("ps", "--filter", f"label=persys.node_id={node_id}"),
+        *("--format", '{{.Label "persys.workload_id"}} {{.Label "com.docker.compose.project"}}'),
+    )
+    pairs = (line.split() for line in shown.splitlines())
+    return {words[0]: words[1] for words in pairs if len(words) == 2}
+
+
+def volumes(**labels: str) -> list[str]:
+    filters = (f"--filter=label=persys.{key}={value}" for key, value in labels.items())
+    return docker("volume", "ls", "-q", *filters).split()
+
+
+@pytest.fixture
+def etcd(tmp_path: Path) -> Iterator[Callable[[], Etcd]]:
+    with ExitStack() as stack:
+
+        def start() -> Etcd:
+            (directory := tmp_path / "etcd").mkdir()
+            server = Etcd(directory)
+            stack.callback(server.close)
+            server.start()
+            return server
+
+        yield start
+
+
+@pytest.fixture
+def upgraded(
+    request: pytest.FixtureRequest, tmp_path: Path, demo_image: str, etcd: Callable[[], Etcd]
+) -> Iterator[Upgraded]:
+    commit, store = request.param
+    settings = (
+        {"PERSYS_STORE": "etcd", "ETCD_ENDPOINTS": etcd().endpoint} if store == "etcd" else {}
+    )
+    (directory := tmp_path / "cluster").mkdir()
+    made = Upgraded(directory, source_of(commit, tmp_path / "then"), settings)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.close()
+
+
+CASES = [
+    pytest.param((FIRST, "sqlite"), id="first-sqlite"),
+    pytest.param((FIRST, "etcd"), id="first-etcd", marks=pytest.mark.full),
+    pytest.param((SECOND, "sqlite"), id="second-sqlite", marks=pytest.mark.full),
+    pytest.param((SECOND, "etcd"), id="second-etcd"),
+]
+
+
+@pytest.mark.parametrize("upgraded", CASES, indirect=True)
+def test_promise_6_an_upgrade_in_place_restarts_nothing_and_what_ran_can_be_changed(
+    upgraded: Upgraded, demo_image: str, tmp_path: Path
+) -> None:
+    cluster, mark = upgraded.cluster, f"u{uuid4().hex[:6]}"
+    specs = workloads(mark, demo_image)
+    _, secret, _, changed, spare = specs
+    (tmp_path / "value").write_text(SECRET)
+    upgraded.persysctl("secret", "put", mark, "--from-file", str(tmp_path / "value"))
+    for workload_id, spec in specs.items():
+        cluster.apply(workload_id, spec)
+    cluster.wait_for_all(specs, "Running")
+    node_id, before, names = cluster.node_id, cluster.containers(), projects(cluster.node_id)
+    assert [one.workload_id for one in before] == sorted(specs)
+    assert node_id.startswith(upgraded.host_name)
+    assert names.keys() == {changed, spare}
+    running = dict.fromkeys(specs, "Running")
+
+    for part in ("scheduler", "gateway", "agent"):
+        upgraded.upgrade(part)
+        cluster.wait_until_node_is("Ready", node_id=node_id)
+        cluster.wait_for_all(specs, "Running")
+        eventually(lambda: upgraded.statuses_by_gateway() == running, "the gateway shows it")
+        assert cluster.containers() == before
+
+    assert [node.node_id for node in cluster.client.list_nodes()] == [node_id]
+    assert projects(node_id) == names
+    assert f"PASSWORD={SECRET}" in cluster.container(secret).env
+
+    _change_and_delete(upgraded, specs, before, names, demo_image)
+
+
+def _change_and_delete(
+    upgraded: Upgraded,
+    specs: Mapping[str, pb.WorkloadSpec],
+    before: list[Container],
+    names: Mapping[str, str],
+    image: str,
+) -> None:
+    cluster = upgraded.cluster
+    plain, secret, volume, changed, spare = specs
+    untouched = [one for one in before if one.workload_id in (secret, volume)]
+    kept_volumes = volumes(workload_id=changed)
+
+    cluster.apply(plain, container(image, COLOUR="green"))
+    cluster.apply(changed, stack(image, "hello again"))
+    first = {one.id for one in before}
+    eventually(lambda: _replaced(cluster.containers([plain]), first), "another container")
+    eventually(lambda: _replaced(cluster.containers([changed]), first), "another container")
+    cluster.wait_for_all(specs, "Running")
+    assert "COLOUR=green" in cluster.container(plain).env
+    assert projects(cluster.node_id) == names, "an updated stack keeps its project"
+    assert volumes(workload_id=changed) == kept_volumes
+    assert cluster.containers([secret, volume]) == untouched
+
+    cluster.delete_all([plain, spare])
+    cluster.wait_until_gone([plain, spare])
+    assert cluster.containers([plain, spare]) == []
+    assert cluster.containers([secret, volume]) == untouched
+
+    cluster.delete_all([secret, volume, changed])
+    cluster.wait_until_gone(specs)
+    assert cluster.containers() == []
+
+
+def _replaced(now: list[Container], before: set[str]) -> bool:
+    return [one.running and one.id not in before for one in now] == [True]
