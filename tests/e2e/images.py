@@ -14,6 +14,7 @@ PERSYS = f"{PREFIX}/persys:latest"
 ETCD = "persys-test-etcd:latest"
 COREDNS = "persys-test-coredns:latest"
 PROMETHEUS = "persys-test-prometheus:latest"
+SYSTEMD = "persys-test-systemd:latest"
 BUILD_SECONDS = 1200  # packages are installed in it, on a machine that may be busy
 
 
@@ -40,6 +41,18 @@ def build_program(image: str, program: Path, place: Path) -> str:
     )
     _build(image, place / "Dockerfile", place)
     return image
+
+
+def build_systemd(place: Path) -> str:
+    """A Debian that can be booted, and has Python."""
+    ensure_base()
+    place.mkdir(parents=True)
+    (place / "Dockerfile").write_text(
+        f"FROM {BASE}\n"
+        "RUN apt-get update && apt-get install -y --no-install-recommends dbus systemd-sysv\n"
+    )
+    _build(SYSTEMD, place / "Dockerfile", place)
+    return SYSTEMD
 
 
 def ensure_base() -> None:
