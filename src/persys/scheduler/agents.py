@@ -38,6 +38,7 @@ from persys.model.history import ACTIONS_MAX
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.intent import KeptIntent
 from persys.model.observation import Actual, Observation
+from persys.model.spec import WorkloadType
 from persys.model.workload import Workload
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.outgoing import Outgoing, unknown_to
@@ -184,12 +185,13 @@ class GrpcAgents:
         now = self._clock.now()
         return [agent.observation(found, node_id, now) for found in answer.workloads]
 
-    async def probe(self, node_id: NodeId, endpoint: str) -> None:
+    async def probe(self, node_id: NodeId, endpoint: str) -> frozenset[WorkloadType]:
         if self._plain_stream(node_id, endpoint) is not None:
-            return  # it takes orders as long as its stream is open
+            return frozenset()  # it takes orders as long as its stream is open
         deadline = timedelta(seconds=min(self._deadline, PROBE_SECONDS_MAX))
         request = agent_pb2.HealthCheckRequest()
-        await self._call(node_id, endpoint, "HealthCheck", request, deadline=deadline)
+        answer = await self._call(node_id, endpoint, "HealthCheck", request, deadline=deadline)
+        return foreign.unhealthy_types(answer.runtime_status)
 
     async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
         kept: list[KeptIntent] = []

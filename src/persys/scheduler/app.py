@@ -113,6 +113,7 @@ class Scheduler:
             supervisor=self.supervisor,
             wake=self.reconciler.wake,
             bury=self.burials.pass_over,
+            ask_for_runtimes=self.reachability.ask_for_runtimes,
         )
         self.discovery = self._discovery(names) if names is not None else None
         self._collector = self._gauges()
@@ -463,6 +464,7 @@ class Scheduler:
 
     def _node_returned(self, node_id: NodeId) -> None:
         self.reachability.reset(node_id)
+        self.reachability.ask_for_runtimes(node_id)
         self.burials.ask_for(node_id)
         self.reconciler.wake_many(self.cluster.unsettled_on(node_id))
 

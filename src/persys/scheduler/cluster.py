@@ -98,6 +98,9 @@ class Member:
     usage: NodeUsage | None = None
     refused_types: set[WorkloadType] = field(default_factory=set)
     unavailable_types: frozenset[WorkloadType] = frozenset()  # their runtime does not answer now
+    unhealthy_types: frozenset[WorkloadType] = (
+        frozenset()
+    )  # of agents of other makes, by HealthCheck
     instance_heard: bool = False  # this scheduler has heard the agent under its instance id
     unreachable: str = ""  # why calls to it get no answer, although it sends heartbeats
     clock_skew: timedelta = timedelta()
@@ -195,7 +198,8 @@ class Cluster:
     def show_node(self, member: Member) -> None:
         """Let placement see the node as it is now."""
         node = member.node
-        silent = frozenset(f"type:{kind}" for kind in member.unavailable_types)
+        unusable = member.unavailable_types | member.unhealthy_types
+        silent = frozenset(f"type:{kind}" for kind in unusable)
         traits = traits_of(node.capabilities) - {f"type:{kind}" for kind in member.refused_types}
         self.columns.put_node(
             node.id,
@@ -227,6 +231,16 @@ class Cluster:
         recovered = bool(member.unavailable_types - types)
         member.unavailable_types = types
         self.show_node(member)
+        return recovered
+
+    def set_unhealthy(self, node_id: NodeId, types: frozenset[WorkloadType]) -> bool:
+        """The types whose runtime HealthCheck calls unhealthy. True: another one is healthy again."""
+        member = self.members[node_id]
+        types &= member.node.capabilities.types
+        recovered = bool(member.unhealthy_types - types)
+        if member.unhealthy_types != types:
+            member.unhealthy_types = types
+            self.show_node(member)
         return recovered
 
     def stop_offering(self, node_id: NodeId, kind: WorkloadType) -> None:

@@ -37,6 +37,7 @@ class Passes:
         supervisor: Supervisor,
         wake: Callable[[WorkloadId], None],
         bury: Callable[[], Awaitable[None]],
+        ask_for_runtimes: Callable[[NodeId], None],
     ) -> None:
         self._cluster = cluster
         self._agents = agents
@@ -46,6 +47,7 @@ class Passes:
         self._nodes: KeyedWork[NodeId] = KeyedWork(supervisor, "survey", clock)
         self._wake = wake
         self._bury = bury
+        self._ask_for_runtimes = ask_for_runtimes
         self._changed: set[NodeId] = set()
         self._changed_news = asyncio.Event()
 
@@ -131,6 +133,7 @@ class Passes:
             found = await self._agents.survey(node.id, node.endpoint)
         except PersysError:
             return  # a node that stays silent loses its lease
+        self._ask_for_runtimes(node.id)
         if _reports(member):
             # What it sent by itself while it was asked is newer.
             found = [replace(seen, seen_at=asked_at) for seen in found]

@@ -7,6 +7,7 @@ from persys.model.action import Action
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.intent import KeptIntent
 from persys.model.observation import Observation
+from persys.model.spec import WorkloadType
 from persys.model.workload import Workload
 
 
@@ -32,8 +33,11 @@ class Agents(Protocol):
     async def survey(self, node_id: NodeId, endpoint: str) -> list[Observation]:
         """Everything the node has."""
 
-    async def probe(self, node_id: NodeId, endpoint: str) -> None:
-        """Return when the node answers calls. RefusedError is an answer too."""
+    async def probe(self, node_id: NodeId, endpoint: str) -> frozenset[WorkloadType]:
+        """Return when the node answers calls: the types whose runtime it reports as unhealthy.
+
+        RefusedError is an answer too.
+        """
 
     async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
         """What the node keeps for us; nothing from an agent that keeps none, or that it cannot read."""

@@ -243,6 +243,8 @@ def _problems(member: Member) -> list[str]:
     elif member.unavailable_types:
         silent = ", ".join(sorted(member.unavailable_types))
         found.append(f"runtime does not answer: {silent}")
+    if member.unhealthy_types:
+        found.append(f"runtime is unhealthy: {', '.join(sorted(member.unhealthy_types))}")
     return found
 
 

@@ -2,6 +2,10 @@
 
 The first call without an answer closes the node for placement, in memory only. Probes open it again within
 seconds of its recovery. Workloads that are on the node stay, and their orders are sent again as ever.
+
+Agents of other makes do not report which runtimes answer. They are asked by HealthCheck, after they register
+and with each survey. A type whose runtime is unhealthy gets no new work; the node is asked again each second
+until the runtime is healthy.
 """
 
 import asyncio
@@ -12,9 +16,11 @@ from itertools import islice
 import structlog
 
 from persys.errors import PersysError
+from persys.model import feature
 from persys.model.ids import NodeId
 from persys.model.node import NodeStatus
-from persys.scheduler.cluster import Cluster
+from persys.model.spec import WorkloadType
+from persys.scheduler.cluster import Cluster, Member
 from persys.scheduler.ports import Agents
 
 log = structlog.get_logger()
@@ -31,6 +37,7 @@ class Reachability:
         self._agents = agents
         self._room_appeared = room_appeared
         self._unreachable: dict[NodeId, None] = {}
+        self._unhealthy: dict[NodeId, None] = {}  # to be asked for their runtimes
         self._news = asyncio.Event()
 
     def note(self, node_id: NodeId, problem: str) -> None:
@@ -47,21 +54,32 @@ class Reachability:
             self._room_appeared(node_id)
             log.info("node.answering", node_id=node_id)
 
+    def ask_for_runtimes(self, node_id: NodeId) -> None:
+        """It has registered, or is due. Nodes that report by themselves are not asked."""
+        member = self._cluster.members.get(node_id)
+        if member is not None and feature.PUSHES_STATUS not in member.node.capabilities.features:
+            self._unhealthy[node_id] = None
+            self._news.set()
+
     async def run(self) -> None:
         """Probe the nodes that did not answer, for as long as they send heartbeats."""
         while True:
             await self._news.wait()
-            if not self._unreachable:
+            if not self._unreachable and not self._unhealthy:
                 self._news.clear()
                 continue
             await asyncio.sleep(PROBE_INTERVAL.total_seconds())
-            probed = list(islice(self._unreachable, PROBES_AT_ONCE))
+            probed = {
+                **dict.fromkeys(islice(self._unreachable, PROBES_AT_ONCE)),
+                **dict.fromkeys(islice(self._unhealthy, PROBES_AT_ONCE)),
+            }
             async with asyncio.TaskGroup() as group:
                 for node_id in probed:
                     group.create_task(self._probe(node_id))
 
     async def _probe(self, node_id: NodeId) -> None:
         member = self._cluster.members.get(node_id)
+        was_asked = self._unhealthy.pop(node_id, node_id) is None
         if member is None:
             self._unreachable.pop(node_id, None)
             return
@@ -70,10 +88,29 @@ class Reachability:
         if member.node.status is NodeStatus.NOT_READY:
             return
         try:
-            await self._agents.probe(node_id, member.node.endpoint)
+            unhealthy = await self._agents.probe(node_id, member.node.endpoint)
         except PersysError:
-            return  # an answer was noted where the call was made
+            # An answer was noted where the call was made. What was known of its runtimes stays.
+            self._ask_again(member)
+            return
         self.reset(node_id)
+        if was_asked:
+            self._note_runtimes(node_id, unhealthy)
+
+    def _note_runtimes(self, node_id: NodeId, unhealthy: frozenset[WorkloadType]) -> None:
+        member = self._cluster.members.get(node_id)
+        if member is None:
+            return
+        before = member.unhealthy_types
+        if self._cluster.set_unhealthy(node_id, unhealthy):
+            self._room_appeared(node_id)
+        if member.unhealthy_types != before:
+            log.warning("node.runtimes", node_id=node_id, unhealthy=sorted(member.unhealthy_types))
+        self._ask_again(member)
+
+    def _ask_again(self, member: Member) -> None:
+        if member.unhealthy_types:
+            self._unhealthy[member.node.id] = None
 
     def _close(self, node_id: NodeId, problem: str) -> None:
         if node_id in self._unreachable or node_id not in self._cluster.members:

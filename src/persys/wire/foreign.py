@@ -3,7 +3,10 @@
 The only place that reads words in a text: those agents give no code to go by.
 """
 
+from collections.abc import Mapping
+
 from persys.model.failure import Failure, FailureReason
+from persys.model.spec import WorkloadType
 
 # The zero time of the language those agents are written in, in Unix seconds.
 ZERO_TIME_SECONDS = -62_135_596_800
@@ -32,6 +35,36 @@ _OUTSIDE = frozenset(
         FailureReason.STORAGE_ERROR,
     }
 )
+
+
+# How the text of a runtime that cannot be used begins. Any other text, such as a version, is no complaint.
+_UNHEALTHY = (
+    "disabled",
+    "disconnected",
+    "down",
+    "error",
+    "fail",
+    "false",
+    "missing",
+    "no ",
+    "not ",
+    "not_",
+    "offline",
+    "runtime not available",
+    "stopped",
+    "unavailable",
+    "unhealthy",
+    "unreachable",
+)
+
+
+def unhealthy_types(runtime_status: Mapping[str, str]) -> frozenset[WorkloadType]:
+    """The types whose runtime is reported as unusable by HealthCheck."""
+    return frozenset(
+        kind
+        for kind in WorkloadType
+        if runtime_status.get(kind.value, "").strip().lower().startswith(_UNHEALTHY)
+    )
 
 
 # Words in the error of a task, of agents that name no reason. The first that occurs counts.

@@ -63,6 +63,8 @@ class Manner:
     failures: dict[str, tuple[str, str]] = field(default_factory=dict)  # id: reason word, text
     # Knows what only our agents know: epochs, intents, and which cluster it belongs to.
     is_ours: bool = False
+    # What HealthCheck says of each runtime; None: it does not have that call.
+    runtimes: dict[str, str] | None = None
 
 
 class Agent(AgentServiceServicer):
@@ -98,6 +100,13 @@ class Agent(AgentServiceServicer):
         if self._server is not None:
             await self._server.stop(grace=None)
             self._server = None
+
+    async def HealthCheck(  # noqa: N802
+        self, request: pb.HealthCheckRequest, context: Context
+    ) -> pb.HealthCheckResponse:
+        if self.manner.runtimes is None:
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, "")
+        return pb.HealthCheckResponse(healthy=True, runtime_status=self.manner.runtimes)
 
     def running(self) -> set[str]:
         return {

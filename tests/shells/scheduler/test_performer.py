@@ -14,6 +14,7 @@ from persys.model.ids import NodeId, WorkloadId
 from persys.model.intent import KeptIntent
 from persys.model.node import Capabilities, Node
 from persys.model.observation import Actual, Observation
+from persys.model.spec import WorkloadType
 from persys.model.workload import Workload
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.observations import Observations
@@ -63,8 +64,9 @@ class Told:
     async def survey(self, node_id: NodeId, endpoint: str) -> list[Observation]:
         return [self._answer("survey", node_id)]
 
-    async def probe(self, node_id: NodeId, endpoint: str) -> None:
+    async def probe(self, node_id: NodeId, endpoint: str) -> frozenset[WorkloadType]:
         self._answer("probe", node_id)
+        return frozenset()
 
     async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
         self._answer("intents", node_id)

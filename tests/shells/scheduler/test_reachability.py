@@ -1,5 +1,7 @@
 """Nodes that send heartbeats and cannot do what they are told get no new work until they can."""
 
+import pytest
+
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 
@@ -79,3 +81,61 @@ async def test_a_node_whose_runtime_does_not_answer_gets_nothing_of_that_type(
 
     await cluster.control.until("huge", "Running")
     assert blind.agent.running() == {"huge"}
+
+
+async def test_a_runtime_that_an_agent_of_another_make_calls_unhealthy_gets_no_new_work(
+    cluster: Cluster,
+) -> None:
+    sick, other = await cluster.join("n1"), await cluster.join("n2")
+    sick.agent.manner.runtimes = {"container": "unhealthy: no answer", "compose": "healthy"}
+
+    async def is_noticed() -> bool:
+        return (await cluster.control.node("n1")).problems == ["runtime is unhealthy: container"]
+
+    await eventually(is_noticed, lambda: "the unhealthy runtime to be noticed")
+    for name in NAMES:
+        await cluster.control.apply(name)
+        await cluster.control.until(name, "Running")
+    assert other.agent.running() == set(NAMES)
+
+    await cluster.control.apply("huge", cpu=4000)  # only n1 has so much left
+    explained = await cluster.control.stub.ExplainWorkload(
+        pb.ExplainWorkloadRequest(workload_id="huge"), timeout=10
+    )
+    assert "container runtime" in str(explained)
+    sick.agent.manner.runtimes = {"container": "healthy"}
+
+    async def placed() -> bool:
+        return (await cluster.control.workload("huge")).assigned_node_id == "n1"
+
+    await eventually(placed, lambda: "n1 to get work again")
+    assert not (await cluster.control.node("n1")).problems
+
+
+@pytest.mark.parametrize("text", ["ok", "ready", "healthy", "docker 24.0.7", ""])
+async def test_a_runtime_without_a_complaint_gets_work(cluster: Cluster, text: str) -> None:
+    node = await cluster.join("n1")
+    node.agent.manner.runtimes = {"container": text, "vm": "runtime not available"}
+
+    await cluster.control.apply("web")
+
+    await cluster.control.until("web", "Running")
+    assert not (await cluster.control.node("n1")).problems
+
+
+async def test_an_agent_that_stops_answering_health_checks_keeps_what_it_said_last(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join("n1")
+    node.agent.manner.runtimes = {"container": "down"}
+
+    async def is_noticed() -> bool:
+        return bool((await cluster.control.node("n1")).problems)
+
+    await eventually(is_noticed, lambda: "the unhealthy runtime to be noticed")
+    node.agent.manner.runtimes = None
+    await cluster.control.apply("web")
+
+    assert (await cluster.control.workload("web")).status == "Pending"
+    node.agent.manner.runtimes = {}
+    await cluster.control.until("web", "Running")
