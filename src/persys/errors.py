@@ -6,6 +6,7 @@ PersysError
 │   │   └── MissingFieldError  a required field is empty
 │   ├── NotFoundError      there is no such thing
 │   ├── DeniedError        who asks may not; ask as somebody else
+│   ├── SupersededError    another machine acts as this node; stop what has data
 │   ├── OutOfRangeError    it is no longer kept, or never was; begin elsewhere
 │   └── SettingsError      the process was started with something it cannot use
 ├── ConflictError          someone was faster; read again and decide again
@@ -74,6 +75,10 @@ class ConflictError(PersysError):
 
 class QuarantinedError(ConflictError):
     """A stored record cannot be read, so it is not overwritten. An operator must repair it."""
+
+
+class SupersededError(RefusedError):
+    """Another machine is registered as this node, and both are alive."""
 
 
 class StaleEpochError(PersysError):

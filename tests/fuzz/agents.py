@@ -181,6 +181,7 @@ async def _served(
         paths=ThreadPathCalls(),
         connect=None,
         random=Random(1),
+        boot_id="b1",
         deadlines=BRISK,
     )
     agent = Agent(settings, node_id, around)

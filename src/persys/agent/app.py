@@ -15,6 +15,7 @@ from persys.agent import host
 from persys.agent.access import Access
 from persys.agent.admission import Admission, Bounds
 from persys.agent.agent_api import SERVICE, SERVICE_DESCRIPTOR, AgentApi
+from persys.agent.boot_id import boot_id_of_runtimes
 from persys.agent.calls import StreamedCalls
 from persys.agent.capabilities import capabilities_of
 from persys.agent.collector import Collector
@@ -118,6 +119,7 @@ class Surroundings:
     paths: PathCalls
     connect: Connect | None  # None: by stream where the scheduler knows streams, else by calls
     random: Random
+    boot_id: str  # of the kernel that the runtimes run on; "": not certain
     news: News = field(default_factory=News)
     deadlines: StepDeadlines = field(default_factory=StepDeadlines)
     recovery: Recovery = field(default_factory=Recovery)  # of the run before this one
@@ -154,6 +156,7 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
                 paths=paths,
                 connect=None,
                 random=SystemRandom(),
+                boot_id=boot_id_of_runtimes(settings.docker_host, settings.libvirt_uri),
                 news=news,
                 recovery=recovery,
                 detect=detector.look,
@@ -407,6 +410,7 @@ class Agent:
                 labels=labels,
                 endpoint=endpoint,
                 port=port,
+                boot_id=self._around.boot_id,
             ),
             settings.scheduler_addr,
             self._capabilities,

@@ -1,7 +1,10 @@
-"""How long the scheduler has been silent, what must not run because of it, and whether this node drains.
+"""What the scheduler said of this node, how long it has been silent, and what must not run because of it.
 
 Silence counts from the sending of the last heartbeat that a leading scheduler acknowledged. That moment is
 also written down, so that an agent that starts again goes on counting, through a reboot too.
+
+A scheduler that refuses this agent because another machine is the node stops what has data here: this machine
+is a clone, or was replaced, and the other one has the same workloads.
 """
 
 import asyncio
@@ -13,6 +16,7 @@ import structlog
 from persys.agent.journal_changes import Change
 from persys.agent.state import State
 from persys.core.convergence import STOPPED_ALONE
+from persys.core.placement.needs import has_data
 from persys.errors import StoreUnavailableError
 from persys.infra.clock import Clock
 from persys.model.ids import WorkloadId
@@ -40,10 +44,19 @@ class Contact:
         self._first = asyncio.Event()
         self._unbroken = float("inf")  # since when no silence was long
         self._draining = False
+        self._superseded = False
 
     def is_lost_for(self, order: Order) -> bool:
-        """Whether this order allows no more silence."""
+        """Whether this must not run here: it allows no more silence, or another machine has its data."""
+        if self._superseded and has_data(order.spec):
+            return True
         return 0 < order.stop_after_seconds <= self._clock.monotonic() - self._heard
+
+    def supersede(self, superseded: bool) -> None:
+        """Whether the scheduler said that another machine is this node. What stopped waits for an order."""
+        if superseded and not self._superseded:
+            log.error("node.superseded", detail="another machine is this node: what has data stops")
+        self._superseded = superseded
 
     def unbroken_for(self) -> timedelta:
         """How long the scheduler has answered without a long silence, in the life of this process."""

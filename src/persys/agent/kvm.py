@@ -18,6 +18,7 @@ from pathlib import Path
 
 import structlog
 
+from persys.agent.boot_id import boot_id
 from persys.agent.commands import run
 from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.infra.clock import Clock
@@ -30,7 +31,6 @@ DEADLINE_SECONDS = 5.0
 _PATIENCE_SECONDS = 1.5  # for KVM on a busy machine, however quick emulation was
 _TIMES_EMULATED = 4
 _TRIES = 2
-_BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _PORT = 0xF4
 _WORD = 0x2A
 _SECTOR_BYTES = 512
@@ -146,7 +146,7 @@ def _command(qemu: str, accel: Accel, disk: Path) -> list[str]:
 def _circumstances(qemu: str) -> dict[str, str]:
     status = Path(qemu).resolve().stat()
     return {
-        "boot_id": _BOOT_ID.read_text(encoding="ascii").strip(),
+        "boot_id": boot_id(),
         "qemu": f"{qemu} {status.st_size} {status.st_mtime_ns}",
     }
 

@@ -61,6 +61,7 @@ class Membership:
     labels: dict[str, str]
     endpoint: str  # "": the address from which the scheduler is reached, and `port`
     port: int
+    boot_id: str  # of the kernel that this process and all its runtimes run on; "": not certain
 
 
 class Uplink:
@@ -157,9 +158,11 @@ class Uplink:
             cluster_uid=self._state.cluster_uid,
             instance_id=self._instance_id or self._state.instance_id,
             session_id=self._session_id,
+            boot_id=membership.boot_id,
             workload_count=self._workload_count(),
         )
         answer = await link.register(request)
+        self._contact.supersede(not answer.accepted and answer.superseded)
         if not answer.accepted:
             raise SchedulerLostError(f"refused: {answer.reason}")
         self._told = has

@@ -10,7 +10,10 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
+from persys.model.ids import NodeId
 from persys.model.node import Node
+
+SESSIONS_MAX = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +28,7 @@ class Application:
         None  # the host it is on; None: its certificate is its own, or it has none
     )
     is_proven: bool = False  # its certificate names the node
+    boot_id: str = ""  # of the kernel that it and its runtimes run on; "": not certain
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class Holder:
     has_lease: bool
     is_connected: bool  # its stream is open
     is_confirmed: bool  # this scheduler has heard it under its instance id
+    boot_id: str = ""
+    reported_at: float | None = None  # its last heartbeat, on the monotonic clock
 
 
 def cluster_refusal(node: Node, known: Node | None, cluster_id: str) -> str:
@@ -68,6 +74,43 @@ def refusal(applicant: Application, holder: Holder | None) -> str:
         f"another agent is registered as node {node_id} and is alive: if this machine is a clone, give it "
         f"a node id and a certificate of its own; if it replaces node {node_id}, join it with a token"
     )
+
+
+def is_superseded(
+    applicant: Application, holder: Holder, *, refused_since: float, lease_seconds: float
+) -> bool:
+    """Whether a refused applicant is told that another machine is the node, so that it stops what has data.
+
+    Both processes must be alive at the same time on different kernels. The holder sent a heartbeat a whole
+    lease after the applicant first asked, so it is not the applicant's own last process; the boot ids differ,
+    so the runtimes of the two are not the same.
+    """
+    return (
+        holder.has_lease
+        and applicant.session_id not in ("", holder.node.session_id)
+        and "" not in (applicant.boot_id, holder.boot_id)
+        and applicant.boot_id != holder.boot_id
+        and holder.reported_at is not None
+        and holder.reported_at >= refused_since + lease_seconds
+    )
+
+
+class Refusals:
+    """Since when processes have been refused as a node, of the last few of each node."""
+
+    def __init__(self) -> None:
+        self._since: dict[NodeId, dict[str, float]] = {}
+
+    def note(self, node_id: NodeId, session_id: str, now: float) -> float:
+        """When the process was first refused."""
+        known = self._since.setdefault(node_id, {})
+        since = known.setdefault(session_id, now)
+        while len(known) > SESSIONS_MAX:
+            del known[next(iter(known))]
+        return since
+
+    def forget(self, node_id: NodeId) -> None:
+        self._since.pop(node_id, None)
 
 
 def admitted(applicant: Application, holder: Holder | None, new_id: str) -> Node:

@@ -91,6 +91,7 @@ class Member:
     lease_until: float
     last_heartbeat: datetime | None = None
     heard_at: float | None = None  # on the monotonic clock
+    reported_at: float | None = None  # its last heartbeat as the registered agent, alike
     intervals: tuple[
         float, ...
     ] = ()  # seconds between its last heartbeats; only of agents of other makes
@@ -101,6 +102,7 @@ class Member:
     unhealthy_types: frozenset[WorkloadType] = (
         frozenset()
     )  # of agents of other makes, by HealthCheck
+    boot_id: str = ""  # of its kernel, as its agent said when it registered
     instance_heard: bool = False  # this scheduler has heard the agent under its instance id
     unreachable: str = ""  # why calls to it get no answer, although it sends heartbeats
     clock_skew: timedelta = timedelta()

@@ -17,9 +17,11 @@ from persys.core.modes import is_strange, judge_newcomer
 from persys.core.registration import (
     Application,
     Holder,
+    Refusals,
     admitted,
     cluster_refusal,
     host_refusal,
+    is_superseded,
     refusal,
     speaks_for,
 )
@@ -29,6 +31,7 @@ from persys.errors import (
     NotFoundError,
     RefusedError,
     StoreUnavailableError,
+    SupersededError,
 )
 from persys.infra.aio.supervisor import InternalError, KeyedWork, Supervisor
 from persys.infra.clock import Clock
@@ -95,6 +98,7 @@ class Membership:
         self._is_connected = is_connected
         self._holder_changed = holder_changed
         self._new_instance_id = new_instance_id
+        self._refusals = Refusals()
         self._removal = removal
         self._supervisor = supervisor
         self._leases: KeyedWork[NodeId] = KeyedWork(supervisor, "lease", clock)
@@ -162,7 +166,8 @@ class Membership:
             known = self._cluster.members.get(node.id)
             holder = self._holder(known) if known is not None else None
             if why := refusal(asked, holder):
-                raise RefusedError(why)
+                assert holder is not None, "only who holds the node's place is a reason"
+                raise self._refused(asked, holder, why)
             admitted_node = admitted(asked, holder, self._new_instance_id())
             if known is None:
                 await self._put(admitted_node, EventKind.NODE_REGISTERED)
@@ -180,6 +185,8 @@ class Membership:
             shown = await insist(attempt)
             member = self._cluster.members[node.id]
             self._heard_from(member)
+            member.boot_id = asked.boot_id
+            self._refusals.forget(node.id)
             if asked.instance_id and asked.instance_id == shown.instance_id:
                 member.instance_heard = True
             if member.refused_types:
@@ -187,12 +194,22 @@ class Membership:
                 self._show(shown)
         self._node_returned(node.id)
 
+    def _refused(self, asked: Application, holder: Holder, why: str) -> RefusedError:
+        now = self._clock.monotonic()
+        since = self._refusals.note(asked.node.id, asked.session_id, now)
+        lease_seconds = self._lease.total_seconds()
+        if is_superseded(asked, holder, refused_since=since, lease_seconds=lease_seconds):
+            return SupersededError(why)
+        return RefusedError(why)
+
     def _holder(self, member: Member) -> Holder:
         return Holder(
             member.node,
             has_lease=member.lease_until > self._clock.monotonic(),
             is_connected=self._is_connected(member.node.id),
             is_confirmed=member.instance_heard,
+            boot_id=member.boot_id,
+            reported_at=member.reported_at,
         )
 
     def instance_of(self, node_id: NodeId) -> str:
@@ -228,6 +245,7 @@ class Membership:
         if member.node.removing_since is not None:
             raise NotFoundError("node", node_id)
         self._heard_from(member)
+        member.reported_at = self._clock.monotonic()
         member.clock_skew = report.clock_skew
         member.usage = report.usage
         member.internal_errors = report.internal_errors

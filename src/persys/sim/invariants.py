@@ -422,6 +422,8 @@ class Invariants:
                 return  # as its user chose
             if self.contacts.allows_to_stop(node_id, order.stop_after_seconds):
                 return
+            if container.holds_data and self._is_cloned(node_id, container):
+                return  # the node that was cloned has the data
             self.fail("5 nothing stops", f"{name} was stopped on {node_id}, and it was to run")
         elif (order.workload_id, order.revision, order.desired) not in self.mirror.wanted and (
             order.desired is not Desired.DELETED

@@ -193,6 +193,7 @@ class SimNode:
             paths=DirectPathCalls(),
             connect=connect,
             random=random,
+            boot_id=self.name,
         )
         agent = Agent(self._settings, self.id, around)
         api = agent.api()

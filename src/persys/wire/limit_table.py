@@ -43,7 +43,7 @@ TEXTS: dict[str, int] = {
     **_all(
         NAME,
         """
-        assigned_node_id cluster_id cluster_uid current_node_id displaces git_credential group
+        assigned_node_id boot_id cluster_id cluster_uid current_node_id displaces git_credential group
         image_credential instance_id key leader node_id node_ids policy_id policy_name pool
         pool_name project_name removed_workload_ids secret_env service session_id shares_with suggestion_id
         target_workload task_id token_id used_by user workload_id workload_ids bound stranded name

@@ -231,6 +231,7 @@ async def a_running_agent(node: Node) -> AsyncIterator[Running]:
         paths=node.paths,
         connect=None,
         random=Random(1),
+        boot_id="b1",
         deadlines=BRISK,
     )
     agent = Agent(settings, node_id, around)

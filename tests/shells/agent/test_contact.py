@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from builders import a_supervisor
 from persys.agent.contact import Contact
@@ -17,7 +18,7 @@ from persys.agent.state import State
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
 from persys.model.observation import Actual
 from persys.model.order import Order
-from persys.model.spec import ContainerSpec, WorkloadType
+from persys.model.spec import ContainerSpec, VolumeMount, WorkloadType
 from persys.model.workload import Desired
 
 NOON = datetime(2030, 1, 1, 12, tzinfo=UTC)
@@ -157,3 +158,26 @@ async def test_contact_is_unbroken_as_long_as_no_silence_was_long(tmp_path: Path
         await contact.heard(sent=clock.monotonic(), sent_at=clock.now())
         clock.let_pass(5)
         assert contact.unbroken_for() == timedelta(seconds=5)
+
+
+WITH_DATA = replace(
+    ORDER,
+    stop_after_seconds=0,
+    spec=ContainerSpec("db", volumes=(VolumeMount("/srv/db", "/data"),)),
+)
+WITHOUT_DATA = replace(WITH_DATA, spec=ContainerSpec("web"))
+
+
+async def test_what_has_data_must_not_run_while_another_machine_is_this_node(
+    tmp_path: Path,
+) -> None:
+    async with a_state(tmp_path / "state.db") as state:
+        contact = Contact(state, SetClock(), wake=lambda _name: None)
+        assert not contact.is_lost_for(WITH_DATA)
+
+        contact.supersede(True)
+        assert contact.is_lost_for(WITH_DATA)
+        assert not contact.is_lost_for(WITHOUT_DATA)
+
+        contact.supersede(False)
+        assert not contact.is_lost_for(WITH_DATA)

@@ -619,6 +619,7 @@ async def test_a_node_tells_at_once_which_images_it_has(
         paths=paths,
         connect=connect,
         random=Random(1),
+        boot_id="b1",
         news=news,
     )
     agent = Agent(settings, NodeId("n1"), around)

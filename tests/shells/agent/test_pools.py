@@ -153,6 +153,7 @@ async def test_a_node_whose_pools_changed_registers_anew(
         paths=paths,
         connect=connect,
         random=Random(1),
+        boot_id="b1",
     )
     agent = Agent(settings, NodeId("n1"), around)
     async with asyncio.TaskGroup() as group:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import grpc
 import pytest
@@ -17,9 +18,12 @@ from shells.scheduler.peer import Agent
 from shells.scheduler.test_stream import registration
 
 
-def application(session_id: str, instance_id: str = "") -> pb.RegisterNodeRequest:
+def application(
+    session_id: str, instance_id: str = "", *, boot_id: str = ""
+) -> pb.RegisterNodeRequest:
     request = registration("n1")
     request.session_id, request.instance_id = session_id, instance_id
+    request.boot_id = boot_id
     return request
 
 
@@ -105,3 +109,40 @@ async def test_the_same_process_keeps_its_id_on_another_stream_and_at_a_new_lead
         else:
             return
     pytest.fail("the scheduler did not come back")
+
+
+LEASE = {"node_lease": timedelta(seconds=2)}
+
+
+async def told_superseded(cluster: Cluster, link: Link, held: str, *, boot_id: str) -> bool:
+    """Whether a clone is told over more than a lease in which the first agent reports."""
+    for _ in range(7):
+        await link.heartbeat(pb.HeartbeatRequest(node_id="n1", instance_id=held))
+        async with connected(cluster) as clone:  # a stream ends with the refusal
+            answer = await clone.register(application("s2", held, boot_id=boot_id))
+        assert not answer.accepted
+        if answer.superseded:
+            return True
+        await asyncio.sleep(0.5)
+    return False
+
+
+@pytest.mark.parametrize("cluster", [LEASE], indirect=True)
+async def test_a_clone_on_another_machine_is_told_while_the_first_agent_reports(
+    cluster: Cluster,
+) -> None:
+    async with connected(cluster) as link:
+        held = (await link.register(application("s1", boot_id="b1"))).instance_id
+
+        assert await told_superseded(cluster, link, held, boot_id="b2")
+
+
+@pytest.mark.parametrize("cluster", [LEASE], indirect=True)
+@pytest.mark.parametrize("boot_id", ["b1", ""])
+async def test_a_second_agent_that_may_have_the_same_runtimes_is_not_told(
+    cluster: Cluster, boot_id: str
+) -> None:
+    async with connected(cluster) as link:
+        held = (await link.register(application("s1", boot_id="b1"))).instance_id
+
+        assert not await told_superseded(cluster, link, held, boot_id=boot_id)

@@ -1,5 +1,6 @@
 """Which agent may act as a node when several claim to be it."""
 
+from dataclasses import replace as changed
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -7,10 +8,13 @@ from msgspec.structs import replace
 
 from builders import N1, NOON
 from persys.core.registration import (
+    SESSIONS_MAX,
     Application,
     Holder,
+    Refusals,
     admitted,
     cluster_refusal,
+    is_superseded,
     refusal,
     speaks_for,
 )
@@ -137,3 +141,67 @@ def test_only_the_registered_instance_speaks_for_a_node() -> None:
     assert not speaks_for(HELD, "i1")
     assert not speaks_for(HELD, "")
     assert speaks_for(NODE, "")
+
+
+CLONE = changed(asked(), boot_id="b2")
+ALIVE = changed(held(), boot_id="b1", reported_at=130.0)
+
+
+def told(applicant: Application = CLONE, holder: Holder = ALIVE, *, since: float = 100.0) -> bool:
+    return is_superseded(applicant, holder, refused_since=since, lease_seconds=30.0)
+
+
+def test_a_clone_is_told_when_the_first_agent_reports_a_whole_lease_later() -> None:
+    assert told()
+
+
+@pytest.mark.parametrize(
+    ("applicant", "holder"),
+    [
+        (CLONE, changed(ALIVE, reported_at=129.9)),
+        (CLONE, changed(ALIVE, reported_at=None)),
+        (CLONE, changed(ALIVE, has_lease=False)),
+        (CLONE, changed(ALIVE, boot_id="")),
+        (CLONE, changed(ALIVE, boot_id="b2")),
+        (changed(CLONE, boot_id=""), ALIVE),
+        (changed(CLONE, session_id=""), ALIVE),
+        (changed(CLONE, session_id="s1"), ALIVE),
+    ],
+    ids=[
+        "it may be the last process of the same machine",
+        "it has not reported to this scheduler",
+        "its lease is over",
+        "its machine is not known",
+        "it is on the same machine",
+        "the machine of the clone is not known",
+        "the clone is of another make",
+        "it is the same process",
+    ],
+)
+def test_an_agent_is_not_told_while_it_may_be_alone(applicant: Application, holder: Holder) -> None:
+    assert not told(applicant, holder)
+
+
+def test_a_process_is_refused_since_its_first_refusal() -> None:
+    refusals = Refusals()
+
+    assert refusals.note(N1, "s2", 5.0) == 5.0
+    assert refusals.note(N1, "s3", 6.0) == 6.0
+    assert refusals.note(N1, "s2", 9.0) == 5.0
+
+
+def test_only_the_last_refused_processes_of_a_node_are_kept() -> None:
+    refusals = Refusals()
+    refusals.note(N1, "s0", 0.0)
+    for number in range(1, SESSIONS_MAX + 1):
+        refusals.note(N1, f"s{number}", float(number))
+
+    assert refusals.note(N1, "s0", 99.0) == 99.0
+
+
+def test_an_accepted_registration_forgets_the_refusals() -> None:
+    refusals = Refusals()
+    refusals.note(N1, "s2", 5.0)
+    refusals.forget(N1)
+
+    assert refusals.note(N1, "s2", 9.0) == 9.0

@@ -23,6 +23,7 @@ from persys.model.spec import (
     Port,
     PullPolicy,
     RestartPolicy,
+    Spec,
     VMSpec,
     is_address,
     local_gb,
@@ -101,13 +102,18 @@ def facts_of(node: Node) -> dict[str, str]:
 
 def holds_data(workload: Workload) -> bool:
     """Whether a second copy elsewhere would lack, or harm, data that lives on the first one's node."""
-    match workload.spec:
+    return has_data(workload.spec)
+
+
+def has_data(spec: Spec) -> bool:
+    """As holds_data, for what a spec asks to run."""
+    match spec:
         case VMSpec():
             return True
-        case ContainerSpec() as spec:
+        case ContainerSpec():
             return bool(spec.managed_volumes) or any(not v.read_only for v in spec.volumes)
-        case ComposeSpec() as stack:
-            return stack.needs.holds_data
+        case ComposeSpec():
+            return spec.needs.holds_data
 
 
 def _disks_by_pool(spec: VMSpec) -> dict[str, int]:

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 
 from persys.core import upkeep
 from persys.core.registration import Application
-from persys.errors import InvalidError, PersysError
+from persys.errors import InvalidError, PersysError, SupersededError
 from persys.infra.clock import Clock
 from persys.infra.door import CALLER, SHOWN
 from persys.model.event import EventKind
@@ -71,12 +71,15 @@ class NodesApi:
                     enrolled_at=_enrolled_at(),
                     shared_from=_shared_from(),
                     is_proven=_is_proven(request.node_id),
+                    boot_id=request.boot_id,
                 ),
                 cluster_uid=request.cluster_uid,
                 workload_count=request.workload_count,
             )
         except PersysError as err:
-            return control_pb2.RegisterNodeResponse(accepted=False, reason=str(err))
+            return control_pb2.RegisterNodeResponse(
+                accepted=False, reason=str(err), superseded=isinstance(err, SupersededError)
+            )
         return control_pb2.RegisterNodeResponse(
             accepted=True,
             heartbeat_interval_seconds=self._heartbeat_seconds,

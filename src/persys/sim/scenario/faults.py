@@ -28,6 +28,7 @@ BOOT_SECONDS = 5.0
 REINSTALL_SECONDS = 60.0
 SKEW_SECONDS_MAX = 200.0
 FOR_GOOD_SECONDS = 10_000.0
+TOLD_SECONDS = 120.0  # a clone that is refused for so long knows that it is one
 # What operators may change with a tool of the store.
 REWRITTEN = (
     keys.WORKLOADS,
@@ -333,7 +334,17 @@ def _clone_node(world: World, event: Happening) -> None:
     if node.life is None or not node.life.alive or not world.is_in_touch(node):
         return
     clone = world.start_clone(node)
-    world.for_a_while(event.seconds, clone.end)
+    first = node.life
+
+    def end() -> None:
+        if event.seconds >= TOLD_SECONDS and node.life is first and world.is_in_touch(node):
+            for copy in clone.docker.live():
+                if copy.holds_data:
+                    text = f"{copy.workload_id} runs on {clone.name}, a clone that was refused"
+                    world.invariants.fail("4 one copy of data", text)
+        clone.end()
+
+    world.for_a_while(event.seconds, end)
 
 
 def _hostile_node(world: World, event: Happening) -> None:

@@ -1,0 +1,34 @@
+"""A clone of a node's disk that is refused stops what has data; the node itself runs on."""
+
+import pytest
+
+from persys.agent.contact import Contact
+from persys.sim.happening import Happening, Plan, Shape
+from persys.sim.run import Outcome, run
+from persys.sim.scenario.faults import TOLD_SECONDS
+
+CLONE = "n1-clone-1"
+
+
+def run_with_clone(streams: float) -> Outcome:
+    wishes = [Happening(2.0 + number, "apply", f"w{number:02d}", amount=1) for number in range(10)]
+    clone = Happening(40.0, "clone-node", "n1", seconds=TOLD_SECONDS + 10)
+    shape = Shape(nodes=1, workloads=10, minutes=4, schedulers=1, streams=streams)
+    return run(Plan(5, shape, (*wishes, clone)))
+
+
+@pytest.mark.parametrize("streams", [0.0, 1.0])
+def test_a_refused_clone_stops_what_has_data(streams: float) -> None:
+    outcome = run_with_clone(streams)
+
+    assert outcome.violation is None
+    assert any(line.who == CLONE and "starts" in line.what for line in outcome.lines)
+
+
+def test_a_clone_that_does_not_heed_the_refusal_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Contact, "supersede", lambda _contact, _superseded: None)
+
+    outcome = run_with_clone(0.0)
+
+    assert outcome.violation is not None
+    assert "a clone that was refused" in outcome.violation.text
