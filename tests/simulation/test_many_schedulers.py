@@ -105,7 +105,9 @@ class Presumptuous(Scheduler):
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         lead = self.committer.lead
-        self.authority = Presumption(lead, SystemClock(), doubt=self.committer.doubt)
+        self.authority = Presumption(
+            lead, SystemClock(), doubt=self.committer.doubt, sure=self.modes.sure
+        )
 
 
 class PresumptuousSeat(SharedSeat):

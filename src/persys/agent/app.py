@@ -85,8 +85,7 @@ STOP_GRACE_SECONDS = 2.0
 DETECT_INTERVAL_SECONDS = 30.0
 REQUESTS_MAX = 1024
 THREADS_MAX = 32
-# What an unexpected exception in each part does: only without its journal, or without taking requests, is
-# an agent useless.
+# What an unexpected exception in each part does. Without its journal and requests an agent is useless.
 PARTS = {
     "journal": OnError.EXIT,
     "requests": OnError.EXIT,

@@ -157,8 +157,7 @@ def next_step(
     now: datetime,
     alone: bool = False,
 ) -> Do | Settled:
-    """`alone`: it must not run here: the scheduler has been silent for longer than the order allows, or has
-    said that another machine is this node."""
+    """`alone`: the scheduler has been silent for too long, or has said that another machine is this node."""
     if order.desired is Desired.RUNNING and (alone or progress.halted):
         return _towards_halted(order, artefact, progress, now)
     match order.desired:
@@ -256,11 +255,9 @@ def _towards_halted(
         outcome = _towards_running(order, artefact, progress, now)
         if isinstance(outcome, Settled) and outcome.look_again_at is None:
             return outcome
-    message = (
-        f"no scheduler for {order.stop_after_seconds}s"
-        if order.stop_after_seconds
-        else "another machine is registered as this node"
-    )
+    message = "another machine is registered as this node"
+    if order.stop_after_seconds:
+        message = f"no scheduler for {order.stop_after_seconds}s"
     return Settled(Actual.STOPPED, code=STOPPED_ALONE, message=message)
 
 
