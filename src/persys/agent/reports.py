@@ -109,4 +109,5 @@ def observation_of(entry: Entry, state: State, node_id: NodeId, policy: NodePoli
         message=standing.message,
         metadata=metadata,
         proof=entry.order.proof,
+        action=action if action is not None and action.has_ended else None,
     )

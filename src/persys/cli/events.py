@@ -35,6 +35,7 @@ _COLUMNS: tuple[Column[EventView], ...] = (
     Column("EPOCH", lambda event, now: str(event.epoch or NOT_SAID), wide=True),
     Column("IDENTITY", lambda event, now: event.identity or NOT_SAID, wide=True),
     Column("SOURCE", lambda event, now: event.source or NOT_SAID, wide=True),
+    Column("TASK", lambda event, now: event.task_id or NOT_SAID, wide=True),
     Column("MESSAGE", lambda event, now: " ".join(event.message.split()) or NOT_SAID),
 )
 

@@ -97,6 +97,7 @@ def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
             ("Failure", workload.failure_reason),
             ("Retry", _retry_text(workload, now)),
             ("Node", workload.assigned_node_id),
+            ("Order", _order_text(workload)),
             ("Placement", workload.placement),
             ("Revision", workload.revision_id),
             ("Epoch", str(workload.epoch or "")),
@@ -106,14 +107,20 @@ def _describe(workload: WorkloadView, now: datetime, wide: bool) -> str:
         )
     )
     if workload.history:
-        text += "\nTimed out:\n" + _indented(_history(workload, now))
+        text += "\nTasks:\n" + _indented(_history(workload, now))
     if wide and workload.HasField("spec"):
         text += "\nSpec:\n" + _indented(dump(plain(workload.spec), "yaml"))
     return text
 
 
+def _order_text(workload: WorkloadView) -> str:
+    if workload.dispatch_failed:
+        return "not answered by the node, sent again"
+    return "accepted by the node" if workload.admitted_on_node else ""
+
+
 def _history(workload: WorkloadView, now: datetime) -> str:
-    """What its node was doing whenever an operation did not end in time."""
+    """What its nodes did for it: tasks that have ended, and those under way at a time-out."""
     titles = ["TASK", "NODE", "ACTION", "STATUS", "CREATED", "STARTED", "ENDED", "SEEN", "ERROR"]
     times = ("created_at", "started_at", "ended_at", "fetched_at")
     rows = [

@@ -33,14 +33,19 @@ class Dispatch:
     again_at: datetime | None = None  # when to send again, after no answer
     problem: str = ""
     task_id: str = ""  # what the node calls the action it began
+    refused: bool = False  # the node answered, and does not do it
 
     @property
     def in_flight(self) -> bool:
         return self.answered_at is None and self.again_at is None
 
 
-def answered(dispatch: Dispatch, *, now: datetime, task_id: str = "") -> Dispatch:
-    return Dispatch(dispatch.goal, dispatch.sent_at, answered_at=now, task_id=task_id)
+def answered(
+    dispatch: Dispatch, *, now: datetime, task_id: str = "", refused: bool = False
+) -> Dispatch:
+    return Dispatch(
+        dispatch.goal, dispatch.sent_at, answered_at=now, task_id=task_id, refused=refused
+    )
 
 
 def unanswered(dispatch: Dispatch, problem: str, *, now: datetime) -> Dispatch:

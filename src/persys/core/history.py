@@ -1,4 +1,7 @@
-"""What is remembered of a node's actions when an operation did not end in time, and how that is told."""
+"""What is remembered of the actions of nodes, and how a time-out is told.
+
+Every action that has ended is kept, and those under way when an operation did not end in time.
+"""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -31,6 +34,16 @@ def remember(
         seen[(node_id, sighting.action.id)] = sighting
     newest = sorted(seen.values(), key=lambda sighting: sighting.action.created_at, reverse=True)
     return History(workload_id, tuple(newest[:ACTIONS_MAX]))
+
+
+def is_remembered(history: History | None, node_id: NodeId, action: Action) -> bool:
+    """Whether an action that has ended is on record as such. One older than all that is kept counts too."""
+    sightings = history.sightings if history is not None else ()
+    for sighting in sightings:
+        if (sighting.node_id, sighting.action.id) == (node_id, action.id[:ID_LENGTH_MAX]):
+            return sighting.action.has_ended
+    is_full = len(sightings) >= ACTIONS_MAX
+    return is_full and action.created_at < sightings[-1].action.created_at
 
 
 def tell(about: str, actions: Sequence[Action], problem: str) -> str:

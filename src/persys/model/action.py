@@ -21,7 +21,7 @@ class ActionState(StrEnum):
     FAILED = "failed"
 
 
-class Action(Struct, frozen=True):
+class Action(Struct, frozen=True, gc=False):  # it holds no cycle, and there are very many
     id: ActionId
     workload_id: WorkloadId
     kind: ActionKind
@@ -30,3 +30,7 @@ class Action(Struct, frozen=True):
     started_at: datetime | None = None
     ended_at: datetime | None = None
     error: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in (ActionState.COMPLETED, ActionState.FAILED)

@@ -87,6 +87,7 @@ class Event(Struct, frozen=True):
     epoch: int = 0
     identity: str = ""  # of the caller whose request caused it: role/name, perhaps "via gateway/g1"
     source: str = ""  # network address of that caller
+    task_id: str = ""  # of the action on the node that has ended with it
 
 
 class Numbered(NamedTuple):

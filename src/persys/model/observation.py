@@ -5,6 +5,7 @@ from enum import StrEnum
 
 from msgspec import Struct
 
+from persys.model.action import Action
 from persys.model.failure import Failure
 from persys.model.ids import NodeId, Revision, WorkloadId
 
@@ -30,3 +31,4 @@ class Observation(Struct, frozen=True, gc=False):  # it holds no cycle, and ther
     metadata: dict[str, str] = {}
     known_epoch: int = 0  # it refused an order because of this epoch; 0: it did not
     proof: bytes = b""  # that the scheduler gave it this epoch; b"": the agent has none
+    action: Action | None = None  # the last one for it, once it has ended

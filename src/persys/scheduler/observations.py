@@ -150,6 +150,7 @@ def _differs(old: Observation, new: Observation) -> bool:
         or old.revision != new.revision
         or old.epoch != new.epoch
         or old.failure != new.failure
+        or old.action != new.action
         or old.node_id != new.node_id
         or old.metadata.get(HEALTH) != new.metadata.get(HEALTH)
         or old.metadata.get(DRIFT) != new.metadata.get(DRIFT)

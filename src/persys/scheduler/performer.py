@@ -177,7 +177,8 @@ class Performer:
             return
         task_id = seen.metadata.get("task_id", "")
         if entry.dispatch is sent:
-            entry.dispatch = answered(sent, now=self._clock.now(), task_id=task_id)
+            refused = seen.actual is Actual.FAILED
+            entry.dispatch = answered(sent, now=self._clock.now(), task_id=task_id, refused=refused)
         log.info(
             "workload.sent",
             workload_id=workload.id,

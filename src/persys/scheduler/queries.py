@@ -211,6 +211,8 @@ class Queries:
             view.assigned_node_id = entry.assignment.node_id
             view.epoch = entry.assignment.epoch
             view.placement = entry.assignment.why
+            view.admitted_on_node = is_admitted(entry)
+            view.dispatch_failed = entry.dispatch is not None and bool(entry.dispatch.problem)
         # Once it is as wanted, the plan to try again only waits to be forgotten.
         if retry is not None and not (belief is not None and fulfils(belief, workload)):
             view.retry_attempts = retry.attempts
@@ -224,6 +226,25 @@ class Queries:
         if entry.usage is not None:
             view.usage.CopyFrom(control.workload_usage_message(entry.usage))
         return view
+
+
+def is_admitted(entry: Entry) -> bool:
+    """Whether its node has accepted the assignment, by its answer, its reports, or what is stored of them."""
+    assignment, dispatch, seen = entry.assignment, entry.dispatch, entry.observation
+    if assignment is None or entry.refusal is not None:
+        return False
+    if dispatch is not None and dispatch.goal.epoch == assignment.epoch and dispatch.answered_at:
+        return not dispatch.refused
+    if seen is not None:
+        return seen.actual is not Actual.ABSENT and speaks_of(
+            seen, entry.workload.revision, assignment
+        )
+    belief = entry.belief
+    return (
+        belief is not None
+        and belief.status in (Status.RUNNING, Status.STOPPED)
+        and (belief.epoch, belief.revision) == (assignment.epoch, entry.workload.revision)
+    )
 
 
 def _status_reason(member: Member) -> str:

@@ -2,8 +2,11 @@
 
 from datetime import datetime
 
+from msgspec.structs import replace
+
 from persys.core.deviations import DRIFTED
 from persys.core.health import UNHEALTHY
+from persys.core.history import is_remembered, remember
 from persys.core.situation import Decision
 from persys.model.assignment import Assignment
 from persys.model.belief import Belief, Status
@@ -13,7 +16,9 @@ from persys.model.workload import Workload
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster, Entry
 from persys.store import keys
+from persys.wire.agent import TASK_ID
 
+TASK_ID_MAX = 256
 _KIND = {
     Status.RUNNING: EventKind.WORKLOAD_RUNNING,
     Status.STOPPED: EventKind.WORKLOAD_STOPPED,
@@ -43,6 +48,8 @@ def change_of(
             change.events.append(_event(EventKind.WORKLOAD_DELETED, workload, old.assignment, now))
     else:
         _write(change, old, workload, decision, is_new=entry is None)
+        if entry is not None:
+            _note_ended(change, entry, now)
         change.events.extend(_told(old, workload, decision, now))
     if decision.tombstone is not None:
         buried = decision.tombstone.assignment
@@ -65,6 +72,26 @@ def _write(
         change.puts[keys.retry_key(workload.id)] = decision.retry
     if decision.retry is None and old.retry is not None:
         change.drops.append(keys.retry_key(workload.id))
+
+
+def _note_ended(change: Change, entry: Entry, now: datetime) -> None:
+    """Add the action that its node reports as ended, unless it is on record: it is stored with the decision
+    that follows from it.
+    """
+    seen = entry.observation
+    if seen is None or seen.action is None:
+        return
+    if is_remembered(entry.history, seen.node_id, seen.action):
+        return
+    history = remember(entry.history, seen.workload_id, seen.node_id, [seen.action], now=now)
+    change.puts[keys.history_key(seen.workload_id)] = history
+    done = change.done
+
+    def done_and_kept() -> None:
+        done()
+        entry.history = history
+
+    change.done = done_and_kept
 
 
 def _forget(change: Change, old: Entry) -> None:
@@ -122,7 +149,8 @@ def _told(old: Entry, workload: Workload, decision: Decision, now: datetime) -> 
         elif _recovered(old.belief, belief):
             told.append(_event(EventKind.WORKLOAD_HEALTHY, workload, assignment, now))
         elif belief.status in _KIND and not _is_drift(old.belief, belief):
-            told.append(_event(_KIND[belief.status], workload, assignment, now, belief.message))
+            event = _event(_KIND[belief.status], workload, assignment, now, belief.message)
+            told.append(replace(event, task_id=belief.metadata.get(TASK_ID, "")[:TASK_ID_MAX]))
     return told
 
 

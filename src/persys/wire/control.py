@@ -21,6 +21,7 @@ from persys.wire.checks import SPEC_BYTES_MAX
 from persys.wire.control_message import spec_message
 from persys.wire.control_spec import VM_SPEC_KEY, workload_rules, workload_spec
 from persys.wire.gen.control.v1 import control_pb2
+from persys.wire.sightings import action_message, ended_action
 from persys.wire.times import EPOCH, instant, timestamp
 
 __all__ = [
@@ -169,6 +170,9 @@ def observation(
         message=message.message,
         metadata=dict(message.metadata),
         proof=message.proof,
+        action=ended_action(message.last_action, WorkloadId(message.workload_id))
+        if message.HasField("last_action")
+        else None,
     )
 
 
@@ -208,6 +212,8 @@ def status_message(
         message.reason.code = seen.failure.code
         message.reason.message = seen.failure.message
         message.reason.retryable = seen.failure.retryable
+    if seen.action is not None:
+        message.last_action.CopyFrom(action_message(seen.action))
     if workload_usage is not None:
         message.usage.CopyFrom(workload_usage_message(workload_usage))
     return message

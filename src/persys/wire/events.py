@@ -23,6 +23,7 @@ def event_message(numbered: Numbered) -> control_pb2.EventView:
         epoch=event.epoch,
         identity=event.identity,
         source=event.source,
+        task_id=event.task_id,
     )
 
 

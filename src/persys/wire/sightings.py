@@ -1,19 +1,42 @@
-"""Actions of agents as users see them: what a node was doing when an operation did not end in time."""
+"""Actions of agents in the control contract: in reports of nodes, and as users see them."""
 
+from persys.model.action import Action, ActionKind, ActionState
 from persys.model.history import Sighting
+from persys.model.ids import ActionId, WorkloadId
 from persys.wire.gen.control.v1 import control_pb2
-from persys.wire.times import EPOCH, timestamp
+from persys.wire.times import EPOCH, instant, timestamp
+
+_KINDS = {kind.value: kind for kind in ActionKind}
+_ENDED = {state.value: state for state in (ActionState.COMPLETED, ActionState.FAILED)}
 
 
 def sighting_message(sighting: Sighting) -> control_pb2.ActionView:
-    action = sighting.action
+    message = action_message(sighting.action)
+    message.node_id = sighting.node_id
+    message.fetched_at.CopyFrom(timestamp(sighting.fetched_at))
+    return message
+
+
+def ended_action(message: control_pb2.ActionView, workload_id: WorkloadId) -> Action | None:
+    """None: it has not ended, or is of a kind that only a newer agent knows."""
+    kind, state = _KINDS.get(message.action_type), _ENDED.get(message.status)
+    if kind is None or state is None or not message.task_id:
+        return None
+    return Action(
+        ActionId(message.task_id),
+        workload_id,
+        kind,
+        state,
+        instant(message.created_at) or EPOCH,
+        instant(message.started_at),
+        instant(message.ended_at),
+        message.error,
+    )
+
+
+def action_message(action: Action) -> control_pb2.ActionView:
     message = control_pb2.ActionView(
-        task_id=action.id,
-        node_id=sighting.node_id,
-        action_type=action.kind,
-        status=action.state,
-        error=action.error,
-        fetched_at=timestamp(sighting.fetched_at),
+        task_id=action.id, action_type=action.kind, status=action.state, error=action.error
     )
     if action.created_at != EPOCH:  # how a time that was not said is read
         message.created_at.CopyFrom(timestamp(action.created_at))

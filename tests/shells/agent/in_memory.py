@@ -42,13 +42,14 @@ class MemoryRuntime:
 
     def __init__(self) -> None:
         self.artefacts: dict[WorkloadId, Artefact] = {}
+        self.pull_failure: Failure | None = None
         self._number = 0
 
     async def inspect(self, order: Order) -> Artefact | None:
         return self.artefacts.get(order.workload_id)
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
-        return None
+        return self.pull_failure
 
     async def create(self, order: Order, volumes: Mapping[str, Path]) -> Failure | None:
         self._number += 1

@@ -170,7 +170,7 @@ def test_a_workload_shows_what_its_node_was_doing(cluster: Cluster, ctl: Run) ->
 
     out = ctl("workload", "get", "web").out
 
-    assert "Timed out:" in out
+    assert "Tasks:" in out
     row = next(line for line in out.splitlines() if "apply-web-1" in line)
     assert row.split()[:4] == ["apply-web-1", "n1", "apply_workload", "running"]
     assert row.endswith("pull is stuck")

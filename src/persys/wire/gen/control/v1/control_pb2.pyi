@@ -590,7 +590,7 @@ class ReasonDetail(_message.Message):
     def __init__(self, code: _Optional[str] = ..., message: _Optional[str] = ..., last_transition: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., next_retry_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., retryable: _Optional[bool] = ...) -> None: ...
 
 class WorkloadStatus(_message.Message):
-    __slots__ = ("workload_id", "state", "failure_reason", "message", "last_transition", "reason", "usage", "revision_id", "epoch", "metadata", "proof")
+    __slots__ = ("workload_id", "state", "failure_reason", "message", "last_transition", "reason", "usage", "revision_id", "epoch", "metadata", "proof", "last_action")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -609,6 +609,7 @@ class WorkloadStatus(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     METADATA_FIELD_NUMBER: _ClassVar[int]
     PROOF_FIELD_NUMBER: _ClassVar[int]
+    LAST_ACTION_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     state: str
     failure_reason: FailureReason
@@ -620,7 +621,8 @@ class WorkloadStatus(_message.Message):
     epoch: int
     metadata: _containers.ScalarMap[str, str]
     proof: bytes
-    def __init__(self, workload_id: _Optional[str] = ..., state: _Optional[str] = ..., failure_reason: _Optional[_Union[FailureReason, str]] = ..., message: _Optional[str] = ..., last_transition: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[_Union[ReasonDetail, _Mapping]] = ..., usage: _Optional[_Union[WorkloadUsageSnapshot, _Mapping]] = ..., revision_id: _Optional[str] = ..., epoch: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., proof: _Optional[bytes] = ...) -> None: ...
+    last_action: ActionView
+    def __init__(self, workload_id: _Optional[str] = ..., state: _Optional[str] = ..., failure_reason: _Optional[_Union[FailureReason, str]] = ..., message: _Optional[str] = ..., last_transition: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[_Union[ReasonDetail, _Mapping]] = ..., usage: _Optional[_Union[WorkloadUsageSnapshot, _Mapping]] = ..., revision_id: _Optional[str] = ..., epoch: _Optional[int] = ..., metadata: _Optional[_Mapping[str, str]] = ..., proof: _Optional[bytes] = ..., last_action: _Optional[_Union[ActionView, _Mapping]] = ...) -> None: ...
 
 class ListNodesRequest(_message.Message):
     __slots__ = ("status",)
@@ -792,7 +794,7 @@ class GetWorkloadsResponse(_message.Message):
     def __init__(self, found: _Optional[_Iterable[_Union[GetWorkloadResponse, _Mapping]]] = ...) -> None: ...
 
 class WorkloadView(_message.Message):
-    __slots__ = ("workload_id", "type", "desired_state", "status", "assigned_node_id", "revision_id", "retry_attempts", "retry_max_attempts", "retry_next_at", "failure_reason", "last_updated", "reason", "usage", "epoch", "placement", "metadata", "spec", "history")
+    __slots__ = ("workload_id", "type", "desired_state", "status", "assigned_node_id", "revision_id", "retry_attempts", "retry_max_attempts", "retry_next_at", "failure_reason", "last_updated", "reason", "usage", "epoch", "placement", "metadata", "spec", "history", "admitted_on_node", "dispatch_failed")
     class MetadataEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -818,6 +820,8 @@ class WorkloadView(_message.Message):
     METADATA_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     HISTORY_FIELD_NUMBER: _ClassVar[int]
+    ADMITTED_ON_NODE_FIELD_NUMBER: _ClassVar[int]
+    DISPATCH_FAILED_FIELD_NUMBER: _ClassVar[int]
     workload_id: str
     type: str
     desired_state: str
@@ -836,7 +840,9 @@ class WorkloadView(_message.Message):
     metadata: _containers.ScalarMap[str, str]
     spec: WorkloadSpec
     history: _containers.RepeatedCompositeFieldContainer[ActionView]
-    def __init__(self, workload_id: _Optional[str] = ..., type: _Optional[str] = ..., desired_state: _Optional[str] = ..., status: _Optional[str] = ..., assigned_node_id: _Optional[str] = ..., revision_id: _Optional[str] = ..., retry_attempts: _Optional[int] = ..., retry_max_attempts: _Optional[int] = ..., retry_next_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., failure_reason: _Optional[str] = ..., last_updated: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[_Union[ReasonDetail, _Mapping]] = ..., usage: _Optional[_Union[WorkloadUsageSnapshot, _Mapping]] = ..., epoch: _Optional[int] = ..., placement: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., history: _Optional[_Iterable[_Union[ActionView, _Mapping]]] = ...) -> None: ...
+    admitted_on_node: bool
+    dispatch_failed: bool
+    def __init__(self, workload_id: _Optional[str] = ..., type: _Optional[str] = ..., desired_state: _Optional[str] = ..., status: _Optional[str] = ..., assigned_node_id: _Optional[str] = ..., revision_id: _Optional[str] = ..., retry_attempts: _Optional[int] = ..., retry_max_attempts: _Optional[int] = ..., retry_next_at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., failure_reason: _Optional[str] = ..., last_updated: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., reason: _Optional[_Union[ReasonDetail, _Mapping]] = ..., usage: _Optional[_Union[WorkloadUsageSnapshot, _Mapping]] = ..., epoch: _Optional[int] = ..., placement: _Optional[str] = ..., metadata: _Optional[_Mapping[str, str]] = ..., spec: _Optional[_Union[WorkloadSpec, _Mapping]] = ..., history: _Optional[_Iterable[_Union[ActionView, _Mapping]]] = ..., admitted_on_node: _Optional[bool] = ..., dispatch_failed: _Optional[bool] = ...) -> None: ...
 
 class ActionView(_message.Message):
     __slots__ = ("task_id", "node_id", "action_type", "status", "error", "created_at", "started_at", "ended_at", "fetched_at")
@@ -1164,7 +1170,7 @@ class LossView(_message.Message):
     def __init__(self, node_id: _Optional[str] = ..., stranded: _Optional[_Iterable[str]] = ..., bound: _Optional[_Iterable[str]] = ..., moved: _Optional[int] = ...) -> None: ...
 
 class EventView(_message.Message):
-    __slots__ = ("sequence", "at", "kind", "message", "workload_id", "node_id", "revision_id", "epoch", "identity", "source")
+    __slots__ = ("sequence", "at", "kind", "message", "workload_id", "node_id", "revision_id", "epoch", "identity", "source", "task_id")
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     AT_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
@@ -1175,6 +1181,7 @@ class EventView(_message.Message):
     EPOCH_FIELD_NUMBER: _ClassVar[int]
     IDENTITY_FIELD_NUMBER: _ClassVar[int]
     SOURCE_FIELD_NUMBER: _ClassVar[int]
+    TASK_ID_FIELD_NUMBER: _ClassVar[int]
     sequence: int
     at: _timestamp_pb2.Timestamp
     kind: str
@@ -1185,7 +1192,8 @@ class EventView(_message.Message):
     epoch: int
     identity: str
     source: str
-    def __init__(self, sequence: _Optional[int] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., revision_id: _Optional[str] = ..., epoch: _Optional[int] = ..., identity: _Optional[str] = ..., source: _Optional[str] = ...) -> None: ...
+    task_id: str
+    def __init__(self, sequence: _Optional[int] = ..., at: _Optional[_Union[datetime.datetime, _timestamp_pb2.Timestamp, _Mapping]] = ..., kind: _Optional[str] = ..., message: _Optional[str] = ..., workload_id: _Optional[str] = ..., node_id: _Optional[str] = ..., revision_id: _Optional[str] = ..., epoch: _Optional[int] = ..., identity: _Optional[str] = ..., source: _Optional[str] = ..., task_id: _Optional[str] = ...) -> None: ...
 
 class ListEventsRequest(_message.Message):
     __slots__ = ("workload_id", "node_id", "kinds", "since", "after_sequence", "limit")

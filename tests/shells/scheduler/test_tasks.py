@@ -1,0 +1,152 @@
+"""Tasks of our own agents in the history of a workload, and what is shown of an order on its way."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from persys.model.failure import Failure, FailureReason
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.scheduler.harness import Cluster, eventually
+from shells.scheduler.real_nodes import real_nodes
+
+
+async def history(cluster: Cluster, count: int) -> Sequence[pb.ActionView]:
+    """Newest first, when there are so many."""
+    found: Sequence[pb.ActionView] = ()
+
+    async def are_kept() -> bool:
+        nonlocal found
+        found = (await cluster.control.workload("web")).history
+        return len(found) >= count
+
+    await eventually(are_kept, lambda: f"{count} tasks: {found}")
+    return found
+
+
+async def test_every_finished_task_of_an_agent_is_kept_with_its_times_and_error(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    async with real_nodes(tmp_path, cluster.settings.grpc_port, "n1"):
+        await cluster.control.apply("web")
+        await cluster.control.until("web", "Running")
+        await cluster.control.want("web", "Stopped")
+        await cluster.control.until("web", "Stopped")
+
+        newest, oldest = await history(cluster, 2)
+
+    assert newest.task_id != oldest.task_id
+    for task in (newest, oldest):
+        assert task.task_id.startswith("apply-")
+        assert (task.node_id, task.action_type) == ("n1", "apply_workload")
+        assert (task.status, task.error) == ("completed", "")
+        for field in ("created_at", "started_at", "ended_at", "fetched_at"):
+            assert task.HasField(field), field
+        assert task.created_at.ToDatetime() <= task.ended_at.ToDatetime()
+    assert oldest.created_at.ToDatetime() < newest.created_at.ToDatetime()
+
+
+async def test_a_failed_task_is_kept_with_its_error(cluster: Cluster, tmp_path: Path) -> None:
+    async with real_nodes(tmp_path, cluster.settings.grpc_port, "n1") as (node,):
+        node.runtime.pull_failure = Failure(FailureReason.IMAGE_PULL_FAILED, "registry is away")
+        await cluster.control.apply("web")
+        await cluster.control.until("web", "Failed")
+
+        (task, *_) = await history(cluster, 1)
+
+    assert (task.status, task.action_type) == ("failed", "apply_workload")
+    assert "registry is away" in task.error
+
+
+async def test_the_event_of_an_end_names_its_task(cluster: Cluster, tmp_path: Path) -> None:
+    async with real_nodes(tmp_path, cluster.settings.grpc_port, "n1"):
+        await cluster.control.apply("web")
+        await cluster.control.until("web", "Running")
+        (task,) = await history(cluster, 1)
+        request = pb.ListEventsRequest(workload_id="web", kinds=["WorkloadRunning"])
+        answer = await cluster.control.stub.ListEvents(request, timeout=10)
+
+    assert [event.task_id for event in answer.events] == [task.task_id]
+
+
+async def test_a_task_is_written_once_and_not_again_after_a_restart(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    async with real_nodes(tmp_path, cluster.settings.grpc_port, "n1"):
+        await cluster.control.apply("web")
+        await cluster.control.until("web", "Running")
+        before = list(await history(cluster, 1))
+
+        await cluster.stop()
+        await cluster.start()
+        await cluster.control.until_node("n1", "Ready")
+        await cluster.control.until("web", "Running")
+        written = cluster.store.transactions
+        await asyncio.sleep(1.5)  # several heartbeats and passes
+
+        assert cluster.store.transactions == written
+        assert list((await cluster.control.workload("web")).history) == before
+
+
+async def test_an_accepted_order_is_shown_as_admitted_also_after_a_restart(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join()
+    node.agent.manner.work_seconds = 0.5
+    await cluster.control.apply("web")
+
+    async def is_admitted() -> bool:
+        return (await cluster.control.workload("web")).admitted_on_node
+
+    await eventually(is_admitted, lambda: "it to be admitted")
+    assert (await cluster.control.workload("web")).status == "Pending"
+    await cluster.control.until("web", "Running")
+    await node.fall_silent()
+    await cluster.stop()
+    await cluster.start()
+    assert await is_admitted()
+
+
+async def test_a_refused_order_is_not_shown_as_admitted(cluster: Cluster) -> None:
+    node = await cluster.join()
+    node.agent.manner.rejects = "no such field"
+    await cluster.control.apply("web")
+
+    view = await cluster.control.until("web", "Failed")
+
+    assert not view.admitted_on_node
+    assert not view.dispatch_failed
+
+
+async def test_an_order_without_an_answer_is_shown_as_dispatch_failed_until_it_is_taken(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join()
+    await node.agent.stop()
+    await cluster.control.apply("web")
+
+    async def has_failed() -> bool:
+        return (await cluster.control.workload("web")).dispatch_failed
+
+    await eventually(has_failed, lambda: "the failed dispatch to be shown")
+    view = await cluster.control.workload("web")
+    assert (view.reason.code, view.admitted_on_node) == ("NodeUnreachable", False)
+    await node.agent.start()
+    view = await cluster.control.until("web", "Running")
+    assert (view.dispatch_failed, view.admitted_on_node) == (False, True)
+
+
+@pytest.mark.parametrize("count", [25])
+async def test_the_history_is_bounded(cluster: Cluster, tmp_path: Path, count: int) -> None:
+    async with real_nodes(tmp_path, cluster.settings.grpc_port, "n1"):
+        await cluster.control.apply("web")
+        await cluster.control.until("web", "Running")
+        for number in range(count):
+            desired = "Stopped" if number % 2 == 0 else "Running"
+            await cluster.control.want("web", desired)
+            await cluster.control.until("web", desired)
+
+        found = await history(cluster, 20)
+
+    assert len(found) == 20
