@@ -30,6 +30,7 @@ from persys.agent.image_door import ImageDoor
 from persys.agent.images import ImageStore
 from persys.agent.intake import Intake
 from persys.agent.inventory import Inventory
+from persys.agent.journal_sealing import journal_key_file
 from persys.agent.ledger import Ledger
 from persys.agent.link import CALL_DEADLINE_SECONDS, Connect
 from persys.agent.meter import Meter
@@ -137,7 +138,12 @@ async def run_agent(settings: AgentSettings, stop: asyncio.Event) -> None:
     tls = open_tls(settings, clock, source)
     node_id = node_of(settings, tls, kept)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS_MAX))
-    state = State(settings.state_path, cluster_id=settings.cluster_id, node_id=node_id)
+    state = State(
+        settings.state_path,
+        cluster_id=settings.cluster_id,
+        node_id=node_id,
+        key_file=journal_key_file(settings.state_path, settings.journal_key_file),
+    )
     news, owner = News(), Owner(settings.cluster_id, node_id)
     paths = ThreadPathCalls(roots=workload_roots(settings, owner))
     detector = Detector(settings, owner, state, clock, paths, images_changed=news.tell_node)

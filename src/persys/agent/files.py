@@ -1,27 +1,69 @@
 """Small files of containers: <root>/<workload id>/<number>, bound read-only at their paths.
 
-They are on the disk, open to nobody else, so that Docker may start a container before the agent is there.
-What would surprise: a start only puts back what is missing. Made anew they are only with their container, so
-that what runs keeps the values it began with.
+Plain ones are on the disk, so that Docker may start a container before the agent is there. Values of secrets
+are in a directory in memory, and the path on the disk is a link to them: after a reboot the agent puts them
+back from its journal and starts the container. What would surprise: a start only puts back what is missing.
+Files are made again only with their container, so that what runs keeps the values it began with.
 """
 
 import shutil
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+
+import structlog
 
 from persys.core.secrets import PLAIN_MODE, SECRET_MODE
 from persys.infra.files import write_whole
+from persys.infra.mount_table import MountEntry, read_mount_table
 from persys.model.ids import WorkloadId
 from persys.model.order import Order
 from persys.model.spec import ContainerSpec, FileMount
 
+log = structlog.get_logger()
+
 _PRIVATE = 0o700
+_IN_MEMORY = ("tmpfs", "ramfs")
+_CANDIDATES = (Path("/run/persys"), Path("/dev/shm/persys"))  # noqa: S108  # private directories
+_OF_CONTAINERS = ("overlay", "fuse-overlayfs")
+
+
+def memory_directory(configured: str, mounts: Iterable[MountEntry]) -> Path | None:
+    """Where files are in memory, and Docker finds them under the same path. None: nowhere.
+
+    In a container of its own an agent has other directories than Docker, except those that it was given.
+    """
+    if configured:
+        return Path(configured)
+    table = list(mounts)
+    contained = any(one.mount_point == "/" and one.fs_type in _OF_CONTAINERS for one in table)
+    for path in _CANDIDATES:
+        holding = max(
+            (one for one in table if path.is_relative_to(one.mount_point)),
+            key=lambda one: len(one.mount_point),
+            default=None,
+        )
+        if holding is None or holding.fs_type not in _IN_MEMORY:
+            continue
+        if not contained or holding.mount_point == str(path):
+            return path
+    return None
+
+
+def find_memory_directory(configured: str) -> Path | None:
+    found = memory_directory(configured, read_mount_table())
+    if found is None:
+        log.warning("secret_files.on_disk", reason="no directory in memory is shared with Docker")
+    return found
 
 
 class ContainerFiles:
     """All methods but `paths` and `place` block."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, memory: Path | None) -> None:
+        """`memory`: the directory in memory for values of secrets; None: they are on the disk too."""
         self.root = root.absolute()
+        self._memory = memory
 
     def paths(self, order: Order) -> dict[str, Path]:
         """Where each file is, by its path in the container."""
@@ -29,7 +71,7 @@ class ContainerFiles:
         return {file.path: place / str(index) for index, file in enumerate(_files(order))}
 
     def write(self, order: Order) -> None:
-        """All of them, anew. Raises OSError."""
+        """Replace all of them. Raises OSError."""
         self.remove(order.workload_id)
         self.restore(order)
 
@@ -40,17 +82,35 @@ class ContainerFiles:
             return
         place = self.place(order.workload_id)
         for directory in (self.root, place):
-            directory.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
-            directory.chmod(_PRIVATE)
+            _make_private(directory)
         for file, path in zip(files, self.paths(order).values(), strict=True):
-            if not path.is_file():
+            if path.is_file():
+                continue
+            if file.secret and self._memory is not None:
+                self._write_in_memory(order.workload_id, path, file.content, _mode(file))
+            else:
                 write_whole(path, file.content, mode=_mode(file))
+
+    def move_to_memory(self, orders: Iterable[Order]) -> None:
+        """Values of secrets that an earlier agent left on the disk; what runs keeps the files it has."""
+        for order in orders if self._memory is not None else ():
+            for file, path in zip(_files(order), self.paths(order).values(), strict=True):
+                if not file.secret or path.is_symlink() or not path.is_file():
+                    continue
+                try:
+                    content = path.read_bytes()
+                    self._write_in_memory(order.workload_id, path, content, _mode(file))
+                except OSError as err:
+                    log.error("secret_files.not_moved", path=str(path), reason=str(err))
 
     def remove(self, workload_id: WorkloadId) -> None:
         """Raises OSError."""
-        place = self.place(workload_id)
-        if place.exists():
-            shutil.rmtree(place)
+        places = [self.place(workload_id)]
+        if self._memory is not None:
+            places.append(self._in_memory(workload_id))
+        for place in places:
+            if place.exists():
+                shutil.rmtree(place)
 
     def owners(self) -> dict[WorkloadId, Path]:
         """Whose files are here. Raises OSError."""
@@ -60,6 +120,31 @@ class ContainerFiles:
 
     def place(self, workload_id: WorkloadId) -> Path:
         return self.root / workload_id
+
+    def _in_memory(self, workload_id: WorkloadId) -> Path:
+        """Several agents may have their files in one directory: below it the path is that of the disk."""
+        assert self._memory is not None, "asked only with a directory in memory"
+        return self._memory / self.place(workload_id).relative_to("/")
+
+    def _write_in_memory(
+        self, workload_id: WorkloadId, path: Path, content: bytes, mode: int
+    ) -> None:
+        assert self._memory is not None, "asked only with a directory in memory"
+        directory = self._in_memory(workload_id)
+        _make_private(self._memory)
+        _make_private(directory)
+        target = directory / path.name
+        write_whole(target, content, mode=mode)
+        link = path.with_name(f".{path.name}.link")
+        with suppress(FileNotFoundError):
+            link.unlink()
+        link.symlink_to(target)
+        link.replace(path)
+
+
+def _make_private(directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True, mode=_PRIVATE)
+    directory.chmod(_PRIVATE)
 
 
 def _files(order: Order) -> tuple[FileMount, ...]:

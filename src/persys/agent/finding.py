@@ -6,7 +6,7 @@ from urllib.parse import quote
 
 import structlog
 
-from persys.agent.files import ContainerFiles
+from persys.agent.files import ContainerFiles, find_memory_directory
 from persys.agent.images import ImageStore
 from persys.agent.policy import policy_of
 from persys.agent.runtimes.docker_form import Owner
@@ -67,7 +67,8 @@ def has_machines(state: State) -> bool:
 
 def container_files(settings: AgentSettings, owner: Owner) -> ContainerFiles:
     """Beside the journal; several agents may have theirs in one directory."""
-    return ContainerFiles(_files_root(settings, owner))
+    memory = find_memory_directory(settings.secret_files_dir)
+    return ContainerFiles(_files_root(settings, owner), memory)
 
 
 def workload_roots(settings: AgentSettings, owner: Owner) -> list[Path]:

@@ -36,6 +36,7 @@ class Entry(Struct, frozen=True):
     volumes: dict[str, bool] = {}
     intent: bytes = b""  # the scheduler's own record, kept for it as it came
     cluster_uid: str = ""  # whose epoch its order has; "": not known
+    sealed: bytes = b""  # on the disk: the values of secrets, which its order lacks there
 
 
 class Image(Struct, frozen=True):

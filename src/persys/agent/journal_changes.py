@@ -1,6 +1,6 @@
 """Changes of the journal, and the statements that write them."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
@@ -43,8 +43,8 @@ PROBE = Statement("UPDATE run SET resuming = resuming", [()])
 _UPSERT = "ON CONFLICT (id) DO UPDATE SET record = excluded.record"
 
 
-def statements_of(change: Change) -> list[Statement]:
-    """The rows of a change, encoded."""
+def statements_of(change: Change, seal: Callable[[Entry], Entry]) -> list[Statement]:
+    """The rows of a change, encoded. `seal` encrypts the values of secrets. Raises RefusedError."""
     made: list[Statement] = []
 
     def add(sql: str, rows: Iterable[Sequence[str | bytes]]) -> None:
@@ -54,7 +54,7 @@ def statements_of(change: Change) -> list[Statement]:
     if (entry := change.entry) is not None:
         add(
             f"INSERT INTO entries VALUES (?, ?) {_UPSERT}",  # noqa: S608
-            [(entry.order.workload_id, encode(entry))],
+            [(entry.order.workload_id, encode(seal(entry)))],
         )
     if change.forgotten is not None:
         add("DELETE FROM entries WHERE id = ?", [(change.forgotten,)])

@@ -15,6 +15,7 @@ import structlog
 
 from persys.agent.runtimes.docker_access import DockerAccess
 from persys.agent.runtimes.docker_frames import Frame, Frames, packed
+from persys.core.secrets import redacted, values_of
 from persys.errors import PersysError, UnavailableError
 from persys.infra.aio.path_calls import PathCalls
 from persys.infra.files import write_whole
@@ -49,7 +50,7 @@ class Past:
                     async for frames in self._access.frames(part, tail=_LINES_MAX, stamped=True):
                         end.add(frames)
                     path = self._path(workload_id, part.service)
-                    content = packed(end.frames)
+                    content = packed(_without(values_of(order), end.frames))
                     await self._paths.run(path, partial(write_whole, path, content))
         except (PersysError, OSError, TimeoutError) as err:
             log.warning("past.not_kept", workload_id=workload_id, reason=str(err))
@@ -71,6 +72,20 @@ class Past:
 
     def _path(self, workload_id: WorkloadId, service: str) -> Path:
         return self._root / workload_id / f"log-{quote(service, safe='')}"
+
+
+def _without(values: frozenset[str], frames: Iterable[Frame]) -> Iterable[Frame]:
+    """A container may write the values of its secrets; they are not kept on the disk in clear."""
+    if not values:
+        return frames
+    return [
+        frame._replace(
+            data=redacted(frame.data.decode("utf-8", "surrogateescape"), values).encode(
+                "utf-8", "surrogateescape"
+            )
+        )
+        for frame in frames
+    ]
 
 
 class End:

@@ -45,6 +45,16 @@ class AgentSettings(TlsSettings, TraceSettings):
     state_path: Path = setting(
         Path("/var/lib/persys/state.db"), "PERSYS_STATE_PATH", help="the journal"
     )
+    journal_key_file: str = setting(
+        "",
+        "PERSYS_JOURNAL_KEY_FILE",
+        help="key that secrets in the journal are sealed with; else beside it, ending in .key",
+    )
+    secret_files_dir: str = setting(
+        "",
+        "PERSYS_SECRET_FILES_DIR",
+        help="directory in memory for files from secrets; else in /run or /dev/shm",
+    )
     docker_enabled: bool = setting(True, "PERSYS_DOCKER_ENABLED", help="run containers")
     docker_host: str = setting(
         "unix:///var/run/docker.sock", "DOCKER_HOST", help="where Docker listens"

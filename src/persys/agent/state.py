@@ -22,12 +22,19 @@ import structlog
 from persys.agent.journal import Burial, Entry, Image
 from persys.agent.journal_changes import PROBE, Change, Statement, statements_of
 from persys.agent.journal_health import JournalHealth
+from persys.agent.journal_sealing import (
+    Sealer,
+    has_plain_values,
+    journal_key_file,
+    no_key_file,
+)
 from persys.errors import RefusedError, SettingsError, StoreUnavailableError
 from persys.infra.aio.supervisor import Supervisor
+from persys.infra.sealing import KeyFile
 from persys.model.action import Action, ActionState
 from persys.model.ids import ActionId, NodeId, WorkloadId
 from persys.model.volume import Volume
-from persys.wire.records import NewerSchemaError, StructT, decode
+from persys.wire.records import NewerSchemaError, StructT, decode, encode
 
 log = structlog.get_logger()
 
@@ -89,10 +96,14 @@ class State:
         *,
         cluster_id: str,
         node_id: NodeId,
+        key_file: KeyFile | None = None,
         thread: Executor | None = None,
         connection: sqlite3.Connection | None = None,
     ) -> None:
-        """A simulation runs the writes on its own `thread`, and keeps a `connection` for the next agent."""
+        """`key_file`: None is the one beside the journal, or a credential of systemd.
+
+        A simulation runs the writes on its own `thread`, and keeps a `connection` for the next agent.
+        """
         # SQLite belongs to one thread, so that a slow disk does not stop the loop.
         self._thread = thread or ThreadPoolExecutor(1, thread_name_prefix="journal")
         self._waiting: list[_Waiting] = []
@@ -115,6 +126,8 @@ class State:
         self.connection = (
             connection or self._thread.submit(_open, path, cluster_id, node_id).result()
         )
+        found = key_file or journal_key_file(path)
+        self._sealer = Sealer(no_key_file if path == _MEMORY else found.make)
         try:
             self._thread.submit(self._read).result()
         except sqlite3.Error as err:
@@ -147,7 +160,11 @@ class State:
         if stalled := self.health.stalled(loop.time()):
             raise StoreUnavailableError(stalled)
         written: asyncio.Future[None] = loop.create_future()
-        self._waiting.append(_Waiting(change, statements_of(change), written))
+        try:
+            statements = statements_of(change, self._sealer.seal)
+        except RefusedError as err:
+            raise StoreUnavailableError(f"journal: {err}") from err
+        self._waiting.append(_Waiting(change, statements, written))
         self._work.set()
         try:
             async with asyncio.timeout(deadline_seconds):
@@ -315,11 +332,16 @@ class State:
 
     def _read(self) -> None:
         """A row that is damaged is set aside: all others are read. Raises NewerSchemaError."""
+        plain: list[Entry] = []
         for name, entry in self._intact("SELECT id, record FROM entries ORDER BY id", Entry):
-            if entry is None:
+            opened = self._opened(name, entry) if entry is not None else None
+            if opened is None:
                 self.unreadable.add(WorkloadId(name))
-            else:
-                self.entries[entry.order.workload_id] = entry
+                continue
+            self.entries[opened.order.workload_id] = opened
+            if entry is not None and has_plain_values(entry):
+                plain.append(entry)
+        self._seal_former(plain)
         for _, action in self._intact("SELECT id, record FROM actions ORDER BY number", Action):
             if action is not None:
                 self.actions[action.id] = action
@@ -345,6 +367,29 @@ class State:
             self.instance_id = instance_id
         for (text,) in self.connection.execute("SELECT heard_at FROM contact"):
             self.heard_at = datetime.fromisoformat(text)
+
+    def _opened(self, name: str, entry: Entry) -> Entry | None:
+        """None: the values of its secrets cannot be had."""
+        try:
+            return self._sealer.open(entry)
+        except RefusedError as err:
+            log.error("journal.secrets_not_opened", key=name, reason=str(err))
+            return None
+
+    def _seal_former(self, plain: Sequence[Entry]) -> None:
+        """Encrypt what an earlier agent wrote in clear, and leave no copy of that in the file."""
+        if not plain:
+            return
+        try:
+            rows = [(encode(self._sealer.seal(each)), each.order.workload_id) for each in plain]
+            with self._transaction() as cursor:
+                cursor.executemany("UPDATE entries SET record = ? WHERE id = ?", rows)
+            self.connection.execute("VACUUM")
+            self.connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        except (RefusedError, *_NOT_WRITTEN) as err:
+            log.error("journal.secrets_not_sealed", reason=str(err))  # the next start tries again
+        else:
+            log.info("journal.secrets_sealed", count=len(plain))
 
     def _intact(self, query: str, kind: type[StructT]) -> Iterator[tuple[str, StructT | None]]:
         """The key and the record of each row; None if it is damaged."""

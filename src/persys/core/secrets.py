@@ -147,6 +147,50 @@ def values_of(order: Order) -> frozenset[str]:
             return frozenset()
 
 
+class SecretValues(Struct, frozen=True):
+    """The values of secrets in an order, apart from it."""
+
+    env: dict[str, str] = {}
+    files: dict[int, bytes] = {}  # by the index of the file
+
+    def __bool__(self) -> bool:
+        return bool(self.env or self.files)
+
+
+def take_out(order: Order) -> tuple[Order, SecretValues]:
+    """The order with empty values where it has those of secrets, and the values."""
+    spec = order.spec
+    if not isinstance(spec, ContainerSpec | ComposeSpec):
+        return order, SecretValues()
+    values = SecretValues(
+        {name: spec.env[name] for name in order.secret_env if spec.env.get(name)},
+        {
+            index: file.content
+            for index, file in enumerate(spec.files if isinstance(spec, ContainerSpec) else ())
+            if file.secret and file.content
+        },
+    )
+    if not values:
+        return order, values
+    empty = SecretValues(dict.fromkeys(values.env, ""), dict.fromkeys(values.files, b""))
+    return put_back(order, empty), values
+
+
+def put_back(order: Order, values: SecretValues) -> Order:
+    spec = order.spec
+    match spec:
+        case ContainerSpec():
+            files = tuple(
+                replace(file, content=values.files.get(index, file.content))
+                for index, file in enumerate(spec.files)
+            )
+            return replace(order, spec=replace(spec, env={**spec.env, **values.env}, files=files))
+        case ComposeSpec():
+            return replace(order, spec=replace(spec, env={**spec.env, **values.env}))
+        case _:
+            return order
+
+
 def redacted(text: str, values: Iterable[str]) -> str:
     """The text without the values, whole or in part.
 

@@ -1,6 +1,7 @@
 """The outermost frame of a process: run its parts until a signal or the first failure."""
 
 import asyncio
+import ctypes
 import resource
 import signal
 import sys
@@ -13,10 +14,13 @@ from persys.errors import PersysError
 
 log = structlog.get_logger()
 
+_PR_SET_DUMPABLE = 4
+
 
 def run(main: Callable[[asyncio.Event], Coroutine[None, None, None]]) -> int:
     """Run `main` with an event that SIGTERM and SIGINT set. Returns the exit code."""
     _allow_many_connections()
+    _forbid_core_dumps()
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_until_signalled(main))
@@ -47,6 +51,13 @@ def _allow_many_connections() -> None:
     """Each that says nothing has a descriptor until its time is over; 1,024 would soon be used up."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+def _forbid_core_dumps() -> None:
+    """The memory holds values of secrets and keys. The limit is also that of children."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # A handler that a dump is piped to gets it whatever the limit says, unless the process is not dumpable.
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
 
 async def _named(part: Callable[[], Awaitable[None]]) -> None:

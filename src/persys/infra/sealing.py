@@ -43,8 +43,10 @@ class Key:
 class KeyFile:
     """Read when it is first needed, so that one that was put back is found without a restart."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, setting: str = "PERSYS_SECRETS_KEY_FILE") -> None:
+        """`setting` is the variable that names the file."""
         self.path = path
+        self._setting = setting
         self._key: Key | None = None
 
     def key(self) -> Key:
@@ -64,7 +66,7 @@ class KeyFile:
         return self.key()
 
     def __str__(self) -> str:
-        return f"PERSYS_SECRETS_KEY_FILE={self.path}"
+        return f"{self._setting}={self.path}"
 
     def _read(self) -> bytes:
         try:

@@ -81,7 +81,7 @@ async def writing(directory: Path) -> AsyncIterator[tuple[State, FaultyConnectio
 def written_by(field: str) -> set[str]:
     """The statements that only this kind of write has."""
     change = Change(**{field: EXAMPLES[field]})
-    return {statement.sql for statement in statements_of(change)}
+    return {statement.sql for statement in statements_of(change, lambda entry: entry)}
 
 
 def test_every_kind_of_write_has_an_example() -> None:

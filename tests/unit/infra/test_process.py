@@ -108,3 +108,16 @@ def test_a_bug_beside_an_expected_error_is_not_hidden_by_it() -> None:
 
     assert code == 1
     assert "ZeroDivisionError: a bug" in err
+
+
+def test_a_process_leaves_no_core_dump() -> None:
+    code = (
+        "import asyncio, ctypes, resource\n"
+        "from persys.infra.process import run\n"
+        "async def main(stop): print(ctypes.CDLL(None).prctl(3), resource.getrlimit(resource.RLIMIT_CORE))\n"
+        "run(main)\n"
+    )
+
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert told.stdout.strip() == "0 (0, 0)"

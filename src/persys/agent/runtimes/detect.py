@@ -119,6 +119,7 @@ class Detector:
     def _add_docker(self, engine: Engine) -> None:
         settings, found = self._settings, self.found
         files = container_files(settings, self._owner)
+        files.move_to_memory(entry.order for entry in self._state.entries.values())
         found.types[WorkloadType.CONTAINER] = DockerRuntime(
             engine,
             self._owner,

@@ -1,0 +1,70 @@
+"""Values of secrets in the journal: taken out of each order and encrypted before it is written.
+
+Only these values are encrypted. So a key that is lost costs nothing but them: the rows that need it are set
+aside as damaged ones are, what runs goes on, and the scheduler sends those orders again.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from persys.agent.journal import Entry
+from persys.core.secrets import SecretValues, put_back, take_out
+from persys.errors import RefusedError
+from persys.infra.sealing import Key, KeyFile
+
+SETTING = "PERSYS_JOURNAL_KEY_FILE"
+CREDENTIAL = "persys-journal-key"  # the name under which systemd may pass the key
+_KEY_BYTES = 32
+
+
+def journal_key_file(state_path: Path, configured: str = "") -> KeyFile:
+    """The key as configured, else as a credential of systemd, else beside the journal."""
+    if configured:
+        return KeyFile(Path(configured), SETTING)
+    credential = Path(os.environ.get("CREDENTIALS_DIRECTORY", ""), CREDENTIAL)
+    if credential.is_absolute() and credential.exists():
+        return KeyFile(credential, SETTING)
+    return KeyFile(state_path.with_name(f"{state_path.name}.key"), SETTING)
+
+
+def no_key_file() -> Key:
+    """For a journal in memory, which is never on a disk."""
+    return Key(bytes(_KEY_BYTES))
+
+
+class Sealer:
+    def __init__(self, key: Callable[[], Key]) -> None:
+        """`key` raises RefusedError if there is none and none can be made."""
+        self._key = key
+
+    def seal(self, entry: Entry) -> Entry:
+        """As it may be written. Raises RefusedError."""
+        order, values = take_out(entry.order)
+        if not values:
+            return entry
+        sealed = self._key().seal(msgspec.json.encode(values), _bound_to(entry))
+        return replace(entry, order=order, sealed=sealed)
+
+    def open(self, entry: Entry) -> Entry:
+        """As it was before it was written. RefusedError: the values cannot be had."""
+        if not entry.sealed:
+            return entry
+        opened = self._key().open(entry.sealed, _bound_to(entry))
+        try:
+            values = msgspec.json.decode(opened, type=SecretValues)
+        except msgspec.DecodeError as err:
+            raise RefusedError(f"sealed values cannot be read: {err}") from err
+        return replace(entry, order=put_back(entry.order, values), sealed=b"")
+
+
+def has_plain_values(entry: Entry) -> bool:
+    """Whether it was written by an agent that did not encrypt."""
+    return not entry.sealed and bool(take_out(entry.order)[1])
+
+
+def _bound_to(entry: Entry) -> bytes:
+    return f"journal {entry.order.workload_id}".encode()
