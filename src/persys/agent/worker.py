@@ -349,8 +349,10 @@ def _words(
     order: Order, settled: Settled, artefact: Artefact | None, log_tail: str
 ) -> dict[str, str]:
     words = describe(artefact, log_tail=log_tail)
-    if notes := "; ".join(notes_of(order, artefact.name if artefact is not None else "")):
-        words[NOTE] = notes
+    notes = [*notes_of(order, artefact.name if artefact is not None else "")]
+    notes += artefact.notes if artefact is not None else ()
+    if notes:
+        words[NOTE] = "; ".join(notes)
     if settled.code == STOPPED_ALONE:
         # It did not end by itself: with an exit code of 0 it would look like finished work.
         words.pop("container.exit_code", None)

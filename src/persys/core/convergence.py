@@ -103,6 +103,7 @@ class Artefact(Struct, frozen=True):
     facts: dict[str, str] = {}  # told to whoever asks, as they are
     look_again_after: timedelta | None = None  # more will be known of it then
     deviations: tuple[Deviation, ...] = ()  # from how it was created; only of what runs
+    notes: tuple[str, ...] = ()  # for users, beside those about the spec
 
     @property
     def active(self) -> bool:

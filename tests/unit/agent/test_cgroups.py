@@ -30,6 +30,13 @@ UNIFIED = {
     "system.slice/docker-c1.scope/memory.stat": "anon 5\ninactive_file 100\n",
     "system.slice/docker-c1.scope/io.stat": "8:0 rbytes=10 wbytes=4 rios=1\n8:16 rbytes=20\n",
 }
+OF_STACKS = [
+    {name.replace("docker/c1", "persys/persys-a-1/c1"): text for name, text in SEPARATE.items()},
+    {
+        name.replace("system.slice/", "persys.slice/persys-persys_a_1.slice/"): text
+        for name, text in UNIFIED.items()
+    },
+]
 DEVICES = """\
 Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets
@@ -53,9 +60,15 @@ def tree(root: Path, files: dict[str, str], *, network: str = "net:[2]") -> Cgro
     return Cgroups(f"{root}/cgroup", f"{root}/proc")
 
 
-@pytest.mark.parametrize("files", [SEPARATE, UNIFIED], ids=["version 1", "version 2"])
+@pytest.mark.parametrize(
+    "files",
+    [SEPARATE, UNIFIED, *OF_STACKS],
+    ids=["version 1", "version 2", "stack, version 1", "stack, version 2"],
+)
 def test_counters_are_read_as_docker_counts(tmp_path: Path, files: dict[str, str]) -> None:
-    assert tree(tmp_path, files).read_all(["c1", "c2"]) == {"c1": EXPECTED}
+    assert tree(tmp_path, files).read_all({"c1": "persys-a-1", "c2": "persys-b-1"}) == {
+        "c1": EXPECTED
+    }
 
 
 def test_the_network_of_the_machine_is_not_that_of_a_container(tmp_path: Path) -> None:

@@ -6,12 +6,18 @@ found, because Docker or its cgroups are elsewhere, is asked for in the other wa
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from msgspec import Struct
 
-_PLACES = ("docker/{}", "system.slice/docker-{}.scope")
+# The last two are those of stacks.
+_PLACES = (
+    "docker/{id}",
+    "system.slice/docker-{id}.scope",
+    "persys/{name}/{id}",
+    "persys.slice/persys-{escaped}.slice/docker-{id}.scope",
+)
 _FILE_BYTES_MAX = 64 * 1024
 
 
@@ -32,16 +38,17 @@ class Cgroups:
         self._proc = proc
         self._is_unified = Path(root, "cgroup.controllers").exists()
 
-    def read_all(self, container_ids: Iterable[str]) -> dict[str, Counters]:
-        """Those that are found here."""
-        found = ((container_id, self.read(container_id)) for container_id in container_ids)
+    def read_all(self, containers: Mapping[str, str]) -> dict[str, Counters]:
+        """Those that are found here. The names of their stacks, by the ids of containers."""
+        found = ((one, self.read(one, name)) for one, name in containers.items())
         return {container_id: counters for container_id, counters in found if counters is not None}
 
-    def read(self, container_id: str) -> Counters | None:
+    def read(self, container_id: str, name: str = "") -> Counters | None:
         read = self._read_unified if self._is_unified else self._read_separate
+        escaped = name.replace("-", "_")
         for place in _PLACES:
             try:
-                return read(place.format(container_id))
+                return read(place.format(id=container_id, name=name, escaped=escaped))
             except (OSError, ValueError):
                 continue
         return None

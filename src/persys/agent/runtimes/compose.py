@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import structlog
+from msgspec.structs import replace
 
 from persys.agent.bind_guard import BindGuard
 from persys.agent.ports import PullWatch
@@ -34,6 +35,7 @@ from persys.agent.runtimes.docker_pull import Puller
 from persys.agent.runtimes.docker_shape import repair_in_place
 from persys.agent.runtimes.docker_start import end_lost
 from persys.agent.runtimes.host_ports import port_taken
+from persys.agent.runtimes.stack_cgroups import StackCgroups, limits_of
 from persys.agent.storage_failures import storage_failure
 from persys.core.convergence import Artefact, Condition
 from persys.core.deviations import Deviation, Shape
@@ -62,13 +64,16 @@ class ComposeRuntime:
         puller: Puller,
         root: Path,
         stop_grace_seconds: int,
+        pids_max: int,
     ) -> None:
         self._source = source
         self._engine = engine
         self._owner = owner
         self._paths = paths
         self._stack = StackEngine(engine, owner, paths)
-        self._override = Override(self._stack, owner, is_old=cli.is_old)
+        self._cgroups = StackCgroups(engine, owner, paths)
+        self._override = Override(self._stack, owner, self._cgroups, is_old=cli.is_old)
+        self._pids_max = pids_max
         self._commands = ComposeCommands(cli, engine)
         self._binds = BindGuard(engine, paths)
         self._names = ProjectNames(engine, owner)
@@ -84,13 +89,25 @@ class ComposeRuntime:
         differing = await self._compare(workload_id, found)
         place = self._place(workload_id)
         record = await self._paths.run(place.root, place.applied)
-        return artefact_of(
+        seen = artefact_of(
             project_of(order, record, found, self._owner),
             members(found, differing),
             record.services if record is not None else {},
             revision=record.revision if record is not None else Revision(""),
             commit=record.commit if record is not None else "",
         )
+        if seen is None or record is None or record.revision != order.revision:
+            return seen
+        await self._limit(order, record)
+        problem = self._cgroups.problem(workload_id)
+        notes = (f"resources are not enforced: {problem}",) if problem else ()
+        return replace(seen, notes=notes)
+
+    async def _limit(self, order: Order, record: StackRecord) -> None:
+        """Of all containers together; each has its own limits beside."""
+        containers = sum(plan.replicas for plan in record.services.values())
+        limits = limits_of(compose_spec(order), max(1, containers) * self._pids_max)
+        await self._cgroups.limit(order.workload_id, limits)
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
         place, name = self._place(order.workload_id), await self._project(order)
@@ -120,6 +137,7 @@ class ComposeRuntime:
         if (failure := await self._binds.check(prepared.binds)) is not None:
             return failure
         await without_rubble(self._stack, order.workload_id)
+        await self._limit(order, prepared.record)
         document = await self._override.added_to(prepared, order)
         commands = self._commands
         failure = await commands.make(name, place, prepared, document)
@@ -238,6 +256,7 @@ class ComposeRuntime:
             return Failure(FailureReason.STORAGE_ERROR, err.message)
         self._prepared.pop(order.workload_id, None)
         self._shapes.pop(order.workload_id, None)
+        await self._cgroups.remove(order.workload_id)
         place = self._place(order.workload_id)
         try:
             discard = partial(place.discard, keeps_data=keeps_data)

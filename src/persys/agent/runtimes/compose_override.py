@@ -13,6 +13,7 @@ from persys.agent.runtimes.compose_engine import Described, StackEngine, labels_
 from persys.agent.runtimes.compose_place import StackRecord
 from persys.agent.runtimes.compose_source import Prepared
 from persys.agent.runtimes.docker_form import REVISION_LABEL, SERVICE_LABEL, WORKLOAD_LABEL, Owner
+from persys.agent.runtimes.stack_cgroups import StackCgroups
 from persys.core.compose_policy import Json
 from persys.model.order import Order
 
@@ -23,22 +24,30 @@ _NETWORK_LABEL = "com.docker.compose.network"
 
 
 class Override:
-    def __init__(self, stack: StackEngine, owner: Owner, *, is_old: bool) -> None:
+    def __init__(
+        self, stack: StackEngine, owner: Owner, cgroups: StackCgroups, *, is_old: bool
+    ) -> None:
         """`is_old`: for Compose v1, which knows less."""
         self._stack = stack
+        self._cgroups = cgroups
         self._owner = owner
         self._is_old = is_old
 
     async def added_to(self, prepared: Prepared, order: Order) -> Document:
         """The checked document with the parts of the agent."""
         override = await self._of(order, prepared.record)
+        said = documents.section(prepared.document, "services")
+        for name, service in documents.section(override, "services").items():
+            if said.get(name, {}).get("cgroup_parent"):
+                service.pop("cgroup_parent", None)  # a privileged stack may choose its own
         return documents.merged(prepared.document, override)
 
     async def _of(self, order: Order, record: StackRecord) -> Document:
         made = await self._stack.containers(order.workload_id)
-        before = {labels_of(one).get(SERVICE_LABEL): labels_of(one) for one in made}
+        before = {labels_of(one).get(SERVICE_LABEL): one for one in made}
+        parent = await self._cgroups.parent(order.workload_id)
         services: dict[str, Json] = {
-            name: self._service(order, hash_, before.get(name, {}))
+            name: self._service(order, hash_, before.get(name), parent)
             for name, hash_ in record.hashes.items()
         }
         networks = await self._stack.networks(order.workload_id)
@@ -49,9 +58,18 @@ class Override:
             "volumes": self._shared(order, record.volumes, volumes, _VOLUME_LABEL),
         }
 
-    def _service(self, order: Order, hash_: str, before: Mapping[str, str]) -> dict[str, Json]:
-        labels = self._labels(order, before if before.get(_HASH_LABEL) == hash_ else {})
+    def _service(
+        self, order: Order, hash_: str, before: Described | None, parent: str
+    ) -> dict[str, Json]:
+        had = labels_of(before) if before is not None else {}
+        stays = before is not None and had.get(_HASH_LABEL) == hash_
+        labels = self._labels(order, had if stays else {})
         service: dict[str, Json] = {"labels": {**labels, _HASH_LABEL: hash_}}
+        if before is not None and stays:
+            # Another one would replace a container of an earlier agent, which made no such groups.
+            parent = str(before["HostConfig"].get("CgroupParent") or "")
+        if parent:
+            service["cgroup_parent"] = parent
         if not self._is_old:
             service["pull_policy"] = "never"  # all is here; Compose has no credentials
         if order.stop_after_seconds:

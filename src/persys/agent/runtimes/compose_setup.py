@@ -53,6 +53,7 @@ async def find_compose(
         puller=puller,
         root=_root(settings),
         stop_grace_seconds=round(settings.stop_grace.total_seconds()),
+        pids_max=settings.pids_max,
     )
 
 

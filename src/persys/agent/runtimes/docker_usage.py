@@ -53,7 +53,8 @@ class DockerUsage:
                 for found in listed
             }
         at = self._clock.monotonic()
-        counted = await self._paths.run(self._cgroups.root, partial(self._cgroups.read_all, owners))
+        names = {one: self._owner.name(owner) for one, owner in owners.items()}
+        counted = await self._paths.run(self._cgroups.root, partial(self._cgroups.read_all, names))
         samples = [
             Sample(owners[container_id], container_id, at, **asdict(counters))
             for container_id, counters in counted.items()
