@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from datetime import timedelta
 from functools import partial
 from random import Random, SystemRandom
 from typing import Any
@@ -20,7 +21,7 @@ from persys.agent.calls import StreamedCalls
 from persys.agent.capabilities import capabilities_of
 from persys.agent.collector import Collector
 from persys.agent.consoles import Consoles
-from persys.agent.contact import Contact
+from persys.agent.contact import Contact, needs_no_contact, never_alone
 from persys.agent.crash_recovery import Recovery, guarded_run
 from persys.agent.door import new_door
 from persys.agent.finding import workload_roots
@@ -45,6 +46,7 @@ from persys.agent.pulls import Pulls
 from persys.agent.reconciler import Watches, look_at_all
 from persys.agent.reports import Reports
 from persys.agent.runtimes.detect import Detector, NodeRuntimes
+from persys.agent.runtimes.disk_limits import watch_disks
 from persys.agent.runtimes.docker_form import Owner
 from persys.agent.settings import AgentSettings
 from persys.agent.state import State, kept_node_id
@@ -77,7 +79,6 @@ from persys.infra.turns import Turns
 from persys.model.identity import Role
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities
-from persys.model.order import Order
 from persys.model.spec import WorkloadType
 
 log = structlog.get_logger()
@@ -101,6 +102,7 @@ PARTS = {
     "certificates": OnError.RESTART,
     "garbage": OnError.RESTART,
     "look-at-all": OnError.RESTART,
+    "disk-limits": OnError.RESTART,
     "uplink": OnError.RESTART,
     "contact": OnError.RESTART,
 }
@@ -307,6 +309,11 @@ class Agent:
             self._metrics,
             retries_applies=settings.standalone and settings.reconcile_enabled,
         )
+        limits = self._runtimes.disk_limits
+        if limits is not None and settings.disk_limit_interval > timedelta():
+            parts["disk-limits"] = partial(
+                watch_disks, limits, self._state, self._queue, settings.disk_limit_interval
+            )
         if not settings.standalone:
             self._uplink = self._new_uplink(port)
             parts["uplink"] = self._uplink.run
@@ -329,7 +336,7 @@ class Agent:
             self._ledger,
             self._clock,
             queue=self._queue,
-            is_alone=_never_alone if self._settings.standalone else self._contact.is_lost_for,
+            is_alone=never_alone if self._settings.standalone else self._contact.is_lost_for,
             supervisor=self.supervisor,
             recovery=self._around.recovery,
             reconciles=self._settings.reconcile_enabled,
@@ -370,7 +377,7 @@ class Agent:
             types=self._runtimes.types.keys(),
             tell=self._around.news.tell,
             is_draining=self._contact.is_draining,
-            has_contact_for=_needs_no_contact if standalone else self._contact.is_made_for,
+            has_contact_for=needs_no_contact if standalone else self._contact.is_made_for,
             owned=self._owned,
         )
 
@@ -495,12 +502,3 @@ class Agent:
             workload_count=len(self._state.entries),
             tls=self._around.tls,
         )
-
-
-def _never_alone(_order: Order) -> bool:
-    """A standalone agent has no scheduler that could be silent."""
-    return False
-
-
-async def _needs_no_contact(_order: Order) -> bool:
-    return True

@@ -133,3 +133,12 @@ def _on_monotonic(heard_at: datetime | None, clock: Clock) -> float:
     if silent < -STEP_BACK_MAX:
         return float("-inf")
     return clock.monotonic() - max(silent, timedelta()).total_seconds()
+
+
+def never_alone(_order: Order) -> bool:
+    """A standalone agent has no scheduler that could be silent."""
+    return False
+
+
+async def needs_no_contact(_order: Order) -> bool:
+    return True

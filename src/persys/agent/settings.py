@@ -13,6 +13,8 @@ from persys.infra.tls_settings import TlsSettings
 from persys.infra.trace_settings import TraceSettings
 
 PERCENT_MAX = 100
+STOP = "stop"
+DISK_LIMIT_POLICIES = (STOP, "report")
 USUAL_FILE = Path("/etc/persys/agent.yaml")  # `persys-agent join` writes it
 
 
@@ -188,6 +190,16 @@ class AgentSettings(TlsSettings, TraceSettings):
         4, "PERSYS_GIT_MAX_GB", help="the largest repository or checkout of a stack, in GiB"
     )
     pids_max: int = setting(4096, "PERSYS_PIDS_MAX", help="processes per container, unless it says")
+    disk_limit_policy: str = setting(
+        STOP,
+        "PERSYS_DISK_LIMIT_POLICY",
+        help="what wrote more than its disk_gb is stopped (stop), or only noted (report)",
+    )
+    disk_limit_interval: timedelta = setting(
+        timedelta(seconds=60),
+        "PERSYS_DISK_LIMIT_INTERVAL",
+        help="how often what containers wrote is measured; 0s: never",
+    )
     stop_grace: timedelta = setting(
         timedelta(seconds=10),
         "PERSYS_STOP_GRACE",
@@ -267,6 +279,8 @@ class AgentSettings(TlsSettings, TraceSettings):
             raise SettingsError("PERSYS_GC_INTERVAL: expected more than 0s")
         if self.vm_accel not in ("auto", *Accel):
             raise SettingsError("PERSYS_VM_ACCEL: expected auto, kvm or tcg")
+        if self.disk_limit_policy not in DISK_LIMIT_POLICIES:
+            raise SettingsError("PERSYS_DISK_LIMIT_POLICY: expected stop or report")
         if self.git_max_gb < 1:
             raise SettingsError("PERSYS_GIT_MAX_GB: expected 1 or more")
         if self.pids_max < 1:

@@ -24,6 +24,7 @@ from persys.agent.steps import Steps
 from persys.agent.storage_failures import storage_failure
 from persys.agent.work_queue import WorkQueue
 from persys.core.convergence import STOPPED_ALONE, Artefact, Do, Settled, Step, next_step
+from persys.core.disk_limits import within_disk_limit
 from persys.core.notes import NOTE, notes_of
 from persys.core.quarantine import LastExit, quarantine
 from persys.core.reconcile_off import without_reconciliation
@@ -215,6 +216,7 @@ class Worker:
                 outcome = without_reconciliation(
                     outcome, entry.order, artefact, under_way=under_way
                 )
+            outcome = within_disk_limit(outcome, entry.order, artefact, entry.progress)
             _log_decision(outcome, entry, artefact)
             if not isinstance(outcome, Do):
                 return not await self._settle(outcome, entry, artefact)

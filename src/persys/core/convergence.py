@@ -104,6 +104,7 @@ class Artefact(Struct, frozen=True):
     look_again_after: timedelta | None = None  # more will be known of it then
     deviations: tuple[Deviation, ...] = ()  # from how it was created; only of what runs
     notes: tuple[str, ...] = ()  # for users, beside those about the spec
+    overrun: Failure | None = None  # it wrote more than it may: it is stopped, and has failed
 
     @property
     def active(self) -> bool:

@@ -117,6 +117,7 @@ class ContainerSpec(Struct, frozen=True, tag="container"):
     cpu_shares: int = 0
     memory_bytes: int = 0
     memory_swap_bytes: int = 0
+    disk_gb: int = 0  # outside of volumes
 
 
 class StackNeeds(Struct, frozen=True, omit_defaults=True):

@@ -12,7 +12,15 @@ from msgspec.structs import replace
 
 from persys.core.secrets import Resolved
 from persys.model.resources import Resources
-from persys.model.spec import ComposeSpec, ContainerSpec, Disk, Network, Spec, VMSpec
+from persys.model.spec import (
+    ComposeSpec,
+    ContainerSpec,
+    Disk,
+    Network,
+    Spec,
+    VMSpec,
+    local_gb,
+)
 from persys.model.workload import Workload
 from persys.wire.checks import CPU_SHARES_MAX
 
@@ -50,6 +58,8 @@ def _limited(spec: ContainerSpec, resources: Resources) -> ContainerSpec:
         cpu_millicores=resources.cpu_millicores or spec.cpu_millicores,
         cpu_shares=_shares(resources.cpu_millicores) or spec.cpu_shares,
         memory_bytes=resources.memory_mb << 20 or spec.memory_bytes,
+        # A stated disk size covers the volumes, which have limits of their own.
+        disk_gb=max(0, resources.disk_gb - local_gb(spec.managed_volumes)) or spec.disk_gb,
     )
 
 

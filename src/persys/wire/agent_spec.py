@@ -74,6 +74,9 @@ def _container(message: agent_pb2.ContainerSpec) -> ContainerSpec:
         image_credential=checks.credential(message.image_credential, f"{where}.image_credential"),
         health=health.health_check(message.health_check, f"{where}.health_check"),
         files=files.of_agent(message.files, f"{where}.files", taken),
+        disk_gb=checks.number(
+            limits.disk_gb, f"{where}.resources.disk_gb", most=checks.DISK_GB_MAX
+        ),
         cpu_millicores=checks.number(
             limits.cpu_millicores,
             f"{where}.resources.cpu_millicores",
@@ -128,6 +131,7 @@ def _container_message(written: ContainerSpec) -> agent_pb2.ContainerSpec:
             memory_swap_bytes=written.memory_swap_bytes,
             cpu_millicores=written.cpu_millicores,
             pids_max=written.pids_max,
+            disk_gb=written.disk_gb,
         ),
         restart_policy=agent_pb2.RestartPolicy(
             policy=written.restart.name, max_retry_count=written.restart.retries_max

@@ -28,6 +28,7 @@ from persys.agent.runtimes.compose_project import ProjectNames, project_of
 from persys.agent.runtimes.compose_rubble import without_rubble
 from persys.agent.runtimes.compose_shape import compare, joined_elsewhere, stranded_services
 from persys.agent.runtimes.compose_source import ComposeSource, Prepared, compose_spec
+from persys.agent.runtimes.disk_limits import DiskLimits
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
 from persys.agent.runtimes.docker_events import container_changes
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
@@ -65,6 +66,7 @@ class ComposeRuntime:
         root: Path,
         stop_grace_seconds: int,
         pids_max: int,
+        disk_limits: DiskLimits,
     ) -> None:
         self._source = source
         self._engine = engine
@@ -74,6 +76,7 @@ class ComposeRuntime:
         self._cgroups = StackCgroups(engine, owner, paths)
         self._override = Override(self._stack, owner, self._cgroups, is_old=cli.is_old)
         self._pids_max = pids_max
+        self._disk_limits = disk_limits
         self._commands = ComposeCommands(cli, engine)
         self._binds = BindGuard(engine, paths)
         self._names = ProjectNames(engine, owner)
@@ -100,8 +103,13 @@ class ComposeRuntime:
             return seen
         await self._limit(order, record)
         problem = self._cgroups.problem(workload_id)
+        ids = [str(one["Id"]) for one in found]
         notes = (f"resources are not enforced: {problem}",) if problem else ()
-        return replace(seen, notes=notes)
+        return replace(
+            seen,
+            notes=notes + self._disk_limits.notes(order, ids),
+            overrun=self._disk_limits.overrun(order, ids),
+        )
 
     async def _limit(self, order: Order, record: StackRecord) -> None:
         """Of all containers together; each has its own limits beside."""
@@ -204,7 +212,7 @@ class ComposeRuntime:
             await self._stack.stop(active, grace, exactly=exactly)
         except EngineError as err:
             return Failure(FailureReason.RUNTIME_ERROR, err.message)
-        return None
+        return artefact.overrun
 
     async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
         is_deleted = order.desired is Desired.DELETED and not order.keeps_data

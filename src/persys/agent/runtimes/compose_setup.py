@@ -11,6 +11,7 @@ from persys.agent.policy import NodePolicy
 from persys.agent.runtimes.compose import ComposeRuntime
 from persys.agent.runtimes.compose_cli import detect
 from persys.agent.runtimes.compose_source import ComposeSource
+from persys.agent.runtimes.disk_limits import DiskLimits
 from persys.agent.runtimes.docker_engine import Engine
 from persys.agent.runtimes.docker_form import Owner
 from persys.agent.runtimes.docker_pull import Puller
@@ -30,6 +31,7 @@ async def find_compose(
     puller: Puller,
     credentials: Credentials,
     paths: PathCalls,
+    disk_limits: DiskLimits,
     is_first: bool,
 ) -> ComposeRuntime | None:
     """None: Compose is absent or disabled, which is logged only the first time. Raises SettingsError."""
@@ -54,6 +56,7 @@ async def find_compose(
         root=_root(settings),
         stop_grace_seconds=round(settings.stop_grace.total_seconds()),
         pids_max=settings.pids_max,
+        disk_limits=disk_limits,
     )
 
 

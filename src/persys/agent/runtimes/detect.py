@@ -25,6 +25,7 @@ from persys.agent.meter import Sampler
 from persys.agent.policy import policy_of
 from persys.agent.ports import Disks, Leftovers, PoolSource, Runtime
 from persys.agent.runtimes.compose_setup import find_compose, has_git
+from persys.agent.runtimes.disk_limits import DiskLimits
 from persys.agent.runtimes.docker import DockerRuntime
 from persys.agent.runtimes.docker_access import DockerAccess
 from persys.agent.runtimes.docker_engine import Engine
@@ -43,7 +44,7 @@ from persys.agent.runtimes.machine_setup import (
     own_pool,
 )
 from persys.agent.runtimes.machine_usage import MachineUsage
-from persys.agent.settings import AgentSettings
+from persys.agent.settings import STOP, AgentSettings
 from persys.agent.state import State
 from persys.core.garbage import Kind
 from persys.infra.aio.path_calls import PathCalls
@@ -68,6 +69,7 @@ class NodeRuntimes:
     disks: Disks | None = None  # of machines
     pools: PoolSource | None = None  # of libvirt
     images: ImageStore | None = None  # that machines start from
+    disk_limits: DiskLimits | None = None  # of containers and stacks
 
     def all_leftovers(self) -> Leftovers:
         return AllLeftovers(self.leftovers)
@@ -102,6 +104,10 @@ class Detector:
         if settings.docker_enabled:
             self._engine = Engine(settings.docker_host)
             self._puller = Puller(self._engine, self._credentials, paths)
+            self._disk_limits = DiskLimits(
+                self._engine, owner, stops=settings.disk_limit_policy == STOP
+            )
+            self.found.disk_limits = self._disk_limits
             self._add_docker(self._engine)
 
     async def look(self) -> bool:
@@ -129,6 +135,7 @@ class Detector:
             policy=policy_of(settings),
             stop_grace_seconds=round(settings.stop_grace.total_seconds()),
             pids_max=settings.pids_max,
+            disk_limits=self._disk_limits,
         )
         found.docker = DockerAccess(engine, self._owner)
         found.samplers["docker"] = DockerUsage(engine, self._owner, SystemClock(), self._paths)
@@ -147,6 +154,7 @@ class Detector:
             puller=self._puller,
             credentials=self._credentials,
             paths=self._paths,
+            disk_limits=self._disk_limits,
             is_first=self._is_first,
         )
         if compose is None:

@@ -16,6 +16,7 @@ from persys.agent.host_paths import HostBind
 from persys.agent.policy import NodePolicy
 from persys.agent.ports import PullWatch
 from persys.agent.runtimes import docker_logs
+from persys.agent.runtimes.disk_limits import DiskLimits
 from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
 from persys.agent.runtimes.docker_events import container_changes
 from persys.agent.runtimes.docker_form import (
@@ -57,6 +58,7 @@ class DockerRuntime:
         policy: NodePolicy,
         stop_grace_seconds: int,
         pids_max: int,
+        disk_limits: DiskLimits,
     ) -> None:
         self._engine = engine
         self._puller = puller
@@ -67,6 +69,10 @@ class DockerRuntime:
         self._binds = BindGuard(engine, paths)
         self._stop_grace_seconds = stop_grace_seconds
         self._pids_max = pids_max
+        self._disk_limits = disk_limits
+        self._limits_layers: bool | None = (
+            None  # whether Docker's storage driver can; None: not tried
+        )
 
     async def inspect(self, order: Order) -> Artefact | None:
         found = await self._find(order.workload_id)
@@ -77,7 +83,12 @@ class DockerRuntime:
             if seen.condition is not Condition.RUNNING or seen.revision != order.revision:
                 return seen
             wanted = wanted_shape(found, order, self._owner)
-            return replace(seen, deviations=deviations_of(found, wanted))
+            return replace(
+                seen,
+                deviations=deviations_of(found, wanted),
+                overrun=self._disk_limits.overrun(order, [seen.id]),
+                notes=self._disk_limits.notes(order, [seen.id]),
+            )
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
         return await self._puller.pull(container_spec(order), watch)
@@ -91,13 +102,7 @@ class DockerRuntime:
         files = self._files.paths(order)
         body = create_body(order, self._owner, volumes, files=files, pids_max=self._pids_max)
         try:
-            await self._engine.call(
-                "POST",
-                "containers/create",
-                params={"name": name},
-                body=body,
-                deadline=START_DEADLINE_SECONDS,
-            )
+            await self._create(name, body, container_spec(order).disk_gb)
         except EngineError as err:
             if err.status == HTTPStatus.NOT_FOUND:
                 return image_not_found(err.message)
@@ -105,6 +110,29 @@ class DockerRuntime:
                 return await self._who_has(name, order.workload_id)
             return _failure(err, FailureReason.RUNTIME_ERROR)
         return None
+
+    async def _create(self, name: str, body: dict[str, Any], disk_gb: int) -> None:
+        """Raises EngineError. Whether the storage driver can limit a container shows when it is tried."""
+        create = partial(
+            self._engine.call,
+            "POST",
+            "containers/create",
+            params={"name": name},
+            deadline=START_DEADLINE_SECONDS,
+        )
+        if not disk_gb or self._limits_layers is False:
+            await create(body=body)
+            return
+        limited = {**body["HostConfig"], "StorageOpt": {"size": f"{disk_gb}G"}}
+        try:
+            await create(body={**body, "HostConfig": limited})
+        except EngineError as err:
+            if self._limits_layers or err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
+                raise
+            await create(body=body)
+            self._limits_layers = False
+        else:
+            self._limits_layers = True
 
     async def start(self, order: Order, artefact: Artefact) -> Failure | None:
         if failure := await self._with_files(order, partial(self._files.restore, order)):
@@ -154,9 +182,9 @@ class DockerRuntime:
             )
         except EngineError as err:
             if err.status == HTTPStatus.NOT_FOUND:
-                return None
+                return artefact.overrun
             return _failure(err, FailureReason.RUNTIME_ERROR)
-        return None
+        return artefact.overrun
 
     async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
         # The image's own volumes hold data too: only an explicit delete removes them.

@@ -422,18 +422,20 @@ class PortMapping(_message.Message):
     def __init__(self, host_port: _Optional[int] = ..., container_port: _Optional[int] = ..., protocol: _Optional[str] = ...) -> None: ...
 
 class ResourceLimits(_message.Message):
-    __slots__ = ("cpu_shares", "memory_bytes", "memory_swap_bytes", "cpu_millicores", "pids_max")
+    __slots__ = ("cpu_shares", "memory_bytes", "memory_swap_bytes", "cpu_millicores", "pids_max", "disk_gb")
     CPU_SHARES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_BYTES_FIELD_NUMBER: _ClassVar[int]
     MEMORY_SWAP_BYTES_FIELD_NUMBER: _ClassVar[int]
     CPU_MILLICORES_FIELD_NUMBER: _ClassVar[int]
     PIDS_MAX_FIELD_NUMBER: _ClassVar[int]
+    DISK_GB_FIELD_NUMBER: _ClassVar[int]
     cpu_shares: int
     memory_bytes: int
     memory_swap_bytes: int
     cpu_millicores: int
     pids_max: int
-    def __init__(self, cpu_shares: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_swap_bytes: _Optional[int] = ..., cpu_millicores: _Optional[int] = ..., pids_max: _Optional[int] = ...) -> None: ...
+    disk_gb: int
+    def __init__(self, cpu_shares: _Optional[int] = ..., memory_bytes: _Optional[int] = ..., memory_swap_bytes: _Optional[int] = ..., cpu_millicores: _Optional[int] = ..., pids_max: _Optional[int] = ..., disk_gb: _Optional[int] = ...) -> None: ...
 
 class RestartPolicy(_message.Message):
     __slots__ = ("policy", "max_retry_count")

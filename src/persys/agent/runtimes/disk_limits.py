@@ -1,0 +1,98 @@
+"""How much the containers of each workload have written outside of volumes, as Docker measures it."""
+
+import asyncio
+import json
+from collections.abc import Iterable
+from datetime import timedelta
+from typing import NamedTuple
+
+import structlog
+
+from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavailable, understood
+from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
+from persys.agent.state import State
+from persys.agent.work_queue import WorkQueue
+from persys.core.disk_limits import exceeded, limit_gb
+from persys.errors import RuntimeUnavailableError
+from persys.model.failure import Failure
+from persys.model.ids import WorkloadId
+from persys.model.observation import Actual
+from persys.model.order import Order
+
+log = structlog.get_logger()
+
+# Docker walks through all files of a container.
+_MEASURE_SECONDS = 120.0
+
+
+class _Measured(NamedTuple):
+    container_ids: frozenset[str]
+    written_bytes: int
+
+
+async def watch_disks(
+    limits: "DiskLimits", state: State, queue: WorkQueue, interval: timedelta
+) -> None:
+    """Measure what runs, and have what is over its limit looked at."""
+    while True:
+        await asyncio.sleep(interval.total_seconds())
+        entries = list(state.entries.values())
+        running = [one.order for one in entries if one.standing.actual is Actual.RUNNING]
+        for workload_id in await limits.measure(running):
+            queue.wake(workload_id)
+
+
+class DiskLimits:
+    def __init__(self, engine: Engine, owner: Owner, *, stops: bool) -> None:
+        """`stops`: a workload over its limit is stopped; otherwise that is only a note in its status."""
+        self._engine = engine
+        self._owner = owner
+        self._stops = stops
+        self._measured: dict[WorkloadId, _Measured] = {}
+
+    async def measure(self, orders: Iterable[Order]) -> list[WorkloadId]:
+        """Those with a limit, one after the other. Returns those that are over it."""
+        limited = [order for order in orders if limit_gb(order)]
+        known = {order.workload_id for order in limited}
+        self._measured = {name: one for name, one in self._measured.items() if name in known}
+        over = []
+        for order in limited:
+            try:
+                measured = await self._measure(order.workload_id)
+            except RuntimeUnavailableError as err:
+                log.debug("disk.not_measured", workload_id=order.workload_id, reason=str(err))
+                continue
+            self._measured[order.workload_id] = measured
+            if exceeded(order, measured.written_bytes) is not None:
+                over.append(order.workload_id)
+        return over
+
+    def overrun(self, order: Order, container_ids: Iterable[str]) -> Failure | None:
+        """Why it is to be stopped. Containers that were made since are not judged by what was before."""
+        return self._exceeded(order, container_ids) if self._stops else None
+
+    def notes(self, order: Order, container_ids: Iterable[str]) -> tuple[str, ...]:
+        failure = None if self._stops else self._exceeded(order, container_ids)
+        return (failure.message,) if failure is not None else ()
+
+    def _exceeded(self, order: Order, container_ids: Iterable[str]) -> Failure | None:
+        measured = self._measured.get(order.workload_id)
+        if measured is None or not measured.container_ids <= set(container_ids):
+            return None
+        return exceeded(order, measured.written_bytes)
+
+    async def _measure(self, workload_id: WorkloadId) -> _Measured:
+        """Raises RuntimeUnavailableError."""
+        filters = {"label": self._owner.filters(**{WORKLOAD_LABEL: workload_id})}
+        params = {"all": "true", "size": "true", "filters": json.dumps(filters)}
+        try:
+            found = await self._engine.call(
+                "GET", "containers/json", params=params, deadline=_MEASURE_SECONDS
+            )
+        except EngineError as err:
+            raise as_unavailable(err) from err
+        with understood(f"the size of {workload_id}"):
+            return _Measured(
+                frozenset(str(one["Id"]) for one in found),
+                sum(int(one.get("SizeRw") or 0) for one in found),
+            )
