@@ -309,11 +309,9 @@ class Agent:
             self._metrics,
             retries_applies=settings.standalone and settings.reconcile_enabled,
         )
-        limits = self._runtimes.disk_limits
-        if limits is not None and settings.disk_limit_interval > timedelta():
-            parts["disk-limits"] = partial(
-                watch_disks, limits, self._state, self._queue, settings.disk_limit_interval
-            )
+        limits, every = self._runtimes.disk_limits, settings.disk_limit_interval
+        if limits is not None and every > timedelta():
+            parts["disk-limits"] = partial(watch_disks, limits, self._state, self._queue, every)
         if not settings.standalone:
             self._uplink = self._new_uplink(port)
             parts["uplink"] = self._uplink.run

@@ -14,6 +14,7 @@ from builders import a_supervisor
 from persys.agent.journal import Entry, Standing
 from persys.agent.journal_changes import Change
 from persys.agent.journal_sealing import CREDENTIAL, journal_key_file
+from persys.agent.metrics import Metrics
 from persys.agent.state import State
 from persys.core.secrets import put_back, take_out
 from persys.model.ids import ActionId, NodeId, Revision, WorkloadId
@@ -47,7 +48,7 @@ def opened(directory: Path) -> State:
 async def write(directory: Path) -> None:
     state = opened(directory)
     async with asyncio.TaskGroup() as group:
-        running = group.create_task(state.run(a_supervisor()))
+        running = group.create_task(state.run(a_supervisor(), Metrics(dict).journal_written))
         await state.commit(Change(entry=an_entry()))
         running.cancel()
     state.close()
