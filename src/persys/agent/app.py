@@ -89,22 +89,11 @@ REQUESTS_MAX = 1024
 THREADS_MAX = 32
 # What an unexpected exception in each part does. Without its journal and requests an agent is useless.
 PARTS = {
-    "journal": OnError.EXIT,
-    "requests": OnError.EXIT,
-    "worker": OnError.RESTART,
-    "probes": OnError.RESTART,
-    "collector": OnError.RESTART,
-    "admission": OnError.RESTART,
-    "pools": OnError.RESTART,
-    "usage": OnError.RESTART,
-    "runtimes": OnError.RESTART,
-    "detection": OnError.RESTART,
-    "certificates": OnError.RESTART,
-    "garbage": OnError.RESTART,
-    "look-at-all": OnError.RESTART,
-    "disk-limits": OnError.RESTART,
-    "uplink": OnError.RESTART,
-    "contact": OnError.RESTART,
+    **dict.fromkeys(("journal", "requests"), OnError.EXIT),
+    **dict.fromkeys(("worker", "probes", "collector", "admission", "pools"), OnError.RESTART),
+    **dict.fromkeys(("usage", "runtimes", "detection", "certificates"), OnError.RESTART),
+    **dict.fromkeys(("garbage", "look-at-all", "disk-limits"), OnError.RESTART),
+    **dict.fromkeys(("uplink", "contact"), OnError.RESTART),
 }
 _WILDCARDS = ("", "0.0.0.0", "::", "[::]")
 

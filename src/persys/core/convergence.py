@@ -139,9 +139,7 @@ class Progress(Struct, frozen=True):
     failure: Failure | None = None
     verdict: Settled | None = None
     looping: bool = False
-    restarts: int = (
-        0  # in a row, each after a brief run; counted where the runtime restarts nothing
-    )
+    restarts: int = 0  # in a row, each after a brief run, where the runtime restarts nothing
     halted: bool = False  # stopped because nobody spoke; only a new order lets it run again
     cures: int = 0  # restarts because it was unhealthy, since it was last healthy
     unhealthy_shown: bool = False
@@ -380,9 +378,8 @@ def _while_unhealthy(
 
 
 def _patience(cures: int) -> timedelta:
-    if not cures:
-        return timedelta()
-    return doubled(CURE_FIRST_AFTER, cures - 1, longest=CURE_LONGEST_AFTER)
+    longest = CURE_LONGEST_AFTER
+    return doubled(CURE_FIRST_AFTER, cures - 1, longest=longest) if cures else timedelta()
 
 
 def _not_cured(artefact: Artefact, progress: Progress) -> Settled:
