@@ -1,15 +1,15 @@
 """Removing a node: in which steps, what that means for its certificates, and how long it is remembered."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import islice
+from heapq import heapify, heappop, heappush
 
 from msgspec.structs import replace
 
 from persys.core.enrolment import SERVICE_LIFE_MOST
 from persys.core.upkeep import OPERATOR
-from persys.model.ids import WorkloadId
+from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
 from persys.model.removal import Removal
 
@@ -53,9 +53,15 @@ RemovalStep = Blocked | Mark | Part | Last
 
 
 def next_step(
-    node: Node, dependents: Sequence[str], bound: Collection[WorkloadId], *, now: datetime
+    node: Node,
+    dependents: Sequence[str],
+    bound: Collection[WorkloadId],
+    *,
+    count: int,
+    now: datetime,
 ) -> RemovalStep:
-    """`dependents` are the keys of all that is on record for the node, `bound` its workloads.
+    """`dependents` are the keys of the first DEPENDENTS_PER_STEP_MAX records for the node, of `count`
+    altogether; `bound` are its workloads.
 
     A node with few dependents is removed in one step. After a crash the next step follows from the records.
     """
@@ -64,19 +70,19 @@ def next_step(
             f"node {node.id} still has {len(bound)} workloads, such as {min(bound)}; "
             "drain it or delete them first"
         )
-    if len(dependents) <= DEPENDENTS_PER_STEP_MAX:
+    if count <= DEPENDENTS_PER_STEP_MAX:
         return Last(dependents)
     if node.removing_since is None:
         return Mark(
             replace(
                 node,
                 removing_since=now,
-                status_reason=f"being removed with {len(dependents)} records",
+                status_reason=f"being removed with {count} records",
                 status_by=OPERATOR,
                 status_at=now,
             )
         )
-    return Part(dependents[:DEPENDENTS_PER_STEP_MAX])
+    return Part(dependents)
 
 
 def is_void(removal: Removal | None, enrolled_at: datetime) -> bool:
@@ -84,7 +90,51 @@ def is_void(removal: Removal | None, enrolled_at: datetime) -> bool:
     return removal is not None and enrolled_at <= removal.removed_at
 
 
-def outdated(removals: Iterable[Removal], now: datetime) -> list[Removal]:
-    """Those that need not be remembered, but only as many as one change may drop."""
-    old = (one for one in removals if now - one.removed_at > REMEMBERED)
-    return list(islice(old, FORGOTTEN_PER_CHANGE_MAX))
+class Removals:
+    """The nodes that were removed, found by name and by age, however many they are."""
+
+    def __init__(self) -> None:
+        self._of: dict[NodeId, Removal] = {}
+        # Has removals that were dropped or replaced, until they come first.
+        self._by_age: list[tuple[datetime, NodeId]] = []
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def get(self, node_id: NodeId) -> Removal | None:
+        return self._of.get(node_id)
+
+    def values(self) -> Iterable[Removal]:
+        return self._of.values()
+
+    def put(self, removal: Removal) -> None:
+        if self._of.get(removal.node_id) == removal:
+            return
+        self._of[removal.node_id] = removal
+        heappush(self._by_age, (removal.removed_at, removal.node_id))
+        if len(self._by_age) > 2 * len(self._of) + FORGOTTEN_PER_CHANGE_MAX:
+            self._by_age = [(one.removed_at, one.node_id) for one in self._of.values()]
+            heapify(self._by_age)
+
+    def drop(self, node_id: NodeId) -> None:
+        self._of.pop(node_id, None)
+
+    def take_outdated(self, now: datetime, *, held: Callable[[NodeId], bool]) -> list[Removal]:
+        """Takes out those that need not be remembered, except `held` ones; as many as one change may drop."""
+        old: list[Removal] = []
+        kept: list[tuple[datetime, NodeId]] = []
+        while self._by_age and len(old) < FORGOTTEN_PER_CHANGE_MAX:
+            removed_at, node_id = self._by_age[0]
+            if now - removed_at <= REMEMBERED:
+                break
+            entry = heappop(self._by_age)
+            removal = self._of.get(node_id)
+            if removal is None or removal.removed_at != removed_at:
+                continue
+            if held(node_id):
+                kept.append(entry)
+                continue
+            old.append(self._of.pop(node_id))
+        for entry in kept:
+            heappush(self._by_age, entry)
+        return old

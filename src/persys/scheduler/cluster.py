@@ -14,6 +14,7 @@ from persys.core.placement.columns import Columns, hold_of
 from persys.core.placement.needs import facts_of, traits_of
 from persys.core.placement.pools import accounts_of
 from persys.core.proofs import is_proven, prove
+from persys.core.removal import Removals
 from persys.core.situation import Aside, fulfils
 from persys.core.upkeep import closed_because
 from persys.core.waiting import Waiting
@@ -24,7 +25,6 @@ from persys.model.history import History
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Node
 from persys.model.observation import Observation
-from persys.model.removal import Removal
 from persys.model.rules import Strategy
 from persys.model.secret import Secret
 from persys.model.spec import WorkloadType
@@ -134,7 +134,7 @@ class Cluster:
         self.columns = Columns(strategy)
         self.drifts = Drifts()
         self.strangers = Strangers()
-        self.removed: dict[NodeId, Removal] = {}
+        self.removed = Removals()
         self.tokens: dict[str, Token] = {}
         self.secrets: dict[str, Secret] = {}
         self.secret_uses = SecretUses()

@@ -8,12 +8,20 @@ first step has the event that names the caller.
 
 import asyncio
 from collections.abc import Iterable
+from itertools import islice
 from typing import assert_never
 
 import structlog
 from msgspec.structs import replace
 
-from persys.core.removal import Blocked, Last, Mark, Part, next_step
+from persys.core.removal import (
+    DEPENDENTS_PER_STEP_MAX,
+    Blocked,
+    Last,
+    Mark,
+    Part,
+    next_step,
+)
 from persys.errors import (
     ConflictError,
     NotFoundError,
@@ -23,6 +31,8 @@ from persys.errors import (
 )
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
+from persys.model.assignment import Tombstone
+from persys.model.drift import Drift
 from persys.model.event import Event, EventKind
 from persys.model.ids import NodeId
 from persys.model.node import Node
@@ -122,7 +132,8 @@ class NodeRemoval:
         node, now = member.node, self._clock.now()
         bound = self._cluster.bound_to(node_id)
         events = [Event(now, EventKind.NODE_REMOVAL_ASKED, node_id=node_id)] if asked else []
-        match next_step(node, self._dependents(node_id), bound, now=now):
+        dependents, count = self._dependents(node_id)
+        match next_step(node, list(dependents), bound, count=count, now=now):
             case Blocked(why=why):
                 if node.removing_since is not None:
                     await self._put(replace(node, removing_since=None), [])
@@ -132,7 +143,9 @@ class NodeRemoval:
             case Part(keys=gone):
                 await self._committer.commit(
                     Change(
-                        done=lambda: self._forget(node_id, gone), drops=list(gone), events=events
+                        done=lambda: self._forget(dependents[key] for key in gone),
+                        drops=list(gone),
+                        events=events,
                     )
                 )
             case Last(keys=gone):
@@ -140,12 +153,17 @@ class NodeRemoval:
             case unreachable:
                 assert_never(unreachable)
 
-    def _dependents(self, node_id: NodeId) -> list[str]:
-        buried = self._cluster.tombstones.get(node_id, {})
-        return [
-            *(keys.tombstone_key(node_id, workload_id) for workload_id in buried),
-            *(key_of(drift) for drift in self._cluster.drifts.on(node_id)),
-        ]
+    def _dependents(self, node_id: NodeId) -> tuple[dict[str, Tombstone | Drift], int]:
+        """What is on record for the node: the first, as many as one step deletes, and how many there are."""
+        tombstones = self._cluster.tombstones.get(node_id, {})
+        drifts = self._cluster.drifts.on(node_id)
+        found: dict[str, Tombstone | Drift] = {
+            keys.tombstone_key(node_id, workload_id): tombstone
+            for workload_id, tombstone in islice(tombstones.items(), DEPENDENTS_PER_STEP_MAX)
+        }
+        for drift in islice(drifts, DEPENDENTS_PER_STEP_MAX - len(found)):
+            found[key_of(drift)] = drift
+        return found, len(tombstones) + len(drifts)
 
     async def _put(self, node: Node, events: list[Event]) -> None:
         change = Change(
@@ -178,15 +196,14 @@ class NodeRemoval:
             )
         )
 
-    def _forget(self, node_id: NodeId, gone: Iterable[str]) -> None:
-        deleted = set(gone)
-        for workload_id in list(self._cluster.tombstones.get(node_id, {})):
-            if keys.tombstone_key(node_id, workload_id) in deleted:
-                self._cluster.drop_tombstone(node_id, workload_id)
-                self._cluster.settle_room(workload_id, (node_id,))
-        for drift in self._cluster.drifts.on(node_id):
-            if key_of(drift) in deleted:
-                self._cluster.drifts.drop(drift)
+    def _forget(self, gone: Iterable[Tombstone | Drift]) -> None:
+        for one in gone:
+            if isinstance(one, Drift):
+                self._cluster.drifts.drop(one)
+                continue
+            copy = one.assignment
+            self._cluster.drop_tombstone(copy.node_id, copy.workload_id)
+            self._cluster.settle_room(copy.workload_id, (copy.node_id,))
 
 
 def _show(cluster: Cluster, node: Node) -> None:

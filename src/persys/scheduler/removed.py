@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from persys.core.removal import is_void, outdated
+from persys.core.removal import is_void
 from persys.errors import DeniedError, PersysError
 from persys.infra.aio.supervisor import KeyedWork
 from persys.infra.identity import Claims
@@ -57,7 +57,7 @@ class Removed:
 
     def note(self, removal: Removal) -> None:
         """It is on record."""
-        self._cluster.removed[removal.node_id] = removal
+        self._cluster.removed.put(removal)
         self._news.set()
 
     def forget(self, now: datetime) -> list[str]:
@@ -66,14 +66,9 @@ class Removed:
         They leave memory at once, so that no two changes drop them; if the change fails, all is read again.
         """
         quarantine = self._cluster.quarantine
-        known = [
-            removal
-            for node_id, removal in self._cluster.removed.items()
-            if keys.removed_key(node_id) not in quarantine
-        ]
-        old = outdated(known, now)
-        for removal in old:
-            del self._cluster.removed[removal.node_id]
+        old = self._cluster.removed.take_outdated(
+            now, held=lambda node_id: keys.removed_key(node_id) in quarantine
+        )
         return [keys.removed_key(removal.node_id) for removal in old]
 
     async def run(self) -> None:

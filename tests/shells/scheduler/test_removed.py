@@ -28,7 +28,7 @@ async def test_the_authority_is_asked_until_it_has_taken_back_what_the_node_had(
             raise UnavailableError("the authority gives no answer")
 
     memory = Memory()
-    memory.removed[NodeId("n1")] = Removal(NodeId("n1"), NOW)  # before this scheduler came to lead
+    memory.removed.put(Removal(NodeId("n1"), NOW))  # before this scheduler came to lead
     supervisor = Supervisor("scheduler", SystemClock(), CollectorRegistry())
     revoking = KeyedWork[NodeId](supervisor, "revocation", SystemClock(), expects=PersysError)
     removed = Removed(memory, revoke, revoking=revoking, again=timedelta(seconds=0.01))

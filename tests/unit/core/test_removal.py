@@ -10,9 +10,10 @@ from persys.core.removal import (
     Last,
     Mark,
     Part,
+    Removals,
+    RemovalStep,
     is_void,
     next_step,
-    outdated,
 )
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.node import Capabilities, Node
@@ -21,6 +22,7 @@ from persys.model.removal import Removal
 NOW = datetime(2026, 1, 2, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 GONE = Removal(NodeId("n1"), NOW)
+LATER = NOW + REMEMBERED + timedelta(days=1)
 
 
 def test_who_was_let_in_until_the_removal_is_out_and_who_came_later_is_in() -> None:
@@ -31,17 +33,63 @@ def test_who_was_let_in_until_the_removal_is_out_and_who_came_later_is_in() -> N
 
 
 def test_a_removal_is_remembered_until_no_certificate_from_before_can_be_valid() -> None:
-    assert outdated([GONE], NOW + REMEMBERED) == []
-    assert outdated([GONE], NOW + REMEMBERED + SECOND) == [GONE]
+    known = removals(GONE)
+
+    assert forgotten(known, NOW + REMEMBERED) == []
+    assert forgotten(known, NOW + REMEMBERED + SECOND) == [GONE]
     assert timedelta(days=90) < REMEMBERED
 
 
 def test_only_so_many_old_removals_are_forgotten_at_once() -> None:
-    many = [Removal(NodeId(f"n{number}"), NOW) for number in range(1_000)]
+    many = [Removal(NodeId(f"n{number:03}"), NOW) for number in range(1_000)]
+    known = removals(*many)
 
-    forgotten = outdated(many, NOW + REMEMBERED + SECOND)
+    assert forgotten(known, LATER) == many[:FORGOTTEN_PER_CHANGE_MAX]
+    assert len(known) == 1_000 - FORGOTTEN_PER_CHANGE_MAX
 
-    assert forgotten == many[:FORGOTTEN_PER_CHANGE_MAX]
+
+def test_the_oldest_removals_are_forgotten_first() -> None:
+    newer = Removal(NodeId("n0"), NOW + SECOND)
+    known = removals(newer, GONE)
+
+    assert forgotten(known, NOW + REMEMBERED + SECOND) == [GONE]
+    assert forgotten(known, LATER) == [newer]
+
+
+def test_a_node_that_is_removed_again_is_remembered_from_the_last_time() -> None:
+    again = Removal(GONE.node_id, NOW + REMEMBERED)
+    known = removals(GONE, again)
+
+    assert forgotten(known, NOW + REMEMBERED + SECOND) == []
+    assert known.get(GONE.node_id) == again
+
+
+def test_a_removal_whose_record_cannot_be_read_is_not_forgotten() -> None:
+    known = removals(GONE)
+
+    assert known.take_outdated(LATER, held=lambda node_id: node_id == GONE.node_id) == []
+    assert forgotten(known, LATER) == [GONE]
+
+
+def test_removals_that_come_and_go_leave_nothing_behind() -> None:
+    known = Removals()
+    for number in range(1_000):
+        known.put(Removal(GONE.node_id, NOW + number * SECOND))
+    known.drop(GONE.node_id)
+
+    assert len(known) == 0
+    assert forgotten(known, LATER + REMEMBERED) == []
+
+
+def removals(*known: Removal) -> Removals:
+    made = Removals()
+    for one in known:
+        made.put(one)
+    return made
+
+
+def forgotten(known: Removals, now: datetime) -> list[Removal]:
+    return known.take_outdated(now, held=lambda _node_id: False)
 
 
 NODE = Node(NodeId("n1"), Capabilities(1, 1), "h:1", NOW)
@@ -51,11 +99,11 @@ MARKED = Node(NodeId("n1"), Capabilities(1, 1), "h:1", NOW, removing_since=NOW)
 def test_a_node_with_few_records_is_removed_in_one_step() -> None:
     few = [f"/tombstones/n1/w{number}" for number in range(DEPENDENTS_PER_STEP_MAX)]
 
-    assert next_step(NODE, few, (), now=NOW) == Last(few)
+    assert next_step(NODE, few, (), count=len(few), now=NOW) == Last(few)
 
 
 def test_a_node_with_many_records_is_marked_before_any_of_them_is_deleted() -> None:
-    step = next_step(NODE, ["key"] * 1_000, (), now=NOW)
+    step = next_step(NODE, ["key"], (), count=1_000, now=NOW)
 
     assert isinstance(step, Mark)
     assert step.node.removing_since == NOW
@@ -66,7 +114,11 @@ def test_a_removal_deletes_a_bounded_part_at_a_time_until_the_node_goes_with_the
     left = [f"/tombstones/n1/w{number}" for number in range(1_000)]
     steps = 0
 
-    while isinstance(step := next_step(MARKED, left, (), now=NOW), Part):
+    def step_now() -> RemovalStep:
+        first = left[:DEPENDENTS_PER_STEP_MAX]
+        return next_step(MARKED, first, (), count=len(left), now=NOW)
+
+    while isinstance(step := step_now(), Part):
         assert len(step.keys) <= DEPENDENTS_PER_STEP_MAX
         left = left[len(step.keys) :]
         steps += 1
@@ -76,7 +128,7 @@ def test_a_removal_deletes_a_bounded_part_at_a_time_until_the_node_goes_with_the
 
 
 def test_a_node_with_workloads_is_not_removed() -> None:
-    step = next_step(MARKED, ["key"] * 1_000, [WorkloadId("web")], now=NOW)
+    step = next_step(MARKED, ["key"], [WorkloadId("web")], count=1_000, now=NOW)
 
     assert isinstance(step, Blocked)
     assert "still has 1 workloads, such as web" in step.why

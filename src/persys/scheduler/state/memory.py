@@ -86,14 +86,14 @@ def rebuilt_epoch_counter(merged: Merged, held: Iterable[EpochCounter]) -> Itera
 
 
 def put_removal(memory: Memory, removal: Removal) -> None:
-    memory.cluster.removed[removal.node_id] = removal
+    memory.cluster.removed.put(removal)
 
 
 def assume_removed(memory: Memory, key: str) -> None:
     """The removal's time is unknown: no certificate from before now is accepted, unless the node is back."""
     node_id = NodeId(_name(key))
     if node_id not in memory.cluster.members:
-        memory.cluster.removed[node_id] = Removal(node_id, memory.now)
+        memory.cluster.removed.put(Removal(node_id, memory.now))
 
 
 def put_workload(memory: Memory, workload: Workload) -> None:
@@ -242,7 +242,7 @@ def _name(key: str) -> str:
 
 
 def drop_removal(memory: Memory, key: str) -> None:
-    memory.cluster.removed.pop(NodeId(_name(key)), None)
+    memory.cluster.removed.drop(NodeId(_name(key)))
 
 
 def drop_token(memory: Memory, key: str) -> None:
