@@ -90,7 +90,7 @@ class Adoption:
     async def delete(self, node_id: NodeId, workload_id: WorkloadId) -> None:
         self._member(node_id)
 
-        async def attempt() -> None:
+        async def attempt() -> Tombstone:
             orphan = self._orphan(node_id, workload_id)
             now = self._clock.now()
             # The epoch fences late repetitions of the removal; one that was never handed out cannot.
@@ -120,9 +120,9 @@ class Adoption:
                     events=[event],
                 )
             )
+            return grave
 
-        await self._reconciler.between_decisions(workload_id, attempt)
-        self._burials.ask_for(node_id)
+        self._burials.ask_about(await self._reconciler.between_decisions(workload_id, attempt))
 
     def _check(self, old: Workload | None, workload: Workload, node_id: NodeId) -> None:
         self._orphan(node_id, workload.id)

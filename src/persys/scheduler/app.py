@@ -17,6 +17,7 @@ from persys.infra.aio.supervisor import KeyedWork, Loop, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.sealing import KeyFile
 from persys.infra.turns import Turns
+from persys.model.assignment import Tombstone
 from persys.model.event import Numbered
 from persys.model.ids import NodeId
 from persys.scheduler import whereabouts
@@ -447,8 +448,8 @@ class Scheduler:
     def _hand(self, effect: Effect) -> None:
         self.performer.hand(effect)
 
-    def _ask_to_remove(self, node_id: NodeId) -> None:
-        self.burials.ask_for(node_id)
+    def _ask_to_remove(self, tombstone: Tombstone) -> None:
+        self.burials.ask_about(tombstone)
 
     def _node_changed(self, node_id: NodeId) -> None:
         member = self.cluster.members.get(node_id)

@@ -23,6 +23,7 @@ from persys.model.node import NodeStatus
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer
+from persys.scheduler.slices import Slices
 from persys.store import keys
 
 DROPS_AT_ONCE = 256
@@ -50,17 +51,22 @@ class Burials:
         self._wake = wake
         self._poll_seconds = poll_interval.total_seconds()
         self._news = asyncio.Event()
+        self._to_ask: dict[NodeId, None] = {}
         self._gone: dict[tuple[NodeId, WorkloadId], None] = {}
         # The epochs of removals that nodes have acknowledged, for tombstones that are there.
         self._acknowledged: dict[tuple[NodeId, WorkloadId], int] = {}
 
     def ask_for(self, node_id: NodeId) -> None:
         """The node can be asked: have it remove what it should no longer have."""
-        if not self._can_be_asked(node_id):
-            return
-        self._news.set()
-        for tombstone in self._cluster.tombstones.get(node_id, {}).values():
+        if self._can_be_asked(node_id) and self._cluster.tombstones.get(node_id):
+            self._to_ask[node_id] = None
+            self._news.set()
+
+    def ask_about(self, tombstone: Tombstone) -> None:
+        """This one is new. To ask for all of a node each time would take ever longer while it is drained."""
+        if self._can_be_asked(tombstone.assignment.node_id):
             self._hand(_removal(tombstone))
+            self._news.set()
 
     def acknowledged(self, removal: Remove) -> None:
         """The node has taken the order to remove a copy: it takes no order of that epoch any more."""
@@ -83,19 +89,30 @@ class Burials:
             self._news.set()
 
     async def run(self) -> None:
-        """Drop tombstones as their copies are reported absent. Those of one moment share a commit."""
+        """Send removals, and drop tombstones as their copies are reported absent; many share a commit."""
         while True:
             polled = self._poll()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_seconds if polled else None):
                     await self._news.wait()
             self._news.clear()
+            await self._ask_all()
             while self._gone:
                 together = list(islice(self._gone, DROPS_AT_ONCE))
                 async with asyncio.TaskGroup() as group:
                     for node_id, workload_id in together:
                         del self._gone[(node_id, workload_id)]
                         group.create_task(self._drop(node_id, workload_id))
+
+    async def _ask_all(self) -> None:
+        """In slices, for a node may have thousands of old copies."""
+        slices = Slices(self._clock)
+        while self._to_ask:
+            node_id = next(iter(self._to_ask))
+            del self._to_ask[node_id]
+            for tombstone in list(self._cluster.tombstones.get(node_id, {}).values()):
+                await slices.between()
+                self._hand(_removal(tombstone))
 
     def _poll(self) -> bool:
         """Ask nodes that send no changes how far their removals are. True: ask again later."""

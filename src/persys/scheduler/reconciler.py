@@ -38,6 +38,7 @@ from persys.infra.aio.owned import OwnedWork
 from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.turns import Turns
+from persys.model.assignment import Tombstone
 from persys.model.event import EventKind
 from persys.model.ids import NodeId, WorkloadId
 from persys.model.spec import type_of
@@ -100,9 +101,9 @@ class Reconciler:
         metrics: Metrics,
         supervisor: Supervisor,
         hand: Callable[[Effect], None],
-        ask_to_remove: Callable[[NodeId], None],
+        ask_to_remove: Callable[[Tombstone], None],
     ) -> None:
-        """`hand` takes over an effect. `ask_to_remove` has a node asked to remove its old copies."""
+        """`hand` takes over an effect. `ask_to_remove` has a node asked to remove an old copy."""
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
@@ -351,7 +352,7 @@ class Reconciler:
         tell_end(situation, decision)
         self._after(situation, decision, fresh_intent=bool(told), now=now)
         if decision.tombstone is not None:
-            self._ask_to_remove(decision.tombstone.assignment.node_id)
+            self._ask_to_remove(decision.tombstone)
         if old is not None and frees(old, decision):
             self.room_appeared(old.node_id)
         for node_id in self._cluster.waiting.answered(workload.id, self._cluster.columns.rows):
