@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from datetime import datetime
+from heapq import nsmallest
 from typing import TypeVar
 
 from persys.core.leaving import stays_because
@@ -34,6 +35,9 @@ from persys.wire.sightings import sighting_message
 T = TypeVar("T", bound=str)
 
 VIEWS_BYTES_MAX = 4 * 1024 * 1024  # of whole views in one answer
+DRAIN_BLOCKS_MAX = (
+    1000  # of what is left on a draining node: each costs a decision where it could go
+)
 
 _NODE_STATUSES = {status.lower(): status for status in NodeStatus}
 _WORKLOAD_STATUSES = {status.lower(): status for status in Status}
@@ -158,6 +162,7 @@ class Queries:
         """Drained means empty: nothing assigned, no orphan, no old copy that is not known to be gone."""
         bound = self._cluster.bound_to(node_id)
         orphans = self._cluster.drifts.orphans_on(node_id)
+        shown = nsmallest(DRAIN_BLOCKS_MAX, bound)
         remaining = len(bound) + len(self._cluster.tombstones.get(node_id, {})) + len(orphans)
         late = drain.deadline_at is not None and self._clock.now() >= drain.deadline_at
         view = control_pb2.DrainView(
@@ -165,12 +170,12 @@ class Queries:
             started_at=control.timestamp(drain.started_at),
             remaining=remaining,
             blocked=[
-                *(self._drain_block(workload_id) for workload_id in sorted(bound)),
+                *(self._drain_block(workload_id) for workload_id in shown),
                 *(
                     control_pb2.DrainBlock(
                         workload_id=name, reason="is an orphan: adopt or delete it", stays=True
                     )
-                    for name in sorted(orphans)
+                    for name in nsmallest(DRAIN_BLOCKS_MAX - len(shown), orphans)
                 ),
             ],
         )

@@ -89,13 +89,14 @@ class ImagesApi:
 
     def _bound(self, node_id: NodeId, name: str) -> list[str]:
         """Workloads that are on the node, or on their way to it, and start from the image."""
+        bound = {
+            workload_id: self._cluster.entries[workload_id].workload.spec
+            for workload_id in self._cluster.on_node.get(node_id, ())
+        }
         return sorted(
             workload_id
-            for workload_id, entry in self._cluster.entries.items()
-            if entry.assignment is not None
-            and entry.assignment.node_id == node_id
-            and isinstance(entry.workload.spec, VMSpec)
-            and entry.workload.spec.os_image == name
+            for workload_id, spec in bound.items()
+            if isinstance(spec, VMSpec) and spec.os_image == name
         )
 
     async def _found(self, name: str, node_ids: Iterable[str]) -> Answers[Views]:
