@@ -51,7 +51,7 @@ from persys.scheduler.resolving import Resolver, SecretSource
 from persys.scheduler.secrets import Secrets
 from persys.scheduler.settings import SchedulerSettings
 from persys.scheduler.standby import Standby
-from persys.scheduler.state.sync import follow, load
+from persys.scheduler.state.sync import follow, load_in_slices
 from persys.scheduler.streams import Streams
 from persys.scheduler.suggestions import Suggestions
 from persys.scheduler.tokens import Tokens
@@ -272,7 +272,7 @@ class Scheduler:
         remembers = self.committer.remembers()
         snapshot = await self.committer.take_over(name)
         if not (self.modes.in_recovery and remembers):  # else memory is all there is
-            self._load(snapshot)
+            await self._load(snapshot)
         self._begin_to_lead()
 
     async def go_on(self) -> None:
@@ -419,9 +419,9 @@ class Scheduler:
         self.metrics.told(events)
         self.events.take(events, trimmed)
 
-    def _load(self, snapshot: Snapshot) -> None:
+    async def _load(self, snapshot: Snapshot) -> None:
         lease_until = self.membership.lease_ends()
-        load(self.cluster, snapshot, lease_until=lease_until, now=self._clock.now())
+        await load_in_slices(self.cluster, snapshot, lease_until=lease_until, clock=self._clock)
         self._report_quarantined()
         self.secrets.look()
         self.has_loaded = True

@@ -71,10 +71,11 @@ class Committer:
         metrics: Metrics,
         lease_seconds: int,
         remembers: Callable[[], bool],
-        on_reload: Callable[[Snapshot], None],
+        on_reload: Callable[[Snapshot], Awaitable[None]],
         on_events: Callable[[list[Numbered], list[int]], None],
     ) -> None:
-        """`remembers`: whether memory has records. `on_reload` makes memory what was read.
+        """`remembers`: whether memory has records. `on_reload` makes memory what was read;
+        nothing is written until it returns.
 
         `on_events` gets events that were stored, in the order of their numbers, and the numbers of events
         that were deleted.
@@ -248,8 +249,8 @@ class Committer:
                 await self._begin(self.lead.marker or self.lead.new_marker())
             case Same():
                 await self.lead.keep_place(snapshot)
-        self._on_reload(snapshot)
-        self._doubtful = False
+        self._doubtful = False  # what is doubted while memory takes it is read once more
+        await self._on_reload(snapshot)
         return True
 
     async def _begin(self, marker: ClusterMarker) -> None:
@@ -285,8 +286,9 @@ class Committer:
                 raise ConflictError(f"the mode is {self.modes.state.mode} by now; look again")
             await self.lead.take(again=True)
             why = await asked.make(self._store, self.lead)
-            self._on_reload(await self._read_all())
+            snapshot = await self._read_all()
             self._doubtful = False
+            await self._on_reload(snapshot)
             await self._resume(why)
             if self.modes.is_frozen:
                 raise ConflictError("the store has changed meanwhile; try again")

@@ -5,7 +5,7 @@ memory still knows is not followed: that is for an operator to mend, not for a n
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 import structlog
@@ -36,7 +36,7 @@ class Standby:
         modes: Modes,
         clock: Clock,
         *,
-        load: Callable[[Snapshot], None],
+        load: Callable[[Snapshot], Awaitable[None]],
         take: Callable[[Sequence[Change]], None],
         remembers: Callable[[], bool],
         notice: Callable[[], None],
@@ -92,7 +92,7 @@ class Standby:
                     self._lead.marker = marker
                 case New():
                     pass
-            self._take_in(snapshot)
+            await self._take_in(snapshot)
             self.leader = None
             self._leader_version = leads.version if leads is not None else 0
             if leads is not None:
@@ -121,8 +121,8 @@ class Standby:
             self._leaderless_since = now
         return now < self._leaderless_since + LEADERLESS_LEASES * self._lead.lease_seconds
 
-    def _take_in(self, snapshot: Snapshot) -> None:
-        self._load(snapshot)
+    async def _take_in(self, snapshot: Snapshot) -> None:
+        await self._load(snapshot)
         self._modes.take(Whole("the store is followed"))
         self._sure_at = self._clock.monotonic()
         self._leaderless_since = None

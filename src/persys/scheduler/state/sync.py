@@ -1,17 +1,23 @@
 """Keeps memory what the store has: everything at once, or one revision of another scheduler at a time.
 
-Both come to the same. Within one revision nothing says in which order its records were written, so they are
-taken in the order of RECORDS. A record that cannot be read is quarantined, and everything else is taken.
+Both come to the same. Everything at once may be a hundred thousand records: they are decoded in a thread and
+compared in slices, and only what differs is taken without a pause. Within one revision nothing says in which
+order its records were written, so they are taken in the order of RECORDS. A record that cannot be read is
+quarantined, and everything else is taken.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
 from msgspec import Struct
 
 from persys.core.recovery import Merged
 from persys.errors import CompactedError, RefusedError
+from persys.infra.clock import Clock
 from persys.scheduler.cluster import Cluster
+from persys.scheduler.slices import Slices
 from persys.scheduler.state.memory import Memory
 from persys.scheduler.state.quarantine import Quarantined
 from persys.scheduler.state.records import RECORDS, RecordType, Unreadable, type_of
@@ -22,12 +28,34 @@ from persys.wire.records import NewerSchemaError
 _POSITION = {kind.name: position for position, kind in enumerate(RECORDS)}
 
 
+@dataclass(frozen=True, slots=True)
+class _Decoded:
+    """The records of a snapshot, by the name of their type and by key, and those that cannot be read."""
+
+    found: dict[str, dict[str, Struct]]
+    unreadable: list[tuple[RecordType, Quarantined]]
+
+
 def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float, now: datetime) -> None:
     """Make the records in memory what the snapshot has; what was observed and sent stays.
 
     Nodes that are new to memory get a lease until `lease_until`: none is judged before it could report.
     """
-    memory = Memory(cluster, lease_until, now)
+    for _ in _taken(Memory(cluster, lease_until, now), _decoded(snapshot)):
+        pass
+
+
+async def load_in_slices(
+    cluster: Cluster, snapshot: Snapshot, *, lease_until: float, clock: Clock
+) -> None:
+    """As `load`, beside everything else that runs. Until it returns, nothing may be committed."""
+    decoded = await asyncio.to_thread(_decoded, snapshot)
+    slices = Slices(clock)
+    for _ in _taken(Memory(cluster, lease_until, clock.now()), decoded):
+        await slices.between()
+
+
+def _decoded(snapshot: Snapshot) -> _Decoded:
     found: dict[str, dict[str, Struct]] = {kind.name: {} for kind in RECORDS}
     unreadable: list[tuple[RecordType, Quarantined]] = []
     for stored in snapshot.records:
@@ -39,22 +67,36 @@ def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float, now: datet
             unreadable.append((kind, read))
         else:
             found[kind.name][stored.key] = read
+    return _Decoded(found, unreadable)
+
+
+def _taken(memory: Memory, decoded: _Decoded) -> Iterator[None]:
+    """Takes the records into memory. It yields where it may pause: not while some of what differs is taken
+    and some is not, unless memory was empty and is asked nothing yet."""
+    cluster, found = memory.cluster, decoded.found
+    was_empty = not cluster.entries and not cluster.members
+    gone: list[tuple[RecordType, str]] = []
     for kind in reversed(RECORDS):
         news = found[kind.name]
         for key, record in list(kind.in_memory(cluster)):
+            yield
             if key not in news:
-                kind.drop(memory, key)
+                gone.append((kind, key))
             elif news[key] == record:
                 del news[key]  # memory has it as it is
+    for kind, key in gone:
+        kind.drop(memory, key)
     for kind in RECORDS:
         for key, record in found[kind.name].items():
+            if was_empty:
+                yield
             kind.put(memory, key, record)
-    cluster.quarantine.release_all_but(one.key for _, one in unreadable)
-    for kind, one in unreadable:
+    cluster.quarantine.release_all_but(one.key for _, one in decoded.unreadable)
+    for kind, one in decoded.unreadable:
         cluster.quarantine.put(one)
         kind.stand_in(memory, one.key)
     cluster.events.loaded()
-    _reserve(cluster)
+    yield from _reserved(cluster)
     cluster.learn_epochs()
 
 
@@ -129,10 +171,11 @@ def _read(kind: RecordType, key: str, value: bytes) -> Struct | Quarantined:
         return Quarantined(key, kind.name, str(err), replaceable=replaceable)
 
 
-def _reserve(cluster: Cluster) -> None:
-    """Make all reservations what the records say, also where a reservation has no record any more."""
+def _reserved(cluster: Cluster) -> Iterator[None]:
+    """Makes all reservations what the records say, also where a reservation has no record any more."""
     detached = {one.node_id for one in cluster.detached.values()}
     for node_id in {*cluster.members, *cluster.on_node, *cluster.tombstones, *detached}:
         reserved = {*cluster.columns.holders(node_id), *cluster.tombstones.get(node_id, ())}
         for workload_id in reserved | cluster.bound_to(node_id):
+            yield
             cluster.settle_room(workload_id, (node_id,))
