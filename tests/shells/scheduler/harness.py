@@ -25,6 +25,7 @@ from shells.scheduler.peer import Node, a_node
 from shells.scheduler.stores import TroubledStore
 
 DEADLINE_SECONDS = 15.0
+START_SECONDS = 120.0  # a scheduler with many records reads them first
 
 
 class ShiftedClock(SystemClock):
@@ -151,9 +152,9 @@ class Control:
         answer = await self.stub.ListWorkloads(request, timeout=10)
         return [view.workload_id for view in answer.workloads]
 
-    async def summary(self) -> pb.GetClusterSummaryResponse:
+    async def summary(self, *, within: float = 10) -> pb.GetClusterSummaryResponse:
         answer: pb.GetClusterSummaryResponse = await self.stub.GetClusterSummary(
-            pb.GetClusterSummaryRequest(), timeout=10, wait_for_ready=True
+            pb.GetClusterSummaryRequest(), timeout=within, wait_for_ready=True
         )
         return answer
 
@@ -256,7 +257,7 @@ class Cluster:
             ),
         )
         self._running = asyncio.get_running_loop().create_task(scheduler.run(self._stop))
-        ready = asyncio.get_running_loop().create_task(self.control.summary())
+        ready = asyncio.get_running_loop().create_task(self.control.summary(within=START_SECONDS))
         await asyncio.wait([ready, self._running], return_when=asyncio.FIRST_COMPLETED)
         if self._running.done():
             ready.cancel()

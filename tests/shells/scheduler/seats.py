@@ -20,7 +20,7 @@ from persys.store.memory import MemoryStore
 from persys.store.port import Store
 from persys.wire.beside import ROLE
 from persys.wire.gen.control.v1 import control_pb2 as pb
-from shells.scheduler.harness import Control, brisk, eventually
+from shells.scheduler.harness import DEADLINE_SECONDS, Control, brisk, eventually
 from shells.scheduler.stores import TroubledStore
 
 # Long enough that a leader on a busy machine renews it in time.
@@ -28,8 +28,9 @@ LEASE = timedelta(seconds=3)
 
 
 class Seats:
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, start_seconds: float = 10) -> None:
         self.store = store
+        self._start_seconds = start_seconds
         self.running: list[asyncio.Task[None]] = []
         self.stores: list[TroubledStore] = []
         self.controls: list[Control] = []
@@ -65,7 +66,9 @@ class Seats:
         self.controls.append(control)
         self.endpoints.append(f"127.0.0.1:{settings.grpc_port}")
         self._metrics_ports.append(settings.metrics_port)
-        await control.stub.GetMode(pb.GetModeRequest(), timeout=10, wait_for_ready=True)
+        await control.stub.GetMode(
+            pb.GetModeRequest(), timeout=self._start_seconds, wait_for_ready=True
+        )
         return control
 
     async def stop(self, number: int) -> None:
@@ -113,18 +116,18 @@ async def mode_of(control: Control) -> tuple[pb.ModeView, dict[str, str]]:
     return view, {key: str(value) for key, value in beside or ()}
 
 
-async def until_leading(control: Control) -> None:
+async def until_leading(control: Control, *, within: float = DEADLINE_SECONDS) -> None:
     async def leads() -> bool:
         return (await mode_of(control))[0].role == "leader"
 
-    await eventually(leads, lambda: "it to lead")
+    await eventually(leads, lambda: "it to lead", within=within)
 
 
-async def until_standing_by(control: Control) -> None:
+async def until_standing_by(control: Control, *, within: float = DEADLINE_SECONDS) -> None:
     async def stands_by() -> bool:
         return (await mode_of(control))[1].get(ROLE) == "standby"
 
-    await eventually(stands_by, lambda: "it to stand by")
+    await eventually(stands_by, lambda: "it to stand by", within=within)
 
 
 async def until_named(control: Control, *names: str) -> None:

@@ -52,9 +52,12 @@ class Leading:
             metrics=Metrics(),
             lease_seconds=0,
             remembers=lambda: False,
-            on_reload=self.reloads.append,
+            on_reload=self._reload,
             on_events=lambda events, _trimmed: self.events.extend(one.event for one in events),
         )
+
+    async def _reload(self, snapshot: Snapshot) -> None:
+        self.reloads.append(snapshot)
 
     async def put(self, key: str = KEY, *, number: int = 0) -> None:
         removal = Removal(NodeId("n1"), NOON + timedelta(seconds=number))

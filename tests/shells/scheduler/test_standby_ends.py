@@ -19,7 +19,7 @@ from persys.scheduler.standby import Standby
 from persys.scheduler.trust import to_agents, to_leader
 from persys.store import keys
 from persys.store.memory import MemoryStore
-from persys.store.port import Unit
+from persys.store.port import Snapshot, Unit
 from persys.wire import records
 from shells.scheduler.harness import Control, brisk
 from shells.scheduler.seats import until_leading
@@ -39,12 +39,16 @@ async def test_a_standby_ends_although_its_watch_breaks_meanwhile(steps: int) ->
     leader = records.encode(Leader("another", "another:1"))
     await store.commit([Unit(puts={keys.CLUSTER: marker, keys.LEADER: leader})])
     read = asyncio.Event()
+
+    async def load(_snapshot: Snapshot) -> None:
+        read.set()
+
     standby = Standby(
         store,
         lead,
         Modes(clock, on_normal=lambda: None),
         clock,
-        load=lambda _snapshot: read.set(),
+        load=load,
         take=lambda _changes: None,
         remembers=lambda: True,
         notice=lambda: None,

@@ -1,0 +1,142 @@
+"""Real stores of a module's own, and a scheduler on one that holds many records of every type."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import timedelta
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+import structlog
+
+from certified import Root
+from e2e.etcd import Etcd
+from persys.infra.clock import SystemClock
+from persys.infra.sealing import KeyFile
+from persys.model.identity import Role
+from persys.scheduler.app import Scheduler
+from persys.scheduler.settings import SchedulerSettings
+from persys.store.etcd import EtcdOptions, EtcdStore
+from persys.store.port import Store
+from persys.store.sqlite import SqliteStore
+from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
+from shells.scheduler.harness import Cluster, Control, a_cluster, brisk
+from shells.scheduler.scale.crowd import FULL, crowd, damage, fill, running
+from shells.scheduler.scale.fleet import Fleet
+from shells.scheduler.scale.measured import MeasuredStore
+from shells.scheduler.scale.mutations import Large
+
+STORES = ("sqlite", "etcd")
+SIZES = (10, 1_000, pytest.param(20_000, marks=pytest.mark.full))
+_prefixes = count()
+
+
+def calm(**changes: Any) -> SchedulerSettings:
+    """No node is judged and no pass begins unless a test wants that."""
+    hour = timedelta(hours=1)
+    settled = {
+        "node_lease": hour,
+        "node_unavailable_grace": hour,
+        "reconcile_interval": hour,
+        "drift_detect_interval": hour,
+    }
+    return brisk(**(settled | changes))
+
+
+@pytest.fixture(scope="module")
+def etcd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Etcd]:
+    server = Etcd(tmp_path_factory.mktemp("etcd"))
+    server.start()
+    yield server
+    server.kill()
+
+
+@asynccontextmanager
+async def opened(kind: str, directory: Path, etcd: Callable[[], Etcd]) -> AsyncIterator[Store]:
+    """A new, empty store of this kind."""
+    store: Store
+    if kind == "etcd":
+        options = EtcdOptions((etcd().endpoint,), prefix=f"/scale-{next(_prefixes)}")
+        store = await EtcdStore.open(options)
+    else:
+        store = await SqliteStore.open(directory / "store.db", monotonic=SystemClock().monotonic)
+    yield store
+    await store.close()
+
+
+@asynccontextmanager
+async def a_scheduler(
+    store: MeasuredStore, fleet: Fleet, settings: SchedulerSettings, **more: Any
+) -> AsyncIterator[Cluster]:
+    """It reaches the agents of the fleet without a network."""
+
+    def made(*args: Any, **named: Any) -> Scheduler:
+        named |= {"connect": fleet.connect, "connect_by_host": fleet.connect}
+        return Scheduler(*args, **named)
+
+    async with a_cluster(store, settings, scheduler=made, **more) as cluster:
+        yield cluster
+
+
+async def until_idle(cluster: Cluster) -> None:
+    """Everything that follows from the start has been decided and written."""
+    app = cluster.app
+    quiet = 0
+    async with asyncio.timeout(300):
+        while quiet < 3:
+            await asyncio.sleep(0.02)
+            depths = app.reconciler.depth(), app.committer.depth(), app.performer.depth()
+            quiet = 0 if any(depths) else quiet + 1
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=STORES)
+async def kind(request: pytest.FixtureRequest) -> AsyncIterator[str]:
+    yield request.param
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=SIZES)
+async def large(
+    request: pytest.FixtureRequest, kind: str, tmp_path_factory: pytest.TempPathFactory
+) -> AsyncIterator[Large]:
+    """TLS, because only an identified caller gets a token."""
+    size: int = request.param
+    directory = tmp_path_factory.mktemp("large")
+    root = Root(directory)
+    key_file = directory / "secrets.key"
+    found = crowd(size, KeyFile(key_file).make())
+    fleet = Fleet()
+    for number, name in enumerate(running(FULL, size, "run")):
+        if name.startswith("/workloads/"):
+            fleet.agent(FULL).has(name.rpartition("/")[2], epoch=number // 3 + 1)
+    async with AsyncExitStack() as stack:
+        store = await stack.enter_async_context(
+            opened(kind, directory, partial(request.getfixturevalue, "etcd"))
+        )
+        await fill(store, found)
+        await damage(store, size)
+        settings = calm(secrets_key_file=str(key_file))
+        tls, user = root.tls(Role.SCHEDULER, "s1"), root.tls(Role.ADMIN, "me")
+        cluster = await stack.enter_async_context(
+            a_scheduler(MeasuredStore(store), fleet, settings, tls=tls, user=user)
+        )
+        await until_idle(cluster)
+
+        def stub_as(role: Role, name: str) -> AgentControlStub:
+            control = Control(settings.grpc_port, root.tls(role, name))
+            stack.push_async_callback(control.channel.close)
+            return control.stub
+
+        yield Large(cluster, fleet, size, cluster.control.stub, stub_as)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_logs() -> Iterator[None]:
+    """A line for each of thousands of workloads would cost more than what is measured."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    yield
+    structlog.reset_defaults()

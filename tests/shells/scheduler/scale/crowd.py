@@ -1,0 +1,204 @@
+"""Records of a large cluster: `size` of every type, written to a store before a scheduler starts on it.
+
+The shapes are the worst ones: all tombstones and orphans are on one node, all workloads on another.
+"""
+
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+
+from msgspec import Struct
+
+from builders import a_workload
+from persys.infra.sealing import Key
+from persys.model import feature
+from persys.model.assignment import Assignment, EpochCounter, Tombstone
+from persys.model.belief import Belief, Retry, Status
+from persys.model.drift import Drift, DriftType
+from persys.model.event import Event, EventKind
+from persys.model.history import History
+from persys.model.identity import Role
+from persys.model.ids import NodeId, Revision, WorkloadId
+from persys.model.lease import Lease
+from persys.model.mode import ClusterMarker
+from persys.model.node import Capabilities, Node, NodeStatus
+from persys.model.observation import Actual
+from persys.model.removal import Removal
+from persys.model.resources import Resources
+from persys.model.secret import Secret, SecretVersion
+from persys.model.spec import ContainerSpec, VolumeMount, WorkloadType
+from persys.model.suggestion import Ruling, SuggestedAction, Suggestion
+from persys.model.token import Token
+from persys.store import keys
+from persys.store.port import Store, Unit
+from persys.wire import records
+
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
+FAR_AHEAD = datetime(2100, 1, 1, tzinfo=UTC)
+REVISION = Revision("r1")
+SMALL = Resources(1, 1)
+FULL, SPARE = NodeId("full"), NodeId("spare")  # ready: one with all workloads, one with none
+LOST, DEAD = NodeId("lost"), NodeId("dead")  # not ready: one with old copies, one with data
+HOLDER = NodeId("holder")  # ready, with orphans
+ORPHAN = WorkloadId("stray")  # on HOLDER, which keeps its spec
+MARKER: dict[str, Struct] = {keys.CLUSTER: ClusterMarker("u1", LONG_AGO, proof_key="00" * 32)}
+_BATCH = 2000
+
+Records = dict[str, Struct]
+
+
+async def fill(store: Store, found: Records) -> None:
+    units = (Unit(puts={key: records.encode(record)}) for key, record in found.items())
+    while together := list(islice(units, _BATCH)):
+        await store.commit(together)
+
+
+async def damage(store: Store, size: int) -> None:
+    """Records that cannot be read."""
+    unreadable = [Unit(puts={keys.secret_key(f"broken{number}"): b"{"}) for number in range(size)]
+    await store.commit(unreadable)
+
+
+async def stored(store: Store, prefix: str) -> list[str]:
+    return [one.key for one in (await store.read(prefix)).records]
+
+
+def crowd(size: int, key: Key) -> Records:
+    """`size` records of every type; `key` has sealed the secrets."""
+    nodes = [ready(name) for name in (FULL, SPARE, HOLDER)] + [lost(LOST), lost(DEAD)]
+    return {
+        **MARKER,
+        keys.EPOCHS: EpochCounter(1_000_000, proof_key="00" * 32),
+        **{keys.node_key(node.id): node for node in nodes},
+        **silent_nodes(size),
+        **running(FULL, size, "run"),
+        **with_data(DEAD, size, "data"),
+        **retries(size, "data"),
+        **tombstones(LOST, size),
+        **orphans(DEAD, size, "o"),
+        **orphans(HOLDER, size, "p"),
+        **orphans(HOLDER, 1, ORPHAN),
+        **removals(size),
+        **tokens(size),
+        **secrets(size, key),
+        **rulings(size),
+        **events(size),
+    }
+
+
+def ready(name: str) -> Node:
+    has = Capabilities(
+        10_000_000,
+        10_000_000,
+        types=frozenset({WorkloadType.CONTAINER, WorkloadType.VM}),
+        features=frozenset({feature.PUSHES_STATUS}),
+    )
+    return Node(NodeId(name), has, f"{name}:1", LONG_AGO)
+
+
+def lost(name: str) -> Node:
+    status = NodeStatus.NOT_READY
+    return Node(NodeId(name), Capabilities(4000, 8000), f"{name}:1", LONG_AGO, status=status)
+
+
+def silent_nodes(size: int, make: Callable[[str], Node] = lost) -> Records:
+    found: Records = {}
+    for number in range(size):
+        node = make(f"m{number}")
+        found[keys.node_key(node.id)] = node
+        found[keys.node_lease_key(node.id)] = Lease(node.id, LONG_AGO, timedelta(seconds=30))
+    return found
+
+
+def running(node_id: NodeId, size: int, prefix: str) -> Records:
+    """Workloads that run as they are wanted."""
+    return _bound(node_id, size, prefix, ContainerSpec("nginx"))
+
+
+def with_data(node_id: NodeId, size: int, prefix: str) -> Records:
+    """Workloads that do not move by themselves."""
+    spec = ContainerSpec("nginx", volumes=(VolumeMount("/srv/data", "/data"),))
+    return _bound(node_id, size, prefix, spec)
+
+
+def _bound(node_id: NodeId, size: int, prefix: str, spec: ContainerSpec) -> Records:
+    found: Records = {}
+    for number in range(size):
+        workload = a_workload(f"{prefix}{number}", spec=spec, resources=SMALL, revision=REVISION)
+        name = workload.id
+        bound = Assignment(name, node_id, number + 1, LONG_AGO, reserved=SMALL)
+        belief = Belief(name, Status.RUNNING, LONG_AGO, revision=REVISION, epoch=number + 1)
+        found[keys.workload_key(name)] = workload
+        found[keys.assignment_key(name)] = bound
+        found[keys.belief_key(name)] = belief
+    return found
+
+
+def retries(size: int, prefix: str) -> Records:
+    found: Records = {}
+    for name in _names(prefix, size):
+        found[keys.retry_key(name)] = Retry(name, REVISION, 1, FAR_AHEAD)
+        found[keys.history_key(name)] = History(name)
+    return found
+
+
+def tombstones(node_id: NodeId, size: int) -> Records:
+    return {
+        keys.tombstone_key(node_id, name): Tombstone(
+            Assignment(name, node_id, 1, LONG_AGO), LONG_AGO
+        )
+        for name in _names("t", size)
+    }
+
+
+def orphans(node_id: NodeId, size: int, prefix: str) -> Records:
+    names = _names(prefix, size) if prefix != ORPHAN else [ORPHAN]
+    return {
+        keys.drift_key(node_id, name, DriftType.ORPHAN): Drift(
+            node_id, name, DriftType.ORPHAN, LONG_AGO, revision=REVISION, actual=Actual.RUNNING
+        )
+        for name in names
+    }
+
+
+def removals(size: int) -> Records:
+    names = [NodeId(f"old{number}") for number in range(size)]
+    return {keys.removed_key(name): Removal(name, LONG_AGO) for name in names}
+
+
+def tokens(size: int) -> Records:
+    found: Records = {}
+    for number in range(size):
+        name = f"{number:016x}"
+        found[keys.token_key(name)] = Token(
+            name, "ann", Role.VIEWER, frozenset(), "hash", LONG_AGO, "ann", LONG_AGO
+        )
+    return found
+
+
+def secrets(size: int, key: Key) -> Records:
+    version = SecretVersion(1, b"sealed", key.id, LONG_AGO)
+    names = [f"s{number}" for number in range(size)]
+    return {keys.secret_key(name): Secret(name, (version,)) for name in names}
+
+
+def rulings(size: int) -> Records:
+    found: Records = {
+        keys.suggestion_key(f"s{number}"): Ruling(Suggestion(f"s{number}"), False, LONG_AGO)
+        for number in range(size)
+    }
+    for name, target in (("to-approve", "data1"), ("to-reject", "data2")):
+        asked = Suggestion(name, target, SuggestedAction.RETRY_WORKLOAD)
+        found[keys.suggestion_key(name)] = Ruling(asked, False, LONG_AGO, pending_until=FAR_AHEAD)
+    return found
+
+
+def events(size: int) -> Records:
+    return {
+        keys.event_key(LONG_AGO, number): Event(LONG_AGO, EventKind.NODE_READY, node_id="n1")
+        for number in range(1, size + 1)
+    }
+
+
+def _names(prefix: str, size: int) -> Iterable[WorkloadId]:
+    return [WorkloadId(f"{prefix}{number}") for number in range(size)]

@@ -1,0 +1,291 @@
+"""One case for each RPC that changes something: what is asked of a large cluster, and what comes of it."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from builders import a_workload
+from persys.model.identity import Role
+from persys.model.ids import NodeId
+from persys.store import keys
+from persys.wire import records
+from persys.wire.gen.agent.v1 import agent_pb2
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
+from shells.scheduler.harness import Cluster, eventually
+from shells.scheduler.scale.crowd import DEAD, FULL, HOLDER, LOST, ORPHAN, SPARE, stored
+from shells.scheduler.scale.fleet import Fleet
+
+SECONDS = 120.0  # for a call, and for what follows from it
+_STATUSES_MAX = 10_000  # of one node; more is over the limit of a report
+
+
+@dataclass
+class Large:
+    """A scheduler on a store with `size` records of every type."""
+
+    cluster: Cluster
+    fleet: Fleet
+    size: int
+    stub: AgentControlStub
+    stub_as: Callable[[Role, str], AgentControlStub]
+
+    async def has(self, prefix: str) -> int:
+        return len(await stored(self.cluster.store, prefix))
+
+    async def until(self, holds: Callable[[], bool], what: str) -> None:
+        async def so() -> bool:
+            return holds()
+
+        await eventually(so, lambda: what, within=SECONDS)
+
+
+Case = Callable[[Large], Awaitable[None]]
+
+
+def workload(name: str) -> pb.ApplyWorkloadRequest:
+    spec = pb.WorkloadSpec(
+        type="container",
+        resources=pb.ResourceRequirements(cpu_millicores=1, memory_mb=1),
+        container=pb.ContainerSpec(image="nginx"),
+    )
+    return pb.ApplyWorkloadRequest(workload_id=name, spec=spec)
+
+
+async def apply_workload(large: Large) -> None:
+    answer = await large.stub.ApplyWorkload(workload("fresh"), timeout=SECONDS)
+
+    assert answer.success, answer.error_message
+    assert await large.has(keys.WORKLOADS + "fresh")
+
+
+async def delete_workload(large: Large) -> None:
+    request = pb.DeleteWorkloadRequest(workload_id="run0")
+    answer = await large.stub.DeleteWorkload(request, timeout=SECONDS)
+
+    assert answer.success, answer.error_message
+    await large.until(lambda: "run0" not in large.cluster.app.cluster.entries, "run0 to be gone")
+
+
+async def retry_workload(large: Large) -> None:
+    request = pb.RetryWorkloadRequest(workload_id="data0")
+    answer = await large.stub.RetryWorkload(request, timeout=SECONDS)
+
+    assert answer.accepted, answer.reason
+
+
+async def redeploy_workload(large: Large) -> None:
+    request = pb.RedeployWorkloadRequest(workload_id="run1")
+    answer = await large.stub.RedeployWorkload(request, timeout=SECONDS)
+
+    assert answer.accepted, answer.reason
+
+
+async def submit_suggestion(large: Large) -> None:
+    request = pb.SubmitAutomationSuggestionRequest()
+    request.suggestion.suggestion_id = "fresh"
+    request.suggestion.target_workload = "data1"
+    request.suggestion.action_type = pb.AUTOMATION_ACTION_RETRY_WORKLOAD
+    answer = await large.stub.SubmitAutomationSuggestion(request, timeout=SECONDS)
+
+    assert answer.accepted, answer.reason
+    assert await large.has(keys.SUGGESTIONS) <= large.size + 3
+
+
+async def approve_suggestion(large: Large) -> None:
+    request = pb.SuggestionRequest(suggestion_id="to-approve")
+    answer = await large.stub.ApproveSuggestion(request, timeout=SECONDS)
+
+    assert answer.accepted, answer.reason
+
+
+async def reject_suggestion(large: Large) -> None:
+    request = pb.SuggestionRequest(suggestion_id="to-reject")
+    answer = await large.stub.RejectSuggestion(request, timeout=SECONDS)
+
+    assert answer.accepted, answer.reason
+
+
+def registration(name: str) -> pb.RegisterNodeRequest:
+    return pb.RegisterNodeRequest(
+        node_id=name,
+        grpc_endpoint=f"{name}:1",
+        capabilities=pb.NodeCapabilities(
+            cpu_total_millicores=4000, memory_total_mb=8000, supported_workload_types=["container"]
+        ),
+    )
+
+
+async def register_node(large: Large) -> None:
+    """One that is new, and one that returns to all its old copies."""
+    removals = await large.has(keys.REMOVED)
+    for name in ("fresh", LOST):
+        stub = large.stub_as(Role.AGENT, name)
+        answer = await stub.RegisterNode(registration(name), timeout=SECONDS)
+        assert answer.accepted, answer.reason
+
+    assert await large.has(keys.REMOVED) < removals
+    await large.until(
+        lambda: LOST not in large.cluster.app.cluster.tombstones, "the old copies to be removed"
+    )
+
+
+async def heartbeat(large: Large) -> None:
+    """A node reports all that it has, and as many copies that were not assigned to it."""
+    count = min(large.size, _STATUSES_MAX // 2)
+    names = [f"run{number}" for number in range(count)] + [f"x{number}" for number in range(count)]
+    request = pb.HeartbeatRequest(node_id=FULL)
+    for name in names:
+        request.workload_statuses.add(workload_id=name, state="Running")
+    answer = await large.stub_as(Role.AGENT, FULL).Heartbeat(request, timeout=SECONDS)
+
+    assert answer.acknowledged
+
+
+async def _node(large: Large, method: str, node_id: NodeId) -> None:
+    call = getattr(large.stub, method)
+    answer = await call(pb.NodeRequest(node_id=node_id), timeout=SECONDS)
+
+    assert answer.accepted, answer.reason
+
+
+async def cordon_node(large: Large) -> None:
+    await _node(large, "CordonNode", FULL)
+
+
+async def uncordon_node(large: Large) -> None:
+    await _node(large, "UncordonNode", FULL)
+
+
+async def taint_node(large: Large) -> None:
+    request = pb.TaintNodeRequest(node_id=FULL, taints=["disk=slow"])
+    answer = await large.stub.TaintNode(request, timeout=SECONDS)
+
+    assert answer.accepted, answer.reason
+
+
+async def drain_node(large: Large) -> None:
+    """Every workload of the node moves, and every old copy is removed."""
+    answer = await large.stub.DrainNode(pb.DrainNodeRequest(node_id=FULL), timeout=SECONDS)
+
+    assert answer.accepted, answer.reason
+    memory = large.cluster.app.cluster
+    await large.until(
+        lambda: not memory.on_node[FULL] and FULL not in memory.tombstones, "the node to be empty"
+    )
+
+
+async def confirm_node_dead(large: Large) -> None:
+    """Every workload with data that was kept there moves."""
+    await _node(large, "ConfirmNodeDead", DEAD)
+    memory = large.cluster.app.cluster
+    await large.until(lambda: not memory.on_node[DEAD], "the workloads to move")
+
+
+async def remove_node(large: Large) -> None:
+    """With all old copies and orphans that are on record for it."""
+    await _node(large, "RemoveNode", DEAD)
+
+    assert not await large.has(keys.node_key(DEAD))
+    assert not await large.has(f"{keys.TOMBSTONES}{DEAD}/")
+
+
+async def adopt_orphan(large: Large) -> None:
+    kept = records.encode(a_workload(ORPHAN))
+    large.fleet.agent(HOLDER).intents = [agent_pb2.IntentView(id=ORPHAN, epoch=1, intent=kept)]
+    request = pb.OrphanRequest(node_id=HOLDER, workload_id=ORPHAN)
+    answer = await large.stub.AdoptOrphan(request, timeout=SECONDS)
+
+    assert answer.accepted, answer.reason
+
+
+async def delete_orphan(large: Large) -> None:
+    request = pb.OrphanRequest(node_id=HOLDER, workload_id="p0")
+    answer = await large.stub.DeleteOrphan(request, timeout=SECONDS)
+
+    assert answer.accepted, answer.reason
+
+
+async def remove_image(large: Large) -> None:
+    for name in (FULL, SPARE, HOLDER):
+        large.fleet.agent(name).images.add("debian")
+    answer = await large.stub.RemoveImage(pb.RemoveImageRequest(name="debian"), timeout=SECONDS)
+
+    assert list(answer.node_ids) == sorted((FULL, SPARE, HOLDER))
+
+
+async def delete_volume(large: Large) -> None:
+    request = pb.DeleteVolumeRequest(node_id=SPARE, workload_id="former", name="data")
+    answer = await large.stub.DeleteVolume(request, timeout=SECONDS)
+
+    assert answer.success, answer.error_message
+
+
+async def create_token(large: Large) -> None:
+    before = await large.has(keys.TOKENS)
+    request = pb.CreateTokenRequest(name="ops", role="viewer")
+    answer = await large.stub.CreateToken(request, timeout=SECONDS)
+
+    assert answer.accepted, answer.reason
+    assert await large.has(keys.TOKENS) < before
+
+
+async def revoke_token(large: Large) -> None:
+    last = (await stored(large.cluster.store, keys.TOKENS))[-1]
+    request = pb.RevokeTokenRequest(token_id=last.removeprefix(keys.TOKENS))
+    answer = await large.stub.RevokeToken(request, timeout=SECONDS)
+
+    assert answer.accepted, answer.reason
+
+
+async def put_secret(large: Large) -> None:
+    request = pb.PutSecretRequest(name="fresh", value=b"x")
+    answer = await large.stub.PutSecret(request, timeout=SECONDS)
+
+    assert answer.accepted, answer.reason
+
+
+async def delete_secret(large: Large) -> None:
+    answer = await large.stub.DeleteSecret(pb.DeleteSecretRequest(name="s0"), timeout=SECONDS)
+
+    assert answer.accepted, answer.reason
+
+
+async def delete_record(large: Large) -> None:
+    """One of many that cannot be read; all records are read again after that."""
+    key = keys.secret_key("broken0")
+    request = pb.DeleteRecordRequest(key=key)
+    answer = await large.stub.DeleteRecord(request, timeout=SECONDS)
+
+    assert answer.accepted, answer.reason
+    assert key not in await stored(large.cluster.store, keys.SECRETS)
+    quarantine = large.cluster.app.cluster.quarantine
+    await large.until(lambda: len(quarantine) == large.size - 1, "the records to be read again")
+
+
+# In this order on one cluster. RestoreSnapshot, RebuildFromAgents and AcceptEmpty begin with another store.
+CASES: dict[str, Case] = {
+    "ApplyWorkload": apply_workload,
+    "DeleteWorkload": delete_workload,
+    "RetryWorkload": retry_workload,
+    "RedeployWorkload": redeploy_workload,
+    "SubmitAutomationSuggestion": submit_suggestion,
+    "ApproveSuggestion": approve_suggestion,
+    "RejectSuggestion": reject_suggestion,
+    "RegisterNode": register_node,
+    "Heartbeat": heartbeat,
+    "CordonNode": cordon_node,
+    "UncordonNode": uncordon_node,
+    "TaintNode": taint_node,
+    "AdoptOrphan": adopt_orphan,
+    "DeleteOrphan": delete_orphan,
+    "RemoveImage": remove_image,
+    "DeleteVolume": delete_volume,
+    "CreateToken": create_token,
+    "RevokeToken": revoke_token,
+    "PutSecret": put_secret,
+    "DeleteSecret": delete_secret,
+    "DeleteRecord": delete_record,
+    "ConfirmNodeDead": confirm_node_dead,
+    "RemoveNode": remove_node,
+    "DrainNode": drain_node,
+}

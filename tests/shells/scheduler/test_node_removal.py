@@ -1,0 +1,97 @@
+"""The removal of a node that has more on record than one transaction deletes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from msgspec.structs import replace
+
+from persys.core.removal import DEPENDENTS_PER_STEP_MAX
+from persys.infra.clock import SystemClock
+from persys.model.ids import NodeId
+from persys.store import keys
+from persys.store.memory import MemoryStore
+from persys.store.port import Store
+from persys.wire.gen.control.v1 import control_pb2 as pb
+from shells.scheduler.harness import a_cluster, brisk, eventually
+from shells.scheduler.scale.crowd import (
+    LONG_AGO,
+    MARKER,
+    Records,
+    fill,
+    lost,
+    orphans,
+    stored,
+    tombstones,
+)
+from shells.scheduler.stores import TroubledStore
+
+N1 = NodeId("n1")
+
+
+@pytest.fixture
+async def store() -> AsyncIterator[Store]:
+    made = MemoryStore(SystemClock().monotonic)
+    yield made
+    await made.close()
+
+
+def dependents(count: int) -> Records:
+    """A lost node with as many old copies and orphans."""
+    half = count // 2
+    return {keys.node_key(N1): lost(N1), **tombstones(N1, half), **orphans(N1, half, "o")}
+
+
+async def test_a_removal_that_was_interrupted_is_resumed_by_the_next_leader(store: Store) -> None:
+    found = dependents(10 * DEPENDENTS_PER_STEP_MAX)
+    marked = replace(lost("n1"), removing_since=LONG_AGO)
+    await fill(store, {**MARKER, **found, keys.node_key(N1): marked})
+
+    async with a_cluster(TroubledStore(store), brisk()) as cluster:
+
+        async def gone() -> bool:
+            return not await stored(store, keys.NODES)
+
+        await eventually(gone, lambda: "the removal to be finished")
+        assert not await stored(store, keys.TOMBSTONES)
+        assert (await cluster.control.summary()).total_nodes == 0
+
+
+async def test_a_removal_goes_on_when_its_caller_leaves(store: Store) -> None:
+    await fill(store, {**MARKER, **dependents(20 * DEPENDENTS_PER_STEP_MAX)})
+
+    async with a_cluster(TroubledStore(store), brisk()) as cluster:
+        cluster.store.commit_seconds = 0.05
+        asked = asyncio.ensure_future(
+            cluster.control.stub.RemoveNode(pb.NodeRequest(node_id="n1"), timeout=30)
+        )
+
+        async def marked() -> bool:
+            return (await cluster.control.node("n1")).status_reason.startswith("being removed")
+
+        await eventually(marked, lambda: "the removal to begin")
+        asked.cancel()
+        cluster.store.commit_seconds = 0.0
+
+        async def gone() -> bool:
+            return not await stored(store, keys.NODES)
+
+        await eventually(gone, lambda: "the removal to be finished")
+
+
+async def test_a_node_that_is_being_removed_takes_no_work_and_cannot_register(
+    store: Store,
+) -> None:
+    node = replace(lost("n1"), removing_since=LONG_AGO)
+    found = dependents(4 * DEPENDENTS_PER_STEP_MAX)
+    await fill(store, {**MARKER, **found, keys.node_key(N1): node})
+    trouble = TroubledStore(store)
+    trouble.commit_seconds = 0.2
+
+    async with a_cluster(trouble, brisk()) as cluster:
+        peer = await cluster.prepare("n1")
+        answer = await peer.register()
+
+        assert not answer.accepted
+        assert "being removed" in answer.reason
+        trouble.commit_seconds = 0.0
