@@ -1,13 +1,18 @@
 """The image of each component, built from this clone without a registry, and started as it is deployed."""
 
+import json
+import ssl
 import subprocess
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import grpc
 import pytest
 
-from e2e import images
+from e2e import containers, images
 from e2e.containers import docker
 from e2e.process import free_port
 from e2e.waiting import eventually
@@ -30,7 +35,7 @@ ALMOST_PRIVILEGED = (
 
 @pytest.fixture(scope="module", autouse=True)
 def built() -> None:
-    images.build_persys(*PROGRAMS)
+    images.build_persys(*PROGRAMS, "persys")
 
 
 @pytest.mark.parametrize("name", PROGRAMS)
@@ -89,3 +94,101 @@ def test_an_agent_in_a_container_has_every_runtime_of_its_host(
 
         wanted = dict.fromkeys(("container", "compose", "vm"), "healthy")
         eventually(lambda: runtimes() == wanted, lambda: f"{runtimes()}", within=60)
+
+
+class Components:
+    """Containers of our images on one network, each with a name that the others find it by."""
+
+    def __init__(self, mark: str) -> None:
+        self._mark = mark
+        self._undo = ExitStack()
+        docker("network", "create", mark)
+        self._undo.callback(docker, "network", "rm", mark)
+
+    def close(self) -> None:
+        self._undo.close()
+
+    def address(self, image: str, port: int) -> str:
+        return f"{self._mark}-{image}:{port}"
+
+    def start(self, image: str, *words: str, options: tuple[str, ...] = ()) -> str:
+        """Returns the name of the container."""
+        name = f"{self._mark}-{image}"
+        run = ("run", "-d", "--name", name, "--network", self._mark, *options)
+        self._undo.callback(docker, "rm", "-f", "-v", name)
+        docker(*run, f"{images.PREFIX}/{image}:latest", *words)
+        return name
+
+    def persysctl(self, *words: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        run = ("docker", "run", "-i", "--rm", "--network", self._mark, "-e", "PERSYS_INSECURE=true")
+        command = ("persysctl", "--scheduler", self.address("persys-scheduler", 8085), *words)
+        return subprocess.run(
+            [*run, images.PERSYS, *command],
+            input=text,
+            capture_output=True,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+
+@pytest.fixture
+def components(unique_id: str) -> Iterator[Components]:
+    made = Components(unique_id)
+    try:
+        yield made
+    finally:
+        made.close()
+        containers.remove(containers.container_ids(unique_id))
+
+
+def body_of(url: str) -> str:
+    """Nothing while there is no answer."""
+    context = ssl._create_unverified_context()
+    try:
+        with urllib.request.urlopen(url, timeout=10, context=context) as answer:
+            return str(answer.read().decode())
+    except (urllib.error.URLError, OSError):
+        return ""
+
+
+def test_a_workload_runs_in_a_cluster_of_which_each_component_is_a_container(
+    components: Components, unique_id: str, demo_image: str, tmp_path: Path
+) -> None:
+    port = free_port()
+    scheduler = components.address("persys-scheduler", 8085)
+    components.start("persys-scheduler", "-insecure")
+    gateway = ("-e", f"PERSYS_SCHEDULER_ADDR={scheduler}", "-p", f"127.0.0.1:{port}:8551")
+    components.start("persys-gateway", "-insecure", options=gateway)
+    agent = ["-v", "/var/run/docker.sock:/var/run/docker.sock", *ALMOST_PRIVILEGED]
+    agent += ["-v", f"{tmp_path}:/var/lib/persys", "-e", f"PERSYS_NODE_ID={unique_id}"]
+    agent += ["-e", f"PERSYS_SCHEDULER_ADDR={scheduler}", "-e", "PERSYS_VM_ENABLED=false"]
+    agent += [f"--env=PERSYS_ADMISSION_{name}_PERCENT=100" for name in ("CPU", "MEMORY", "DISK")]
+    components.start("compute-agent", "-insecure", options=tuple(agent))
+    eventually(
+        lambda: unique_id in components.persysctl("node", "list").stdout,
+        lambda: components.persysctl("node", "list").stderr,
+    )
+
+    spec = {
+        "id": unique_id,
+        "container": {"image": demo_image, "init": True, "command": ["sleep", "3600"]},
+        "resources": {"cpu_millicores": 30, "memory_mb": 16},
+    }
+    applied = components.persysctl("apply", "-f", "-", "--wait", text=json.dumps(spec))
+    assert applied.returncode == 0, applied.stderr
+
+    (only,) = containers.inspect(containers.container_ids(unique_id, unique_id))
+    assert only.running
+    assert unique_id in body_of(f"http://127.0.0.1:{port}/workloads")
+
+
+def test_the_authority_in_a_container_answers_and_issues_certificates(
+    components: Components,
+) -> None:
+    port = free_port()
+    name = components.start("persys-ca", options=("-p", f"127.0.0.1:{port}:8888"))
+
+    eventually(lambda: body_of(f"https://127.0.0.1:{port}/health") != "", "the authority answers")
+    issue = ("persys-ca", "certificate", "--role", "viewer", "--name", "v", "--out", "/tmp/v")
+    assert "viewer/v until" in docker("exec", name, *issue)

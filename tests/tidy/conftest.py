@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-_UNWATCHED = {"node_modules", "build", "dist", "wheels", "__pycache__"}
+_UNWATCHED = {"node_modules", "bin", "build", "dev", "dist", "wheels", "__pycache__"}
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,144 @@
+"""What the Makefile and hack/ offer beside the tests: build, push, and an etcd in Docker."""
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from e2e import images
+from e2e.containers import docker
+from e2e.process import Process, free_port, listens_on
+from registry import Registry
+
+PROGRAMS = (
+    "persys",
+    "persysctl",
+    "persys-agent",
+    "persys-ca",
+    "persys-gateway",
+    "persys-scheduler",
+)
+IMAGES = ("persys", "persys-scheduler", "persys-gateway", "persys-ca", "compute-agent")
+_SECONDS = 250
+
+
+def make(*words: str, **variables: str) -> str:
+    return run("make", "--no-print-directory", *words, **variables)
+
+
+def run(*words: str, **variables: str) -> str:
+    done = subprocess.run(
+        words,
+        cwd=images.ROOT,
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        timeout=_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, f"{words}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def test_make_build_leaves_a_wheel_and_the_programs_in_bin() -> None:
+    said = make("build")
+
+    assert "built dist/persys_compute-" in said
+    for program in PROGRAMS:
+        assert f"usage: {program}" in run(str(images.ROOT / "bin" / program), "--help")
+
+
+@pytest.mark.full
+def test_what_make_build_linux_packs_is_installed_without_a_package_index() -> None:
+    said = make("build-linux")
+    images.ensure_base()
+    (packed,) = (line.split()[1] for line in said.splitlines() if line.startswith("packed "))
+    install = (
+        "tar x -z -C /tmp -f /packed.tar.gz && cd /tmp/persys-* && python3 -m venv /tmp/venv"
+        " && /tmp/venv/bin/pip install --quiet --no-index --find-links . persys-compute"
+        " && /tmp/venv/bin/persys-agent --print-config"
+    )
+
+    shown = run(
+        *("docker", "run", "--rm", "--network", "none"),
+        *("-v", f"{images.ROOT / packed}:/packed.tar.gz:ro", images.BASE, "sh", "-ec", install),
+    )
+
+    assert "grpc_port = 50051" in shown
+
+
+@pytest.fixture
+def registry(tmp_path: Path) -> Iterator[Registry]:
+    made = Registry(tmp_path)
+    yield made
+    made.close()
+
+
+def test_make_docker_push_gives_every_image_to_the_registry(
+    registry: Registry, demo_image: str, tmp_path: Path
+) -> None:
+    prefix = f"{registry.address}/persys"
+    names = [f"{prefix}/{image}:v1" for image in IMAGES]
+    for name in names:
+        docker("tag", demo_image, name)
+    docker("tag", demo_image, f"{prefix}/other:v1")
+
+    # The credentials of the registry, as `docker login` keeps them, are in that directory.
+    make("docker-push", f"IMAGES={prefix}", "TAG=v1", DOCKER_CONFIG=str(tmp_path))
+
+    docker("rmi", *names, f"{prefix}/other:v1")
+    for name in names:
+        docker("--config", str(tmp_path), "pull", "--quiet", name)
+    docker("rmi", *names)
+    repositories = tmp_path / "data" / "docker" / "registry" / "v2" / "repositories" / "persys"
+    assert {path.name for path in repositories.iterdir()} == set(IMAGES)
+
+
+@pytest.fixture
+def etcd(unique_id: str) -> Iterator[dict[str, str]]:
+    """Variables of the script."""
+    image = images.build_etcd()
+    yield {"NAME": unique_id, "PORT": str(free_port()), "IMAGE": image}
+    docker("rm", "-f", unique_id)
+    docker("volume", "rm", "-f", unique_id)
+
+
+def test_a_scheduler_runs_on_the_etcd_that_the_script_starts(
+    etcd: dict[str, str], tmp_path: Path
+) -> None:
+    port = free_port()
+    scheduler = Process(
+        [str(images.ROOT / ".venv" / "bin" / "persys-scheduler"), "-insecure"],
+        {
+            "PERSYS_GRPC_ADDR": "127.0.0.1",
+            "GRPC_PORT": str(port),
+            "METRICS_PORT": str(free_port()),
+            "ETCD_ENDPOINTS": f"127.0.0.1:{etcd['PORT']}",
+            "PERSYS_SECRETS_KEY_FILE": str(tmp_path / "secrets.key"),
+        },
+        log=tmp_path / "scheduler.log",
+        ready=lambda: listens_on(port),
+    )
+
+    said = run("hack/start-etcd-docker.sh", **etcd)
+    assert f"start a scheduler with ETCD_ENDPOINTS=127.0.0.1:{etcd['PORT']}" in said
+    try:
+        scheduler.start()
+        again = run("hack/start-etcd-docker.sh", **etcd)
+    finally:
+        scheduler.close()
+
+    assert f"etcd already runs in the container {etcd['NAME']}" in again
+    assert "etcd" in scheduler.log
+
+
+def test_the_etcd_of_the_script_keeps_its_data_without_its_container(etcd: dict[str, str]) -> None:
+    run("hack/start-etcd-docker.sh", **etcd)
+    docker("exec", etcd["NAME"], "etcdctl", "put", "kept", "yes")
+    docker("rm", "-f", etcd["NAME"])
+
+    run("hack/start-etcd-docker.sh", **etcd)
+
+    assert "yes" in docker("exec", etcd["NAME"], "etcdctl", "get", "kept")
