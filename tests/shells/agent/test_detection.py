@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from own_libvirtd import OwnLibvirtd
 from persys.agent import reconciler
 from persys.agent.news import News
 from persys.agent.runtimes.detect import Detector
@@ -107,3 +108,37 @@ async def test_a_runtime_that_does_not_answer_is_unavailable_until_it_does(
         await running.until(lambda: unavailable() == [WorkloadType.CONTAINER], "it is unavailable")
         runtime.mood = "well"
         await running.until(lambda: unavailable() == [], "it is available again")
+
+
+async def test_a_libvirtd_that_is_started_later_is_detected_and_answers(tmp_path: Path) -> None:
+    libvirtd = OwnLibvirtd()
+    settings = AgentSettings(
+        state_path=tmp_path / "state.db",
+        docker_enabled=False,
+        libvirt_uri=libvirtd.uri,
+        vm_accel="tcg",
+        vm_images_dir=tmp_path / "images",
+        vm_disks_dir=tmp_path / "disks",
+        vm_dir=tmp_path / "vms",
+    )
+    state = State(settings.state_path, cluster_id="default", node_id=NodeId("n1"))
+    detector = Detector(
+        settings,
+        Owner("default", NodeId("n1")),
+        state,
+        SystemClock(),
+        ThreadPathCalls(),
+        images_changed=News().tell_node,
+    )
+    try:
+        assert not await detector.look()
+        assert not detector.found.types
+        await asyncio.to_thread(libvirtd.start)
+
+        assert await detector.look()
+        await detector.found.types[WorkloadType.VM].ping()
+        assert not await detector.look()
+    finally:
+        await detector.close()
+        await asyncio.to_thread(libvirtd.close)
+        state.close()
