@@ -12,11 +12,14 @@ from selenium.webdriver.common.keys import Keys
 from e2e.browser import DESKTOP, PHONE, Browser, a_browser
 from e2e.cluster import ONLY_CONTAINERS, Cluster, a_container
 from e2e.gateways import Gateway
+from e2e.process import free_port
 from e2e.waiting import eventually
 from persys.wire.gen.control.v1 import control_pb2 as pb
 
 ZONE = "east"
 MARKUP = "<img src=x onerror=document.title=1><b>bold</b>"
+FACTS = """return [...document.querySelectorAll(".facts div")]
+  .map((fact) => [fact.children[0].textContent, fact.children[1].textContent])"""
 PAGES = ("", "workloads", "nodes", "events", "apply", "access")
 
 
@@ -383,6 +386,57 @@ def test_every_page_names_its_controls_and_tables_and_fits_a_phone(
         assert wide <= 0, page
         browser.resize(DESKTOP)
         assert browser.nameless() == [], page
+
+
+# Elements whose text does not fit into them.
+CUT = """return [...document.querySelectorAll("main .rows tbody tr:not(.spacer) > *")]
+  .filter((cell) => cell.scrollWidth > cell.clientWidth).map((cell) => cell.textContent)"""
+
+
+@pytest.mark.parametrize("size", [DESKTOP, PHONE], ids=["desktop", "phone"])
+def test_the_figures_of_nodes_are_not_cut(browser: Browser, size: tuple[int, int]) -> None:
+    browser.resize(size)
+    browser.open("nodes")
+    browser.until_text("cores (")
+
+    figures = [text for text in browser.script(CUT) if "(" in text]
+
+    assert figures == []
+
+
+@pytest.mark.parametrize("page", ["nonsense", "nodes/n1/more", "toString", "%E0%A4%A"])
+def test_an_unknown_address_shows_a_page_that_says_so(browser: Browser, page: str) -> None:
+    browser.open(page)
+
+    browser.until_text("Page not found", "h1")
+
+
+def test_a_workload_shows_its_ports_and_restarts(
+    browser: Browser, cluster: Cluster, demo_image: str, name: str
+) -> None:
+    port = free_port()
+    spec = a_container(demo_image, "sleep", "3600")
+    spec.container.ports.add(host_port=port, container_port=80)
+    cluster.run_all([name], spec)
+
+    browser.open(f"workloads/{name}")
+
+    browser.until_text(f"{port}")
+    browser.until_text("Ports")
+    browser.until_text("Restarts")
+
+
+def test_a_workload_that_ended_shows_its_exit_code(
+    browser: Browser, cluster: Cluster, demo_image: str, name: str
+) -> None:
+    spec = a_container(demo_image, "sh", "-c", "exit 3")
+    spec.container.restart_policy = "no"
+    cluster.apply(name, spec)
+    cluster.wait_for(name, "Failed")
+
+    browser.open(f"workloads/{name}")
+
+    browser.until(lambda: ["Exit code", "3"] in browser.script(FACTS), "the exit code to be shown")
 
 
 def test_changes_are_told_to_those_who_do_not_see_them(

@@ -150,3 +150,18 @@ def test_who_has_no_certificate_signs_in_with_a_token_and_sees_what_it_allows(
     browser.open("access")
     browser.press("Forget the token")
     browser.until_text("You are not let in", "#banner")
+
+
+CLAIMS = ("No node has joined", "Nothing has happened", "There is no such", "0 of 0", "0 workloads")
+
+
+@pytest.mark.parametrize("page", ["", "nodes", "workloads", "events", "nodes/n1", "workloads/web"])
+def test_a_page_claims_nothing_about_the_cluster_before_sign_in(
+    browser: Browser, guarded: tuple[Gateway, SchedulerClient], page: str
+) -> None:
+    browser.address = guarded[0].address
+    browser.open(page)
+
+    browser.until_text("You are not let in", "#banner")
+    browser.until_text("Not shown: sign in first.")
+    assert [claim for claim in CLAIMS if claim in browser.text("main")] == []

@@ -9,6 +9,7 @@ import { onChange, state } from "./state.js";
 import * as access from "./views/access.js";
 import * as apply from "./views/apply.js";
 import * as events from "./views/events.js";
+import * as missing from "./views/missing.js";
 import * as node from "./views/node.js";
 import * as nodes from "./views/nodes.js";
 import * as overview from "./views/overview.js";
@@ -27,13 +28,22 @@ let section = "";
 
 function routed() {
   const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
-  const [first = "", second = ""] = path.split("/").map(decodeURIComponent);
-  return { section: first, id: second, query: Object.fromEntries(new URLSearchParams(query)) };
+  try {
+    const [first = "", second = "", ...rest] = path.split("/").map(decodeURIComponent);
+    return { section: first, id: second, isKnown: rest.length === 0, query: Object.fromEntries(new URLSearchParams(query)) };
+  } catch {
+    return { section: path, id: "", isKnown: false, query: {} }; // not a valid address
+  }
+}
+
+function pageOf({ section: name, id, isKnown }) {
+  const pages = id ? DETAILS : PAGES;
+  return isKnown && Object.hasOwn(pages, name) ? pages[name] : missing;
 }
 
 function go() {
   const route = routed();
-  const page = (route.id ? DETAILS[route.section] : PAGES[route.section]) ?? overview;
+  const page = pageOf(route);
   shown?.close?.();
   const isFirst = shown === null;
   section = route.section;

@@ -98,7 +98,7 @@ const keep = (mine, values) => { if (!mine.signal.aborted) change(values); };
 
 async function readNodes(mine) {
   const nodes = await api.pages("/nodes", "nodes");
-  keep(mine, { nodes: new Map(nodes.map((node) => [node.node_id, node])) });
+  keep(mine, { nodes: new Map(nodes.map((node) => [node.node_id, node])), nodesRead: true });
 }
 
 async function readWorkloads(mine) {
@@ -184,7 +184,7 @@ async function watching(mine) {
 async function readEvents(mine) {
   const { events, last } = await api.events({ limit: EVENTS_AT_FIRST });
   if (!mine.signal.aborted) {
-    change({ events: [] });
+    change({ events: [], eventsRead: true });
     addEvents(events);
   }
   return last;

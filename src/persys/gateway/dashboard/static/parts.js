@@ -97,8 +97,8 @@ export const facts = (pairs) =>
 export const card = (title, ...content) => h("section", { class: "card" }, h("h2", {}, title), content);
 
 /** Events as a time line, the newest first. */
-export function timeline(events, { nothing = "Nothing has happened yet.", most = 200, about = "" } = {}) {
-  if (!events.length) return h("p", { class: "quiet" }, nothing);
+export function timeline(events, { empty = "Nothing has happened yet.", most = 200, about = "" } = {}) {
+  if (!events.length) return h("p", { class: "quiet" }, empty);
   return h("ol", { class: "timeline" }, events.slice(-most).reverse().map((event) =>
     h("li", { "data-key": event.sequence, class: toneOf(event.kind) },
       when(event.at), " ", h("strong", {}, words(event.kind)), " ",

@@ -11,10 +11,10 @@ const ROW_PX = 34, LINE_PX = 26, EDGE_PX = 6; // as parts.css has them
 
 export class Rows {
   /** `cells(item)` gives the contents of a row; one whose item is the same object is not made again. */
-  constructor({ label, heads, key, cells }) {
+  constructor({ label, heads, key, cells, across = 2 }) {
     Object.assign(this, { heads, key, cells });
-    // On a phone each row is a card with two cells beside each other.
-    this.cardPx = Math.ceil(heads.length / 2) * LINE_PX + EDGE_PX;
+    // On a phone each row is a card with so many cells beside each other.
+    this.cardPx = Math.ceil(heads.length / across) * LINE_PX + EDGE_PX;
     this.items = [];
     this.made = new Map(); // by key: {row, item}
     this.above = h("tr", { "aria-hidden": "true", class: "spacer" }, h("td", { colspan: heads.length }));
@@ -24,6 +24,7 @@ export class Rows {
       h("caption", { class: "unseen" }, label), headRow(heads, { "aria-rowindex": 1 }), this.body);
     this.element = h("div", { class: "rows", "data-own": label, tabindex: "0", role: "region", "aria-label": label }, this.table);
     this.element.style.setProperty("--row", `${this.cardPx}px`);
+    this.element.style.setProperty("--across", across);
     this.element.addEventListener("scroll", () => this.later(), { passive: true });
     this.resized = new ResizeObserver(() => this.later());
     this.resized.observe(this.element);

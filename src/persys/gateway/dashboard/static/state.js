@@ -10,10 +10,13 @@ function empty() {
     mode: null,
     capacity: null,
     nodes: new Map(),
+    nodesRead: false, // an empty list means that there are none
     workloads: new Map(),
+    absent: new Set(), // workloads that the scheduler said do not exist
     listed: false, // all workloads are here, not only some
     changes: 0, // rises with each change of the workloads
     events: [], // newest last
+    eventsRead: false,
     // live, connecting, gateway (gone), scheduler (gone), denied (sign in first), trouble (whatever else)
     link: { state: "connecting", detail: "", since: Date.now() },
     asOf: 0, // when something was last heard from the scheduler
@@ -63,12 +66,20 @@ export const indexed = (view) => ({ ...view, text: searchable(view) });
 
 export function putWorkload(view) {
   state.workloads.set(view.workload_id, indexed(view));
+  state.absent.delete(view.workload_id);
   change({ changes: state.changes + 1 });
 }
 
 export function dropWorkload(id) {
   state.workloads.delete(id);
+  state.absent.add(id);
   change({ changes: state.changes + 1 });
+}
+
+/** What a page says where it has nothing to show: that there is nothing only if the scheduler said so. */
+export function nothing(isRead, text) {
+  if (isRead) return text;
+  return state.link.state === "denied" ? "Not shown: sign in first." : "Loading …";
 }
 
 /** Without a word about it, everybody may do everything: nobody asks (-insecure). */

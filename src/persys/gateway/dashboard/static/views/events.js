@@ -3,6 +3,7 @@
 import { h } from "../dom.js";
 import { counted } from "../format.js";
 import { timeline } from "../parts.js";
+import { nothing } from "../state.js";
 
 export const title = () => "Events";
 export const needs = () => ({});
@@ -24,8 +25,8 @@ export function open(route, { redraw, setQuery }) {
             type: "search", "data-filter": true, value: chosen.q, autocomplete: "off", placeholder: "workload, node, kind …  ( / )",
             oninput: (event) => choose(event.target.value),
           }))),
-        h("p", { class: "quiet" }, `${found.length} of the latest ${counted(state.events.length, "event")}`),
-        h("section", { class: "card", "aria-label": "Events" }, timeline(found)),
+        state.eventsRead && h("p", { class: "quiet" }, `${found.length} of the latest ${counted(state.events.length, "event")}`),
+        h("section", { class: "card", "aria-label": "Events" }, timeline(found, { empty: nothing(state.eventsRead, chosen.q ? "No event matches." : "Nothing has happened yet.") })),
       ];
     },
   };

@@ -5,6 +5,7 @@ import { confirm, perform } from "../dialog.js";
 import { h } from "../dom.js";
 import { counted } from "../format.js";
 import { bars, card, deed, facts, status, table, timeline, when, workloadLink, workloadStatus } from "../parts.js";
+import { nothing } from "../state.js";
 import { shownStatus } from "./nodes.js";
 
 const WORKLOADS_SHOWN = 200;
@@ -13,7 +14,7 @@ export const title = ({ id }) => id;
 export const needs = () => ({ nodes: true });
 
 export function open({ id }, { redraw }) {
-  let held = null, past = [], readAt = 0, seen = null;
+  let held = null, past = null, readAt = 0, seen = null;
 
   async function read() {
     readAt = Date.now();
@@ -36,7 +37,7 @@ export function open({ id }, { redraw }) {
       const last = state.events.at(-1)?.sequence;
       if (last !== seen || Date.now() - readAt > 10000) { seen = last; read(); }
       const head = h("h1", { tabindex: "-1" }, id);
-      if (!node) return [head, h("p", { class: "quiet" }, state.nodes.size ? "There is no such node." : "Loading …")];
+      if (!node) return [head, h("p", { class: "quiet" }, nothing(state.nodesRead, "There is no such node."))];
       return [head, h("p", { class: "row" }, status(node.status, shownStatus(node)), buttons(node)), drain(node), body(node, held, past)];
     },
   };
@@ -93,5 +94,5 @@ function body(node, held, past) {
         : table("Workloads of the node", ["Workload", "Status", "Type", "Updated"],
           held.map((view) => [workloadLink(view.workload_id), workloadStatus(view), view.type ?? "", when(view.last_updated)]),
           "Nothing runs here.")),
-    h("section", { class: "card wide" }, h("h2", {}, "Events"), timeline(past, { about: node.node_id })));
+    h("section", { class: "card wide" }, h("h2", {}, "Events"), past ? timeline(past, { about: node.node_id }) : h("p", { class: "quiet" }, nothing(false))));
 }

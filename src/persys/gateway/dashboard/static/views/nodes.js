@@ -4,6 +4,7 @@ import { h } from "../dom.js";
 import { cores, megabytes, percent } from "../format.js";
 import { nodeLink, status, when } from "../parts.js";
 import { Rows } from "../rows.js";
+import { nothing } from "../state.js";
 
 export const title = () => "Nodes";
 export const needs = () => ({ nodes: true });
@@ -11,7 +12,7 @@ export const needs = () => ({ nodes: true });
 const HEADS = ["Node", "Status", "Cpu free", "Memory free", "Disk free", "Workloads", "Heartbeat", "Taints"];
 
 export function open() {
-  const rows = new Rows({ label: "Nodes", heads: HEADS, key: (node) => node.node_id, cells });
+  const rows = new Rows({ label: "Nodes", heads: HEADS, key: (node) => node.node_id, cells, across: 1 });
   let known = null;
   return {
     draw(state) {
@@ -19,7 +20,7 @@ export function open() {
         known = state.nodes;
         rows.show([...known.values()]);
       }
-      const empty = h("p", { class: "quiet" }, state.link.state === "live" ? "No node has joined yet." : "Loading …");
+      const empty = h("p", { class: "quiet" }, nothing(state.nodesRead, "No node has joined yet."));
       return [h("h1", { tabindex: "-1" }, "Nodes"), known.size ? rows.element : empty];
     },
     close: () => rows.close(),

@@ -3,6 +3,7 @@
 import { h } from "../dom.js";
 import { counted } from "../format.js";
 import { bars, card, nodeLink, status, timeline, when } from "../parts.js";
+import { nothing } from "../state.js";
 
 const EVENTS_SHOWN = 12;
 const STATUSES = [["running_workloads", "Running"], ["pending_workloads", "Pending"], ["failed_workloads", "Failed"], ["deleted_workloads", "Deleting"]];
@@ -18,13 +19,13 @@ const sections = (state) => [
   card("Workloads", workloads(state.summary)),
   card("Nodes", nodes(state)),
   card("Control plane", mode(state.mode)),
-  h("section", { class: "card wide" }, h("h2", {}, "Room"), rooms(state.nodes)),
+  h("section", { class: "card wide" }, h("h2", {}, "Room"), rooms(state)),
   h("section", { class: "card wide" }, h("h2", {}, "Latest events"),
-    timeline(state.events, { most: EVENTS_SHOWN }), h("p", {}, h("a", { href: "#/events" }, "All events"))),
+    timeline(state.events, { most: EVENTS_SHOWN, empty: nothing(state.eventsRead, "Nothing has happened yet.") }), h("p", {}, h("a", { href: "#/events" }, "All events"))),
 ];
 
 function workloads(summary) {
-  if (!summary) return h("p", { class: "quiet" }, "Loading …");
+  if (!summary) return unread();
   const told = STATUSES.map(([field, word]) => [word, summary[field] ?? 0]);
   const total = summary.total_workloads ?? 0;
   const others = total - told.reduce((sum, [, count]) => sum + count, 0);
@@ -38,7 +39,7 @@ function workloads(summary) {
 }
 
 function nodes({ summary, nodes: known, capacity }) {
-  if (!summary) return h("p", { class: "quiet" }, "Loading …");
+  if (!summary) return unread();
   const away = [...known.values()].filter((node) => node.status !== "Ready");
   return [
     h("p", { class: "figure" }, `${summary.ready_nodes ?? 0} of ${summary.total_nodes ?? 0}`, h("span", { class: "quiet" }, " ready")),
@@ -59,7 +60,7 @@ function spare(capacity, count) {
 }
 
 function mode(view) {
-  if (!view) return h("p", { class: "quiet" }, "Loading …");
+  if (!view) return unread();
   return [
     h("p", { class: "figure" }, status(view.mode)),
     view.reason && h("p", {}, view.reason),
@@ -69,4 +70,7 @@ function mode(view) {
   ];
 }
 
-const rooms = (known) => (known.size ? bars(known.values()) : h("p", { class: "quiet" }, "No node has joined yet."));
+const unread = () => h("p", { class: "quiet" }, nothing(false));
+
+const rooms = ({ nodes: known, nodesRead }) =>
+  (known.size ? bars(known.values()) : h("p", { class: "quiet" }, nothing(nodesRead, "No node has joined yet.")));

@@ -7,6 +7,7 @@ import { announce, h } from "../dom.js";
 import { bytes, clock } from "../format.js";
 import { Log } from "../logs.js";
 import { card, deed, facts, nodeLink, table, timeline, when, workloadStatus } from "../parts.js";
+import { nothing } from "../state.js";
 import { explanation } from "./explain.js";
 
 export const title = ({ id }) => id;
@@ -37,20 +38,20 @@ export function open({ id }, { redraw }) {
       const head = h("h1", { tabindex: "-1" }, id);
       const news = `${state.events.findLast((event) => event.workload_id === id)?.sequence}${view?.status}`;
       if (news !== seen) { seen = news; read(); }
-      if (!view) return [head, absent(state, past)];
+      if (!view) return [head, absent(id, state, past)];
       hear(view);
       if (view.usage) series.add(view.usage);
       log ??= new Log(id);
       return [head, h("p", { class: "row" }, workloadStatus(view), buttons(view)), why(view),
-        h("div", { class: "grid" }, about(view), explained(reasons), usage(series), events(past, id), history(view), spec(view),
+        h("div", { class: "grid" }, about(view), runtime(view), explained(reasons), usage(series), events(past, id), history(view), spec(view),
           h("section", { class: "card wide" }, h("h2", {}, "Log"), log.element))];
     },
     close: () => log?.close(),
   };
 }
 
-function absent(state, past) {
-  const text = state.link.state === "connecting" ? "Loading …" : "There is no such workload; it may have been deleted.";
+function absent(id, state, past) {
+  const text = nothing(state.absent.has(id), "There is no such workload; it may have been deleted.");
   return [h("p", { class: "quiet" }, text), past?.length > 0 && card("What happened to it", timeline(past))];
 }
 
@@ -96,6 +97,25 @@ function about(view) {
     ["Tries", view.retry_attempts && `${view.retry_attempts} of ${view.retry_max_attempts}`],
     ["Labels", labels.length > 0 && h("ul", { class: "tags" }, labels.map(([name, value]) => h("li", { class: "tag" }, `${name}=${value}`)))],
   ].filter(([, value]) => value)));
+}
+
+const several = (text) => (text ? h("ul", { class: "tags" }, text.split(",").map((one) => h("li", { class: "tag" }, one))) : "");
+
+/** What the runtime of its node tells of it. */
+function runtime({ metadata: told = {} }) {
+  const pairs = [
+    ["Ports", several(told["container.ports"])],
+    ["Services", several(told["compose.services"])],
+    ["Addresses", several(told["vm.ip_addresses"])],
+    ["Restarts", told["container.restart_count"]],
+    ["Exit code", told["container.exit_code"]],
+    ["Health", told["container.health"]],
+    ["State", told["container.state"] ?? told["vm.domain_state"]],
+    ["Commit", told["compose.commit"]],
+    ["Started", told["container.started_at"] && when(told["container.started_at"])],
+    ["Ended", told["container.finished_at"] && when(told["container.finished_at"])],
+  ];
+  return pairs.some(([, value]) => value) ? card("Runtime", facts(pairs)) : null;
 }
 
 function usage(series) {

@@ -4,6 +4,7 @@ import { announce, h } from "../dom.js";
 import { ago, counted } from "../format.js";
 import { nodeLink, workloadLink, workloadStatus } from "../parts.js";
 import { Rows } from "../rows.js";
+import { nothing } from "../state.js";
 
 const HEADS = ["Workload", "Status", "Type", "Node", "Updated", "Why"];
 const STATUSES = ["Running", "Pending", "Failed", "Stopped", "Unknown", "Deleting"];
@@ -49,7 +50,8 @@ export function open(route, { redraw, setQuery }) {
             oninput: (event) => choose("q", event.target.value),
           })),
           picker("status", "Status", STATUSES), picker("type", "Type", TYPES), picker("node", "Node", [...nodes])),
-        h("p", { class: "quiet", id: "found" }, `${found.length} of ${counted(state.workloads.size, "workload")}${state.listed ? "" : ", loading …"}`),
+        h("p", { class: "quiet", id: "found" }, 
+          state.listed || found.length ? `${found.length} of ${counted(state.workloads.size, "workload")}${state.listed ? "" : ", loading …"}` : nothing(false)),
         rows.element,
       ];
     },
