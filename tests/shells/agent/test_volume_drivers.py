@@ -24,7 +24,7 @@ from persys.agent.volumes.ceph import Ceph, CephDriver
 from persys.agent.volumes.driver import Driver
 from persys.agent.volumes.local import LocalDriver
 from persys.agent.volumes.managed import ManagedVolumes
-from persys.agent.volumes.mounts import mounted_at
+from persys.agent.volumes.mounts import Mounts, mounted_at
 from persys.agent.volumes.nfs import Export, NfsDriver
 from persys.agent.volumes.setup import Drivers, find_drivers
 from persys.agent.volumes.tools import Tools
@@ -147,6 +147,18 @@ async def test_a_machine_has_its_volume_as_a_disk_that_grows(room: Path) -> None
         blocks = await Tools().run("dumpe2fs", "-h", str(disk))
         assert f"Block count:              {(2 << 30) // 4096}" in blocks.out
         assert _losetup(room) == []
+
+
+async def test_a_file_system_of_a_workload_is_mounted_without_setuid_and_devices(
+    room: Path,
+) -> None:
+    mounts = Mounts(Tools(), PATHS)
+    await mounts.mount("tmpfs", room / "made", "tmpfs")
+
+    flags = os.statvfs(room / "made").f_flag
+    assert flags & os.ST_NOSUID
+    assert flags & os.ST_NODEV
+    await mounts.unmount(room / "made")
 
 
 async def test_a_volume_that_was_lost_is_not_made_anew(room: Path) -> None:

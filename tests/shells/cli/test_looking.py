@@ -127,6 +127,16 @@ def test_a_list_shows_why_a_workload_waits(cluster: Cluster, ctl: Run) -> None:
     assert line.endswith("…")
 
 
+@pytest.mark.parametrize(("status", "shown"), [("Running", False), ("Failed", True)])
+def test_failed_attempts_are_shown_only_until_the_workload_runs(
+    cluster: Cluster, ctl: Run, status: str, shown: bool
+) -> None:
+    cluster.add_workload("web", status, retry_attempts=1, retry_max_attempts=5)
+
+    for words in (("list", "-o", "wide"), ("get", "web")):
+        assert ("attempts failed" in ctl("workload", *words).out) is shown
+
+
 def test_a_workload_tells_its_reason_retry_placement_and_metadata(
     cluster: Cluster, ctl: Run
 ) -> None:
