@@ -24,7 +24,7 @@ from persys.agent.inventory import Inventory
 from persys.agent.journal import Entry
 from persys.agent.meter import Meter
 from persys.agent.ports import Runtime
-from persys.agent.reports import observation_of
+from persys.agent.reports import Refusals, observation_of
 from persys.agent.state import State
 from persys.core.actions import select
 from persys.core.secrets import redacted
@@ -58,6 +58,9 @@ from persys.wire.volume import agent_view
 PING_DEADLINE_SECONDS = 5.0
 SERVICE = "persys.agent.v1.AgentService"
 SERVICE_DESCRIPTOR = agent_pb2.DESCRIPTOR.services_by_name["AgentService"]
+
+REFUSED_REVISION = "refused_revision"
+REFUSED_REASON = "refused_reason"
 
 # Their answer can tell what is wrong with an order, so that is checked where the order is read.
 REFUSES_IN_ANSWER = frozenset({"ApplyWorkload"})
@@ -133,6 +136,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         supervisor: Supervisor,
         owned: OwnedWork,
         calls: CallMetrics,
+        refusals: Refusals,
     ) -> None:
         """`images` answers None as long as this node has no libvirt."""
         self.supervisor = supervisor
@@ -150,6 +154,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self._inventory = inventory
         self._images = images
         self._calls = calls
+        self._refusals = refusals
         for name in AGENT_METHODS:
             calls.expect(name)
 
@@ -182,6 +187,8 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
             return agent_pb2.ApplyWorkloadResponse(
                 message=str(err), known_epoch=err.known_epoch, deleted=err.deleted
             )
+        if not isinstance(taken, Refused):
+            self._refusals.drop(request.id)
         match taken:
             case Accepted(entry=entry):
                 return agent_pb2.ApplyWorkloadResponse(
@@ -203,6 +210,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
     ) -> agent_pb2.DeleteWorkloadResponse:
         named = workload_id(request.id, field="id")
         message = await self._intake.delete(named, request.epoch, keeps_data=request.keep_data)
+        self._refusals.drop(named)
         return agent_pb2.DeleteWorkloadResponse(success=True, message=message)
 
     @_translated
@@ -210,9 +218,16 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
         self, request: agent_pb2.GetWorkloadStatusRequest, _context: Context
     ) -> agent_pb2.GetWorkloadStatusResponse:
         entry = self._state.entries.get(workload_id(request.id, field="id"))
-        if entry is None:
+        refused = self._refusals.get(request.id)
+        if entry is None and refused is None:
             raise NotFoundError("workload", request.id)
-        return agent_pb2.GetWorkloadStatusResponse(status=self._status(entry))
+        if entry is None:
+            return agent_pb2.GetWorkloadStatusResponse(status=refused)
+        status = self._status(entry)
+        if refused is not None:  # a later order; what is there is as it was
+            status.metadata[REFUSED_REVISION] = refused.revision_id
+            status.metadata[REFUSED_REASON] = refused.message
+        return agent_pb2.GetWorkloadStatusResponse(status=status)
 
     @_translated
     async def ListWorkloads(
@@ -375,6 +390,7 @@ class AgentApi(agent_pb2_grpc.AgentServiceServicer):
     ) -> agent_pb2.ApplyWorkloadResponse:
         failure = replace(failure, message=redacted(failure.message, wire.secret_values(request)))
         status = _refusal_status(request, failure, self._node_id, self._clock.now())
+        self._refusals.note(status)
         return agent_pb2.ApplyWorkloadResponse(message=failure.message, status=status)
 
 
@@ -388,7 +404,7 @@ async def _order(request: agent_pb2.ApplyWorkloadRequest) -> Order:
 def _refusal_status(
     request: agent_pb2.ApplyWorkloadRequest, failure: Failure, node_id: NodeId, now: datetime
 ) -> agent_pb2.WorkloadStatus:
-    """Nothing is kept of what was refused; this is only how the answer says it."""
+    """How the answer tells what was refused; marked, because this node has nothing of it."""
     seen = Observation(
         WorkloadId(request.id),
         node_id,
@@ -398,6 +414,7 @@ def _refusal_status(
         epoch=request.epoch,
         failure=failure,
         message=failure.message,
+        metadata={wire.REFUSED: "true"},
     )
     kind = wire.workload_type(request.type) or WorkloadType.CONTAINER
     return wire.status_message(seen, type=kind, desired=Desired.RUNNING)

@@ -44,7 +44,7 @@ from persys.agent.ports import Machine, Volumes
 from persys.agent.probes import Probes
 from persys.agent.pulls import Pulls
 from persys.agent.reconciler import Watches, look_at_all
-from persys.agent.reports import Reports
+from persys.agent.reports import Refusals, Reports
 from persys.agent.runtimes.detect import Detector, NodeRuntimes
 from persys.agent.runtimes.disk_limits import watch_disks
 from persys.agent.runtimes.docker_form import Owner
@@ -179,6 +179,7 @@ class Agent:
         self.supervisor = Supervisor("agent", clock, self._metrics.registry)
         self._owned = OwnedWork(self.supervisor, limit=REQUESTS_MAX)
         self._queue = WorkQueue(state)
+        self._refusals = Refusals(clock)
         self._turns: Turns[WorkloadId] = Turns()
         self._ledger = Ledger(
             state, clock, self._metrics, tell=around.news.tell, random=around.random
@@ -267,6 +268,7 @@ class Agent:
             supervisor=self.supervisor,
             owned=self._owned,
             calls=self._metrics.calls,
+            refusals=self._refusals,
         )
 
     def parts(self, port: int) -> dict[str, Callable[[], Awaitable[None]]]:

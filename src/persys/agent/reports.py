@@ -1,4 +1,8 @@
-"""How the agent reports its workloads: each as an observation, all of them as a heartbeat."""
+"""How the agent reports its workloads: each as an observation, all of them as a heartbeat.
+
+An order that was refused is nothing that the agent has: it is neither reported nor listed. For a while it can
+be asked for by its id, so that the reason can be seen on the node.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -16,12 +20,40 @@ from persys.model.spec import WorkloadType
 from persys.model.workload import Desired
 from persys.wire.agent import REASON_CODE, TASK_ID
 from persys.wire.control import status_message, timestamp, usage_message, workload_usage_message
+from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 
 TASK_STATUS = "task_status"
 INTERNAL_ERRORS_MAX = 16
 PROBLEM_LENGTH_MAX = 1_000
 POLICY_VIOLATION = "policy_violation"
+REFUSALS_MAX = 1_000
+REFUSAL_SECONDS = 600.0
+
+
+class Refusals:
+    """The orders refused lately, by workload. In memory only."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._kept: dict[str, tuple[float, agent_pb2.WorkloadStatus]] = {}  # oldest first
+
+    def note(self, status: agent_pb2.WorkloadStatus) -> None:
+        self.drop(status.id)
+        self._kept[status.id] = (self._clock.monotonic(), status)
+        if len(self._kept) > REFUSALS_MAX:
+            del self._kept[next(iter(self._kept))]
+
+    def drop(self, workload_id: str) -> None:
+        """A later order was accepted, or nobody wants it any more."""
+        self._kept.pop(workload_id, None)
+
+    def get(self, workload_id: str) -> agent_pb2.WorkloadStatus | None:
+        noted_at, status = self._kept.get(workload_id, (0.0, None))
+        if status is not None and self._clock.monotonic() - noted_at > REFUSAL_SECONDS:
+            self.drop(workload_id)
+            return None
+        return status
 
 
 class Reports:

@@ -46,8 +46,15 @@ def is_remembered(history: History | None, node_id: NodeId, action: Action) -> b
     return is_full and action.created_at < sightings[-1].action.created_at
 
 
-def tell(about: str, actions: Sequence[Action], problem: str) -> str:
-    """One sentence for the event. `problem`: why the node did not say what it was doing."""
+def tell(about: str, actions: Sequence[Action], problem: str, health: str = "") -> str:
+    """One sentence for the event. `problem`: why the node did not say what it was doing.
+
+    `health`: what its health check says; "" if that is well or not known.
+    """
+    return "; ".join(part for part in (_told(about, actions, problem), health) if part)
+
+
+def _told(about: str, actions: Sequence[Action], problem: str) -> str:
     if problem:
         return f"{about}; its node did not say what it was doing: {problem}"
     if not actions:

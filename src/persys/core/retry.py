@@ -2,7 +2,8 @@
 
 The first attempts follow quickly, with growing delays. After them a transient failure is tried again at a
 slow rate for as long as the workload is wanted: a registry that was away for an hour leaves nothing failed.
-Only a failure that needs a new spec waits for a person (`next_at` is None).
+Only a failure that needs a new spec waits for a person (`next_at` is None), and any failure where the policy
+has no slow attempts.
 
 Plans are times of the clock of whoever led then. One that lies further ahead than any plan could is of a
 clock that does not agree with ours, and is brought near.
@@ -28,7 +29,8 @@ class RetryPolicy:
     longest_after: timedelta = timedelta(seconds=120)
     spread: float = 0.2
     attempts_max: int = 5
-    slow_after: timedelta = timedelta(minutes=5)  # between attempts beyond attempts_max
+    # Between attempts beyond attempts_max; zero: there are none.
+    slow_after: timedelta = timedelta(minutes=5)
     stable_after: timedelta = timedelta(minutes=10)
 
 
@@ -47,7 +49,8 @@ def after_failure(
     `attempts` is how many retries were already made; it stays at its maximum during the slow attempts.
     `roll` in [0, 1) places the attempt inside the jitter window: 0 is earliest.
     """
-    if not failure.retryable:
+    ends = attempts >= policy.attempts_max and not policy.slow_after
+    if not failure.retryable or ends:
         return Retry(workload_id, revision, attempts, None)
     if attempts >= policy.attempts_max:
         delay = _jittered(policy.slow_after, policy, roll=roll)

@@ -160,6 +160,9 @@ class GrpcAgents:
             answer = await self._call(node_id, endpoint, "GetWorkloadStatus", request)
         except NotFoundError:
             return Observation(workload_id, node_id, Actual.ABSENT, self._clock.now())
+        if answer.status.metadata.get(agent.REFUSED):
+            # It remembers an order that it refused, and has nothing of it.
+            return Observation(workload_id, node_id, Actual.ABSENT, self._clock.now())
         return agent.observation(answer.status, node_id, self._clock.now())
 
     async def actions(

@@ -23,6 +23,7 @@ class Count:
     failures: Tally[FailureReason] = field(default_factory=Tally)
     retrying: int = 0
     given_up: int = 0
+    removals_overdue: int = 0
     pending_since: datetime | None = None  # of the one that waits longest
 
     def add(self, entries: Iterable[Entry]) -> None:
@@ -35,7 +36,9 @@ class Count:
                 elif belief.status is Status.FAILED and belief.failure is not None:
                     self.failures[belief.failure.reason] += 1
             if (retry := entry.retry) is not None:
-                if retry.next_at is None:
+                if entry.workload.desired is Desired.DELETED:
+                    self.removals_overdue += 1
+                elif retry.next_at is None:
                     self.given_up += 1
                 else:
                     self.retrying += 1

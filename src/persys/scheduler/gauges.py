@@ -87,7 +87,11 @@ class ClusterCollector(Collector):
             count.failures,
             "reason",
         )
-        plans = {"planned": count.retrying, "given_up": count.given_up}
+        plans = {
+            "planned": count.retrying,
+            "given_up": count.given_up,
+            "removal_overdue": count.removals_overdue,
+        }
         yield _by("workloads_retrying", "Workloads that failed, by plan", plans, plans, "plan")
         waiting = 0.0
         if count.pending_since is not None:

@@ -29,11 +29,13 @@ class Histories:
         self._reconciler = reconciler
         self._clock = clock
 
-    async def note(self, inquiry: Inquire, actions: Sequence[Action], problem: str) -> None:
-        """Keep what the node said. `problem`: why it said nothing."""
+    async def note(
+        self, inquiry: Inquire, actions: Sequence[Action], problem: str, health: str
+    ) -> None:
+        """Keep what the node said. `problem`: why it said nothing. `health`: what ails the node."""
 
         async def commit() -> None:
-            await self._committer.commit(self._change(inquiry, actions, problem))
+            await self._committer.commit(self._change(inquiry, actions, problem, health))
 
         try:
             await self._reconciler.between_decisions(inquiry.workload_id, commit)
@@ -64,7 +66,9 @@ class Histories:
         except (StoreUnavailableError, ConflictError) as err:
             log.warning("history.lost", workload_id=workload_id, reason=str(err))
 
-    def _change(self, inquiry: Inquire, actions: Sequence[Action], problem: str) -> Change:
+    def _change(
+        self, inquiry: Inquire, actions: Sequence[Action], problem: str, health: str
+    ) -> Change:
         now = self._clock.now()
         entry = self._cluster.entries.get(inquiry.workload_id)
         change = Change(done=lambda: None)
@@ -74,7 +78,7 @@ class Histories:
             Event(
                 now,
                 EventKind.OPERATION_TIMED_OUT,
-                tell(inquiry.about, actions, problem),
+                tell(inquiry.about, actions, problem, health),
                 workload_id=inquiry.workload_id,
                 node_id=inquiry.node_id,
                 revision=entry.workload.revision,

@@ -36,8 +36,8 @@ log = structlog.get_logger()
 
 BACKLOG_MAX = 10_000
 
-Inquired = Callable[[Inquire, Sequence[Action], str], Awaitable[None]]
-"""Takes the question, what the node did, and why it said nothing."""
+Inquired = Callable[[Inquire, Sequence[Action], str, str], Awaitable[None]]
+"""Takes the question, what the node did, why it said nothing, and what ails the node."""
 
 
 KeepActions = Callable[[NodeId, WorkloadId, Sequence[Action]], Awaitable[None]]
@@ -304,7 +304,19 @@ class Performer:
             actions = await self._agents.actions(effect.node_id, endpoint, effect.workload_id)
         except PersysError as err:  # also of agents that do not have this call
             problem = str(err)
-        await self._inquired(effect, actions, problem)
+        await self._inquired(effect, actions, problem, await self._health(effect.node_id, endpoint))
+
+    async def _health(self, node_id: NodeId, endpoint: str) -> str:
+        """What the node's health check tells; "" if all is well, or it does not have that call."""
+        try:
+            sick = await self._agents.probe(node_id, endpoint)
+        except AgentUnreachableError as err:
+            return f"node {node_id} does not answer its health check: {err}"
+        except PersysError:
+            return ""
+        if not sick:
+            return ""
+        return f"node {node_id} reports as unhealthy: {', '.join(sorted(sick))}"
 
     def _note_no_answer(
         self, entry: Entry, sent: object, workload_id: WorkloadId, err: PersysError

@@ -135,7 +135,7 @@ class SchedulerSettings(TlsSettings, TraceSettings):
     retry_slow_interval: timedelta = setting(
         timedelta(minutes=5),
         "SCHEDULER_RETRY_SLOW_INTERVAL",
-        help="between attempts at what failed too often for a transient reason",
+        help="between attempts after five that failed for a transient reason; 0s: it stays failed",
     )
     reconcile_interval: timedelta = setting(
         timedelta(seconds=5),
@@ -177,8 +177,6 @@ class SchedulerSettings(TlsSettings, TraceSettings):
             raise SettingsError("PERSYS_CLUSTER_ID='': expected the name of the cluster")
         if self.events_max < 1:
             raise SettingsError(f"SCHEDULER_EVENTS_MAX={self.events_max}: expected 1 or more")
-        if self.retry_slow_interval <= timedelta():
-            raise SettingsError("SCHEDULER_RETRY_SLOW_INTERVAL=0s: expected a duration above 0s")
         if self.events_max_age <= timedelta():
             raise SettingsError("SCHEDULER_EVENTS_MAX_AGE=0s: expected more than nothing")
 

@@ -26,6 +26,8 @@ FAILURE_REASON = "failure_reason"
 LAST_ERROR = "last_error"
 RETRY_TERMINAL = "retry_terminal"
 REASON_CODE = "reason_code"
+# Marks the status of an order that the agent refused: it has nothing of that workload.
+REFUSED = "refused"
 
 _FAILURE_KEYS = (FAILURE_REASON, LAST_ERROR, RETRY_TERMINAL, REASON_CODE)
 _ENUM_OF_TYPE = {

@@ -48,6 +48,17 @@ async def until_told(cluster: Cluster, count: int = 1) -> list[pb.EventView]:
     return await told(cluster)
 
 
+async def until_metric(cluster: Cluster, name: str, **labels: str) -> None:
+    """Until the leader counts one."""
+
+    async def is_one() -> bool:
+        await cluster.app.census.take()
+        registry = cluster.app.metrics.registry
+        return registry.get_sample_value(f"persys_scheduler_{name}", labels) == 1
+
+    await eventually(is_one, lambda: f"{name} of {labels} to be 1")
+
+
 async def a_stuck_node(cluster: Cluster) -> Node:
     node = await cluster.join()
     node.agent.manner.work_seconds = 60
@@ -149,5 +160,22 @@ async def test_a_delete_that_takes_too_long_is_counted_and_told(cluster: Cluster
     assert "sent again" in view.reason.message
     assert view.retry_attempts >= 2
     assert len(node.agent.deletes) >= 2
+    await until_metric(cluster, "workloads_retrying", plan="removal_overdue")
+    node.agent.manner.keeps_copies = False
+    await cluster.control.until_gone("web")
+
+
+@hasty
+async def test_a_delete_that_takes_too_long_reads_the_health_of_the_node(cluster: Cluster) -> None:
+    node = await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    node.agent.manner.keeps_copies = True
+    node.agent.manner.runtimes = {"container": "unhealthy: no answer", "compose": "healthy"}
+
+    await cluster.control.delete("web")
+
+    events = await until_told(cluster)
+    assert events[0].message.endswith("; node n1 reports as unhealthy: container")
     node.agent.manner.keeps_copies = False
     await cluster.control.until_gone("web")

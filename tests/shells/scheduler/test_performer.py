@@ -107,7 +107,9 @@ class World:
 
     async def _keep_actions(self, *_said: object) -> None: ...
 
-    async def _inquired(self, _asked: Inquire, _actions: object, _problem: str) -> None:
+    async def _inquired(
+        self, _asked: Inquire, _actions: object, _problem: str, _health: str
+    ) -> None:
         """Nothing is kept."""
 
     async def _is_idle(self) -> bool:
@@ -207,7 +209,7 @@ async def test_while_it_may_not_order_only_questions_are_sent(world: World) -> N
     for effect in (*ORDERS, *QUESTIONS):
         await world.perform(effect)
 
-    assert world.agents.verbs == ["ask", "actions"]
+    assert world.agents.verbs == ["ask", "actions", "probe"]
     assert world.entry.dispatch is None
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import grpc
 import pytest
 
+from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster
 
@@ -262,3 +263,19 @@ async def test_a_node_without_an_endpoint_is_refused(cluster: Cluster) -> None:
 
     assert not answer.accepted
     assert answer.reason.startswith("grpc_endpoint")
+
+
+async def test_an_order_that_a_node_remembers_as_refused_is_nothing_that_it_has(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.join()
+    await cluster.control.apply("web")
+    await cluster.control.until("web", "Running")
+    node.agent.manner.keeps_copies = True
+    status = node.agent.copies["web"].status
+    status.actual_state = agent_pb2.ACTUAL_STATE_FAILED
+    status.metadata["refused"] = "true"
+
+    await cluster.control.delete("web")
+
+    await cluster.control.until_gone("web")

@@ -1,6 +1,6 @@
 """When a failed revision is tried again."""
 
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import pytest
 from hypothesis import given
@@ -27,6 +27,22 @@ def retry(
         now=now,
         roll=roll,
     )
+
+
+def test_without_slow_attempts_the_last_fast_one_ends_them() -> None:
+    policy = RetryPolicy(slow_after=timedelta())
+    plans = [
+        after_failure(
+            WEB, Revision("r1"), a_failure(), attempts=attempts, policy=policy, now=NOON, roll=0.5
+        )
+        for attempts in (0, 4, 5)
+    ]
+
+    assert [(plan.attempts, plan.next_at) for plan in plans] == [
+        (1, after(5)),
+        (5, after(80)),
+        (5, None),
+    ]
 
 
 def test_the_delay_doubles_and_is_slow_and_constant_after_the_last_fast_attempt() -> None:

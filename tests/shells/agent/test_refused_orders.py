@@ -1,0 +1,109 @@
+"""An order that the agent refused can be asked for by its id, and is nothing that the agent has."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from persys.agent import reports
+from persys.agent.reports import Refusals
+from persys.infra.clock import SystemClock
+from persys.wire.gen.agent.v1 import agent_pb2
+from shells.agent.in_memory import Node, Running, a_context, a_running_agent
+
+UNKNOWN_FIELD = agent_pb2.WorkloadSpec(
+    container=agent_pb2.ContainerSpec(image="app:1", command=[""] * 2000)
+)
+
+
+async def status(running: Running, name: str) -> agent_pb2.WorkloadStatus:
+    request = agent_pb2.GetWorkloadStatusRequest(id=name)
+    answer: Any = await running.call(running.api.GetWorkloadStatus(request, a_context()))
+    found: agent_pb2.WorkloadStatus = answer.status
+    return found
+
+
+async def refused(running: Running, name: str, *, revision: str = "r9") -> Any:
+    request = agent_pb2.ApplyWorkloadRequest(
+        id=name,
+        type=agent_pb2.WORKLOAD_TYPE_CONTAINER,
+        revision_id=revision,
+        desired_state=agent_pb2.DESIRED_STATE_RUNNING,
+        spec=UNKNOWN_FIELD,
+    )
+    answer = await running.call(running.api.ApplyWorkload(request, a_context()))
+    assert not answer.applied
+    return answer
+
+
+async def listed(running: Running) -> list[str]:
+    request = agent_pb2.ListWorkloadsRequest()
+    answer: Any = await running.call(running.api.ListWorkloads(request, a_context()))
+    return [found.id for found in answer.workloads]
+
+
+async def test_a_refused_order_is_shown_as_failed_with_its_reason_and_not_listed(
+    tmp_path: Path,
+) -> None:
+    async with a_running_agent(Node(tmp_path)) as running:
+        answer = await refused(running, "web")
+
+        seen = await status(running, "web")
+
+        assert seen.actual_state == agent_pb2.ACTUAL_STATE_FAILED
+        assert seen.revision_id == "r9"
+        assert seen.message == answer.message != ""
+        assert seen.metadata["failure_reason"] == "INVALID_SPEC"
+        assert seen.metadata["refused"] == "true"
+        assert await listed(running) == []
+
+
+@pytest.mark.parametrize("ends", ["an accepted order", "a delete"])
+async def test_a_refusal_is_forgotten_after(tmp_path: Path, ends: str) -> None:
+    async with a_running_agent(Node(tmp_path)) as running:
+        await refused(running, "web")
+
+        if ends == "a delete":
+            request = agent_pb2.DeleteWorkloadRequest(id="web")
+            await running.call(running.api.DeleteWorkload(request, a_context()))
+            with pytest.raises(Exception, match="not found") as caught:
+                await status(running, "web")
+            assert isinstance(caught.value, Exception)
+        else:
+            await running.apply("web")
+            assert "refused" not in (await status(running, "web")).metadata
+
+
+async def test_a_refused_update_leaves_the_status_of_what_runs_and_is_told_beside_it(
+    tmp_path: Path,
+) -> None:
+    async with a_running_agent(Node(tmp_path)) as running:
+        await running.apply("web")
+        await running.until(lambda: running.standing("web") == "running", "it runs")
+
+        answer = await refused(running, "web")
+
+        seen = await status(running, "web")
+        assert (seen.actual_state, seen.revision_id) == (agent_pb2.ACTUAL_STATE_RUNNING, "r1")
+        assert seen.metadata["refused_revision"] == "r9"
+        assert seen.metadata["refused_reason"] == answer.message
+        assert "refused" not in seen.metadata
+
+
+class LaterClock(SystemClock):
+    def __init__(self) -> None:
+        super().__init__()
+        self.seconds = 0.0
+        self.monotonic = lambda: self.seconds
+
+
+def test_refusals_end_after_a_while_and_are_bounded() -> None:
+    clock = LaterClock()
+    refusals = Refusals(clock)
+    for number in range(reports.REFUSALS_MAX + 1):
+        refusals.note(agent_pb2.WorkloadStatus(id=f"w{number}"))
+
+    assert refusals.get("w0") is None
+    assert refusals.get("w1") is not None
+    clock.seconds = reports.REFUSAL_SECONDS + 1
+    assert refusals.get("w1") is None
