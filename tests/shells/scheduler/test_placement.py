@@ -193,3 +193,21 @@ async def test_promise_2_who_is_woken_for_two_rooms_leaves_one_to_the_next(
 
     for name in ("a", "b"):
         await cluster.control.until(name, "Running", within=AT_ONCE + 2)
+
+
+async def test_two_stacks_with_one_project_name_are_never_on_one_node(cluster: Cluster) -> None:
+    for node_id in ("n1", "n2"):
+        node = await cluster.prepare(node_id)
+        node.features = ["compose-project-name"]
+        await node.join()
+    text = "services: {web: {image: nginx}}"
+    spec = pb.WorkloadSpec(compose=pb.ComposeSpec(inline_yaml=text, project_name="shop"))
+    for name in ("a", "b", "c"):
+        await cluster.control.send(pb.ApplyWorkloadRequest(workload_id=name, spec=spec))
+
+    views = [await cluster.control.workload(name) for name in ("a", "b", "c")]
+
+    assert {view.assigned_node_id for view in views} == {"n1", "n2", ""}
+    (waiting,) = (view for view in views if not view.assigned_node_id)
+    assert waiting.reason.message == "2 nodes with Compose project shop taken"
+    assert waiting.spec.compose.project_name == "shop"
