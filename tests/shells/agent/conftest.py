@@ -17,6 +17,7 @@ import pytest
 from persys.wire.gen.agent.v1 import agent_pb2, agent_pb2_grpc
 
 DEADLINE_SECONDS = 20.0
+START_SECONDS = 60.0  # a dozen may start at once on a busy machine
 PENDING = agent_pb2.ACTUAL_STATE_PENDING
 RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
 STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
@@ -78,7 +79,11 @@ class Agent:
                 stdout=log,
                 stderr=log,
             )
-        eventually(lambda: bool(self.logged("agent.serving")) or self.is_dead, "agent serves")
+        eventually(
+            lambda: bool(self.logged("agent.serving")) or self.is_dead,
+            "agent serves",
+            within=START_SECONDS,
+        )
         assert not self.is_dead, self._log.read_text()
         self.port: int = self.logged("agent.serving")[0]["port"]
         self._channel = grpc.insecure_channel(f"127.0.0.1:{self.port}")
