@@ -17,6 +17,15 @@ async def written_while_idle(cluster: Cluster) -> int:
     return cluster.store.transactions - before
 
 
+async def until_nothing_is_sent(cluster: Cluster) -> None:
+    """A question may still wait for its turn when the answer to an earlier one has settled the workload."""
+
+    async def so() -> bool:
+        return not cluster.app.performer.depth()
+
+    await eventually(so, lambda: "the last question to be answered")
+
+
 async def until_told(cluster: Cluster, code: str) -> None:
     async def told() -> bool:
         return (await cluster.control.workload("web")).reason.code == code
@@ -30,6 +39,7 @@ async def test_running_workloads_and_heartbeats_write_nothing(cluster: Cluster) 
         await cluster.control.apply(f"w{number}")
     for number in range(10):
         await cluster.control.until(f"w{number}", "Running")
+    await until_nothing_is_sent(cluster)
     orders, questions = len(node.agent.applies), len(node.agent.asked)
 
     assert await written_while_idle(cluster) == 0
