@@ -300,7 +300,7 @@ class Scheduler:
             self.committer.lead,
             self.modes,
             self._clock,
-            load=lambda snapshot: self._load(self.committer.learn(snapshot)),
+            load=self._learn,
             take=self._follow,
             remembers=self.committer.remembers,
             notice=notice,
@@ -418,6 +418,9 @@ class Scheduler:
     def _told(self, events: list[Numbered], trimmed: list[int]) -> None:
         self.metrics.told(events)
         self.events.take(events, trimmed)
+
+    async def _learn(self, snapshot: Snapshot) -> None:
+        await self._load(await self.committer.learn(snapshot))
 
     async def _load(self, snapshot: Snapshot) -> None:
         lease_until = self.membership.lease_ends()

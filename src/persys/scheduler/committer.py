@@ -113,12 +113,19 @@ class Committer:
                 self.modes.take(lost)
         return snapshot
 
-    def learn(self, snapshot: Snapshot) -> Snapshot:
-        """This is all that is stored. Without the names for DNS, which are nobody's records."""
+    async def learn(self, snapshot: Snapshot) -> Snapshot:
+        """This is all that is stored. Returns it without the names for DNS, which are not records of ours.
+
+        In a thread, because there may be a hundred thousand: nothing is committed or followed meanwhile.
+        """
+        snapshot = await asyncio.to_thread(self._learn, snapshot)
+        self.revision = snapshot.revision
+        return snapshot
+
+    def _learn(self, snapshot: Snapshot) -> Snapshot:
         ours = (one for one in snapshot.records if not keys.is_name(one.key))
         snapshot = Snapshot(snapshot.revision, tuple(ours))
         self._units.learn(snapshot)
-        self.revision = snapshot.revision
         return snapshot
 
     def follow(self, changes: Sequence[Stored]) -> None:
@@ -382,7 +389,7 @@ class Committer:
         self._metrics.committed(seconds=seconds, stored=stored, conflicts=conflicts, failed=failed)
 
     async def _read_all(self) -> Snapshot:
-        return self.learn(await self._store.read("/"))
+        return await self.learn(await self._store.read("/"))
 
     async def _note_fence(self, batch: list[Pending]) -> None:
         """Our name is not where it was. Another's in its place ends our lead; none means trouble."""
