@@ -10,6 +10,7 @@ import signal
 import subprocess
 import tempfile
 import uuid
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,7 +20,8 @@ from persys.cli.packages import find_command
 
 
 class OwnDocker:
-    def __init__(self) -> None:
+    def __init__(self, *flags: str, under: Sequence[str] = ()) -> None:
+        """`under` is a command that executes dockerd, such as unshare."""
         tag = uuid.uuid4().hex[:6]
         # Short: the paths of sockets are bounded, and a test's own directory is deep.
         self._directory = Path(tempfile.mkdtemp(prefix=f"persys-docker-{tag}-"))
@@ -32,7 +34,7 @@ class OwnDocker:
         # Not `ip netns exec`, which would hide the control groups.
         self._process = Process(
             [
-                *("nsenter", f"--net=/run/netns/{self._namespace}", dockerd),
+                *(*under, "nsenter", f"--net=/run/netns/{self._namespace}", dockerd, *flags),
                 *("--host", self.host),
                 *("--data-root", str(self._directory / "data")),
                 *("--exec-root", str(self._directory / "exec")),
@@ -46,6 +48,10 @@ class OwnDocker:
     @property
     def log(self) -> str:
         return self._process.log
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
     def answers(self) -> bool:
         asked = subprocess.run(
