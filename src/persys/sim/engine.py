@@ -96,6 +96,7 @@ class SimEngine:
         *,
         params: Mapping[str, str],
         headers: Mapping[str, str] | None = None,
+        begins_within: float | None = None,
     ) -> AsyncGenerator[dict[str, Any], None]:
         image = params["fromImage"].removesuffix(":latest")
         await self._way.reach("pull", LOOK_SECONDS)

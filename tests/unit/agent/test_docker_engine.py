@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from persys.agent.runtimes import docker_engine
 from persys.agent.runtimes.docker_engine import (
     ANSWER_BYTES_MAX,
     LINE_BYTES_MAX,
@@ -107,6 +108,9 @@ class Flood:
     def __init__(self, chunk: bytes, status: int = 200) -> None:
         self._chunk = chunk
         self._status = status
+        self._connections = 0
+        self._over = asyncio.Event()
+        self._over.set()
         self.written = 0
 
     @asynccontextmanager
@@ -118,22 +122,46 @@ class Flood:
         finally:
             await engine.close()
             server.close()
+            async with asyncio.timeout(30):
+                await self._over.wait()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
-            while True:
-                head = await reader.readuntil(b"\r\n\r\n")
-                if head.startswith((PING, b"GET /version")):
-                    writer.write(
-                        b"HTTP/1.1 200 X\r\nContent-Length: %d\r\n\r\n%b" % (len(VERSION), VERSION)
-                    )
-                    continue
-                writer.write(b"HTTP/1.1 %d X\r\nConnection: close\r\n\r\n" % self._status)
+        self._connections += 1
+        self._over.clear()
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
                 while True:
-                    writer.write(self._chunk)
-                    self.written += len(self._chunk)
-                    await writer.drain()
-        writer.close()
+                    head = await reader.readuntil(b"\r\n\r\n")
+                    if head.startswith((PING, b"GET /version")):
+                        length = b"Content-Length: %d\r\n\r\n" % len(VERSION)
+                        writer.write(b"HTTP/1.1 200 X\r\n" + length + VERSION)
+                        continue
+                    await self._flood(reader, writer)
+        finally:
+            writer.close()
+            self._connections -= 1
+            if not self._connections:
+                self._over.set()
+
+    async def _flood(self, _reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 %d X\r\nConnection: close\r\n\r\n" % self._status)
+        while True:
+            writer.write(self._chunk)
+            self.written += len(self._chunk)
+            await writer.drain()
+
+
+class Mute(Flood):
+    """An engine that takes a request and says nothing, or nothing after its headers."""
+
+    def __init__(self, *, begins: bool = False) -> None:
+        super().__init__(b"")
+        self._begins = begins
+
+    async def _flood(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._begins:
+            writer.write(b"HTTP/1.1 200 X\r\nConnection: close\r\n\r\n")
+        await reader.readexactly(1)  # until the caller has left
 
 
 async def test_an_answer_without_end_costs_only_its_call(tmp_path: Path) -> None:
@@ -159,6 +187,32 @@ async def test_a_line_without_end_ends_its_stream(tmp_path: Path) -> None:
             async for _ in engine.stream("GET", "events", params={}):
                 pass
     assert flood.written < 4 * LINE_BYTES_MAX
+
+
+@pytest.mark.parametrize("path", ["events", "containers/web/logs"])
+async def test_a_stream_that_does_not_begin_is_no_answer(
+    path: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def read(engine: Engine) -> None:
+        if path == "events":
+            async for _ in engine.stream("GET", path, params={}, begins_within=0.2):
+                pass
+        async for _ in engine.chunks(path, params={}, silence=None):
+            pass
+
+    monkeypatch.setattr(docker_engine, "DEADLINE_SECONDS", 0.2)
+    async with Mute().at(tmp_path / "socket") as engine:
+        async with asyncio.timeout(20):
+            with pytest.raises(RuntimeUnavailableError):
+                await read(engine)
+
+
+async def test_a_log_that_stops_in_the_middle_is_no_answer(tmp_path: Path) -> None:
+    async with Mute(begins=True).at(tmp_path / "socket") as engine:
+        async with asyncio.timeout(20):
+            with pytest.raises(RuntimeUnavailableError):
+                async for _ in engine.chunks("containers/web/logs", params={}, silence=0.2):
+                    pass
 
 
 async def test_a_no_without_end_is_cut(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from typing import Any
 from msgspec import Struct
 
 from persys.agent.runtimes.docker_engine import (
+    DEADLINE_SECONDS,
     Duplex,
     Engine,
     EngineError,
@@ -109,9 +110,10 @@ class DockerAccess:
             **({"until": until} if until else {}),
         }
         framed = Frames()
+        silence = None if follow else DEADLINE_SECONDS
         try:
             async with aclosing(
-                self._engine.chunks(f"containers/{part.id}/logs", params=params)
+                self._engine.chunks(f"containers/{part.id}/logs", params=params, silence=silence)
             ) as chunks:
                 async for chunk in chunks:
                     yield [Frame("stdout", chunk)] if part.tty else framed.feed(chunk)

@@ -109,9 +109,13 @@ class Engine:
         *,
         params: Mapping[str, str],
         headers: Mapping[str, str] | None = None,
+        begins_within: float | None = DEADLINE_SECONDS,
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """JSON lines as they come. Ends only when the engine ends it. Whoever reads sets the deadline."""
-        async with self._answer(method, path, params, None, None, headers) as answer:
+        """JSON lines as they come. Ends only when the engine ends it. Whoever reads sets the deadline.
+
+        `begins_within`: seconds until the engine must have begun its answer; None if the reader bounds that.
+        """
+        async with self._begun(method, path, params, begins_within, headers) as answer:
             yield {}  # the engine listens from here on
             rest = b""
             async for chunk in answer.content.iter_any():
@@ -122,10 +126,15 @@ class Engine:
                     if line.strip():
                         yield _object(line)
 
-    async def chunks(self, path: str, *, params: Mapping[str, str]) -> AsyncGenerator[bytes, None]:
-        """The raw answer as it comes; whoever reads slowly is sent slowly. Without a deadline."""
-        async with self._answer("GET", path, params, None, None) as answer:
-            while chunk := await answer.content.readany():
+    async def chunks(
+        self, path: str, *, params: Mapping[str, str], silence: float | None
+    ) -> AsyncGenerator[bytes, None]:
+        """The raw answer as it comes; whoever reads slowly is sent slowly.
+
+        `silence`: seconds after which an engine that sends nothing more gives no answer; None: it may.
+        """
+        async with self._begun("GET", path, params, DEADLINE_SECONDS) as answer:
+            while chunk := await _next(answer, silence):
                 if len(chunk) < _GATHERED_BYTES:
                     await asyncio.sleep(_GATHER_SECONDS)
                     chunk += answer.content.read_nowait()
@@ -151,6 +160,26 @@ class Engine:
             raise RuntimeUnavailableError(_SILENCE) from err
         finally:
             await stream.close()
+
+    @asynccontextmanager
+    async def _begun(
+        self,
+        method: str,
+        path: str,
+        params: Mapping[str, str],
+        begins_within: float | None,
+        headers: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """An answer that may last for ever once it has begun."""
+        try:
+            async with (
+                asyncio.timeout(begins_within) as deadline,
+                self._answer(method, path, params, None, None, headers) as answer,
+            ):
+                deadline.reschedule(None)
+                yield answer
+        except TimeoutError as err:
+            raise RuntimeUnavailableError(_SILENCE) from err
 
     @asynccontextmanager
     async def _answer(
@@ -265,6 +294,12 @@ async def _content(answer: aiohttp.ClientResponse, asked: str) -> bytes:
         if len(content) > ANSWER_BYTES_MAX:
             raise AnswerTooLargeError(asked, ANSWER_BYTES_MAX)
     return bytes(content)
+
+
+async def _next(answer: aiohttp.ClientResponse, silence: float | None) -> bytes:
+    """What comes next; empty at the end. Raises TimeoutError."""
+    async with asyncio.timeout(silence):
+        return await answer.content.readany()
 
 
 async def _message(answer: aiohttp.ClientResponse) -> str:

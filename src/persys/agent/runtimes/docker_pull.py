@@ -99,7 +99,13 @@ class Puller:
         now = asyncio.get_running_loop().time
         try:
             async with aclosing(
-                self._engine.stream("POST", "images/create", params=params, headers=headers)
+                self._engine.stream(
+                    "POST",
+                    "images/create",
+                    params=params,
+                    headers=headers,
+                    begins_within=None,  # the registry is asked first; `deadline` bounds that
+                )
             ) as lines:
                 async for line in lines:
                     if "error" in line:
