@@ -113,7 +113,8 @@ class Ledger:
         """After a step that took so long."""
         failure = failure_without(entry.order, failure)
         self._metrics.step_ended(step, seconds)
-        self._state.note(replace(entry, progress=after_step(entry.progress, step, failure)))
+        progress = after_step(entry.progress, step, failure, now=self._clock.now())
+        self._state.note(replace(entry, progress=progress))
 
     async def settle(self, entry: Entry, settled: Settled, metadata: Mapping[str, str]) -> bool:
         """Write what has come of it. False if that was known already and nothing was written."""

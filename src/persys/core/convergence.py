@@ -199,11 +199,14 @@ def replacing(progress: Progress, artefact: Artefact | None, *, now: datetime) -
     return replace(repairing(progress, now=now), launching=True, launched_from=started_at)
 
 
-def after_step(progress: Progress, step: Step, failure: Failure | None) -> Progress:
-    if failure is not None and step in (Step.REPAIR, Step.REPLACE):
-        # It still runs: what differs is told with this text, and the repair is repeated.
-        return replace(progress, repairs=replace(progress.repairs, problem=failure.message))
-    if failure is not None:
+def after_step(
+    progress: Progress, step: Step, failure: Failure | None, *, now: datetime
+) -> Progress:
+    if step in (Step.REPAIR, Step.REPLACE):
+        # It still runs: what differs is told with the text of a failure, and the repair is repeated.
+        problem = failure.message if failure is not None else ""
+        progress = replace(progress, repairs=progress.repairs.ended(now, problem))
+    elif failure is not None:
         return replace(progress, failure=failure)
     return replace(progress, done=progress.done | {step})
 

@@ -62,6 +62,10 @@ class Repairs(Struct, frozen=True):
     def begun(self, now: datetime) -> "Repairs":
         return Repairs(self.count + 1, now, shown=self.shown)
 
+    def ended(self, now: datetime, problem: str) -> "Repairs":
+        """The pause until the next one begins now: also a repair that takes long is shown before it."""
+        return Repairs(self.count, now, problem, shown=self.shown)
+
 
 class Shape(Struct, frozen=True):
     """What of a container others can change while it runs."""

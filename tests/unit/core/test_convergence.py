@@ -98,7 +98,7 @@ def test_what_is_not_there_is_pulled_prepared_and_created_in_this_order() -> Non
     progress, steps = Progress(), []
     for _ in range(3):
         steps.append(step(an_order(), None, progress))
-        progress = after_step(progress, steps[-1], None)
+        progress = after_step(progress, steps[-1], None, now=NOW)
 
     assert steps == [Step.PULL, Step.PREPARE_VOLUMES, Step.CREATE]
 
@@ -217,7 +217,7 @@ def test_a_crash_loop_is_over_after_ten_seconds_of_running() -> None:
 
 def test_a_failed_step_is_not_repeated_without_a_new_order() -> None:
     failure = Failure(FailureReason.IMAGE_PULL_FAILED, "no answer")
-    progress = after_step(Progress(), Step.PULL, failure)
+    progress = after_step(Progress(), Step.PULL, failure, now=NOW)
 
     outcome = settled(an_order(), None, progress)
 
@@ -264,7 +264,7 @@ def test_from_any_state_the_steps_lead_to_rest_and_never_destroy_what_is_right(
         if outcome.step is Step.START:
             progress = launching(progress, artefact)
         artefact = performed(outcome.step, artefact)
-        progress = after_step(progress, outcome.step, None)
+        progress = after_step(progress, outcome.step, None, now=NOW)
     pytest.fail(f"not at rest: {order.desired} {artefact} {progress}")
 
 

@@ -140,6 +140,17 @@ def test_a_service_of_a_stack_that_was_cut_off_is_replaced_at_once() -> None:
     assert next_step(order, running(RENAMED), SHOWN, now=NOW) == Do(Step.REPAIR)
 
 
+def test_a_repair_that_took_longer_than_its_pause_is_shown_before_the_next() -> None:
+    failure = Failure(FailureReason.RUNTIME_ERROR, "replace did not finish within 1800 s")
+    progress = repairing(SHOWN, now=NOW - timedelta(seconds=1800))
+    progress = after_step(progress, Step.REPLACE, failure, now=NOW)
+
+    found = settled(running(CUT_OFF), progress)
+
+    assert found.message.endswith("repair failed: replace did not finish within 1800 s")
+    assert found.look_again_at == NOW + timedelta(seconds=10)
+
+
 def test_each_repair_in_vain_waits_longer_for_the_next() -> None:
     waits = []
     for count in (1, 2, 3, 30):
@@ -185,7 +196,7 @@ def test_being_as_it_was_created_ends_the_count_of_repairs() -> None:
 
 def test_a_failed_repair_is_told_and_fails_nothing_that_runs() -> None:
     failure = Failure(FailureReason.RUNTIME_ERROR, "docker says no")
-    progress = after_step(repairing(SHOWN, now=NOW), Step.REPAIR, failure)
+    progress = after_step(repairing(SHOWN, now=NOW), Step.REPAIR, failure, now=NOW)
 
     found = settled(running(RENAMED), progress)
 
