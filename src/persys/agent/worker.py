@@ -46,6 +46,7 @@ log = structlog.get_logger()
 
 # A workload that needs more than this at one go is being changed by something else: pause for a while.
 STEPS_MAX = 25
+NOT_SETTLED = "NotSettled"
 # These leave the container as it is, so that there is no need to look again.
 PREPARATIONS = frozenset({Step.PULL, Step.PREPARE_VOLUMES})
 PATIENCE_MIN_SECONDS = 0.5
@@ -186,6 +187,7 @@ class Worker:
                     if not await self._advance(workload_id):
                         self._supervisor.resolved(LOOK, workload_id)
                         return
+                await self._show_unsettled(workload_id)
             except PersysError as err:
                 await self._doubt(workload_id, str(err))
         if errors:
@@ -303,6 +305,14 @@ class Worker:
         with self._supervisor.contain(LOG_TAIL, entry.order.workload_id, failed=errors.append):
             return await self._steps.log_tail(entry, artefact)
         return f"the log cannot be read: {errors[0].text}"
+
+    async def _show_unsettled(self, workload_id: WorkloadId) -> None:
+        """Every step succeeded, and the workload is not as it should be: without a word it would wait."""
+        async with self._turns.of(workload_id):
+            entry = self._state.entries.get(workload_id)
+            if entry is not None:
+                text = f"{STEPS_MAX} steps in a row succeeded, and it is not {entry.order.desired}"
+                self._ledger.under_way(entry, NOT_SETTLED, f"{text}; trying again")
 
     async def _doubt(self, workload_id: WorkloadId, why: str) -> None:
         async with self._turns.of(workload_id):
