@@ -17,6 +17,7 @@ MOUNT_SECONDS = 60.0
 UNTRUSTED = "nosuid,nodev"
 _LOOPS = Path("/sys/block")
 _TABLE = "/proc/self/mountinfo"
+_LAYERS_MAX = 16  # mounted on top of each other
 _LOOKS_MAX = 500
 _LOOK_AGAIN_SECONDS = 0.02
 # Of mount(8); 32 is every failure of the mount itself, also of an NFS server that does not answer.
@@ -94,8 +95,12 @@ class Mounts:
 
     async def unmount(self, at: Path) -> None:
         """Raises VolumeError; then it is in use, or cannot be reached."""
-        while await self.at(at) is not None:
+        for _ in range(_LAYERS_MAX):
+            if await self.at(at) is None:
+                return
             ran = await self._tools.run("umount", str(at), deadline=MOUNT_SECONDS, ok=range(256))
             if not ran.ok:
                 code = "VolumeBusy" if ran.code == _BUSY else "UnmountFailed"
                 raise VolumeError(f"unmounting {at}: {said(ran)}", code=code)
+        text = f"unmounting {at}: something is mounted there after {_LAYERS_MAX} runs of umount"
+        raise VolumeError(text, code="UnmountFailed")
