@@ -62,15 +62,23 @@ async def write(
     paths: PathCalls,
     *,
     expected: str,
+    size_bytes: int = 0,
     told: Callable[[int], None],
 ) -> Written:
-    """To a new file, all on the disk when this returns. Raises RefusedError, and what `parts` raises."""
+    """To a new file, all on the disk when this returns. Raises RefusedError, and what `parts` raises.
+
+    `size_bytes` is how much was announced, 0: not known. A source that sends more is not read to its end.
+    """
     digest, size = hashlib.sha256(), 0
     try:
         file = await paths.run(path, partial(_created, path), discard=BufferedWriter.close)
         try:
             async with aclosing(_in_time(parts)) as coming:
                 async for part in coming:
+                    if 0 < size_bytes < size + len(part):
+                        raise RefusedError(
+                            f"more than the {size_bytes} bytes came that were announced"
+                        )
                     await paths.run(path, partial(_append, path, file, part, digest))
                     size += len(part)
                     told(size)

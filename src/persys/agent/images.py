@@ -119,7 +119,12 @@ class ImageStore:
         await self._check_room(size)
         try:
             written = await image_files.write(
-                place, parts, self._paths, expected=sha256, told=lambda got: told(got, size)
+                place,
+                parts,
+                self._paths,
+                expected=sha256,
+                size_bytes=size,
+                told=lambda got: told(got, size),
             )
             if size and written.size_bytes != size:
                 raise RefusedError(f"{written.size_bytes} bytes came of {size}")
