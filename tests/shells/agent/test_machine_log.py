@@ -4,9 +4,11 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from persys.agent.runtimes import machine_log
 from persys.agent.runtimes.machine_log import lines
 from persys.errors import RefusedError
 from persys.infra.aio.path_calls import ThreadPathCalls
@@ -101,3 +103,22 @@ async def test_a_follower_may_come_before_the_machine(log: Path) -> None:
 async def test_a_log_that_cannot_be_read_says_so(tmp_path: Path) -> None:
     with pytest.raises(RefusedError, match="Is a directory"):
         await told(tmp_path)
+
+
+async def test_a_guest_that_writes_as_fast_as_its_log_is_read_does_not_hold_the_reader(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Writing(ThreadPathCalls):
+        """Before each look, the guest has written more."""
+
+        async def run(self, path: Any, call: Any, **options: Any) -> Any:
+            add(log, b"x" * 1000)
+            return await super().run(path, call, **options)
+
+    monkeypatch.setattr(machine_log, "ALL_BYTES_MAX", 20_000)
+    pieces = lines(log, Writing(), tail=0, follow=False, over=lambda: True)
+
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        content = b"".join([piece async for piece in pieces])
+
+    assert 20_000 <= len(content) < 25_000

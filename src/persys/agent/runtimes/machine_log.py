@@ -20,6 +20,7 @@ from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 LOOK_SECONDS = 0.25
 PIECE_BYTES = 32 * 1024
 TAIL_BYTES_MAX = 4 * 1024 * 1024
+ALL_BYTES_MAX = 64 * 1024 * 1024  # told to a reader who does not follow
 _KEPT_MAX = 100  # files that are looked for
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*)?[ -/]*$")
 
@@ -62,12 +63,18 @@ async def _begin(
 
 
 async def _all(reader: "_Reader", path: Path, paths: PathCalls) -> AsyncGenerator[bytes, None]:
-    """All that there is now, the oldest first, in pieces."""
+    """All that there is now, the oldest first, in pieces.
+
+    No more than is kept of a log: a guest that writes as fast as its log is read would not let it end.
+    """
+    left = ALL_BYTES_MAX
     for older in await paths.run(path, reader.older):
         async with _reading(older, paths, follows=False) as before:
-            while piece := await paths.run(path, before.more):
+            while left > 0 and (piece := await paths.run(path, before.more)):
+                left -= len(piece)
                 yield piece
-    while piece := await paths.run(path, reader.more):
+    while left > 0 and (piece := await paths.run(path, reader.more)):
+        left -= len(piece)
         yield piece
 
 
