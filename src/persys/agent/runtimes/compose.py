@@ -182,7 +182,9 @@ class ComposeRuntime:
                 one.artefact.id for one in found if one.artefact.condition is Condition.PAUSED
             )
         stopped = to_start(found, record.services)
-        stranded = stranded_services(described, await self._stack.network_ids())
+        networks = await self._stack.network_ids()
+        with understood("a container"):
+            stranded = stranded_services(described, networks)
         if stopped is not None and not stranded:
             try:
                 await self._stack.start(one.artefact.id for one in stopped)
