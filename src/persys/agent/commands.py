@@ -15,7 +15,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import structlog
+
+log = structlog.get_logger()
+
 OUTPUT_BYTES_MAX = 4 * 1024 * 1024
+END_SECONDS = 5.0  # after it was killed
 _TRY_AGAIN_SECONDS = 0.1
 _CHUNK_BYTES = 65536
 
@@ -41,7 +46,7 @@ async def run(
     stdin: bytes = b"",
     file_bytes_max: int = 0,
 ) -> Ran:
-    """Raises TimeoutError; the program has been ended then. OSError: it cannot be run at all.
+    """Raises TimeoutError; the program has been killed then. OSError: it cannot be run at all.
 
     No file that it writes grows over `file_bytes_max`; 0: no limit.
     """
@@ -97,11 +102,20 @@ async def _run(
                 group.create_task(_feed(process.stdin, stdin))
     finally:
         if process.returncode is None:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            await process.wait()
+            await _end(process, command[0])
     is_cut = out.result().is_cut
     return Ran(code.result(), out.result().text, err.result().text, is_cut)
+
+
+async def _end(process: asyncio.subprocess.Process, program: str) -> None:
+    """Kill it with its children. One that the kernel holds in a call does not end: it is left behind."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    try:
+        async with asyncio.timeout(END_SECONDS):
+            await process.wait()
+    except TimeoutError:
+        log.error("program.not_ended", program=program, pid=process.pid)
 
 
 def _limit_files(pid: int, bytes_max: int) -> None:

@@ -1,11 +1,31 @@
 """Programs of others are bounded in time, output and files."""
 
+import asyncio
 import os
 from pathlib import Path
 
-from persys.agent.commands import OUTPUT_BYTES_MAX, run
+import pytest
+
+from faults.virtual_loop import Ended, ProgramLoop
+from persys.agent.commands import END_SECONDS, OUTPUT_BYTES_MAX, run
 
 DEADLINE_SECONDS = 30.0
+
+
+def test_a_program_that_survives_its_kill_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one does that waits for a server of files that does not answer."""
+    loop = ProgramLoop(lambda _command: Ended(), lambda _command: "hang")
+    monkeypatch.setattr(os, "killpg", lambda _pid, _number: None)
+
+    async def ended_at() -> float:
+        with pytest.raises(TimeoutError):
+            await run(["git", "fetch"], env={}, deadline=DEADLINE_SECONDS)
+        return asyncio.get_running_loop().time()
+
+    try:
+        assert loop.run_until_complete(ended_at()) == DEADLINE_SECONDS + END_SECONDS
+    finally:
+        loop.close()
 
 
 async def test_of_too_much_output_the_end_is_kept_and_told_to_be_cut() -> None:
