@@ -48,6 +48,7 @@ from persys.scheduler.front import Front
 from persys.scheduler.metrics import Metrics
 from persys.scheduler.settings import ETCD, SchedulerSettings
 from persys.scheduler.standby import Standby
+from persys.scheduler.store_guard import StoreGuard
 from persys.scheduler.trust import by_vault, open_tls, to_agents, to_authority, to_leader
 from persys.store.etcd import EtcdOptions, EtcdStore
 from persys.store.open import open_store, refuse_second_cluster
@@ -81,12 +82,12 @@ class Plane:
         With `tls` None (-insecure) every caller is served; otherwise the seats and the front need it too.
         """
         self._settings = settings
-        self._store = store
         self._clock = clock
         self._names = names
         self._shared = shared
         self._metrics = Metrics()
         self.supervisor = Supervisor("scheduler", clock, self._metrics.registry)
+        self._store = StoreGuard(store, self.supervisor)
         self._front = front
         self._make_seat = new_seat
         self._loaded = loaded
