@@ -90,6 +90,9 @@ class Worker:
         self._supervisor = supervisor
         self._reconciles = reconciles
         self._patience: dict[WorkloadId, float] = {}
+        # Until when one is left alone whose last step got no answer. Its own steps make events that wake it.
+        self._resting: dict[WorkloadId, float] = {}
+        self._acted: set[WorkloadId] = set()  # in the look that is under way
         self._last_exit = recovery.last_exit
         self._crashes = dict(recovery.crashes)
         self._quarantined: set[WorkloadId] = set()  # until a new order comes
@@ -108,6 +111,7 @@ class Worker:
         self._quarantined.discard(workload_id)
         self._steps.interrupt(workload_id)
         self._patience.pop(workload_id, None)
+        self._resting.pop(workload_id, None)
         self._queue.wake(workload_id)
 
     async def retry_failed(self, *, only_deletes: bool) -> None:
@@ -178,8 +182,9 @@ class Worker:
             self._queue.looked_at(workload_id)
 
     async def _look_and_act(self, workload_id: WorkloadId) -> None:
-        if workload_id in self._quarantined:
+        if workload_id in self._quarantined or self._rests(workload_id):
             return
+        self._acted.discard(workload_id)
         errors: list[InternalError] = []
         with self._supervisor.contain(LOOK, workload_id, failed=errors.append):
             try:
@@ -228,6 +233,7 @@ class Worker:
 
     async def _do(self, todo: Do, seen: Entry, artefact: Artefact | None) -> None:
         workload_id, step = seen.order.workload_id, todo.step
+        self._acted.add(workload_id)
         async with self._turns.of(workload_id):
             entry = self._state.entries.get(workload_id)
             if entry is None or entry.generation != seen.generation:
@@ -291,6 +297,8 @@ class Worker:
             ):
                 passing(failpoints.SETTLED)
         self._patience.pop(workload_id, None)
+        self._resting.pop(workload_id, None)
+        self._acted.discard(workload_id)
         if workload_id in self._crashes and settled.actual is not Actual.FAILED:
             del self._crashes[workload_id]
             await self._state.commit(Change(survived=workload_id))
@@ -336,6 +344,18 @@ class Worker:
         seconds = self._patience.get(workload_id, PATIENCE_MIN_SECONDS)
         self._patience[workload_id] = min(2 * seconds, PATIENCE_MAX_SECONDS)
         self._queue.wake_after(workload_id, seconds)
+        if workload_id in self._acted:
+            self._resting[workload_id] = self._clock.monotonic() + seconds
+
+    def _rests(self, workload_id: WorkloadId) -> bool:
+        """Whether it is left alone for now; it is looked at when that is over."""
+        seconds = self._resting.get(workload_id, 0.0) - self._clock.monotonic()
+        entry = self._state.entries.get(workload_id)
+        if seconds <= 0 or entry is None or self._is_alone(entry.order):
+            self._resting.pop(workload_id, None)
+            return False
+        self._queue.wake_after(workload_id, seconds)
+        return True
 
 
 def _log_decision(outcome: Do | Settled, entry: Entry, artefact: Artefact | None) -> None:
