@@ -80,17 +80,23 @@ class _Pipe(asyncio.Transport):
     def __init__(self, closed: Callable[[bytes], None] = lambda _content: None) -> None:
         super().__init__()
         self._content = b""
+        self._is_closed = False
         self._closed = closed
 
     def write(self, data: Any) -> None:
         self._content += bytes(data)
 
     def close(self) -> None:
-        closed, self._closed = self._closed, lambda _content: None
-        closed(self._content)
+        if not self._is_closed:
+            self._is_closed = True
+            self._closed(self._content)
+
+    def break_off(self) -> None:
+        """The program has ended."""
+        self._is_closed = True
 
     def is_closing(self) -> bool:
-        return False
+        return self._is_closed
 
     def pause_reading(self) -> None: ...
 
@@ -129,6 +135,8 @@ class _Transport(asyncio.SubprocessTransport):
             return
         self._code = ended.code
         self._loop.running.pop(self._pid, None)
+        for pipe in self._pipes.values():
+            pipe.break_off()
         for number, content in ((1, ended.out), (2, ended.err)):
             if content:
                 self._protocol.pipe_data_received(number, content)

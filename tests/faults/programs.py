@@ -1,0 +1,205 @@
+"""Models of the programs that the agent runs: git, Compose, qemu-img and the tools of volumes.
+
+They do as much as the agent needs to go on: files that it reads later are there, and what Compose makes is
+made in the Docker of the test.
+"""
+
+import json
+import platform
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from faults.memory_docker import MemoryDocker
+from faults.virtual_loop import Command, Ended
+
+COMMIT = "c" * 40
+COMPOSE_FILE = b"""
+services:
+  app:
+    image: app:1
+    volumes: ["data:/data", "./site:/site:ro"]
+  tool:
+    build: .
+volumes: {data: {}}
+"""
+PLAIN_FILE = b"services: {app: {image: 'app:2'}}"
+EMULATOR = f"qemu-system-{platform.machine()}"
+_ENDED_BY_GUEST = 85
+NAMES = (
+    EMULATOR,
+    *("test", "mkdir", "touch", "rm", "rmdir", "mv"),
+    *("docker", "git", "qemu-img", "genisoimage", "mount", "umount", "losetup", "blkid"),
+    *("mkfs.ext4", "resize2fs", "e2fsck", "rbd", "mount.nfs"),
+)
+
+_BY = ("com.docker.compose.project", "com.docker.compose.service")
+_HASH = "persys.config_hash"
+
+
+def install(directory: Path) -> str:
+    """A value of PATH on which all these programs are found. They are never executed."""
+    directory.mkdir(parents=True)
+    for name in NAMES:
+        (directory / name).write_text("#!/bin/false\n")
+        (directory / name).chmod(0o755)
+    return str(directory)
+
+
+class Programs:
+    def __init__(self, docker: MemoryDocker) -> None:
+        self._docker = docker
+        self.mounts: dict[str, str] = {}  # the source of what is mounted, by its place
+        self._fetched: dict[Path, str] = {}  # the repository that is in a store
+        self._models: dict[str, Callable[[Command], Ended]] = {
+            "git": self._git,
+            "docker": self._compose,
+            "qemu-img": _qemu_img,
+            "genisoimage": _seed,
+            "mount": self._mount,
+            "umount": self._unmount,
+            "resize2fs": self._resize,
+            "blkid": lambda _command: Ended(out=b"ext4\n"),
+            EMULATOR: lambda _command: Ended(_ENDED_BY_GUEST),
+        }
+
+    def run(self, command: Command) -> Ended:
+        return self._models.get(Path(command.words[0]).name, _well)(command)
+
+    def _git(self, command: Command) -> Ended:
+        store = Path(command.words[1].removeprefix("--git-dir="))
+        match command.words[2:]:
+            case ("init", *_):
+                (store / "objects").mkdir(parents=True, exist_ok=True)
+                (store / "HEAD").write_text("ref: refs/heads/main\n")
+            case ("rev-parse", *_):
+                return Ended(out=COMMIT.encode())
+            case ("checkout-index", *_):
+                tree = Path(command.env["GIT_WORK_TREE"])
+                (tree / "site").mkdir(exist_ok=True)
+                (tree / "site" / "page").write_text("hello")
+                (tree / "Dockerfile").write_text("FROM scratch")
+                local = self._fetched.get(store, "").startswith("file:")
+                (tree / "compose.yaml").write_bytes(PLAIN_FILE if local else COMPOSE_FILE)
+            case ("fetch", *_, repository, _ref):
+                self._fetched[store] = repository
+            case ("read-tree", *_):
+                Path(command.env["GIT_INDEX_FILE"]).write_text("index")
+        return Ended()
+
+    def _compose(self, command: Command) -> Ended:
+        words = list(command.words)
+        if words[-2:] == ["version", "--short"]:
+            return Ended(out=b"2.24.0\n")
+        name = words[words.index("--project-name") + 1]
+        file, verb = words[words.index("--file") + 1], words[words.index("--file") + 2]
+        if verb == "config":
+            return Ended(out=_resolved(Path(file), name))
+        document = yaml.safe_load(command.stdin)
+        if verb == "up":
+            named = set(words) & set(document["services"])
+            again = named if "--force-recreate" in words else set()
+            self._bring_up(name, document, starts="--detach" in words, again=again)
+        return Ended()
+
+    def _bring_up(
+        self, project: str, document: dict[str, Any], *, starts: bool, again: set[str]
+    ) -> None:
+        docker = self._docker
+        for name, volume in (document.get("volumes") or {}).items():
+            known = f"{project}_{name}"
+            labels = {**_labels(volume), "com.docker.compose.volume": name}
+            docker.volumes.setdefault(known, {"Name": known, "Labels": labels})
+        network = f"{project}_default"
+        labels = _labels(document["networks"]["default"])
+        docker.networks.setdefault(network, {"Id": network, "Name": network, "Labels": labels})
+        for service, parts in document["services"].items():
+            if not again or service in again:
+                made = self._service(project, service, parts, again=bool(again))
+                if starts and made["State"]["Status"] != "running":
+                    docker.start(made)
+
+    def _service(
+        self, project: str, service: str, parts: dict[str, Any], *, again: bool
+    ) -> dict[str, Any]:
+        """Its container, made again where its description has changed."""
+        labels = _labels(parts) | {
+            "com.docker.compose.project": project,
+            "com.docker.compose.service": service,
+        }
+        for one in list(self._docker.containers.values()):
+            found = one["Config"]["Labels"]
+            if all(found.get(name) == labels[name] for name in _BY):
+                if not again and found[_HASH] == labels[_HASH]:
+                    return one
+                self._docker.remove(one)
+        self._docker.images.add(parts["image"])
+        host = {"NetworkMode": f"{project}_default"}
+        body = {"Image": parts["image"], "Labels": labels, "HostConfig": host}
+        return self._docker.create(f"{project}-{service}-1", body)
+
+    def _mount(self, command: Command) -> Ended:
+        self.mounts[command.words[-1]] = command.words[-2]
+        return Ended()
+
+    def _resize(self, command: Command) -> Ended:
+        """Not permitted while it is mounted."""
+        return Ended(1 if command.words[-1] in self.mounts.values() else 0)
+
+    def _unmount(self, command: Command) -> Ended:
+        """What was written below the place is in the file system that was mounted there."""
+        self.mounts.pop(command.words[-1], None)
+        for path in Path(command.words[-1]).iterdir():
+            shutil.rmtree(path)
+        return Ended()
+
+
+def _labels(parts: dict[str, Any]) -> dict[str, str]:
+    return {name: str(value) for name, value in (parts.get("labels") or {}).items()}
+
+
+def _resolved(file: Path, project: str) -> bytes:
+    """What `config` prints: paths are absolute, and everything has a name."""
+    document = yaml.safe_load(file.read_text())
+    document["name"] = project
+    document["networks"] = {"default": {"name": f"{project}_default"}}
+    for name in document.get("volumes") or {}:
+        document["volumes"][name] = {"name": f"{project}_{name}"}
+    for service in document["services"].values():
+        service["networks"] = {"default": None}
+        if "build" in service:
+            service["build"] = {"context": str(file.parent), "dockerfile": "Dockerfile"}
+        service["volumes"] = [_mount_of(one, file.parent) for one in service.get("volumes", ())]
+    return yaml.safe_dump(document).encode()
+
+
+def _mount_of(text: str, base: Path) -> dict[str, Any]:
+    source, target, *options = text.split(":")
+    kind = "bind" if source.startswith((".", "/")) else "volume"
+    path = str(base / source.removeprefix("./")) if source.startswith(".") else source
+    found: dict[str, Any] = {"type": kind, "source": path, "target": target}
+    return found | ({"read_only": True} if "ro" in options else {})
+
+
+def _qemu_img(command: Command) -> Ended:
+    match command.words[1:]:
+        case ("create", *_, path, _size):
+            Path(path).write_bytes(b"disk")
+        case ("info", *_):
+            form = command.words[command.words.index("-f") + 1]
+            described = {"format": form, "virtual-size": 1 << 30}
+            return Ended(out=json.dumps(described).encode())
+    return Ended()
+
+
+def _seed(command: Command) -> Ended:
+    words = command.words
+    Path(words[words.index("-output") + 1]).write_bytes(b"seed")
+    return Ended()
+
+
+def _well(_command: Command) -> Ended:
+    return Ended()

@@ -1,0 +1,209 @@
+"""The table of calls that the agent makes below its ports, derived from the syntax tree of its source.
+
+A call site is one place in the source that calls a driver: the file system, Docker, libvirt or another
+program. A function that only passes its arguments on to a driver is transparent: its callers are the sites.
+A new call appears in the table by itself.
+"""
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from types import FrameType
+from typing import NamedTuple
+
+import persys.agent
+from persys.agent.runtimes.docker_engine import Engine
+from persys.agent.runtimes.libvirt_connection import Libvirt
+from persys.infra.aio.path_calls import PathCalls
+
+AGENT = Path(persys.agent.__file__).parent
+PATHS, DOCKER, LIBVIRT, PROGRAMS = "paths", "docker", "libvirt", "programs"
+DRIVERS = (PATHS, DOCKER, LIBVIRT, PROGRAMS)
+# The drivers themselves: what they call inside is not a call of the agent.
+OWN_FILES = {"runtimes/docker_engine.py", "runtimes/libvirt_connection.py", "commands.py"}
+
+
+class Callee(NamedTuple):
+    """A call is one of a driver's if it has this form: `receiver` is how the object's name ends."""
+
+    driver: str
+    name: str
+    receiver: str = ""  # "": a plain function
+    file: str = ""  # "": called so in any file
+
+
+class Transparent(NamedTuple):
+    """A function of the agent whose callers are the sites."""
+
+    file: str
+    function: str
+    callee: Callee
+
+
+@dataclass(frozen=True)
+class Site:
+    driver: str
+    file: str  # below the package of the agent
+    function: str
+    number: int  # of the call within the function, from 1
+    first_line: int
+    last_line: int
+    callee: str  # the name of what it calls
+
+    def __str__(self) -> str:
+        return f"{self.driver}:{self.file.removesuffix('.py')}:{self.function}#{self.number}"
+
+
+def public_calls(port: type) -> list[str]:
+    return [name for name in vars(port) if not name.startswith("_")]
+
+
+DIRECT = [
+    *(Callee(PATHS, name, "paths") for name in public_calls(PathCalls)),
+    *(Callee(DOCKER, name, "engine") for name in public_calls(Engine)),
+    *(Callee(LIBVIRT, name, "libvirt") for name in public_calls(Libvirt)),
+    *(
+        Callee(PROGRAMS, "run", file=file)
+        for file in (
+            "git.py",
+            "kvm.py",
+            "image_files.py",
+            "volumes/tools.py",
+            "runtimes/compose_cli.py",
+            "runtimes/machine_files.py",
+            "runtimes/machine_seed.py",
+        )
+    ),
+]
+STACK, LEFTOVERS = "runtimes/compose_engine.py", "runtimes/docker_leftovers.py"
+COMMANDS = "runtimes/compose_commands.py"
+TRANSPARENT = [
+    Transparent("git.py", "_run", Callee(PROGRAMS, "_run", file="git.py")),
+    Transparent("git.py", "_git", Callee(PROGRAMS, "_git", file="git.py")),
+    Transparent(
+        "image_files.py", "_qemu_img", Callee(PROGRAMS, "_qemu_img", file="image_files.py")
+    ),
+    Transparent("volumes/tools.py", "Tools.run", Callee(PROGRAMS, "run", "tools")),
+    Transparent("runtimes/compose_cli.py", "ComposeCli.run", Callee(PROGRAMS, "run", "cli")),
+    Transparent(COMMANDS, "ComposeCommands._run", Callee(PROGRAMS, "_run", "self", COMMANDS)),
+    Transparent(
+        "runtimes/machine_files.py",
+        "_qemu_img",
+        Callee(PROGRAMS, "_qemu_img", file="runtimes/machine_files.py"),
+    ),
+    Transparent(STACK, "StackEngine._call", Callee(DOCKER, "_call", "self", STACK)),
+    Transparent(STACK, "StackEngine._list", Callee(DOCKER, "_list", "self", STACK)),
+    Transparent(STACK, "StackEngine._quietly", Callee(DOCKER, "_quietly", "self", STACK)),
+    Transparent(LEFTOVERS, "DockerLeftovers._list", Callee(DOCKER, "_list", "self", LEFTOVERS)),
+]
+
+
+@cache
+def all_sites() -> tuple[Site, ...]:
+    files = sorted(path for path in AGENT.rglob("*.py"))
+    return tuple(site for path in files for site in _sites_in(path))
+
+
+def sites_of(driver: str) -> list[Site]:
+    return [site for site in all_sites() if site.driver == driver]
+
+
+def site_at(frame: FrameType | None, driver: str) -> Site | None:
+    """The site whose call is in progress: the innermost of this driver on the stack.
+
+    After a time-out the stack ends at an asynchronous generator of the driver: then the site is the first
+    one that calls this generator.
+    """
+    names: set[str] = set()
+    while frame is not None:
+        line = frame.f_lineno
+        names.add(frame.f_code.co_name)
+        sites = _by_file(driver).get(frame.f_code.co_filename, ())
+        if found := [site for site in sites if site.first_line <= line <= site.last_line]:
+            return min(found, key=lambda site: site.last_line - site.first_line)
+        frame = frame.f_back
+    callers = [site for site in sites_of(driver) if site.callee in names - {"call", "run", "ping"}]
+    return callers[0] if callers else None
+
+
+@cache
+def _by_file(driver: str) -> dict[str, list[Site]]:
+    found: dict[str, list[Site]] = {}
+    for site in sites_of(driver):
+        found.setdefault(str(AGENT / site.file), []).append(site)
+    return found
+
+
+def _sites_in(path: Path) -> Iterator[Site]:
+    file = path.relative_to(AGENT).as_posix()
+    if file in OWN_FILES:
+        return
+    tree = ast.parse(path.read_text())
+    ends = _ends_of_blocks(tree)
+    for function, calls in _functions(tree):
+        passes_on = {
+            each.callee.driver
+            for each in TRANSPARENT
+            if (each.file, each.function) == (file, function)
+        }
+        numbers = dict.fromkeys(DRIVERS, 0)
+        for call in calls:
+            driver = driver_of(call, file)
+            if driver is not None and driver not in passes_on:
+                numbers[driver] += 1
+                last = ends.get(call, call.end_lineno or call.lineno)
+                callee = ast.unparse(call.func).rpartition(".")[2]
+                number = numbers[driver]
+                yield Site(driver, file, function, number, call.lineno, last, callee)
+
+
+def driver_of(call: ast.Call, file: str) -> str | None:
+    for callee in (*DIRECT, *(each.callee for each in TRANSPARENT)):
+        if callee.file in ("", file) and _is_call_of(call.func, callee):
+            return callee.driver
+    return None
+
+
+def _is_call_of(called: ast.expr, callee: Callee) -> bool:
+    match called:
+        case ast.Name(id=name):
+            return not callee.receiver and name == callee.name
+        case ast.Attribute(value=value, attr=name):
+            owner = ast.unparse(value).rpartition(".")[2].lstrip("_")
+            return bool(callee.receiver) and name == callee.name and owner == callee.receiver
+        case _:
+            return False
+
+
+def _ends_of_blocks(tree: ast.Module) -> dict[ast.Call, int]:
+    """Of calls whose answer is read in a block, such as a stream: the last line of the block."""
+    ends: dict[ast.Call, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.AsyncWith | ast.AsyncFor):
+            heads = (
+                [node.iter]
+                if isinstance(node, ast.AsyncFor)
+                else [item.context_expr for item in node.items]
+            )
+            calls = [call for head in heads for call in _calls(head)]
+            ends |= dict.fromkeys(calls, node.end_lineno or node.lineno)
+    return ends
+
+
+def _functions(tree: ast.Module) -> Iterator[tuple[str, list[ast.Call]]]:
+    """Each top-level function and method with all calls in it, also those of functions inside it."""
+    for node in tree.body:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                yield node.name, _calls(node)
+            case ast.ClassDef():
+                for method in node.body:
+                    if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
+                        yield f"{node.name}.{method.name}", _calls(method)
+
+
+def _calls(function: ast.AST) -> list[ast.Call]:
+    found = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
+    return sorted(found, key=lambda call: (call.lineno, call.col_offset))

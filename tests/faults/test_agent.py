@@ -1,0 +1,124 @@
+"""A fault in any call below the ports of the agent costs the workload for which the call is made, and passes.
+
+The cases are all call sites of the agent times all kinds of faults. Where a site is reached is found out by
+taking each kind of workload through its life without a fault. A site that no life reaches fails a test,
+unless it is listed with the test that covers it. A sample runs each time, all cases in the full suite.
+"""
+
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import NamedTuple
+
+import pytest
+
+from faults.injection import KINDS
+from faults.life import Life, prepare
+from faults.node import World, run_in
+from faults.scenarios import SCENARIOS
+from faults.sites import TRANSPARENT, Site, Transparent, all_sites, sites_of
+from faults.unreached import ELSEWHERE, TRIGGERS
+
+SAMPLE = 120
+
+
+class Place(NamedTuple):
+    """Where a call site is reached first."""
+
+    scenario: str
+    phase: str
+
+
+class Case(NamedTuple):
+    site: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.site}-{self.kind}"
+
+
+ALL = [
+    Case(str(site), kind) for site in all_sites() if str(site) not in ELSEWHERE for kind in KINDS
+]
+# These have found defects: they run each time.
+KEPT = [
+    Case("docker:bind_guard:BindGuard._replaced#2", "oversized"),
+    Case("docker:runtimes/docker_access:DockerAccess.frames#1", "hang"),
+    Case("paths:image_sources:_read#1", "oversized"),
+    Case("paths:runtimes/machine_log:_all#3", "oversized"),
+    Case("programs:runtimes/compose_commands:ComposeCommands.make#1", "oversized"),
+    Case("programs:runtimes/compose_commands:ComposeCommands.recreate#1", "hang"),
+    Case("programs:volumes/mounts:Mounts.unmount#1", "oversized"),
+]
+CHOSEN = sorted({*KEPT, *Random("faults of the agent").sample(ALL, SAMPLE)})
+places: dict[str, Place] = {}
+
+
+@cache
+def reached_in(scenario: str, directory: Path) -> dict[str, str]:
+    world = World(directory)
+    prepare(world)
+    return run_in(world, Life(world, scenario).dry_run)
+
+
+@pytest.fixture(scope="module")
+def reached(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Place]:
+    """All call sites that a life without faults reaches."""
+    if not places:
+        for scenario in SCENARIOS:
+            found = reached_in(scenario, tmp_path_factory.mktemp(scenario))
+            for site, phase in found.items():
+                places.setdefault(site, Place(scenario, phase))
+    return places
+
+
+def place_of(site: str, reached: dict[str, Place]) -> Place:
+    return reached[TRIGGERS[site].site if site in TRIGGERS else site]
+
+
+def survive(case: Case, place: Place, directory: Path) -> None:
+    world = World(directory)
+    prepare(world)
+    life = Life(world, place.scenario)
+    run_in(world, lambda: life.survive(case.site, case.kind, place.phase))
+
+
+def test_every_call_of_the_agent_is_made_in_some_life(reached: dict[str, Place]) -> None:
+    listed = ELSEWHERE.keys() | TRIGGERS.keys()
+    missing = {str(site) for site in all_sites()} - reached.keys() - listed
+
+    assert not missing, "add what reaches these calls to a scenario, or the test that covers them"
+
+
+def test_no_call_is_listed_as_covered_elsewhere_without_need(reached: dict[str, Place]) -> None:
+    listed = ELSEWHERE.keys() | TRIGGERS.keys()
+    assert listed <= {str(site) for site in all_sites()}
+    assert not listed & reached.keys()
+
+
+@pytest.mark.parametrize("name", sorted(set(ELSEWHERE.values())))
+def test_a_test_that_covers_a_call_elsewhere_exists(name: str) -> None:
+    file, _, function = name.partition("::")
+
+    assert f"def {function}(" in (Path(__file__).parents[2] / file).read_text()
+
+
+@pytest.mark.parametrize("transparent", TRANSPARENT, ids=lambda each: each.function)
+def test_a_function_that_passes_calls_on_has_callers(transparent: Transparent) -> None:
+    callers: list[Site] = sites_of(transparent.callee.driver)
+    assert any(site.callee == transparent.callee.name for site in callers)
+
+
+@pytest.mark.parametrize("case", CHOSEN, ids=str)
+def test_a_fault_below_a_port_costs_one_workload(
+    case: Case, reached: dict[str, Place], tmp_path: Path
+) -> None:
+    survive(case, place_of(case.site, reached), tmp_path)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", ALL, ids=str)
+def test_any_fault_below_any_port_costs_one_workload(
+    case: Case, reached: dict[str, Place], tmp_path: Path
+) -> None:
+    survive(case, place_of(case.site, reached), tmp_path)

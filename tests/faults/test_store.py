@@ -1,0 +1,226 @@
+"""A fault in any call of the store port stops nothing that runs, is reported, and passes.
+
+The calls are those of the port itself, so that a new one is covered without a new test. Two schedulers share
+the store: every call of the port is made by the one that leads or by the one that follows.
+"""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from random import Random
+from typing import Any, NamedTuple
+
+import grpc
+import pytest
+
+from faults.injection import AFTERWARDS, FAULTS, HANG, OVERSIZED
+from persys.infra.clock import SystemClock
+from persys.scheduler import store_guard
+from persys.scheduler.store_guard import StoreGuard
+from persys.store.memory import MemoryStore
+from persys.store.port import Record, Snapshot, Store
+from shells.scheduler.harness import eventually
+from shells.scheduler.peer import a_node
+from shells.scheduler.seats import Seats, until_leading
+
+KINDS = (*FAULTS, HANG, OVERSIZED)
+CALLS = sorted(name for name in vars(Store) if not name.startswith("_"))
+# Not made while schedulers run: at the end, and by etcd's own upkeep.
+NOT_MADE = {"close", "compact"}
+SAMPLE = 8
+STRUCK_SECONDS = 2.0
+RECOVERED_SECONDS = 60.0
+HUGE = b"x" * 1_000_000
+
+
+class Case(NamedTuple):
+    call: str
+    kind: str
+
+    def __str__(self) -> str:
+        return f"{self.call}-{self.kind}"
+
+
+ALL = [
+    Case(call, kind)
+    for call in CALLS
+    for kind in KINDS
+    if call not in NOT_MADE and (call != "transactions" or kind not in (HANG, OVERSIZED))
+]
+CHOSEN = Random("faults of the store").sample(ALL, SAMPLE)
+
+
+class FaultyStore:
+    """In front of a store: one call of it fails while `case` is set."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.case: Case | None = None
+        self.was_struck = asyncio.Event()
+        self.mended = asyncio.Event()
+
+    def begin(self, case: Case) -> None:
+        self.mended.clear()
+        self.case = case
+
+    def end(self) -> None:
+        self.case = None
+        self.mended.set()
+
+    def _note(self, kind: str) -> None:
+        if kind:
+            self.was_struck.set()
+
+    def __getattr__(self, name: str) -> Any:
+        kind = self.case.kind if self.case is not None and self.case.call == name else ""
+        if name == "transactions" and kind:
+            self.was_struck.set()
+            raise FAULTS[kind]()
+        found = getattr(self._store, name)
+        if name == "watch":
+            return self._watch
+        return self._faulty(name, found) if inspect.iscoroutinefunction(found) else found
+
+    def _faulty(self, name: str, found: Callable[..., Any]) -> Callable[..., Any]:
+        async def call(*words: Any, **named: Any) -> Any:
+            kind = self.case.kind if self.case is not None and self.case.call == name else ""
+            self._note(kind)
+            if kind in FAULTS and kind != AFTERWARDS:
+                raise FAULTS[kind]()
+            if kind == HANG:
+                await self.mended.wait()
+            answer = await found(*words, **named)
+            if kind == AFTERWARDS:
+                raise FAULTS[kind]()
+            return oversized(answer) if kind == OVERSIZED else answer
+
+        return call
+
+    async def _watch(self, prefix: str, *, after: int) -> AsyncIterator[Any]:
+        async for changes in self._store.watch(prefix, after=after):
+            kind = self.case.kind if self.case is not None and self.case.call == "watch" else ""
+            self._note(kind)
+            if kind in FAULTS:
+                raise FAULTS[kind]()
+            if kind == HANG:
+                await self.mended.wait()
+            yield changes
+
+
+def oversized(answer: Any) -> Any:
+    match answer:
+        case Snapshot():
+            more = tuple(Record(f"/other/{n}", b"x" * 1000, 1) for n in range(20_000))
+            return Snapshot(answer.revision, answer.records + more)
+        case Record():
+            return Record(answer.key, HUGE, answer.version)
+        case _:
+            return answer
+
+
+async def survives(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("DEADLINE_SECONDS", "READ_DEADLINE_SECONDS"):
+        monkeypatch.setattr(store_guard, name, 1.0)
+    store = FaultyStore(MemoryStore(SystemClock().monotonic))
+    seats = Seats(store)
+    try:
+        leader = await seats.add()
+        await seats.add()
+        async with a_node("n1", leader.stub, cpu=4000, memory=8192) as node:
+            await until_leading(leader)
+            await node.join()
+            await leader.apply("before")
+            await leader.until("before", "Running")
+
+            store.begin(case)
+            accepted = await while_failing(store, seats)
+            assert node.agent.running() >= {"before"}
+            assert not node.agent.deletes
+            store.end()
+
+            await converges(seats, node, {"before", "after", *accepted})
+            assert not [task for task in seats.running if task.done() and task.exception()]
+            assert not seats.running[-1].done(), "a scheduler has ended"
+    finally:
+        store.end()
+        await seats.close()
+        await store._store.close()
+
+
+async def while_failing(store: FaultyStore, seats: Seats) -> set[str]:
+    """Do what leads to the call: write, doubt what is stored, hand over. Returns what was accepted."""
+    accepted: set[str] = set()
+    for number, act in enumerate((write, doubt, hand_over)):
+        await act(seats)
+        with suppress(grpc.aio.AioRpcError):
+            if (await seats.controls[-1].apply(f"during-{number}")).success:
+                accepted.add(f"during-{number}")
+        if await is_struck(store):
+            break
+    assert store.was_struck.is_set(), "the call is not made"
+    return accepted
+
+
+async def write(seats: Seats) -> None:
+    """Also what a scheduler shows without writing is asked for."""
+    with suppress(OSError):
+        await seats.metric(0, "persys_scheduler_store_transactions_total")
+
+
+async def doubt(seats: Seats) -> None:
+    """The store was away for a moment: everything is read again."""
+    seats.stores[0].down = True
+    with suppress(grpc.aio.AioRpcError):
+        await seats.controls[0].apply("refused")
+    seats.stores[0].down = False
+
+
+async def hand_over(seats: Seats) -> None:
+    """The leader ends, and the other one takes its place."""
+    await seats.stop(0)
+
+
+async def is_struck(store: FaultyStore) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(STRUCK_SECONDS):
+            await store.was_struck.wait()
+    return store.was_struck.is_set()
+
+
+async def converges(seats: Seats, node: Any, names: set[str]) -> None:
+    async def applied() -> bool:
+        for control in seats.controls:
+            with suppress(grpc.aio.AioRpcError):
+                if (await control.apply("after")).success:
+                    return True
+        return False
+
+    async def running() -> bool:
+        with suppress(grpc.aio.AioRpcError):
+            await node.heartbeat()
+        return bool(node.agent.running() >= names)
+
+    await eventually(applied, lambda: "a workload to be accepted", within=RECOVERED_SECONDS)
+    await eventually(
+        running, lambda: f"{names} to run: {node.agent.running()}", within=RECOVERED_SECONDS
+    )
+
+
+def test_the_guard_of_the_store_has_every_call_of_the_port() -> None:
+    assert set(CALLS) <= vars(StoreGuard).keys()
+
+
+@pytest.mark.parametrize("case", CHOSEN, ids=str)
+async def test_a_fault_of_the_store_stops_nothing(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await survives(case, monkeypatch)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", ALL, ids=str)
+async def test_no_fault_of_the_store_stops_anything(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await survives(case, monkeypatch)

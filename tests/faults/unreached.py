@@ -1,0 +1,83 @@
+"""Call sites that no life without faults reaches.
+
+`TRIGGERS` are those that are reached only when another call fails: that fault is injected too.
+`ELSEWHERE` are those that need a real engine, with the test that makes the call.
+"""
+
+from typing import NamedTuple
+
+from faults.injection import OVERSIZED, REFUSED
+
+
+class Trigger(NamedTuple):
+    """The fault that leads to a call."""
+
+    site: str
+    kind: str
+
+
+_LOCAL, _IMAGES = "paths:volumes/local:LocalDriver", "paths:images:ImageStore"
+_COMMANDS = "runtimes/compose_commands:ComposeCommands"
+_MACHINE = "libvirt:runtimes/machine:MachineRuntime"
+TRIGGERS = {
+    "docker:bind_guard:BindGuard._replaced#2": Trigger(
+        "paths:bind_guard:BindGuard._replaced#1", OVERSIZED
+    ),
+    "paths:git:Git._discarded#1": Trigger("paths:git:Git._is_large#1", OVERSIZED),
+    f"docker:{_COMMANDS}._run#1": Trigger(f"programs:{_COMMANDS}.make#1", REFUSED),
+    "docker:runtimes/host_ports:port_taken#1": Trigger(
+        "docker:runtimes/docker_start:start_container#1", REFUSED
+    ),
+    f"{_LOCAL}._make_file#3": Trigger("programs:volumes/formats:make#1", REFUSED),
+    "libvirt:runtimes/detect:Detector._look_for_libvirt#1": Trigger(f"{_IMAGES}.open#1", REFUSED),
+    f"{_MACHINE}._switch_on#2": Trigger(
+        "paths:runtimes/machine_disk_guard:DiskGuard.check_started#1", OVERSIZED
+    ),
+}
+
+_ACCESS = "tests/shells/agent/test_access.py::"
+_CONSOLES = "tests/shells/agent/test_machine_access.py::"
+_MACHINES = "tests/shells/agent/test_machines.py::"
+_CEPH = (
+    "tests/shells/agent/test_volume_drivers.py::test_a_ceph_that_does_not_answer_is_no_empty_pool"
+)
+_CONSOLE = f"{_CONSOLES}test_a_console_ends_when_libvirt_does_and_can_be_had_again"
+_COMMAND = f"{_ACCESS}test_a_command_has_its_own_outputs_and_exit_code"
+_LEFT_BEHIND = f"{_ACCESS}test_what_a_user_leaves_behind_is_ended"
+_OUTAGE = "tests/shells/agent/test_libvirt.py::test_nobody_at_the_address_is_no_answer"
+ELSEWHERE = {
+    "docker:runtimes/docker_access:DockerAccess.exec#1": _COMMAND,
+    "docker:runtimes/docker_access:DockerAccess.exec#2": _COMMAND,
+    "docker:runtimes/docker_access:Session.exit_code#1": _COMMAND,
+    "docker:runtimes/docker_access:Session.resize#1": (
+        f"{_ACCESS}test_a_terminal_has_the_size_it_is_told"
+    ),
+    "docker:runtimes/docker_hangup:hang_up#1": _LEFT_BEHIND,
+    "paths:runtimes/docker_start:end_lost#1": (
+        "tests/unit/agent/test_docker_start.py::test_what_stands_in_its_way_is_ended_and_it_starts"
+    ),
+    "docker:runtimes/detect:Detector.close#1": _COMMAND,
+    "libvirt:runtimes/detect:Detector.close#1": _CONSOLE,
+    "libvirt:runtimes/machine_setup:find_hypervisor#2": _OUTAGE,
+    "libvirt:runtimes/machine:MachineRuntime._who_has#1": (
+        f"{_MACHINES}test_a_machine_of_somebody_else_is_not_touched"
+    ),
+    "libvirt:runtimes/machine_disks:MachineDisks.check#1": (
+        f"{_MACHINES}test_what_a_machine_cannot_have_is_refused_by_name"
+    ),
+    "paths:runtimes/machine_inventory:DiskInventory.delete#1": (
+        f"{_MACHINES}test_a_machine_that_moves_away_leaves_its_disks"
+    ),
+    "paths:runtimes/machine_log:lines#1": (
+        "tests/shells/agent/test_machine_log.py::"
+        "test_a_follower_sees_what_is_added_also_in_the_next_file"
+    ),
+    "libvirt:runtimes/machine_access:Console.open#1": _CONSOLE,
+    "libvirt:runtimes/machine_access:Console.end#1": _CONSOLE,
+    "libvirt:runtimes/machine_access:Console.watch#1": _CONSOLE,
+    "libvirt:runtimes/machine_access:Console._with_stream#1": _CONSOLE,
+    "paths:volumes/ceph:CephDriver.attach#1": _CEPH,
+    "programs:volumes/ceph:CephDriver._map#1": _CEPH,
+    "programs:volumes/ceph:CephDriver._rbd#1": _CEPH,
+    "programs:volumes/ceph:CephDriver._rbd_json#1": _CEPH,
+}
