@@ -203,9 +203,7 @@ def after_step(
     progress: Progress, step: Step, failure: Failure | None, *, now: datetime
 ) -> Progress:
     if step in (Step.REPAIR, Step.REPLACE):
-        # It still runs: what differs is told with the text of a failure, and the repair is repeated.
-        problem = failure.message if failure is not None else ""
-        progress = replace(progress, repairs=progress.repairs.ended(now, problem))
+        progress = replace(progress, repairs=progress.repairs.ended(now, failure))
     elif failure is not None:
         return replace(progress, failure=failure)
     return replace(progress, done=progress.done | {step})

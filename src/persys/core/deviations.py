@@ -12,6 +12,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from persys.core.backoff import doubled
+from persys.model.failure import Failure
 
 DRIFT = "container.drift"  # in the metadata of a status: how it differs
 DRIFTED = "Drifted"  # why what runs is not as it should be
@@ -62,8 +63,12 @@ class Repairs(Struct, frozen=True):
     def begun(self, now: datetime) -> "Repairs":
         return Repairs(self.count + 1, now, shown=self.shown)
 
-    def ended(self, now: datetime, problem: str) -> "Repairs":
-        """The pause until the next one begins now: also a repair that takes long is shown before it."""
+    def ended(self, now: datetime, failure: Failure | None) -> "Repairs":
+        """The pause until the next one begins now: also a repair that takes long is shown before it.
+
+        What is repaired still runs: a failure is told with what differs, and the repair is repeated.
+        """
+        problem = failure.message if failure is not None else ""
         return Repairs(self.count, now, problem, shown=self.shown)
 
 
