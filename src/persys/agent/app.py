@@ -302,7 +302,9 @@ class Agent:
         )
         limits, every = self._runtimes.disk_limits, settings.disk_limit_interval
         if limits is not None and every > timedelta():
-            parts["disk-limits"] = partial(watch_disks, limits, self._state, self._queue, every)
+            parts["disk-limits"] = partial(
+                watch_disks, limits, self._state, self._queue, every, self.supervisor
+            )
         if not settings.standalone:
             self._uplink = self._new_uplink(port)
             parts["uplink"] = self._uplink.run

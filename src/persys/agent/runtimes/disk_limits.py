@@ -14,6 +14,7 @@ from persys.agent.state import State
 from persys.agent.work_queue import WorkQueue
 from persys.core.disk_limits import exceeded, limit_gb
 from persys.errors import RuntimeUnavailableError
+from persys.infra.aio.supervisor import InternalError, Supervisor
 from persys.model.failure import Failure
 from persys.model.ids import WorkloadId
 from persys.model.observation import Actual
@@ -31,14 +32,18 @@ class _Measured(NamedTuple):
 
 
 async def watch_disks(
-    limits: "DiskLimits", state: State, queue: WorkQueue, interval: timedelta
+    limits: "DiskLimits",
+    state: State,
+    queue: WorkQueue,
+    interval: timedelta,
+    supervisor: Supervisor,
 ) -> None:
     """Measure what runs, and have what is over its limit looked at."""
     while True:
         await asyncio.sleep(interval.total_seconds())
         entries = list(state.entries.values())
         running = [one.order for one in entries if one.standing.actual is Actual.RUNNING]
-        for workload_id in await limits.measure(running):
+        for workload_id in await limits.measure(running, supervisor):
             queue.wake(workload_id)
 
 
@@ -50,22 +55,27 @@ class DiskLimits:
         self._stops = stops
         self._measured: dict[WorkloadId, _Measured] = {}
 
-    async def measure(self, orders: Iterable[Order]) -> list[WorkloadId]:
+    async def measure(self, orders: Iterable[Order], supervisor: Supervisor) -> list[WorkloadId]:
         """Those with a limit, one after the other. Returns those that are over it."""
         limited = [order for order in orders if limit_gb(order)]
         known = {order.workload_id for order in limited}
         self._measured = {name: one for name, one in self._measured.items() if name in known}
         over = []
         for order in limited:
-            try:
-                measured = await self._measure(order.workload_id)
-            except RuntimeUnavailableError as err:
-                log.debug("disk.not_measured", workload_id=order.workload_id, reason=str(err))
-                continue
-            self._measured[order.workload_id] = measured
-            if exceeded(order, measured.written_bytes) is not None:
-                over.append(order.workload_id)
+            with supervisor.contain("disk.measure", order.workload_id, failed=_not_measured):
+                if await self._is_over(order):
+                    over.append(order.workload_id)
+                supervisor.resolved("disk.measure", order.workload_id)
         return over
+
+    async def _is_over(self, order: Order) -> bool:
+        try:
+            measured = await self._measure(order.workload_id)
+        except RuntimeUnavailableError as err:
+            log.debug("disk.not_measured", workload_id=order.workload_id, reason=str(err))
+            return False
+        self._measured[order.workload_id] = measured
+        return exceeded(order, measured.written_bytes) is not None
 
     def overrun(self, order: Order, container_ids: Iterable[str]) -> Failure | None:
         """Why it is to be stopped. Containers that were made since are not judged by what was before."""
@@ -96,3 +106,7 @@ class DiskLimits:
                 frozenset(str(one["Id"]) for one in found),
                 sum(int(one.get("SizeRw") or 0) for one in found),
             )
+
+
+def _not_measured(_error: InternalError) -> None:
+    """It is recorded; what was measured before counts on."""
