@@ -20,9 +20,9 @@ from faults.unreached import TRIGGERS
 from persys.agent.calls import AbortedError
 from persys.agent.finding import container_files
 from persys.agent.journal import Burial
+from persys.agent.journal_changes import Change
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL, Owner
 from persys.agent.runtimes.machine_form import NAMESPACE
-from persys.agent.state import Change
 from persys.agent.worker import NOT_SETTLED
 from persys.core.deviations import DRIFTED
 from persys.model.ids import WorkloadId

@@ -210,6 +210,7 @@ async def a_running_agent(world: World) -> AsyncIterator[Running]:
         random=Random(1),
         news=news,
         detect=detector.look,
+        boot_id="b1",
     )
     agent = Agent(settings, NODE, around)
     try:

@@ -30,6 +30,7 @@ def container(name: str, directory: Path, revision: str) -> Request:
         name="shared", driver="nfs", mount_path="/shared", retain_policy="Delete"
     )
     spec.resources.memory_bytes = 64 * 1024 * 1024
+    spec.resources.disk_gb = 1
     spec.files.add(path="/etc/app", content=b"x")
     spec.image_credential = "registry"
     spec.restart_policy.policy = "no"

@@ -142,26 +142,42 @@ def _sites_in(path: Path) -> Iterator[Site]:
         return
     tree = ast.parse(path.read_text())
     ends = _ends_of_blocks(tree)
-    for function, calls in _functions(tree):
+    for function, node in _functions(tree):
         passes_on = {
             each.callee.driver
             for each in TRANSPARENT
             if (each.file, each.function) == (file, function)
         }
         numbers = dict.fromkeys(DRIVERS, 0)
-        for call in calls:
-            driver = driver_of(call, file)
+        for called, last in _called(node, ends):
+            driver = driver_of(called, file)
             if driver is not None and driver not in passes_on:
                 numbers[driver] += 1
-                last = ends.get(call, call.end_lineno or call.lineno)
-                callee = ast.unparse(call.func).rpartition(".")[2]
+                callee = ast.unparse(called).rpartition(".")[2]
                 number = numbers[driver]
-                yield Site(driver, file, function, number, call.lineno, last, callee)
+                yield Site(driver, file, function, number, called.lineno, last, callee)
 
 
-def driver_of(call: ast.Call, file: str) -> str | None:
+def _called(function: ast.AST, ends: dict[ast.Call, int]) -> list[tuple[ast.expr, int]]:
+    """What the function calls, each with the last line of the call.
+
+    What is only referred to, as in `partial(engine.call, ...)`, may be called up to the end of the function.
+    """
+    calls = _calls(function)
+    found = [(call.func, ends.get(call, call.end_lineno or call.lineno)) for call in calls]
+    direct = {call.func for call in calls}
+    last = getattr(function, "end_lineno", 0)
+    referred: list[tuple[ast.expr, int]] = [
+        (node, last)
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute) and node not in direct
+    ]
+    return sorted(found + referred, key=lambda pair: (pair[0].lineno, pair[0].col_offset))
+
+
+def driver_of(called: ast.expr, file: str) -> str | None:
     for callee in (*DIRECT, *(each.callee for each in TRANSPARENT)):
-        if callee.file in ("", file) and _is_call_of(call.func, callee):
+        if callee.file in ("", file) and _is_call_of(called, callee):
             return callee.driver
     return None
 
@@ -192,16 +208,16 @@ def _ends_of_blocks(tree: ast.Module) -> dict[ast.Call, int]:
     return ends
 
 
-def _functions(tree: ast.Module) -> Iterator[tuple[str, list[ast.Call]]]:
-    """Each top-level function and method with all calls in it, also those of functions inside it."""
+def _functions(tree: ast.Module) -> Iterator[tuple[str, ast.AST]]:
+    """Each top-level function and method; functions inside it are parts of it."""
     for node in tree.body:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                yield node.name, _calls(node)
+                yield node.name, node
             case ast.ClassDef():
                 for method in node.body:
                     if isinstance(method, ast.FunctionDef | ast.AsyncFunctionDef):
-                        yield f"{node.name}.{method.name}", _calls(method)
+                        yield f"{node.name}.{method.name}", method
 
 
 def _calls(function: ast.AST) -> list[ast.Call]:

@@ -76,6 +76,9 @@ ELSEWHERE = {
     "libvirt:runtimes/machine_access:Console.end#1": _CONSOLE,
     "libvirt:runtimes/machine_access:Console.watch#1": _CONSOLE,
     "libvirt:runtimes/machine_access:Console._with_stream#1": _CONSOLE,
+    "paths:runtimes/stack_cgroups:StackCgroups._call#1": (
+        "tests/unit/agent/test_stack_cgroups.py::test_limits_are_set_and_taken_away_in_version_1"
+    ),
     "paths:volumes/ceph:CephDriver.attach#1": _CEPH,
     "programs:volumes/ceph:CephDriver._map#1": _CEPH,
     "programs:volumes/ceph:CephDriver._rbd#1": _CEPH,
