@@ -160,7 +160,9 @@ class Running:
     def errors(self) -> list[str]:
         return [f"{error.where}: {error.text}" for error in self.agent.supervisor.recent()]
 
-    async def apply(self, name: str, *, binds: tuple[str, ...] = (), revision: str = "r1") -> Any:
+    async def apply(
+        self, name: str, *, binds: tuple[str, ...] = (), revision: str = "r1", epoch: int = 0
+    ) -> Any:
         container = agent_pb2.ContainerSpec(image="app:1")
         for path in binds:
             container.volumes.add(host_path=path, container_path="/x", read_only=True)
@@ -170,6 +172,7 @@ class Running:
             revision_id=revision,
             desired_state=agent_pb2.DESIRED_STATE_RUNNING,
             spec=agent_pb2.WorkloadSpec(container=container),
+            epoch=epoch,
         )
         return await self.call(self.api.ApplyWorkload(request, a_context()))
 

@@ -48,10 +48,16 @@ class GatedRuntime(MemoryRuntime):
         self.is_open.set()
         self.looks_held = 0
         self.closes_after_removal = False
+        self.fails_once = False
+        self.started: list[tuple[str, str]] = []  # the revisions of the order and of the container
 
     async def inspect(self, order: Order) -> Artefact | None:
         self.looks_held += not self.is_open.is_set()
         await self.is_open.wait()
+        if self.fails_once:
+            self.fails_once = False
+            self.is_open.clear()
+            raise RuntimeError("an unexpected answer")
         return await super().inspect(order)
 
     async def discard(self, order: Order) -> Failure | None:
@@ -61,17 +67,23 @@ class GatedRuntime(MemoryRuntime):
             self.is_open.clear()
         return await super().discard(order)
 
+    async def start(self, order: Order, artefact: Artefact) -> Failure | None:
+        self.started.append((order.revision, artefact.revision))
+        return await super().start(order, artefact)
+
     def exit(self) -> None:
         self._set(self.artefacts[WEB], condition=Condition.CREATED)
 
 
 @asynccontextmanager
-async def a_look_meets_an_order(running: Running, runtime: GatedRuntime, disk: GatedDisk) -> Any:
-    """The look that is held ends while another revision is being written."""
+async def a_look_meets_an_order(
+    running: Running, runtime: GatedRuntime, disk: GatedDisk, **order: Any
+) -> Any:
+    """The look that is held ends while another order is being written."""
     await running.until(lambda: runtime.looks_held > 0, "a look is held")
     disk.is_open.clear()
     async with asyncio.TaskGroup() as group:
-        group.create_task(running.apply("web", revision="r2"))
+        group.create_task(running.apply("web", **order))
         await running.until(lambda: disk.held > 0, "the order is being written")
         runtime.is_open.set()
         await asyncio.sleep(0.1)  # for what must not happen
@@ -94,7 +106,7 @@ async def test_a_removal_that_ends_while_a_new_order_is_written_does_not_forget_
         runtime.closes_after_removal = True
         await running.delete("web")
 
-        async with a_look_meets_an_order(running, runtime, disk):
+        async with a_look_meets_an_order(running, runtime, disk, revision="r2"):
             await running.until_stands("web", Actual.RUNNING)
 
         assert running.state.entries[WEB].order.revision == "r2"
@@ -110,9 +122,45 @@ async def test_a_start_that_begins_while_a_new_order_is_written_does_not_undo_it
         runtime.is_open.clear()
         runtime.exit()
 
-        async with a_look_meets_an_order(running, runtime, disk):
+        async with a_look_meets_an_order(running, runtime, disk, revision="r2"):
             await running.until(
                 lambda: runtime.artefacts[WEB].revision == "r2", "the new revision runs"
             )
 
         assert running.state.entries[WEB].order.revision == "r2"
+
+
+async def test_what_an_older_order_made_is_not_started_under_a_new_order(
+    tmp_path: Path, disk: GatedDisk
+) -> None:
+    runtime = GatedRuntime()
+    async with a_running_agent(Node(tmp_path, runtime=runtime, journal_thread=disk)) as running:
+        await running.apply("web")
+        await running.until_stands("web", Actual.RUNNING)
+        runtime.is_open.clear()
+        runtime.exit()
+
+        async with a_look_meets_an_order(running, runtime, disk, revision="r2"):
+            await running.until(lambda: ("r2", "r2") in runtime.started, "the new revision starts")
+
+        assert runtime.started == [("r1", "r1"), ("r2", "r2")]
+
+
+async def test_a_look_that_fails_while_a_new_assignment_is_written_leaves_the_status_unknown(
+    tmp_path: Path, disk: GatedDisk
+) -> None:
+    runtime = GatedRuntime()
+    async with a_running_agent(Node(tmp_path, runtime=runtime, journal_thread=disk)) as running:
+        await running.apply("web", epoch=1)
+        await running.until_stands("web", Actual.RUNNING)
+        runtime.is_open.clear()
+        runtime.fails_once = True
+
+        async with a_look_meets_an_order(running, runtime, disk, epoch=2):
+            await running.until(
+                lambda: "an unexpected answer" in running.state.entries[WEB].standing.message,
+                "the failure is reported",
+            )
+
+        assert running.state.entries[WEB].order.epoch == 2
+        runtime.is_open.set()

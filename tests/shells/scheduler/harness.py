@@ -2,6 +2,7 @@
 
 import asyncio
 import socket
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import datetime, timedelta
@@ -31,8 +32,10 @@ START_SECONDS = 120.0  # a scheduler with many records reads them first
 class ShiftedClock(SystemClock):
     """The time people read, set forward at will, so that nobody waits for a long back-off."""
 
+    monotonic_ahead = 0.0  # the same for leases and deadlines
+
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(monotonic=lambda: time.monotonic() + self.monotonic_ahead)
         self.ahead = timedelta()
 
     def now(self) -> datetime:

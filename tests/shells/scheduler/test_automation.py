@@ -165,6 +165,23 @@ async def test_a_replay_after_a_restart_spares_a_workload_that_was_created_since
     assert (await cluster.control.workload("web")).desired_state == "Running"
 
 
+async def test_a_suggestion_that_changed_nothing_is_not_applied_when_it_is_sent_again(
+    cluster: Cluster,
+) -> None:
+    await cluster.join()
+    await a_running_workload(cluster)
+    first = await suggest(cluster, "s1", SET, desired="running")
+    await suggest(cluster, "s2", SET, desired="stopped")
+    await cluster.control.until("web", "Stopped")
+
+    await cluster.stop()
+    await cluster.start()
+    again = await suggest(cluster, "s1", SET, desired="running")
+
+    assert again == first
+    assert (await cluster.control.workload("web")).desired_state == "Stopped"
+
+
 async def test_a_suggestion_whose_answer_was_lost_is_found_again(cluster: Cluster) -> None:
     await cluster.join()
     await a_running_workload(cluster)

@@ -4,8 +4,10 @@ from datetime import timedelta
 
 import pytest
 
+from persys.model.assignment import EpochCounter
 from persys.store import keys
 from persys.wire.gen.control.v1 import control_pb2 as pb
+from persys.wire.records import decode
 from shells.scheduler.harness import Cluster, eventually
 from shells.scheduler.peer import Node
 from shells.scheduler.test_failover import apply_with_data, tend
@@ -112,6 +114,16 @@ async def test_epochs_rise_over_lives_and_leaders_and_an_idle_leader_reserves_no
     epoch = (await cluster.control.until("web", "Running")).epoch
     started = cluster.clock.now().timestamp() - epoch / 1e6
     assert 0 < started < 600
+
+
+async def test_the_epoch_of_every_order_is_reserved_on_record(cluster: Cluster) -> None:
+    await cluster.join("n1")
+    await cluster.control.apply("web")
+    epoch = (await cluster.control.until("web", "Running")).epoch
+
+    (stored,) = (await cluster.store.read(keys.EPOCHS)).records
+
+    assert decode(stored.value, EpochCounter).reserved_until >= epoch > 0
 
 
 async def test_the_old_copy_that_a_node_has_not_named_keeps_its_tombstone(cluster: Cluster) -> None:

@@ -1,9 +1,11 @@
 """Nodes join, fall silent, return and are lost."""
 
+import asyncio
 from datetime import timedelta
 
 import pytest
 
+from persys.scheduler.membership import JUDGE_AGAIN_SECONDS
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, eventually
 
@@ -52,6 +54,42 @@ async def test_what_a_node_gives_away_is_no_longer_available(cluster: Cluster) -
     assert view.available_cpu_cores == 2.5
     assert view.available_memory_mb == 8192 - 1024
     assert view.workload_count == 1
+
+
+@pytest.mark.parametrize(
+    "cluster", [{"node_lease": timedelta(seconds=60)}], indirect=True, ids=[""]
+)
+async def test_a_node_that_reports_while_another_change_of_it_is_stored_is_not_lost(
+    cluster: Cluster,
+) -> None:
+    node = await cluster.prepare("n1")
+    await node.register()
+    cluster.store.commit_seconds = 3.0
+    async with asyncio.TaskGroup() as group:
+        group.create_task(change(cluster, "CordonNode"))
+        await until_commits(cluster, cluster.store.commits + 1)
+        cluster.clock.monotonic_ahead = 61.0
+        await asyncio.sleep(1.5 * JUDGE_AGAIN_SECONDS)  # its lease is found to be over
+        await node.heartbeat()
+
+    # Changes of one node are made one after the other: the check of its lease is over after this one.
+    cluster.store.commit_seconds = 0.0
+    await change(cluster, "UncordonNode")
+
+    told = await cluster.control.stub.ListEvents(pb.ListEventsRequest(node_id="n1"), timeout=10)
+    assert "NodeNotReady" not in {event.kind for event in told.events}
+
+
+async def change(cluster: Cluster, verb: str) -> None:
+    method = getattr(cluster.control.stub, verb)
+    assert (await method(pb.NodeRequest(node_id="n1"), timeout=30)).accepted
+
+
+async def until_commits(cluster: Cluster, count: int) -> None:
+    async def so() -> bool:
+        return cluster.store.commits >= count
+
+    await eventually(so, lambda: f"{count} commits: {cluster.store.commits}")
 
 
 @short_lease

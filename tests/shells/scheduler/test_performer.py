@@ -34,6 +34,9 @@ class Told:
         self.is_silent = False
         self.answer = Actual.PENDING
         self.meanwhile: Callable[[], None] | None = None  # before the first answer
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
+        self.asked = asyncio.Event()
 
     def _answer(self, verb: str, node_id: NodeId) -> Observation:
         self.verbs.append(verb)
@@ -53,7 +56,10 @@ class Told:
         self._answer("remove", removal.node_id)
 
     async def ask(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
-        return self._answer("ask", node_id)
+        seen = self._answer("ask", node_id)
+        self.asked.set()
+        await self.may_answer.wait()
+        return seen
 
     async def actions(
         self, node_id: NodeId, endpoint: str, workload_id: WorkloadId
@@ -219,6 +225,20 @@ async def test_a_question_that_waits_its_turn_is_not_asked_twice(world: World) -
 
     assert await world.perform(QUESTIONS[0]) == ["ask"]
     assert await world.perform(QUESTIONS[0]) == ["ask", "ask"]
+
+
+async def test_a_node_that_has_not_answered_a_question_gets_no_further_call(world: World) -> None:
+    world.agents.may_answer.clear()
+    world.performer.hand(QUESTIONS[0])
+    world.performer.hand(ORDERS[0])
+    await asyncio.wait_for(world.agents.asked.wait(), 30)
+    for _ in range(20):  # whatever could be sent now is sent
+        await asyncio.sleep(0)
+    assert world.agents.verbs == ["ask"]
+
+    world.agents.may_answer.set()
+
+    assert await world.perform(QUESTIONS[1]) == ["ask", "apply", "actions"]
 
 
 @pytest.mark.parametrize("is_silent", [False, True], ids=["refused", "not answered"])

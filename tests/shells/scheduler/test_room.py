@@ -2,6 +2,8 @@
 
 import asyncio
 
+from persys.model.ids import NodeId, WorkloadId
+from persys.store import keys
 from shells.scheduler.harness import Cluster, eventually
 
 AT_ONCE = (
@@ -134,3 +136,27 @@ async def test_what_no_longer_fits_moves_and_its_old_copy_goes(cluster: Cluster)
 
     await eventually(free_again, lambda: "the room of the old copy")
     assert small.agent.running() == set()
+
+
+async def test_the_room_of_an_old_copy_is_free_once_its_removal_is_stored(cluster: Cluster) -> None:
+    small = await cluster.join("n1", cpu=1000)
+    await cluster.control.apply("web", cpu=500)
+    await cluster.control.until("web", "Running")
+    await cluster.join("n2", cpu=4000)
+    small.agent.manner.keeps_copies = True
+    await cluster.control.apply("web", cpu=2000)
+    await cluster.control.until("web", "Running")
+    tombstone = keys.tombstone_key(NodeId("n1"), WorkloadId("web"))
+
+    async def stored() -> bool:
+        return await cluster.store.get(tombstone) is not None
+
+    async def free_again() -> bool:
+        is_free = (await cluster.control.node("n1")).available_cpu_cores == 1
+        assert not is_free or not await stored()
+        return is_free
+
+    assert await stored()
+    cluster.store.commit_seconds = 1.0
+    small.agent.manner.keeps_copies = False
+    await eventually(free_again, lambda: "the room of the old copy")
