@@ -2,14 +2,13 @@
 
 import sys
 
-from persys.sim.drawing import draw
-from persys.sim.happening import Shape
+from persys.sim.drawing import draw, shape_for
 from persys.sim.run import run
 
 
 def main(seeds: list[int]) -> int:
     for seed in seeds:
-        outcome = run(draw(seed, Shape()))
+        outcome = run(draw(seed, shape_for(seed)))
         if outcome.violation is not None:
             print(f"seed {seed}: {outcome.violation}")
             return 1
