@@ -8,7 +8,9 @@ from msgspec.structs import replace
 
 from persys.core.removal import DEPENDENTS_PER_STEP_MAX
 from persys.infra.clock import SystemClock
+from persys.model.assignment import Tombstone
 from persys.model.ids import NodeId
+from persys.model.resources import Resources
 from persys.store import keys
 from persys.store.memory import MemoryStore
 from persys.store.port import Store
@@ -95,3 +97,33 @@ async def test_a_node_that_is_being_removed_takes_no_work_and_cannot_register(
         assert not answer.accepted
         assert "being removed" in answer.reason
         trouble.commit_seconds = 0.0
+
+
+async def test_a_node_that_is_being_removed_shows_the_room_of_copies_that_are_forgotten(
+    store: Store,
+) -> None:
+    marked = replace(lost("n1"), removing_since=LONG_AGO)
+    copies = dependents(10 * DEPENDENTS_PER_STEP_MAX)
+    for key, one in copies.items():
+        if isinstance(one, Tombstone):
+            held = replace(one.assignment, reserved=Resources(10))
+            copies[key] = replace(one, assignment=held)
+    await fill(store, {**MARKER, **copies, keys.node_key(N1): marked})
+    at_first = len(await stored(store, keys.TOMBSTONES))
+    total = marked.capabilities.allocatable.cpu_millicores
+    trouble = TroubledStore(store)
+    trouble.commit_seconds = 0.2
+
+    async with a_cluster(trouble, brisk()) as cluster:
+
+        async def some_are_gone() -> bool:
+            return len(await stored(store, keys.TOMBSTONES)) < at_first
+
+        async def room_is_shown() -> bool:
+            left = len(await stored(store, keys.TOMBSTONES))
+            view = await cluster.control.node("n1")
+            return round(view.available_cpu_cores * 1000) == total - 10 * left
+
+        await eventually(some_are_gone, lambda: "the first step")
+        trouble.commit_seconds = 60.0
+        await eventually(room_is_shown, lambda: "the room of what is gone")

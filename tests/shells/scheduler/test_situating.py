@@ -1,0 +1,54 @@
+"""What is known of old copies when a decision about their workload is made."""
+
+from datetime import timedelta
+
+import pytest
+
+from builders import NOON, a_situation, an_assignment
+from persys.core.situation import Copy
+from persys.infra.clock import SystemClock
+from persys.model.assignment import Tombstone
+from persys.model.ids import NodeId
+from persys.model.node import Capabilities, Node, NodeStatus
+from persys.scheduler.cluster import Cluster
+from persys.scheduler.situating import Situating
+
+N1 = NodeId("n1")
+
+
+def the_old_copy(status: NodeStatus | None, *, confirmed_dead: bool = False) -> Copy:
+    """On a node of this status, or on one that was removed. Alone, its agent has stopped it long ago."""
+    cluster = Cluster()
+    if status is not None:
+        node = Node(
+            N1,
+            Capabilities(4000, 8192),
+            "n1:1",
+            NOON,
+            status=status,
+            confirmed_dead=confirmed_dead,
+        )
+        cluster.put_node(node, lease_until=0.0)
+    cluster.put_tombstone(Tombstone(an_assignment("n1"), NOON, stops_at=NOON))
+    situating = Situating(cluster, SystemClock(), node_lease=timedelta(30), node_grace=5.0)
+    (copy,) = situating.situated(a_situation()).copies
+    return copy
+
+
+def test_a_copy_on_a_node_that_reports_may_live_until_the_node_says_otherwise() -> None:
+    copy = the_old_copy(NodeStatus.READY)
+
+    assert (copy.may_live, copy.lost, copy.stops_at) == (True, False, None)
+
+
+@pytest.mark.parametrize("status", [NodeStatus.NOT_READY, None], ids=["lost", "removed"])
+def test_a_copy_that_stops_by_itself_does_not_live_on_a_node_that_is_away(
+    status: NodeStatus | None,
+) -> None:
+    copy = the_old_copy(status)
+
+    assert (copy.may_live, copy.lost, copy.stops_at) == (False, True, NOON)
+
+
+def test_nothing_lives_on_a_node_that_is_confirmed_dead() -> None:
+    assert not the_old_copy(NodeStatus.READY, confirmed_dead=True).may_live
