@@ -4,6 +4,7 @@ A write takes a moment. An agent that dies before that leaves no trace of it; on
 told. A disk that is full or damaged refuses, for its journal or for its volumes.
 """
 
+import asyncio
 import errno
 import sqlite3
 from collections.abc import Callable
@@ -11,10 +12,10 @@ from concurrent.futures import Executor, Future
 from enum import StrEnum
 from pathlib import Path
 from random import Random
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 from persys.agent.journal import Burial, Entry
-from persys.agent.state import State
+from persys.agent.state import Change, State
 from persys.model.ids import NodeId, WorkloadId
 from persys.sim.life import Life
 from persys.sim.loop import later
@@ -48,9 +49,11 @@ class Disk:
         self._last: State | None = None
         self._connection: sqlite3.Connection | None = None
 
-    def journal(self, life: Life) -> State:
-        """As the last agent left it, for the next one."""
-        self._last = State(
+    def journal(self, life: Life, *, written_by_call: Callable[[], None]) -> State:
+        """As the last agent left it, for the next one. `written_by_call`: a write depends on its caller."""
+        self._last = _Journal(
+            life,
+            written_by_call,
             Path(":memory:"),
             cluster_id=CLUSTER,
             node_id=self.node_id,
@@ -106,6 +109,22 @@ class Disk:
 
     def delay(self) -> float:
         return self._random.uniform(*WRITE_SECONDS) + self._random.uniform(0, self.slow_seconds)
+
+
+class _Journal(State):
+    """Accepted work belongs to the process: no write is waited for by a call, which its caller can end."""
+
+    def __init__(
+        self, life: Life, written_by_call: Callable[[], None], *args: Any, **named: Any
+    ) -> None:
+        super().__init__(*args, **named)
+        self._life = life
+        self._written_by_call = written_by_call
+
+    async def commit(self, change: Change, *, deadline_seconds: float | None = None) -> None:
+        if asyncio.current_task() in self._life.calls:
+            self._written_by_call()
+        await super().commit(change, deadline_seconds=deadline_seconds)
 
 
 class _Writer(Executor):

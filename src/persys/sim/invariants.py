@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from persys.agent.journal import Entry
+from persys.core.placement.columns import Columns
 from persys.core.placement.needs import holds_data
 from persys.model.assignment import Assignment
 from persys.model.ids import NodeId, WorkloadId
@@ -24,7 +25,7 @@ from persys.sim.losses import RULINGS, Losses
 from persys.sim.mirror import Mirror, changed_keys
 from persys.sim.reads import Reads
 from persys.sim.removals import Removals
-from persys.sim.reservations import order_problem, room_problem
+from persys.sim.reservations import order_problem, release_problem, room_problem
 from persys.sim.trace import Trace
 from persys.store import keys
 from persys.store.port import Record, Unit
@@ -77,12 +78,14 @@ class Invariants:
         keeps: Callable[[NodeId], Iterable[WorkloadId]],
         silent_since: Callable[[NodeId], float | None],
         is_cloned: Callable[[NodeId, Container], bool],
+        reserved_by: Callable[[Life], Columns | None],
     ) -> None:
         """`live` gives the running containers per node, `kept` what is in an agent's journal.
 
         `holds` says of what a node has anything, `keeps` what its agent is to have. `silent_since` says since
         when the runtimes of a node give no answer. `is_cloned`: the container follows from the journal with
-        which a clone was made, and no scheduler can do anything about it.
+        which a clone was made, and no scheduler can do anything about it. `reserved_by` gives what a
+        scheduler reserves in its memory, once it leads.
         """
         self._time = time
         self._trace = trace
@@ -93,6 +96,7 @@ class Invariants:
         self._holds = holds
         self._silent_since = silent_since
         self._is_cloned = is_cloned
+        self._reserved_by = reserved_by
         # By request: the epoch that the agent knew when it came, and the cluster that gave it.
         self._known: dict[int, tuple[int, str]] = {}
         self.mirror = Mirror()
@@ -122,6 +126,8 @@ class Invariants:
         """`leader` is the leader's key as it was before."""
         self._check_fence(life, units, leader)
         self._trace.add(life.title, f"commits {changed_keys(units)}")
+        if (columns := self._reserved_by(life)) is not None and not self.losses.open:
+            self._fail_if("3 released early", release_problem(self.mirror, columns, units))
         self.losses.committed(life, units)
         before = dict(self.mirror.assignments)
         nodes_before = dict(self.mirror.nodes)
@@ -432,6 +438,10 @@ class Invariants:
 
     def heard(self, node_id: NodeId, sent: float) -> None:
         self.contacts.heard(node_id, sent)
+
+    def journal_written_by_call(self, node_id: NodeId) -> None:
+        text = f"{node_id} writes its journal in the task of a call: a caller that gives up ends it"
+        self.fail("ownership", text)
 
     def joins(self, node_id: NodeId) -> None:
         self.removals.joining[node_id] = self._time()

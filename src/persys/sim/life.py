@@ -24,6 +24,7 @@ class Life:
         self.ends: list[Callable[[], None]] = []  # what the kernel does when the process is gone
         self.restart_seconds: float | None = None  # None: whoever ends it starts it again
         self.serves: dict[str, Callable[..., Any]] = {}
+        self.calls: set[asyncio.Task[Any]] = set()  # one for each call that is being answered
         self._trace = trace
         self._died = died
         self._group: asyncio.TaskGroup | None = None
@@ -41,6 +42,13 @@ class Life:
         self._context = copy_context()
         async with asyncio.TaskGroup() as self._group:
             await body(self)
+
+    def answers_call(self) -> None:
+        """The current task ends when its caller gives up."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.calls.add(task)
+        task.add_done_callback(self.calls.discard)
 
     def doom(self, deed: str, count: int, struck: Callable[[], None] = lambda: None) -> None:
         """Die at the `count`-th deed of this kind from now on."""

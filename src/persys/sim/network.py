@@ -220,6 +220,7 @@ class Network:
 
     async def _handle(self, listener: Life, handler: Callable[..., Any], call: Call) -> None:
         request = type(call.request).FromString(call.request.SerializeToString())
+        listener.answers_call()
         self.on_request(listener.name, call.method, request)
         await listener.gate("receive")
         context = Context(call.metadata, call.deadline)

@@ -161,7 +161,9 @@ class SimNode:
 
     async def run(self, life: Life) -> None:
         """The agent, until it dies."""
-        self.state = state = self.disk.journal(life)
+        self.state = state = self.disk.journal(
+            life, written_by_call=lambda: self._witness.journal_written_by_call(self.id)
+        )
 
         def dial(address: str) -> grpc.aio.Channel:
             return cast("grpc.aio.Channel", SimChannel(self._network, life, address))

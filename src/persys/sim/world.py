@@ -7,6 +7,7 @@ from typing import Any
 
 import grpc
 
+from persys.core.placement.columns import Columns
 from persys.errors import FencedError, PersysError
 from persys.model.ids import NodeId, WorkloadId
 from persys.scheduler.lead import leader_of
@@ -63,6 +64,7 @@ class World:
             keeps=lambda node_id: self.machine(node_id).keeps(),
             silent_since=self._silent_since,
             is_cloned=self._is_cloned,
+            reserved_by=self._reserved_by,
         )
         self.store = SharedStore(loop.time)
         names = scheduler_names(plan.shape)
@@ -178,6 +180,14 @@ class World:
         seat.lives = [each for each in seat.lives if each.alive]
         seat.lives.append(life)
         self._supervise(life, seat.run)
+
+    def _reserved_by(self, life: Life) -> Columns | None:
+        """What a process has reserved in memory, once it has read the store."""
+        for seat in self.seats.values():
+            scheduler = seat.schedulers.get(life.title)
+            if scheduler is not None and life.alive:
+                return scheduler.cluster.columns
+        return None
 
     def _new_seat(self, name: str) -> Seat:
         kind = Seat if self.plan.shape.schedulers <= 1 else self.shared_seat_type
