@@ -1,12 +1,14 @@
 """Faults that independent tests once found in this program, each as a patch that puts it back.
 
 The simulation has to find every one of them: `search` patches a copy of the tree and runs seeds on it in two
-processes, each with a limit on its CPU time, until a promise is broken. As a program it prints the invariant
-that found each fault, with the seed and the CPU seconds:
+processes, each with a limit on its CPU time, until a promise is broken. As a program it prints for each fault
+the invariants that found it, and which share of the limit that took: one number per run, each run with other
+seeds.
 
-    .venv/bin/python tests/simulation/regressions.py [NAME ...]
+    .venv/bin/python tests/simulation/regressions.py [--runs COUNT] [NAME ...]
 """
 
+import argparse
 import os
 import re
 import resource
@@ -80,6 +82,11 @@ REGRESSIONS = (
                 '            "order.apply", order.workload_id, partial(self._apply, order, intent)\n'
                 "        )",
                 "        return await self._apply(order, intent)",
+            ),
+            Patch(
+                "src/persys/agent/agent_api.py",
+                'answered = await api.owned.finish("call", method.name, work)',
+                "answered = await work()",
             ),
         ),
     ),
@@ -297,21 +304,29 @@ def _ended(process: subprocess.Popen[str]) -> _End:
     return _End(output, used.ru_utime + used.ru_stime)
 
 
-def main(names: Sequence[str]) -> int:
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=1)
+    parser.add_argument("names", nargs="*", help="default: all")
+    options = parser.parse_args()
+    chosen = [one for one in REGRESSIONS if not options.names or one.name in options.names]
     missed = 0
-    for regression in REGRESSIONS:
-        if names and regression.name not in names:
-            continue
-        found = search(regression)
-        missed += found is None
-        told = (
-            f"{found.cpu_seconds:5.0f} s  seed {found.seed:<4} {found.promise}: {found.text}"
-            if found is not None
-            else "missed"
-        )
-        print(f"{regression.name:<62} {told}", flush=True)
+    for regression in chosen:
+        starts = [1 + run * PROCESSES * SEEDS_EACH for run in range(options.runs)]
+        found = [search(regression, first_seed=start) for start in starts]
+        missed += None in found
+        show(regression, found)
     return 1 if missed else 0
 
 
+def show(regression: Regression, found: Sequence[Found | None]) -> None:
+    limit = PROCESSES * CPU_SECONDS_MAX
+    shares = " ".join(f"{one.cpu_seconds / limit:.2f}" if one else "missed" for one in found)
+    hits = [one for one in found if one is not None]
+    print(f"{regression.name:<62} {shares}", flush=True)
+    for one in hits:
+        print(f"    seed {one.seed}: {one.promise}: {one.text[:150]}", flush=True)
+
+
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(main())
