@@ -35,7 +35,7 @@ def _finding(result: Result | None, reason: str) -> tuple[str, str]:
     if result is None:
         return "not run", reason
     if result.found_by in (MISSED, STALE):
-        return result.found_by, reason
+        return "none", reason
     if result.found_by == SIMULATION:
         seed, _, text = result.test.partition(": ")
         invariant, _, _ = text.partition(":")
