@@ -70,7 +70,11 @@ REGRESSIONS = (
                 "return self._supervisor.contain(LOOK, workload_id, failed=lambda _error: None)",
                 "return __import__('contextlib').nullcontext()",
             ),
-            Patch("src/persys/agent/app.py", '"worker": OnError.RESTART', '"worker": OnError.EXIT'),
+            Patch(
+                "src/persys/agent/app.py",
+                '("journal", "requests"), OnError.EXIT),\n    **dict.fromkeys(("worker", ',
+                '("journal", "requests", "worker"), OnError.EXIT),\n    **dict.fromkeys((',
+            ),
         ),
     ),
     Regression(
@@ -140,7 +144,7 @@ REGRESSIONS = (
         (
             Patch(
                 "src/persys/scheduler/cluster.py",
-                'silent = frozenset(f"type:{kind}" for kind in member.unavailable_types)',
+                'silent = frozenset(f"type:{kind}" for kind in unusable)',
                 "silent: frozenset[str] = frozenset()",
             ),
         ),

@@ -84,8 +84,7 @@ class Invariants:
 
         `holds` says of what a node has anything, `keeps` what its agent is to have. `silent_since` says since
         when the runtimes of a node give no answer. `is_cloned`: the container follows from the journal with
-        which a clone was made, and no scheduler can do anything about it. `reserved_by` gives what a
-        scheduler reserves in its memory, once it leads.
+        which a clone was made. `reserved_by` gives what a scheduler reserves in memory, once it leads.
         """
         self._time = time
         self._trace = trace
@@ -438,10 +437,6 @@ class Invariants:
 
     def heard(self, node_id: NodeId, sent: float) -> None:
         self.contacts.heard(node_id, sent)
-
-    def journal_written_by_call(self, node_id: NodeId) -> None:
-        text = f"{node_id} writes its journal in the task of a call: a caller that gives up ends it"
-        self.fail("ownership", text)
 
     def joins(self, node_id: NodeId) -> None:
         self.removals.joining[node_id] = self._time()

@@ -162,7 +162,10 @@ class SimNode:
     async def run(self, life: Life) -> None:
         """The agent, until it dies."""
         self.state = state = self.disk.journal(
-            life, written_by_call=lambda: self._witness.journal_written_by_call(self.id)
+            life,
+            written_by_call=lambda: self._witness.fail(
+                "ownership", f"{self.id} writes its journal in the task of a call"
+            ),
         )
 
         def dial(address: str) -> grpc.aio.Channel:
