@@ -161,6 +161,12 @@ def volumes(**labels: str) -> list[str]:
     return docker("volume", "ls", "-q", *filters).split()
 
 
+def files_with(value: str, directory: Path) -> list[Path]:
+    """The earlier versions kept values of secrets in the agent's journal as they are."""
+    files = (path for path in directory.rglob("*") if path.is_file())
+    return [path for path in files if value.encode() in path.read_bytes()]
+
+
 @pytest.fixture
 def etcd(tmp_path: Path) -> Iterator[Callable[[], Etcd]]:
     with ExitStack() as stack:
@@ -217,6 +223,7 @@ def test_promise_6_an_upgrade_in_place_restarts_nothing_and_what_ran_can_be_chan
     assert [one.workload_id for one in before] == sorted(specs)
     assert node_id.startswith(upgraded.host_name)
     assert names.keys() == {changed, spare}
+    assert files_with(SECRET, cluster.directory) != []
     running = dict.fromkeys(specs, "Running")
 
     for part in ("scheduler", "gateway", "agent"):
@@ -229,6 +236,7 @@ def test_promise_6_an_upgrade_in_place_restarts_nothing_and_what_ran_can_be_chan
     assert [node.node_id for node in cluster.client.list_nodes()] == [node_id]
     assert projects(node_id) == names
     assert f"PASSWORD={SECRET}" in cluster.container(secret).env
+    assert files_with(SECRET, cluster.directory) == []
 
     _change_and_delete(upgraded, specs, before, names, demo_image)
 
