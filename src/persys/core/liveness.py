@@ -20,10 +20,10 @@ class Phase(StrEnum):
 def lease_seconds(configured: float, intervals: Sequence[float]) -> float:
     """How long a node may be silent, after the last intervals between its heartbeats.
 
-    The shortest of them counts: a single gap does not make a lease longer.
+    The middle one counts: neither a single gap nor a heartbeat right after a registration changes it.
     """
-    observed = HEARTBEATS_PER_LEASE * min(intervals, default=0.0)
-    return max(configured, min(observed, LEASE_LONGEST_SECONDS))
+    middle = sorted(intervals)[len(intervals) // 2] if intervals else 0.0
+    return max(configured, min(HEARTBEATS_PER_LEASE * middle, LEASE_LONGEST_SECONDS))
 
 
 def phase_of(*, lease_until: float, grace: float, now: float) -> Phase:

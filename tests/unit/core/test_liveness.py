@@ -31,4 +31,5 @@ def test_a_lease_lasts_for_three_of_the_observed_intervals() -> None:
     assert lease_seconds(30, (10,)) == 30
     assert lease_seconds(30, (60, 61, 60)) == 180
     assert lease_seconds(30, (10, 300, 10)) == 30
+    assert lease_seconds(30, (0.1, 60)) == lease_seconds(30, (60, 0.1, 61)) == 180
     assert lease_seconds(30, (1000,)) == LEASE_LONGEST_SECONDS
