@@ -29,6 +29,7 @@ class Application:
     )
     is_proven: bool = False  # its certificate names the node
     boot_id: str = ""  # of the kernel that it and its runtimes run on; "": not certain
+    known_by_host: bool = False  # its certificate is of another make
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +120,7 @@ def admitted(applicant: Application, holder: Holder | None, new_id: str) -> Node
         applicant.node,
         bound_host=applicant.shared_from or "",
         has_own_certificate=applicant.is_proven,
+        known_by_host=applicant.known_by_host,
     )
     if not applicant.session_id:
         return node

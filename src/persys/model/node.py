@@ -72,3 +72,4 @@ class Node(Struct, frozen=True):
         ""  # the only host from which an agent with a shared certificate may be the node
     )
     has_own_certificate: bool = False  # its agent proved with its certificate to be the node
+    known_by_host: bool = False  # that certificate is of another make: it names the host only

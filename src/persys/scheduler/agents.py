@@ -88,12 +88,12 @@ class GrpcAgents:
         prove: Callable[[WorkloadId, NodeId, int], bytes],
         connect: Connect = over_grpc,
         connect_by_host: Connect = over_grpc,
-        is_shared: Callable[[NodeId], bool] = lambda _node_id: False,
+        is_known_by_host: Callable[[NodeId], bool] = lambda _node_id: False,
         resolve: Resolve = as_said,
     ) -> None:
         """`limited` is told what of the answers exceeded a limit.
 
-        `is_shared` says of which nodes the certificate does not name the node: they are called by
+        `is_known_by_host` says of which nodes the certificate names the host only: they are called by
         `connect_by_host`.
         `reached` is told which node was called, and why it gave no answer, if it gave none. `prove` makes the
         proof that goes with an order.
@@ -107,7 +107,7 @@ class GrpcAgents:
         self._limited = limited
         self._connect = connect
         self._connect_by_host = connect_by_host
-        self._is_shared = is_shared
+        self._is_known_by_host = is_known_by_host
         self._pool: dict[NodeId, tuple[str, Stub, Close]] = {}
         self._unused: list[Close] = []
         self._has_unused = asyncio.Event()
@@ -305,7 +305,7 @@ class GrpcAgents:
             self._retire(node_id)
             pooled = None
         if pooled is None:
-            connect = self._connect_by_host if self._is_shared(node_id) else self._connect
+            connect = self._connect_by_host if self._is_known_by_host(node_id) else self._connect
             stub, close = connect(node_id, endpoint)
             self._pool[node_id] = (endpoint, stub, close)
             return stub

@@ -181,7 +181,7 @@ class Scheduler:
             prove=self.cluster.prove,
             connect=connect,
             connect_by_host=connect_by_host,
-            is_shared=self.cluster.is_shared,
+            is_known_by_host=self.cluster.is_known_by_host,
             resolve=Resolver(self.secrets.open, vault).resolve,
         )
         self.reachability = Reachability(

@@ -220,10 +220,12 @@ class Cluster:
         member.unreachable = problem
         self.show_node(member)
 
-    def is_shared(self, node_id: NodeId) -> bool:
-        """Whether the certificate of its agent does not name the node."""
+    def is_known_by_host(self, node_id: NodeId) -> bool:
+        """Whether the certificate of its agent is of another make, or shared: it names its host only."""
         member = self.members.get(node_id)
-        return member is not None and bool(member.node.bound_host)
+        if member is None:
+            return False
+        return member.node.known_by_host or bool(member.node.bound_host)
 
     def set_unavailable(self, node_id: NodeId, types: frozenset[WorkloadType]) -> bool:
         """The types whose runtime does not answer on the node. True: another one answers again."""

@@ -72,6 +72,7 @@ class NodesApi:
                     shared_from=_shared_from(),
                     is_proven=_is_proven(request.node_id),
                     boot_id=request.boot_id,
+                    known_by_host=_is_known_by_host(),
                 ),
                 cluster_uid=request.cluster_uid,
                 workload_count=request.workload_count,
@@ -227,6 +228,12 @@ def _shared_from() -> str | None:
 def _is_proven(wanted: str) -> bool:
     caller = CALLER.get()
     return caller is not None and not caller.shared and caller.identity.name == wanted
+
+
+def _is_known_by_host() -> bool:
+    """Whether the caller's certificate has no identity of ours, so that its server is known by its host."""
+    claims = SHOWN.get()
+    return claims is not None and not claims.trust_domain
 
 
 def _check_room(has: Capabilities) -> None:
