@@ -91,6 +91,7 @@ _ADVICE = {
     "`persysctl workload retry {name}` tries it again",
     "InternalError": "see the error with `persysctl doctor`, and report it with the log",
     "TimedOut": "see what its node was doing with `persysctl workload get {name}`",
+    "OrderLost": "see the log of the agent on its node: it took the order and forgot it",
     "PortTaken": f"free the host port, or change it in the spec; {_AGAIN}",
     "SecretUnresolved": "see which secrets there are with `persysctl secret list`, "
     f"put what is missing; {_AGAIN}",

@@ -34,6 +34,9 @@ class Dispatch:
     problem: str = ""
     task_id: str = ""  # what the node calls the action it began
     refused: bool = False  # the node answered, and does not do it
+    asked_at: datetime | None = None  # when the node last answered a question about it
+    lost: bool = False  # the node took it, and its tasks do not show it
+    repeats: int = 0  # how often the same was sent and taken before
 
     @property
     def in_flight(self) -> bool:
@@ -44,7 +47,12 @@ def answered(
     dispatch: Dispatch, *, now: datetime, task_id: str = "", refused: bool = False
 ) -> Dispatch:
     return Dispatch(
-        dispatch.goal, dispatch.sent_at, answered_at=now, task_id=task_id, refused=refused
+        dispatch.goal,
+        dispatch.sent_at,
+        answered_at=now,
+        task_id=task_id,
+        refused=refused,
+        repeats=dispatch.repeats,
     )
 
 
@@ -58,4 +66,5 @@ def unanswered(dispatch: Dispatch, problem: str, *, now: datetime) -> Dispatch:
         unanswered_count=dispatch.unanswered_count + 1,
         again_at=now + delay,
         problem=problem,
+        repeats=dispatch.repeats,
     )

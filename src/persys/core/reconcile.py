@@ -50,6 +50,7 @@ from persys.core.situation import (
     had_settled,
     is_finished,
     overdue,
+    retried,
     speaks_of,
     was_settled,
 )
@@ -138,14 +139,11 @@ def _delete(situation: Situation, policy: Policy, now: datetime) -> Decision:
         situation = replace(situation, retry=removal_counted(situation, now))
     code, message = _removal_progress(situation, goal, policy)
     belief = believe(situation, Status.DELETING, now, code=code, message=message)
-    effects, wake_at = send_or_wait(
-        situation,
-        goal,
-        Remove(assignment.node_id, workload.id, assignment.epoch),
-        policy,
-        deadline=deadline,
-        now=now,
-    )
+    removal = Remove(assignment.node_id, workload.id, assignment.epoch)
+    is_first = situation.dispatch is not None and not situation.dispatch.repeats
+    if alive and not late and is_first and _has_lost_order(situation, goal, policy, now):
+        return Decision(assignment, belief, situation.retry, effects=(removal,))
+    effects, wake_at = send_or_wait(situation, goal, removal, policy, deadline=deadline, now=now)
     if late:
         effects = (Inquire(assignment.node_id, workload.id, assignment.epoch, message), *effects)
     return Decision(assignment, belief, situation.retry, effects=effects, wake_at=wake_at)
@@ -299,6 +297,8 @@ def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float)
         healed_at = since + policy.missing_grace
         if had_settled(situation) and now < healed_at:
             return Decision(assignment, _reported(situation, seen, now), retry, wake_at=healed_at)
+    if _has_lost_order(situation, goal, policy, now):
+        return _after_lost_order(situation, goal, policy, now=now, roll=roll)
     deadline = _apply_deadline(workload, policy)
     if overdue(situation, goal, deadline, now):
         text = f"not {workload.desired} {deadline.total_seconds():g}s after it was sent"
@@ -316,6 +316,39 @@ def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float)
     )
     belief = _in_progress(situation, goal, now)
     return Decision(assignment, belief, retry, effects=effects, wake_at=wake_at)
+
+
+def _has_lost_order(situation: Situation, goal: Goal, policy: Policy, now: datetime) -> bool:
+    """The node took the order, and since then has neither a task of it nor, of an apply, the workload.
+
+    An agent of another make that was killed forgets what it has not finished. Ours keep orders on disk.
+    """
+    dispatch, since = situation.dispatch, situation.observed_since
+    if situation.reports or dispatch is None or dispatch.goal != goal:
+        return False
+    if dispatch.answered_at is None or dispatch.refused:
+        return False
+    if dispatch.lost:
+        return now >= dispatch.sent_at + policy.missing_grace
+    is_absent = goal.desired is not Desired.DELETED and current(situation, Actual.ABSENT)
+    return bool(is_absent) and now >= max(since or now, dispatch.sent_at) + policy.missing_grace
+
+
+def _after_lost_order(
+    situation: Situation, goal: Goal, policy: Policy, *, now: datetime, roll: float
+) -> Decision:
+    """Sent again at once, and if it is lost again, as after any failure."""
+    workload, assignment = situation.workload, situation.assignment
+    dispatch, retry = situation.dispatch, situation.retry
+    assert assignment is not None
+    assert dispatch is not None
+    if not dispatch.repeats or (retry is not None and not retried(situation, retry)):
+        belief = _in_progress(situation, goal, now)
+        effect = Apply(assignment.node_id, workload, assignment.epoch)
+        return Decision(assignment, belief, retry, effects=(effect,))
+    text = f"node {assignment.node_id} took the order, and has neither the result nor a task of it"
+    failure = Failure(FailureReason.RUNTIME_ERROR, text, code="OrderLost")
+    return count_failure(situation, failure, policy, now=now, roll=roll)
 
 
 def _reported(situation: Situation, seen: Observation, now: datetime) -> Belief | None:

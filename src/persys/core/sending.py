@@ -33,7 +33,6 @@ def send_or_wait(
         return (), overdue_at
     assert situation.assignment is not None
     ask = Ask(situation.assignment.node_id, situation.workload.id)
-    seen = situation.observation
-    asked_at = seen.seen_at if seen is not None else dispatch.sent_at
-    ask_at = max(asked_at, dispatch.sent_at) + policy.ask_interval
+    # Heartbeats do not count: some have neither revision nor cause, and would put off the question.
+    ask_at = (dispatch.asked_at or dispatch.sent_at) + policy.ask_interval
     return ((ask,), now + policy.ask_interval) if now >= ask_at else ((), ask_at)

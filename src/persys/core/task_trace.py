@@ -1,21 +1,25 @@
 """How an operation ended, from the tasks that an agent lists, where its status does not tell.
 
-Agents of other makes report a failed apply as UNKNOWN, and may report a deleted workload as STOPPED for ever.
-Their task list tells both. A task counts only if it began after the operation was sent, by the clock of the
-node, so that a task of an earlier life of the id proves nothing.
+Agents of other makes report a failed apply as UNKNOWN, or as the state before it, and may report a deleted
+workload as STOPPED for ever. Their task list tells both. A task counts only if it began after the operation
+was sent, by the clock of the node, so that a task of an earlier life of the id proves nothing.
 """
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import assert_never
 
 from persys.model.action import Action, ActionKind, ActionState
+from persys.model.ids import Revision
 from persys.model.observation import Actual, Observation
 from persys.model.workload import Desired
 
 # Task times are whole seconds, and the clock of the node is known only as of its last heartbeat.
 TOLERANCE = timedelta(seconds=3)
 
+NO_REVISION = Revision("")
+_WANTED = {Desired.RUNNING: Actual.RUNNING, Desired.STOPPED: Actual.STOPPED}
 _UNDER_WAY = (ActionState.PENDING, ActionState.RUNNING)
 TASK_STATUS = "task_status"
 LAST_ERROR = "last_error"
@@ -28,6 +32,7 @@ class Operation:
     desired: Desired
     sent_at: datetime  # by the clock of the node
     task_id: str = ""  # what the node calls it, if it said so
+    revision: Revision = NO_REVISION
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +43,24 @@ class Ending:
     text: str = ""
 
 
-def is_unclear(seen: Observation, desired: Desired) -> bool:
-    """Whether only the tasks can tell how the operation ended."""
-    if desired is Desired.DELETED:
-        return seen.actual not in (Actual.ABSENT, Actual.RUNNING)
-    if seen.actual is Actual.PENDING:
-        return seen.metadata.get(TASK_STATUS) == ActionState.FAILED
-    return seen.actual is Actual.UNKNOWN
+def is_unclear(seen: Observation, sent: Operation) -> bool:
+    """Whether only the tasks can tell how the operation ended, or whether it has ended at all."""
+    if sent.desired is Desired.DELETED:
+        return seen.actual is not Actual.ABSENT
+    match seen.actual:
+        case Actual.FAILED:
+            return False
+        case Actual.PENDING:
+            return seen.metadata.get(TASK_STATUS) == ActionState.FAILED
+        case Actual.UNKNOWN | Actual.ABSENT:
+            return True
+        case Actual.RUNNING | Actual.STOPPED:
+            return seen.actual is not _WANTED[sent.desired] or seen.revision not in (
+                NO_REVISION,
+                sent.revision,
+            )
+        case unreachable:
+            assert_never(unreachable)
 
 
 def ending(
@@ -56,38 +72,69 @@ def ending(
 ) -> Ending | None:
     """None: the tasks add nothing to what was seen. `is_not_found` reads the error of a task."""
     if sent.desired is Desired.DELETED:
-        gone = _proves_absence(actions, sent, is_not_found)
-        return Ending(Actual.ABSENT) if gone else None
+        return _end_of_removal(seen, actions, sent, is_not_found)
     task = _apply_of(actions, sent)
     if task is None:
-        # Without tasks of this id the error in the status is all there is.
-        error = "" if any(action.kind is ActionKind.APPLY for action in actions) else _error(seen)
+        # Without tasks of this id the error in the status is all there is. What runs may keep an old one.
+        silent = not any(action.kind is ActionKind.APPLY for action in actions)
+        error = _error(seen) if silent and seen.actual is not Actual.RUNNING else ""
         return Ending(Actual.FAILED, error) if error else None
     if task.state is ActionState.FAILED:
         return Ending(Actual.FAILED, task.error or _error(seen) or seen.message)
     return Ending(Actual.PENDING) if task.state in _UNDER_WAY else None
 
 
+def shows_removed(actions: Sequence[Action], *, is_not_found: Callable[[str], bool]) -> bool:
+    """Whether the tasks of an id end with its removal, whenever that was."""
+    last = _last_removals(actions)
+    return bool(last) and all(
+        action.state is ActionState.COMPLETED or is_not_found(action.error) for action in last
+    )
+
+
+def is_lost(actions: Sequence[Action], sent: Operation) -> bool:
+    """Whether the node took the operation and has no task of it: an agent that was killed forgets them."""
+    if sent.desired is Desired.DELETED:
+        oldest = sent.sent_at - TOLERANCE
+        return not any(
+            action.kind is ActionKind.DELETE and action.created_at >= oldest for action in actions
+        )
+    return bool(sent.task_id) and _apply_of(actions, sent) is None
+
+
 def finished(actions: Iterable[Action]) -> list[Action]:
     return [action for action in actions if action.state not in _UNDER_WAY]
 
 
-def _proves_absence(
-    actions: Sequence[Action], sent: Operation, is_not_found: Callable[[str], bool]
-) -> bool:
-    """The last removals of the id have all ended, began after it was sent, and nothing was applied since."""
+def _end_of_removal(
+    seen: Observation,
+    actions: Sequence[Action],
+    sent: Operation,
+    is_not_found: Callable[[str], bool],
+) -> Ending | None:
+    """Gone: the last removals of the id ended, began after it was sent, and nothing was applied since.
+
+    What is reported as running is never taken for gone.
+    """
+    last = _last_removals(actions)
+    if not last or last[0].created_at < sent.sent_at - TOLERANCE:
+        return None
+    for action in last:
+        if action.state is ActionState.FAILED and not is_not_found(action.error):
+            return Ending(Actual.FAILED, action.error or seen.message)
+    return None if seen.actual is Actual.RUNNING else Ending(Actual.ABSENT)
+
+
+def _last_removals(actions: Sequence[Action]) -> list[Action]:
+    """Those of the newest moment; none if one of them is under way, or something was applied since."""
     deletes = [action for action in actions if action.kind is ActionKind.DELETE]
     newest = max((action.created_at for action in deletes), default=None)
-    if newest is None or newest < sent.sent_at - TOLERANCE:
-        return False
+    if newest is None:
+        return []
     if any(action.kind is ActionKind.APPLY and action.created_at > newest for action in actions):
-        return False
-    return all(
-        action.state is ActionState.COMPLETED
-        or (action.state is ActionState.FAILED and is_not_found(action.error))
-        for action in deletes
-        if action.created_at == newest
-    )
+        return []
+    last = [action for action in deletes if action.created_at == newest]
+    return [] if any(action.state in _UNDER_WAY for action in last) else last
 
 
 def _apply_of(actions: Sequence[Action], sent: Operation) -> Action | None:

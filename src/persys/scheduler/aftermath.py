@@ -33,7 +33,8 @@ def dispatched(entry: Entry, effect: Apply | Remove, now: datetime) -> Dispatch:
     if entry.dispatch is not None and entry.dispatch.goal == goal:
         # The old trouble is told until there is an answer, so that each new try is not news.
         tries, problem = entry.dispatch.unanswered_count, entry.dispatch.problem
-        return Dispatch(goal, now, unanswered_count=tries, problem=problem)
+        repeats = entry.dispatch.repeats + (entry.dispatch.answered_at is not None)
+        return Dispatch(goal, now, unanswered_count=tries, problem=problem, repeats=repeats)
     return Dispatch(goal, now)
 
 

@@ -1,5 +1,7 @@
 """Copies that nobody asked for: noticed, noted, and left alone until an operator adopts or deletes them.
 
+An agent of another make may list what it has removed for ever; its tasks show that, and it is not noted.
+
 Each full list of a node is compared with what is bound there; only what differs costs anything. An orphan is
 written down once; what could not be written is due again with the node's next list.
 """
@@ -15,18 +17,27 @@ import structlog
 
 from persys.core import drift
 from persys.core.drift import Stranger
-from persys.errors import AgentUnreachableError, ConflictError, InvalidError, StoreUnavailableError
+from persys.core.task_trace import shows_removed
+from persys.errors import (
+    AgentUnreachableError,
+    ConflictError,
+    InvalidError,
+    PersysError,
+    StoreUnavailableError,
+)
 from persys.infra.aio.supervisor import KeyedWork, Supervisor
 from persys.infra.clock import Clock
 from persys.infra.lanes import Lanes
+from persys.model import feature
 from persys.model.drift import Drift
 from persys.model.ids import NodeId, WorkloadId, workload_id
-from persys.model.observation import Observation
+from persys.model.observation import Actual, Observation
 from persys.scheduler.changes import Change
 from persys.scheduler.cluster import Cluster
 from persys.scheduler.committer import Committer
 from persys.scheduler.drifts import write_found, write_over
 from persys.scheduler.ports import Agents
+from persys.wire import foreign
 
 log = structlog.get_logger()
 
@@ -54,6 +65,7 @@ class Orphans:
         self._agents = agents
         self._nodes: KeyedWork[NodeId] = KeyedWork(supervisor, "orphans", clock)
         self._due: set[NodeId] = set()
+        self._removed: dict[NodeId, set[WorkloadId]] = {}  # still listed there as stopped
         self._lanes: Lanes[NodeId] | None = None
 
     async def run(self) -> None:
@@ -72,6 +84,7 @@ class Orphans:
             self._cluster.bound_to(node_id),
             self._cluster.tombstones.get(node_id, {}),
         )
+        found = self._without_removed(node_id, found)
         if not found and not self._cluster.strangers.on(node_id):
             return
         self._remember(node_id, found)
@@ -80,6 +93,19 @@ class Orphans:
         if self._nodes.is_due(node_id):
             self._due.add(node_id)
             self._lanes.hand(node_id, partial(self._note, node_id))
+
+    def _without_removed(
+        self, node_id: NodeId, found: dict[WorkloadId, Observation]
+    ) -> dict[WorkloadId, Observation]:
+        removed = {
+            name
+            for name in self._removed.pop(node_id, ())
+            if name in found and found[name].actual is Actual.STOPPED
+        }
+        if not removed:
+            return found
+        self._removed[node_id] = removed
+        return {name: seen for name, seen in found.items() if name not in removed}
 
     def _remember(self, node_id: NodeId, found: dict[WorkloadId, Observation]) -> None:
         strangers, now = self._cluster.strangers, self._clock.now()
@@ -121,13 +147,32 @@ class Orphans:
         if news.unrecorded and not strangers.unrecorded.get(node_id):
             log.warning("orphans.unrecorded", node_id=node_id, count=news.unrecorded)
         strangers.unrecorded[node_id] = news.unrecorded
+        orphans = [one for one in news.found if not await self._was_removed(one)]
         async with asyncio.TaskGroup() as group:
-            for one in news.found:
+            for one in orphans:
                 group.create_task(self._put(one))
             for one in news.gone:
                 group.create_task(self._drop(one))
         if any(stranger.adoptable is None for stranger in strangers.on(node_id).values()):
             await self._ask_what_is_kept(node_id)
+
+    async def _was_removed(self, orphan: Drift) -> bool:
+        """Whether an agent that does not report by itself has removed what it lists as stopped."""
+        member = self._cluster.members.get(orphan.node_id)
+        if member is None or feature.PUSHES_STATUS in member.node.capabilities.features:
+            return False
+        if orphan.actual is not Actual.STOPPED:
+            return False
+        try:
+            actions = await self._agents.actions(
+                orphan.node_id, member.node.endpoint, orphan.workload_id
+            )
+        except PersysError:  # also of agents that do not have this call
+            return False
+        if not shows_removed(actions, is_not_found=foreign.says_not_found):
+            return False
+        self._removed.setdefault(orphan.node_id, set()).add(orphan.workload_id)
+        return True
 
     async def _put(self, orphan: Drift) -> None:
         change = Change(done=lambda: self._cluster.drifts.put(orphan))

@@ -16,7 +16,7 @@ from msgspec import structs
 
 from persys.core.dispatch import answered, unanswered
 from persys.core.effects import Apply, Ask, Effect, Inquire, Remove
-from persys.core.task_trace import Operation, ending, finished, is_unclear
+from persys.core.task_trace import Operation, ending, finished, is_lost, is_unclear
 from persys.errors import AgentUnreachableError, FencedError, PersysError
 from persys.infra import tracing
 from persys.infra.aio.supervisor import Containment, InternalError, Supervisor
@@ -240,6 +240,9 @@ class Performer:
             seen = await self._asked(effect.node_id, endpoint, effect.workload_id)
         except PersysError:
             return  # the next look comes by itself; a node that stays silent loses its lease
+        entry = self._cluster.entries.get(effect.workload_id)
+        if entry is not None and entry.dispatch is not None and not entry.dispatch.in_flight:
+            entry.dispatch = replace(entry.dispatch, asked_at=self._clock.now())
         self._observations.take(seen)
 
     async def _asked(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
@@ -248,12 +251,13 @@ class Performer:
         sent = self._operation(node_id, workload_id)
         if sent is None:
             return seen
-        if not is_unclear(seen, sent.desired):
+        if not is_unclear(seen, sent):
             await self._keep_tasks(seen, sent, endpoint)
             return seen
         actions: list[Action] = []
         with suppress(PersysError):  # also of agents that do not have this call
             actions = await self._agents.actions(node_id, endpoint, workload_id)
+            self._note_loss(workload_id, sent, is_lost(actions, sent))
         ended = ending(seen, actions, sent, is_not_found=foreign.says_not_found)
         if ended is None:
             return seen
@@ -264,6 +268,13 @@ class Performer:
         await self._keep_tasks(seen, sent, endpoint, actions)
         return seen
 
+    def _note_loss(self, workload_id: WorkloadId, sent: Operation, lost: bool) -> None:
+        entry = self._cluster.entries.get(workload_id)
+        if entry is None or entry.dispatch is None or entry.dispatch.in_flight:
+            return
+        if entry.dispatch.goal.desired is sent.desired and entry.dispatch.lost is not lost:
+            entry.dispatch = replace(entry.dispatch, lost=lost)
+
     def _operation(self, node_id: NodeId, workload_id: WorkloadId) -> Operation | None:
         """What was sent last to a node that does not report by itself."""
         member, entry = self._cluster.members.get(node_id), self._cluster.entries.get(workload_id)
@@ -272,7 +283,8 @@ class Performer:
         if entry is not None and entry.assignment and entry.assignment.node_id == node_id:
             if (sent := entry.dispatch) is None or sent.answered_at is None:
                 return None
-            return Operation(sent.goal.desired, sent.sent_at + member.clock_skew, sent.task_id)
+            sent_at = sent.sent_at + member.clock_skew
+            return Operation(sent.goal.desired, sent_at, sent.task_id, sent.goal.revision)
         left = self._cluster.tombstones.get(node_id, {}).get(workload_id)
         if left is None:
             return None

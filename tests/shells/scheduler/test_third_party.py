@@ -12,7 +12,7 @@ from persys.store.memory import MemoryStore
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2 as pb
 from shells.scheduler.harness import Cluster, a_cluster, brisk, eventually
-from shells.scheduler.peer import Node
+from shells.scheduler.peer import Copy, Node
 from shells.scheduler.stores import TroubledStore
 
 DRIFTS = ("revision_mismatch", "state_mismatch", "missing_on_agent", "orphan_on_agent")
@@ -47,6 +47,27 @@ async def test_a_delete_ends_although_the_agent_reports_stopped_for_ever(cluster
         await cluster.control.until_gone(name, within=5)
 
     assert sorted(node.agent.deletes) == names  # each was sent once
+
+
+async def test_what_the_agent_has_removed_and_lists_for_ever_is_no_orphan(
+    cluster: Cluster,
+) -> None:
+    node = await field_node(cluster)
+    for name in ("web", "api"):
+        await cluster.control.apply(name)
+        await cluster.control.until(name, "Running")
+    await cluster.control.delete("web")
+    await cluster.control.until_gone("web")
+    stranger = agent_pb2.WorkloadStatus(id="old", actual_state=agent_pb2.ACTUAL_STATE_STOPPED)
+    node.agent.copies["old"] = Copy(stranger)
+
+    async def is_recorded() -> bool:
+        answer = await cluster.control.stub.ListDrifts(pb.ListDriftsRequest(), timeout=10)
+        return "old" in {drift.workload_id for drift in answer.drifts}
+
+    await eventually(is_recorded, lambda: "the stranger to be recorded")
+    answer = await cluster.control.stub.ListDrifts(pb.ListDriftsRequest(), timeout=10)
+    assert {drift.workload_id for drift in answer.drifts} == {"old"}
 
 
 async def test_a_delete_of_an_earlier_life_proves_nothing(cluster: Cluster) -> None:

@@ -255,12 +255,68 @@ def test_an_agent_that_does_not_report_is_asked_every_interval() -> None:
 def test_a_question_answered_is_asked_again_an_interval_later() -> None:
     situation = a_situation(
         assignment=ON_N1,
-        dispatch=a_dispatch(),
+        dispatch=replace(a_dispatch(), asked_at=after(10)),
         observation=an_observation(Actual.PENDING, seen_at=after(10)),
     )
 
     assert decided(situation, now=after(10.5)).wake_at == after(11)
     assert [type(effect) for effect in decided(situation, now=after(11)).effects] == [Ask]
+
+
+def test_a_heartbeat_does_not_put_off_the_next_question() -> None:
+    situation = a_situation(
+        assignment=ON_N1,
+        dispatch=replace(a_dispatch(), asked_at=after(10)),
+        observation=an_observation(Actual.PENDING, seen_at=after(10.9)),
+    )
+
+    assert [type(effect) for effect in decided(situation, now=after(11)).effects] == [Ask]
+
+
+def an_order_that_is_not_there(*, repeats: int = 0, reports: bool = False) -> Situation:
+    return a_situation(
+        assignment=ON_N1,
+        dispatch=replace(a_dispatch(), repeats=repeats, asked_at=after(30)),
+        observation=an_observation(Actual.ABSENT, revision="", epoch=0, seen_at=after(30)),
+        observed_since=after(20),
+        reports=reports,
+    )
+
+
+def test_an_order_that_a_node_took_and_does_not_have_is_sent_again_after_the_grace() -> None:
+    lost = an_order_that_is_not_there()
+    waiting, again = decided(lost, now=after(29)), decided(lost, now=after(30))
+
+    assert Apply not in map(type, waiting.effects)
+    assert [type(effect) for effect in again.effects] == [Apply]
+    assert again.retry is None
+
+
+def test_an_order_that_is_lost_again_is_a_failure_with_a_next_attempt() -> None:
+    decision = decided(an_order_that_is_not_there(repeats=1), now=after(30))
+
+    assert decision.belief is not None
+    assert (decision.belief.status, decision.belief.code) == (Status.FAILED, "OrderLost")
+    assert decision.retry is not None
+    assert decision.retry.next_at is not None
+
+
+def test_an_update_without_a_task_is_sent_again_although_the_old_revision_runs() -> None:
+    situation = a_situation(
+        assignment=ON_N1,
+        dispatch=replace(a_dispatch(), lost=True, asked_at=after(10)),
+        observation=an_observation(Actual.RUNNING, revision="r0", seen_at=after(10)),
+        observed_since=NOON,
+    )
+
+    assert Apply not in map(type, decided(situation, now=after(9)).effects)
+    assert [type(effect) for effect in decided(situation, now=after(10)).effects] == [Apply]
+
+
+def test_a_node_that_reports_by_itself_loses_no_order() -> None:
+    decision = decided(an_order_that_is_not_there(reports=True), now=after(30))
+
+    assert decision.effects == ()
 
 
 def test_an_agent_that_gave_no_answer_is_tried_again_when_the_time_comes() -> None:

@@ -1,5 +1,6 @@
 """A workload goes: when no copy can exist any more, or when its node is lost."""
 
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -114,6 +115,19 @@ def test_each_removal_that_is_overdue_is_counted_once_and_the_next_gets_twice_as
     assert late.retry == a_retry(2, after(180))
     assert late.belief is not None
     assert "2 times" in late.belief.message
+
+
+def test_a_removal_that_its_node_has_no_task_of_is_sent_again_once_after_the_grace() -> None:
+    def decided_with(repeats: int, now: datetime) -> Decision:
+        lost = replace(SENT, lost=True, repeats=repeats, asked_at=after(10))
+        seen = an_observation(Actual.RUNNING, seen_at=after(10))
+        return decided(
+            a_situation(LEAVING, assignment=ON_N1, dispatch=lost, observation=seen), now=now
+        )
+
+    assert Remove not in map(type, decided_with(0, after(9)).effects)
+    assert [type(effect) for effect in decided_with(0, after(10)).effects] == [Remove]
+    assert Remove not in map(type, decided_with(1, after(10)).effects)
 
 
 def test_a_removal_that_gets_no_answer_says_so() -> None:

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from builders import N1, NOON, WEB, after
-from persys.core.task_trace import Ending, Operation, ending, is_unclear
+from persys.core.task_trace import Ending, Operation, ending, is_lost, is_unclear, shows_removed
 from persys.model.action import Action, ActionKind, ActionState
-from persys.model.ids import ActionId
+from persys.model.ids import ActionId, Revision
 from persys.model.observation import Actual, Observation
 from persys.model.workload import Desired
 
@@ -62,10 +62,8 @@ def test_a_removal_that_found_nothing_proves_absence() -> None:
         (),
         (a_delete(at=NOON),),
         (a_delete(ActionState.RUNNING, after(11)),),
-        (a_delete(ActionState.FAILED, after(11), "device busy"),),
         (a_delete(at=after(11)), an_apply(ActionState.COMPLETED, after(12))),
         (a_delete(at=after(11)), a_delete(ActionState.PENDING, after(11))),
-        (a_delete(at=after(11)), a_delete(ActionState.FAILED, after(15), "device busy")),
     ],
 )
 def test_nothing_less_proves_absence(actions: tuple[Action, ...]) -> None:
@@ -75,8 +73,76 @@ def test_nothing_less_proves_absence(actions: tuple[Action, ...]) -> None:
 def test_what_runs_is_not_taken_for_gone() -> None:
     running = Observation(WEB, N1, Actual.RUNNING, after(20))
 
-    assert not is_unclear(running, Desired.DELETED)
-    assert is_unclear(STOPPED, Desired.DELETED)
+    assert ended(running, REMOVAL, a_delete(at=after(11))) is None
+    assert ended(STOPPED, REMOVAL, a_delete(at=after(11))) == Ending(Actual.ABSENT)
+
+
+def test_a_removal_that_failed_gives_its_cause() -> None:
+    busy = a_delete(ActionState.FAILED, after(11), "device busy")
+
+    assert ended(STOPPED, REMOVAL, a_delete(at=after(10)), busy) == Ending(
+        Actual.FAILED, "device busy"
+    )
+
+
+@pytest.mark.parametrize(
+    ("actual", "revision", "desired", "unclear"),
+    [
+        (Actual.RUNNING, "r2", Desired.RUNNING, False),
+        (Actual.RUNNING, "", Desired.RUNNING, False),
+        (Actual.RUNNING, "r1", Desired.RUNNING, True),
+        (Actual.STOPPED, "r2", Desired.RUNNING, True),
+        (Actual.STOPPED, "r2", Desired.STOPPED, False),
+        (Actual.RUNNING, "r2", Desired.STOPPED, True),
+        (Actual.UNKNOWN, "r2", Desired.RUNNING, True),
+        (Actual.PENDING, "r2", Desired.RUNNING, False),
+        (Actual.FAILED, "r2", Desired.RUNNING, False),
+        (Actual.ABSENT, "", Desired.RUNNING, True),
+        (Actual.STOPPED, "r2", Desired.DELETED, True),
+        (Actual.ABSENT, "", Desired.DELETED, False),
+    ],
+)
+def test_the_tasks_are_asked_for_while_the_status_is_not_what_was_ordered(
+    actual: Actual, revision: str, desired: Desired, unclear: bool
+) -> None:
+    seen = Observation(WEB, N1, actual, after(20), revision=Revision(revision))
+    sent = Operation(desired, after(10), revision=Revision("r2"))
+
+    assert is_unclear(seen, sent) is unclear
+
+
+def test_an_operation_without_a_task_since_it_was_sent_is_lost() -> None:
+    old = an_apply(ActionState.COMPLETED, NOON, name="apply-1")
+    own = an_apply(ActionState.PENDING, after(10), name="apply-2")
+
+    assert is_lost([old], APPLY)
+    assert not is_lost([old, own], APPLY)
+    assert not is_lost([old], Operation(Desired.RUNNING, after(10)))  # the node named no task
+    assert is_lost([a_delete(at=NOON)], REMOVAL)
+    assert not is_lost([a_delete(ActionState.RUNNING, after(10))], REMOVAL)
+
+
+@pytest.mark.parametrize(
+    ("actions", "removed"),
+    [
+        ((), False),
+        ((a_delete(),), True),
+        ((a_delete(ActionState.FAILED, NOON, "workload not found"),), True),
+        ((a_delete(ActionState.FAILED, NOON, "device busy"),), False),
+        ((a_delete(ActionState.RUNNING),), False),
+        ((a_delete(), an_apply(ActionState.COMPLETED, after(1))), False),
+    ],
+)
+def test_tasks_that_end_with_the_removal_of_an_id_show_that_it_is_gone(
+    actions: tuple[Action, ...], removed: bool
+) -> None:
+    assert shows_removed(actions, is_not_found=lambda text: "not found" in text) is removed
+
+
+def test_an_old_error_of_what_runs_is_no_failure_of_its_stop() -> None:
+    running = Observation(WEB, N1, Actual.RUNNING, after(20), metadata={"last_error": "no route"})
+
+    assert ended(running, Operation(Desired.STOPPED, after(10))) is None
 
 
 def test_the_failed_task_of_the_order_gives_the_cause() -> None:
