@@ -204,7 +204,7 @@ def _converge(situation: Situation, policy: Policy, *, now: datetime, roll: floa
     if situation.phase is not Phase.ALIVE:
         return _out_of_sight(situation, now)
     seen = situation.observation
-    if seen is not None and _matches(seen, workload, assignment):
+    if seen is not None and _matches(seen, workload, assignment) and _is_current(situation, seen):
         return _settled(situation, seen, policy, now)
     failed = current(situation, Actual.FAILED)
     if failed is not None:
@@ -231,6 +231,15 @@ def _out_of_sight(situation: Situation, now: datetime) -> Decision:
             message += "; it stays until the node returns or is confirmed dead"
     belief = believe(situation, Status.UNKNOWN, now, code="NodeNotReady", message=message)
     return Decision(assignment, belief, situation.retry, wake_at=wake_at)
+
+
+def _is_current(situation: Situation, seen: Observation) -> bool:
+    """Without a revision it may be about an earlier one, until the order was taken and all was well."""
+    dispatch = situation.dispatch
+    if seen.revision or had_settled(situation):
+        return True
+    taken = dispatch is not None and dispatch.answered_at is not None
+    return taken and after_sending(situation, seen)
 
 
 def _matches(seen: Observation, workload: Workload, assignment: Assignment) -> bool:

@@ -58,8 +58,10 @@ class Observations:
                 self._ignored()
             return
         old = entry.observation
-        if old is not None and seen.seen_at < old.seen_at:
+        if (old is not None and seen.seen_at < old.seen_at) or _tells_less(seen, entry):
             return
+        if seen.revision:
+            entry.revision_from = seen.node_id
         seen = _with_known_revision(seen, entry)
         entry.observation = seen
         if old is None or _differs(old, seen):
@@ -106,14 +108,25 @@ class Observations:
                 self.take(Observation(workload_id, node_id, Actual.ABSENT, seen_at))
 
 
+def _tells_less(seen: Observation, entry: Entry) -> bool:
+    """Heartbeats of some agents have no revisions: during an update they may be about the old one.
+
+    The node tells the revision when it is asked, so only that counts while an order is under way.
+    """
+    return (
+        entry.dispatch is not None
+        and not seen.revision
+        and seen.actual is not Actual.ABSENT
+        and entry.revision_from == seen.node_id
+    )
+
+
 def _with_known_revision(seen: Observation, entry: Entry) -> Observation:
     """Heartbeats of some agents have no revisions: what the node said before of its copy still holds."""
-    old, sent = entry.observation, entry.dispatch
+    old = entry.observation
     if seen.revision or old is None or not old.revision or seen.actual is Actual.ABSENT:
         return seen
-    if old.node_id != seen.node_id or (sent is not None and old.seen_at < sent.sent_at):
-        return seen
-    return replace(seen, revision=old.revision)
+    return replace(seen, revision=old.revision) if old.node_id == seen.node_id else seen
 
 
 def _bounded(seen: Observation) -> Observation:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from builders import WEB, a_workload, after, an_assignment, an_observation
+from builders import WEB, a_dispatch, a_workload, after, an_assignment, an_observation
 from persys.core.health import HEALTH, Health
 from persys.model.assignment import Tombstone
 from persys.model.failure import Failure, FailureReason
@@ -125,3 +125,25 @@ def test_what_a_complete_list_leaves_out_is_absent(world: World) -> None:
     assert world.entry.observation is not None
     assert world.entry.observation.actual is Actual.ABSENT
     assert world.removed == [(N1, "old")]
+
+
+def test_a_state_without_a_revision_is_ignored_while_an_order_is_under_way(world: World) -> None:
+    world.entry.dispatch = a_dispatch()
+    heartbeat = replace(SEEN, revision=Revision(""), actual=Actual.STOPPED, seen_at=after(5))
+    world.observations.take(heartbeat)
+    assert world.entry.observation == SEEN
+
+    world.entry.dispatch = None
+    world.observations.take(heartbeat)
+    assert world.entry.observation == replace(heartbeat, revision=SEEN.revision)
+
+
+def test_of_a_node_that_never_tells_revisions_each_state_counts() -> None:
+    world = World()
+    world.entry.revision_from = None
+    world.entry.dispatch = a_dispatch()
+    heartbeat = replace(SEEN, revision=Revision(""), actual=Actual.STOPPED, seen_at=after(5))
+    world.observations.take(heartbeat)
+
+    assert world.entry.observation is not None
+    assert world.entry.observation.actual is Actual.STOPPED

@@ -27,7 +27,7 @@ from persys.core.liveness import Phase
 from persys.core.placement.columns import Columns
 from persys.core.reconcile import decide
 from persys.core.situation import COMPLETED, Decision, Policy, Situation, fulfils
-from persys.model.belief import Status
+from persys.model.belief import Belief, Status
 from persys.model.observation import Actual, Observation
 from persys.model.resources import Resources
 from persys.model.spec import ContainerSpec, RestartPolicy, VMSpec
@@ -132,7 +132,7 @@ def test_what_is_as_it_is_wanted_is_settled(
 
 def test_an_agent_that_echoes_neither_revision_nor_epoch_is_taken_at_its_word() -> None:
     seen = an_observation(revision="", epoch=0)
-    decision = decided(a_situation(assignment=ON_N1, observation=seen))
+    decision = decided(a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=seen))
 
     assert decision.belief is not None
     assert decision.belief.status is Status.RUNNING
@@ -271,6 +271,29 @@ def test_a_heartbeat_does_not_put_off_the_next_question() -> None:
     )
 
     assert [type(effect) for effect in decided(situation, now=after(11)).effects] == [Ask]
+
+
+@pytest.mark.parametrize(
+    ("dispatch", "belief", "status"),
+    [
+        (None, a_belief(Status.RUNNING, revision="r1"), Status.RUNNING),
+        (None, a_belief(Status.RUNNING, revision="r0"), Status.PENDING),
+        (a_dispatch(answered=False), a_belief(Status.RUNNING, revision="r0"), Status.PENDING),
+        (a_dispatch(), a_belief(Status.RUNNING, revision="r0"), Status.RUNNING),
+    ],
+    ids=["settled", "not sent", "in flight", "taken"],
+)
+def test_a_state_without_a_revision_counts_when_the_order_was_taken_or_all_was_well(
+    dispatch: Dispatch | None, belief: Belief, status: Status
+) -> None:
+    seen = an_observation(Actual.RUNNING, revision="", epoch=0, seen_at=after(1))
+    decision = decided(
+        a_situation(assignment=ON_N1, dispatch=dispatch, belief=belief, observation=seen),
+        now=after(1),
+    )
+
+    assert decision.belief is not None
+    assert decision.belief.status is status
 
 
 def an_order_that_is_not_there(*, repeats: int = 0, reports: bool = False) -> Situation:
