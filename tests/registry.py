@@ -23,6 +23,7 @@ class Registry:
         self.credentials.mkdir()
         self.keep_credential()
         self._directory = directory
+        self.login_folder = directory  # for `docker --config`
         (directory / "htpasswd").write_text(HTPASSWD)
         config = {
             "version": 0.1,

@@ -1,41 +1,78 @@
 """Our agent under a scheduler that knows only the contract."""
 
-from collections.abc import AsyncIterator, Callable
+import json
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from e2e.cluster import Cluster
 from e2e.field_scheduler import FieldScheduler
-from persys.wire.gen.agent.v1 import agent_pb2
+from third_party.contract import agent
 
-PENDING = agent_pb2.ACTUAL_STATE_PENDING
-RUNNING = agent_pb2.ACTUAL_STATE_RUNNING
-STOPPED = agent_pb2.ACTUAL_STATE_STOPPED
-FAILED = agent_pb2.ACTUAL_STATE_FAILED
+PENDING = agent.ACTUAL_STATE_PENDING
+RUNNING = agent.ACTUAL_STATE_RUNNING
+STOPPED = agent.ACTUAL_STATE_STOPPED
+FAILED = agent.ACTUAL_STATE_FAILED
 
 
 @pytest.fixture
-async def field() -> AsyncIterator[FieldScheduler]:
-    scheduler = FieldScheduler()
+def field(tmp_path: Path) -> Iterator[FieldScheduler]:
+    scheduler = FieldScheduler(tmp_path / "scheduler")
+    scheduler.start()
     yield scheduler
-    await scheduler.stop()
+    scheduler.close()
 
 
 @pytest.fixture
 async def node(field: FieldScheduler, new_cluster: Callable[..., Cluster]) -> Cluster:
     """A cluster of which only the agent runs, and which has joined the scheduler in the field."""
-    port = await field.start()
-    cluster = new_cluster(agent={"PERSYS_SCHEDULER_ADDR": f"127.0.0.1:{port}"})
+    cluster = new_cluster(agent={"PERSYS_SCHEDULER_ADDR": field.address})
     cluster.agent.launch()
     await field.until(lambda: bool(field.heartbeats))
     return cluster
 
 
 @pytest.fixture
-def sleeping(demo_image: str) -> agent_pb2.ContainerSpec:
-    return agent_pb2.ContainerSpec(
+def sleeping(demo_image: str) -> Any:
+    return agent.ContainerSpec(
         image=demo_image, command=["sh", "-c", "trap exit TERM; while :; do sleep 0.1; done"]
     )
+
+
+class _Empty(BaseHTTPRequestHandler):
+    """A registry without any image."""
+
+    def do_GET(self) -> None:
+        is_greeting = self.path.rstrip("/") == "/v2"
+        error = {"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}
+        body = b"{}" if is_greeting else json.dumps({"errors": [error]}).encode()
+        self.send_response(200 if is_greeting else 404)
+        self.send_header("Docker-Distribution-API-Version", "registry/2.0")
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET  # noqa: N815 - the names are those of the library
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
+        """The test's output is not for requests."""
+
+
+@pytest.fixture
+def empty_registry() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), _Empty)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    thread.join(10)
+    server.server_close()
 
 
 async def test_an_agent_joins_with_what_the_contract_asks_for(
@@ -53,7 +90,7 @@ async def test_an_agent_joins_with_what_the_contract_asks_for(
 
 
 async def test_a_workload_lives_from_apply_to_not_found(
-    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: agent_pb2.ContainerSpec
+    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
     answer = await field.apply(unique_id, sleeping, revision="r1")
     assert answer.applied
@@ -67,7 +104,7 @@ async def test_a_workload_lives_from_apply_to_not_found(
     assert again.skipped
     assert node.container(unique_id) == first
 
-    await field.apply(unique_id, sleeping, revision="r1", desired=agent_pb2.DESIRED_STATE_STOPPED)
+    await field.apply(unique_id, sleeping, revision="r1", desired=agent.DESIRED_STATE_STOPPED)
     await field.poll_until(unique_id, STOPPED)
     assert not node.container(unique_id).running
     await field.apply(unique_id, sleeping, revision="r1")
@@ -87,11 +124,11 @@ async def test_a_workload_lives_from_apply_to_not_found(
 
 
 async def test_heartbeats_carry_the_state_words_of_the_contract(
-    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: agent_pb2.ContainerSpec
+    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
     await field.apply(unique_id, sleeping, revision="r1")
     await field.until(lambda: "Running" in field.told_states(unique_id))
-    await field.apply(unique_id, sleeping, revision="r1", desired=agent_pb2.DESIRED_STATE_STOPPED)
+    await field.apply(unique_id, sleeping, revision="r1", desired=agent.DESIRED_STATE_STOPPED)
     await field.until(lambda: "Stopped" in field.told_states(unique_id))
 
     assert set(field.told_states(unique_id)) <= {"Pending", "Running", "Stopped"}
@@ -100,9 +137,9 @@ async def test_heartbeats_carry_the_state_words_of_the_contract(
 
 
 async def test_a_failure_says_its_reason_by_poll_and_by_heartbeat(
-    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: agent_pb2.ContainerSpec
+    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: Any, empty_registry: str
 ) -> None:
-    sleeping.image, sleeping.image_pull_policy = "persys-absent:latest", "Never"
+    sleeping.image = f"{empty_registry}/persys-absent:latest"
     await field.apply(unique_id, sleeping, revision="r1")
 
     failed = await field.poll_until(unique_id, FAILED)
@@ -115,13 +152,13 @@ async def test_a_failure_says_its_reason_by_poll_and_by_heartbeat(
 
 
 async def test_promise_5_a_frozen_scheduler_stops_nothing_and_gets_no_new_work_taken(
-    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: agent_pb2.ContainerSpec
+    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
     await field.apply(unique_id, sleeping, revision="r1")
     await field.poll_until(unique_id, RUNNING)
     before = node.containers()
 
-    field.store_is_frozen = True
+    field.habit(frozen=True)
     count = len(field.heartbeats)
     await field.until(lambda: len(field.heartbeats) > count + 1)
     refused = await field.apply(f"{unique_id}-late", sleeping, revision="r1")
@@ -130,7 +167,7 @@ async def test_promise_5_a_frozen_scheduler_stops_nothing_and_gets_no_new_work_t
     assert "draining" in refused.message
     assert node.containers() == before
 
-    field.store_is_frozen = False
+    field.habit(frozen=False)
     count = len(field.heartbeats)
     await field.until(lambda: len(field.heartbeats) > count + 1)
     await field.apply(f"{unique_id}-late", sleeping, revision="r1")
@@ -138,13 +175,13 @@ async def test_promise_5_a_frozen_scheduler_stops_nothing_and_gets_no_new_work_t
 
 
 async def test_an_agent_whose_heartbeat_is_answered_with_an_error_registers_again(
-    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: agent_pb2.ContainerSpec
+    field: FieldScheduler, node: Cluster, unique_id: str, sleeping: Any
 ) -> None:
     await field.apply(unique_id, sleeping, revision="r1")
     await field.poll_until(unique_id, RUNNING)
     before = node.containers()
 
-    field.knows_the_node = False
+    field.habit(losses=1)
     await field.until(lambda: len(field.registrations) == 2)
     count = len(field.heartbeats)
     await field.until(lambda: len(field.heartbeats) > count + 1)

@@ -1,0 +1,88 @@
+"""Pairings for the tests, ended afterwards."""
+
+from collections.abc import Callable, Generator, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from certified import Root
+from e2e import machines
+from third_party.pairings import OurAgent, OurScheduler
+
+Opened = TypeVar("Opened", OurScheduler, OurAgent)
+LOG_CHARACTERS_SHOWN = 6_000
+_open: list[OurScheduler | OurAgent] = []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failed test shows the logs of the programs that ran."""
+    report = yield
+    if report.failed:
+        for pairing in _open:
+            for name, log in pairing.logs().items():
+                report.sections.append((f"log of {name}", log[-LOG_CHARACTERS_SHOWN:]))
+    return report
+
+
+@pytest.fixture(scope="module", params=["plain", "mtls"])
+def root(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Root | None:
+    """None: everything is in plain text."""
+    if request.param == "plain":
+        return None
+    return Root(tmp_path_factory.mktemp("certificates"))
+
+
+@pytest.fixture(scope="module")
+def pairing(root: Root | None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurScheduler]:
+    """One for all tests of a module. Whatever they do to it, they leave it running."""
+    made = OurScheduler(tmp_path_factory.mktemp("pairing"), root=root)
+    yield from _opened(made)
+
+
+@pytest.fixture(scope="module")
+def plain_pairing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OurScheduler]:
+    """In plain text, where TLS adds nothing."""
+    yield from _opened(OurScheduler(tmp_path_factory.mktemp("pairing")))
+
+
+@pytest.fixture
+def new_pairing(tmp_path: Path) -> Iterator[Callable[..., OurScheduler]]:
+    """Makes pairings of the test's own."""
+    made: list[OurScheduler] = []
+
+    def make(**how: Any) -> OurScheduler:
+        folder = tmp_path / f"pairing-{len(made)}"
+        folder.mkdir()
+        made.append(OurScheduler(folder, **how))
+        _open.append(made[-1])
+        made[-1].start()
+        return made[-1]
+
+    try:
+        yield make
+    finally:
+        for one in made:
+            _open.remove(one)
+            one.close()
+
+
+@pytest.fixture(scope="module")
+def our_agent(
+    root: Root | None, tmp_path_factory: pytest.TempPathFactory, demo_image: str
+) -> Iterator[OurAgent]:
+    """A scheduler of another make with our agent, for all tests of a module."""
+    with machines.ground() as ground:
+        folder = tmp_path_factory.mktemp("pairing")
+        yield from _opened(OurAgent(folder, ground, demo_image, root=root))
+
+
+def _opened(made: Opened) -> Iterator[Opened]:
+    _open.append(made)
+    try:
+        made.start()
+        yield made
+    finally:
+        _open.remove(made)
+        made.close()
