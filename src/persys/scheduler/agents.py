@@ -290,8 +290,7 @@ class GrpcAgents:
             stream.node_id,
             Actual.PENDING,
             self._clock.now(),
-            workload.revision,
-            epoch,
+            epoch=epoch,
         )
 
     def _stub(self, node_id: NodeId, endpoint: str) -> Stub:

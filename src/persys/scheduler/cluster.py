@@ -75,7 +75,7 @@ class Entry:
     set_aside: SetAside | None = None
     # What the node refused and nothing was decided about yet: no heartbeat takes its place.
     refusal: Observation | None = None
-    revision_from: NodeId | None = None  # the node that last told a revision of it
+    revision_from: NodeId | None = None  # the node that tells its revision when asked
     traced_at: datetime | None = None  # when the order was sent whose tasks are in the history
 
     def forget_news(self) -> None:

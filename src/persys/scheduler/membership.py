@@ -353,7 +353,7 @@ class Membership:
                 with self._supervisor.contain(
                     "report", f"{node_id}/{seen.workload_id}", failed=failures.append
                 ):
-                    self._observations.take(seen)
+                    self._observations.take(seen, from_heartbeat=True)
 
     def _take(self, node_id: NodeId, report: Report) -> None:
         now = self._clock.now()
@@ -361,7 +361,7 @@ class Membership:
             self._observations.take_all(node_id, report.observations, now)
         else:
             for seen in report.observations:
-                self._observations.take(seen)
+                self._observations.take(seen, from_heartbeat=True)
         for workload_id in report.removed:
             self._observations.take(Observation(workload_id, node_id, Actual.ABSENT, now))
         for used in report.workload_usage:

@@ -46,7 +46,7 @@ class Observations:
         self._listed = listed
         self._ignored = ignored
 
-    def take(self, seen: Observation) -> None:
+    def take(self, seen: Observation, *, from_heartbeat: bool = False) -> None:
         seen = _bounded(seen)
         entry = self._cluster.entries.get(seen.workload_id)
         if entry is None or entry.assignment is None or entry.assignment.node_id != seen.node_id:
@@ -58,10 +58,10 @@ class Observations:
                 self._ignored()
             return
         old = entry.observation
-        if (old is not None and seen.seen_at < old.seen_at) or _tells_less(seen, entry):
+        if old is not None and seen.seen_at < old.seen_at:
             return
-        if seen.revision:
-            entry.revision_from = seen.node_id
+        if from_heartbeat and _tells_less(seen, entry):
+            return
         seen = _with_known_revision(seen, entry)
         entry.observation = seen
         if old is None or _differs(old, seen):

@@ -194,6 +194,7 @@ class Performer:
         # It was true when it was sent; whatever was heard since is newer.
         if seen.actual is not Actual.FAILED:
             seen = _at(seen, sent.sent_at)
+            _note_revision(entry, seen)
         elif entry.dispatch is not None and entry.dispatch.goal == sent.goal:
             entry.refusal = seen
         self._observations.take(seen)
@@ -243,6 +244,7 @@ class Performer:
         entry = self._cluster.entries.get(effect.workload_id)
         if entry is not None and entry.dispatch is not None and not entry.dispatch.in_flight:
             entry.dispatch = replace(entry.dispatch, asked_at=self._clock.now())
+            _note_revision(entry, seen)
         self._observations.take(seen)
 
     async def _asked(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
@@ -348,6 +350,12 @@ class Performer:
                 reason=str(err),
             )
         self._wake(workload_id)
+
+
+def _note_revision(entry: Entry, seen: Observation) -> None:
+    """The node tells revisions when it is asked."""
+    if seen.revision:
+        entry.revision_from = seen.node_id
 
 
 def _workload_of(effect: Effect) -> WorkloadId:

@@ -127,23 +127,17 @@ def test_what_a_complete_list_leaves_out_is_absent(world: World) -> None:
     assert world.removed == [(N1, "old")]
 
 
-def test_a_state_without_a_revision_is_ignored_while_an_order_is_under_way(world: World) -> None:
+@pytest.mark.parametrize("tells", [True, False])
+def test_a_heartbeat_without_a_revision_is_ignored_during_an_order_if_the_node_tells_it_when_asked(
+    world: World, tells: bool
+) -> None:
     world.entry.dispatch = a_dispatch()
+    world.entry.revision_from = N1 if tells else None
     heartbeat = replace(SEEN, revision=Revision(""), actual=Actual.STOPPED, seen_at=after(5))
-    world.observations.take(heartbeat)
-    assert world.entry.observation == SEEN
+    world.observations.take(heartbeat, from_heartbeat=True)
+    assert world.entry.observation is not None
+    assert (world.entry.observation.actual is Actual.STOPPED) is not tells
 
     world.entry.dispatch = None
-    world.observations.take(heartbeat)
+    world.observations.take(heartbeat, from_heartbeat=True)
     assert world.entry.observation == replace(heartbeat, revision=SEEN.revision)
-
-
-def test_of_a_node_that_never_tells_revisions_each_state_counts() -> None:
-    world = World()
-    world.entry.revision_from = None
-    world.entry.dispatch = a_dispatch()
-    heartbeat = replace(SEEN, revision=Revision(""), actual=Actual.STOPPED, seen_at=after(5))
-    world.observations.take(heartbeat)
-
-    assert world.entry.observation is not None
-    assert world.entry.observation.actual is Actual.STOPPED
