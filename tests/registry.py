@@ -17,7 +17,7 @@ CHUNK_BYTES = 64 * 1024
 
 
 class Registry:
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, *, private: bool = True) -> None:
         self.address = f"127.0.0.1:{_free_port()}"
         self.credentials = directory / "credentials"  # as nodes keep them: one, named registry
         self.credentials.mkdir()
@@ -25,13 +25,15 @@ class Registry:
         self._directory = directory
         self.login_folder = directory  # for `docker --config`
         (directory / "htpasswd").write_text(HTPASSWD)
-        config = {
+        config: dict[str, object] = {
             "version": 0.1,
             "log": {"level": "error"},
             "storage": {"filesystem": {"rootdirectory": str(directory / "data")}},
             "http": {"addr": self.address, "secret": "of a test"},
-            "auth": {"htpasswd": {"realm": "test", "path": str(directory / "htpasswd")}},
         }
+        if private:
+            path = str(directory / "htpasswd")
+            config["auth"] = {"htpasswd": {"realm": "test", "path": path}}
         (directory / "config.yml").write_text(json.dumps(config))
         (directory / "config.json").write_text(json.dumps({"auths": {self.address: _login()}}))
         command = shutil.which("docker-registry")

@@ -1,9 +1,6 @@
 """Our agent under a scheduler that knows only the contract."""
 
-import json
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +8,7 @@ import pytest
 
 from e2e.cluster import Cluster
 from e2e.field_scheduler import FieldScheduler
+from registry import Registry
 from third_party.contract import agent
 
 PENDING = agent.ACTUAL_STATE_PENDING
@@ -43,36 +41,13 @@ def sleeping(demo_image: str) -> Any:
     )
 
 
-class _Empty(BaseHTTPRequestHandler):
-    """A registry without any image."""
-
-    def do_GET(self) -> None:
-        is_greeting = self.path.rstrip("/") == "/v2"
-        error = {"code": "MANIFEST_UNKNOWN", "message": "manifest unknown"}
-        body = b"{}" if is_greeting else json.dumps({"errors": [error]}).encode()
-        self.send_response(200 if is_greeting else 404)
-        self.send_header("Docker-Distribution-API-Version", "registry/2.0")
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(body)
-
-    do_HEAD = do_GET  # noqa: N815 - the names are those of the library
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002
-        """The test's output is not for requests."""
-
-
 @pytest.fixture
-def empty_registry() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Empty)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield f"127.0.0.1:{server.server_address[1]}"
-    server.shutdown()
-    thread.join(10)
-    server.server_close()
+def empty_registry(tmp_path: Path) -> Iterator[str]:
+    folder = tmp_path / "registry"
+    folder.mkdir()
+    registry = Registry(folder, private=False)
+    yield registry.address
+    registry.close()
 
 
 async def test_an_agent_joins_with_what_the_contract_asks_for(
