@@ -170,12 +170,15 @@ class OurAgent:
             if str(self._disk(workload_id)) in virsh("dumpxml", name, check=False):
                 running = virsh("domstate", name, check=False) == "running"
                 return {"state": "Running" if running else "Stopped"}
-        found = container_ids(self.node_id, workload_id)
-        if not found:
+        # In one call: a container may be replaced between a list and a look at it.
+        words = ["ps", "-a", "--format", '{{.State}} {{.Label "persys.revision_id"}}']
+        for label in (f"persys.node_id={self.node_id}", f"persys.workload_id={workload_id}"):
+            words += ["--filter", f"label={label}"]
+        lines = docker(*words).splitlines()
+        if not lines:
             return {}
-        format_ = '{{.State.Running}} {{index .Config.Labels "persys.revision_id"}}'
-        told, _, revision = docker("inspect", "--format", format_, found[0]).partition(" ")
-        return {"state": "Running" if told == "true" else "Stopped", "revision": revision}
+        state, _, revision = lines[0].partition(" ")
+        return {"state": "Running" if state == "running" else "Stopped", "revision": revision}
 
     def orders(self, workload_ids: Iterable[str]) -> object:
         kept = json.loads((self.scheduler.folder / "scheduler.json").read_text())["workloads"]
