@@ -11,7 +11,7 @@ from persys.sim.scenario.faults import FAULTS, Group, kinds_of
 
 VARIANTS = 5
 CROWDED = Shape(nodes=2, workloads=600, minutes=4.0)
-CROWDED_EVERY = 16  # seeds; one costs as much as fifteen others
+CROWDED_EVERY = 8  # seeds
 CHANGES = 3.0  # of a workload, in one run
 CROWDED_CHANGES = 0.3
 MANY_SHARE = 0.2  # of seeds: those with three schedulers
