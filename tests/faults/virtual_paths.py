@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from faults.injection import HANG, OVERSIZED, REFUSED, Injector
+from faults.injection import HANG, INJECTED, OVERSIZED, REFUSED, Injector
 from faults.sites import PATHS
 from persys.infra.aio.path_calls import DEADLINE_SECONDS, PathTimeoutError
 
@@ -40,7 +40,7 @@ class VirtualPathCalls:
             call()  # the kernel closes a file also if it reports an error
         self._injector.raise_if(kind)
         if kind == REFUSED:
-            raise PermissionError(13, "Permission denied", str(path))
+            raise PermissionError(13, f"Permission denied ({INJECTED})", str(path))
         if kind == HANG:
             seconds = DEADLINE_SECONDS if deadline_seconds is None else deadline_seconds
             await self._hang(str(path), seconds, call, discard)
