@@ -45,7 +45,7 @@ class Refusals:
             del self._kept[next(iter(self._kept))]
 
     def drop(self, workload_id: str) -> None:
-        """A later order was accepted, or nobody wants it any more."""
+        """A later order was accepted, or the workload was deleted."""
         self._kept.pop(workload_id, None)
 
     def get(self, workload_id: str) -> agent_pb2.WorkloadStatus | None:

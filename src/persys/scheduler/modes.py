@@ -64,8 +64,9 @@ class Modes:
             self._sure_at = self._clock.monotonic()
 
     def data_age(self) -> timedelta:
-        """Since the last successful access to the store, after which memory was what it has. Nobody else
-        writes, so 0 in normal mode.
+        """Since the last successful access to the store, when memory and store were equal.
+
+        0 in normal mode: there is no other writer.
         """
         if not self.is_frozen:
             return timedelta()

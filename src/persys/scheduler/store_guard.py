@@ -1,7 +1,7 @@
 """Between the scheduler and its store: every call ends, and ends in a way that the port's contract knows.
 
 An adapter that raises what it should not (a defect, a library, memory that runs out) has given no answer, and
-neither has one that does not return in time. Both are StoreUnavailableError: nobody knows what is written,
+neither has one that does not return in time. Both are StoreUnavailableError: it is unknown what is written,
 the mode becomes degraded, and everything is read again when the store answers. The former is recorded as an
 internal error too.
 """

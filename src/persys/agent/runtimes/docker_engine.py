@@ -111,7 +111,7 @@ class Engine:
         headers: Mapping[str, str] | None = None,
         begins_within: float | None = DEADLINE_SECONDS,
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """JSON lines as they come. Ends only when the engine ends it. Whoever reads sets the deadline.
+        """JSON lines as they come. Ends only when the engine ends it. The reader sets the deadline.
 
         `begins_within`: seconds until the engine must have begun its answer; None if the reader bounds that.
         """
@@ -129,7 +129,7 @@ class Engine:
     async def chunks(
         self, path: str, *, params: Mapping[str, str], silence: float | None
     ) -> AsyncGenerator[bytes, None]:
-        """The raw answer as it comes; whoever reads slowly is sent slowly.
+        """The raw answer as it comes; a slow reader slows the sender down.
 
         `silence`: seconds after which an engine that sends nothing more gives no answer; None: it may.
         """
