@@ -220,7 +220,11 @@ async def _stay_quiet(world: World) -> None:
     steps, written = scheduler.reconciler.steps, world.store.transactions
     due = len(mirror.retries)  # plans to retry are dropped after ten good minutes
     await asyncio.sleep(QUIET_SECONDS)
-    for problem in _open_questions(world):
+    problems = _open_questions(world)
+    if restless and problems:
+        await asyncio.sleep(LOOK_SECONDS)  # a container that exited is started again in a moment
+        problems = [problem for problem in _open_questions(world) if problem in problems]
+    for problem in problems:
         world.invariants.fail("8 everything ends", f"settled, and then: {problem}")
     if restless:
         return  # what ends by itself is news
