@@ -91,7 +91,8 @@ _ADVICE = {
     "`persysctl workload retry {name}` tries it again",
     "InternalError": "see the error with `persysctl doctor`, and report it with the log",
     "TimedOut": "see what its node was doing with `persysctl workload get {name}`",
-    "OrderLost": "see the log of the agent on its node: it took the order and forgot it",
+    "OrderLost": "the agent on {node} accepted the order and lost it: see its log; "
+    "`persysctl workload retry {name}` sends the order again",
     "PortTaken": f"free the host port, or change it in the spec; {_AGAIN}",
     "SecretUnresolved": "see which secrets there are with `persysctl secret list`, "
     f"put what is missing; {_AGAIN}",
