@@ -68,7 +68,8 @@ def test_files_survive_the_agent_and_come_back_when_they_are_gone(
         path.unlink()
 
     own.start()
-    own.wait_for("web", RUNNING)
+    state = ("inspect", "--format", "{{.State.Running}}", container)
+    eventually(lambda: docker(*state).strip() == "true", "the container is started again")
 
     assert own.containers("web") == [container]
     assert own.inside("web", "cat", "/etc/app/key").strip() == VALUE
