@@ -185,7 +185,10 @@ class Scheduler:
             resolve=Resolver(self.secrets.open, vault).resolve,
         )
         self.reachability = Reachability(
-            self.cluster, self.agents, room_appeared=self.reconciler.room_appeared
+            self.cluster,
+            self.agents,
+            room_appeared=self.reconciler.room_appeared,
+            answers_again=self._ask_for_removals,
         )
         self.burials = Burials(
             self.cluster,
@@ -453,6 +456,9 @@ class Scheduler:
 
     def _ask_to_remove(self, tombstone: Tombstone) -> None:
         self.burials.ask_about(tombstone)
+
+    def _ask_for_removals(self, node_id: NodeId) -> None:
+        self.burials.ask_for(node_id)
 
     def _node_changed(self, node_id: NodeId) -> None:
         member = self.cluster.members.get(node_id)

@@ -2,6 +2,7 @@
 
 The first call without an answer closes the node for placement, in memory only. Probes open it again within
 seconds of its recovery. Workloads that are on the node stay, and their orders are sent again as ever.
+Removals of old copies are sent again when it answers.
 
 Agents of other makes do not report which runtimes answer. They are asked by HealthCheck, after they register
 and with each survey. A type whose runtime is unhealthy gets no new work; the node is asked again each second
@@ -31,11 +32,18 @@ PROBES_AT_ONCE = 64
 
 class Reachability:
     def __init__(
-        self, cluster: Cluster, agents: Agents, *, room_appeared: Callable[[NodeId], None]
+        self,
+        cluster: Cluster,
+        agents: Agents,
+        *,
+        room_appeared: Callable[[NodeId], None],
+        answers_again: Callable[[NodeId], None],
     ) -> None:
+        """`answers_again` has removals sent that the node did not answer."""
         self._cluster = cluster
         self._agents = agents
         self._room_appeared = room_appeared
+        self._answers_again = answers_again
         self._unreachable: dict[NodeId, None] = {}
         self._unhealthy: dict[NodeId, None] = {}  # to be asked for their runtimes
         self._news = asyncio.Event()
@@ -52,6 +60,7 @@ class Reachability:
         if self._unreachable.pop(node_id, node_id) is None and node_id in self._cluster.members:
             self._cluster.set_unreachable(node_id, "")
             self._room_appeared(node_id)
+            self._answers_again(node_id)
             log.info("node.answering", node_id=node_id)
 
     def ask_for_runtimes(self, node_id: NodeId) -> None:
