@@ -5,7 +5,6 @@
   const say = (text) => { document.getElementById("main").textContent = text; };
 
   async function reloadWhenItAnswers() {
-    say("The gateway does not answer; trying again …");
     try {
       const answer = await fetch("index.html", { cache: "no-cache" });
       if (answer.ok) return location.reload();
@@ -15,6 +14,7 @@
 
   import("./app.js").catch((error) => {
     console.warn(error);
+    say("The gateway does not answer; trying again …");
     setTimeout(reloadWhenItAnswers, AGAIN_MS);
   });
 })();
