@@ -245,18 +245,22 @@ class Committer:
         if self._unanswered:
             await self.lead.renew_fence()
             self._unanswered = False
-        snapshot = await self._read_all()
-        match self.lead.judge(snapshot, remembers=self.remembers()):
-            case Lost() as lost:
-                self.modes.take(lost)
-                await self.lead.hold_place()
-                return False
-            case New():
-                await self.lead.take(again=True)
-                await self._begin(self.lead.marker or self.lead.new_marker())
-            case Same():
-                await self.lead.keep_place(snapshot)
-        self._doubtful = False  # what is doubted while memory takes it is read once more
+        self._doubtful, is_read = False, False  # what is doubted from now on is read once more
+        try:
+            snapshot = await self._read_all()
+            match self.lead.judge(snapshot, remembers=self.remembers()):
+                case Lost() as lost:
+                    self.modes.take(lost)
+                    await self.lead.hold_place()
+                    return False
+                case New():
+                    await self.lead.take(again=True)
+                    await self._begin(self.lead.marker or self.lead.new_marker())
+                case Same():
+                    await self.lead.keep_place(snapshot)
+            is_read = True
+        finally:
+            self._doubtful = self._doubtful or not is_read
         await self._on_reload(snapshot)
         return True
 
@@ -293,9 +297,8 @@ class Committer:
                 raise ConflictError(f"the mode is {self.modes.state.mode} by now; look again")
             await self.lead.take(again=True)
             why = await asked.make(self._store, self.lead)
-            snapshot = await self._read_all()
-            self._doubtful = False
-            await self._on_reload(snapshot)
+            self._doubtful = False  # what is doubted from now on is read once more
+            await self._on_reload(await self._read_all())
             await self._resume(why)
             if self.modes.is_frozen:
                 raise ConflictError("the store has changed meanwhile; try again")
