@@ -21,7 +21,7 @@ from persys.cli.packages import find_command
 
 DESKTOP = (1280, 900)
 PHONE = (390, 844)
-WITHIN_SECONDS = 20.0
+WITHIN_SECONDS = 60.0
 _FLAGS = (
     "--headless",
     "--no-sandbox",

@@ -25,7 +25,7 @@ from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 from shells.scheduler.peer import Node, a_node
 from shells.scheduler.stores import TroubledStore
 
-DEADLINE_SECONDS = 15.0
+DEADLINE_SECONDS = 60.0
 START_SECONDS = 120.0  # a scheduler with many records reads them first
 
 
