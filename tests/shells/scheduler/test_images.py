@@ -51,9 +51,9 @@ class Store(Agent):
     ) -> None:
         start = (await anext(requests)).start
         self.starts_taken.append(start)
-        await context.write(agent_pb2.ImageProgress(size_bytes=start.size_bytes))
         data, is_whole = bytearray(), False
         try:
+            await context.write(agent_pb2.ImageProgress(size_bytes=start.size_bytes))
             async for one in requests:
                 await self.may_go_on.wait()
                 if self.parts_taken == self.refuses_after:
