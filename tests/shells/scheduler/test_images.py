@@ -27,6 +27,7 @@ class Store(Agent):
         self.parts_taken = 0
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
+        self.has_part = False
         self.left = False
         self.refuses_after = -1  # parts
 
@@ -55,6 +56,7 @@ class Store(Agent):
         try:
             await context.write(agent_pb2.ImageProgress(size_bytes=start.size_bytes))
             async for one in requests:
+                self.has_part = True
                 await self.may_go_on.wait()
                 if self.parts_taken == self.refuses_after:
                     await context.write(agent_pb2.ImageProgress(problem="no room for it"))
@@ -228,12 +230,15 @@ def begun(store: Store) -> Callable[[], Awaitable[bool]]:
 async def test_nodes_learn_that_the_sender_has_left(cluster: Cluster) -> None:
     _, store = await a_store(cluster, "n1")
     store.may_go_on.clear()
+
+    async def has_part() -> bool:
+        return store.has_part
+
     async with asyncio.TaskGroup() as group:
         sender = Sender(cluster.control, PARTS)
         reading = group.create_task(sender.ends())
-        await eventually(begun(store), lambda: "the agent to begin")
+        await eventually(has_part, lambda: "the agent to have a part")
         reading.cancel()
-    store.may_go_on.set()
 
     async def left() -> bool:
         return store.left
