@@ -95,7 +95,7 @@ def test_a_lost_agent_makes_its_node_not_ready_and_its_workloads_unknown_until_i
     cluster.wait_for_all(some, "Unknown")
     view = cluster.client.get_workload(some[0])
     assert view.reason.code == "NodeNotReady"
-    assert view.reason.message == f"node {cluster.node_id} gives no sign"
+    assert view.reason.message == f"node {cluster.node_id} is not sending heartbeats"
     assert cluster.node().status_reason == f"no heartbeat for {LEASE_SECONDS}s"
     assert cluster.containers(some) == before
 

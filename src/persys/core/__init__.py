@@ -1,1 +1,1 @@
-"""Decisions: pure and synchronous. Time and entropy are arguments."""
+"""Decisions as pure, synchronous functions. Time and random numbers are arguments."""

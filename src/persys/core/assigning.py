@@ -1,4 +1,4 @@
-"""Give a workload a node: at first, again when its node cannot run it, and when it needs another amount."""
+"""Assigns a workload to a node: at first, after its node rejected it, and when its requirements change."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -31,7 +31,7 @@ MISPLACED = "Misplaced"
 def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
     workload = situation.workload
     if situation.assignment is None and is_finished(situation):
-        # It ran to completion on a node that it has left.
+        # It ran to completion on its former node.
         return Decision(None, situation.belief, None)
     if situation.copies and (beside := _beside_copies(situation, rooms, now)) is not None:
         return beside
@@ -41,7 +41,7 @@ def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
             Status.STOPPED,
             now,
             code="NotPlaced",
-            message="gets a node when started",
+            message="assigned to a node when started",
             revision=workload.revision,
         )
         return Decision(None, belief, None)
@@ -54,13 +54,14 @@ def assign(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
 
 
 def _beside_copies(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
-    """A node has a copy that is not bound: what holds data goes there or nowhere, all else rather there.
+    """Assign the workload to a node that has an unassigned copy of it.
 
-    None: the copies do not matter. The order takes the copy over, which then is bound and no orphan.
+    A workload with data may only go there; any other prefers it. The order adopts the copy, which is then no
+    longer an orphan. None: the copies do not affect placement.
     """
     doomed = [copy for copy in situation.copies if copy.doomed and copy.may_live]
     orphaned = [copy.node_id for copy in situation.copies if not copy.doomed and copy.counts]
-    # What shall not run may be anywhere or nowhere.
+    # A stopped workload cannot run twice, so its copies do not matter.
     has_data = holds_data(situation.workload) and situation.workload.desired is Desired.RUNNING
     if has_data and doomed:
         return wait(situation, _old_copies(doomed), now)
@@ -71,16 +72,18 @@ def _beside_copies(situation: Situation, rooms: Rooms, now: datetime) -> Decisio
         if rejection is None:
             return bind(situation, node_id, needs, "the node has a copy of it already", now)
         if has_data:
-            why = f"{node_id} has an orphan of it, maybe with its data, and is {rejection.detail}"
-            return wait(situation, f"{why}: make room there, or delete the orphan", now)
+            why = (
+                f"{node_id} has an orphan of it, possibly with its data, and is {rejection.detail}"
+            )
+            return wait(situation, f"{why}: free capacity there, or delete the orphan", now)
     if has_data and orphaned:
-        why = f"{_named(orphaned)} have orphans of it, maybe with its data"
+        why = f"{_named(orphaned)} have orphans of it, possibly with its data"
         return wait(situation, f"{why}: delete all but one", now)
     return None
 
 
 def _old_copies(doomed: list[Copy]) -> str:
-    """Why a workload with data may not start elsewhere yet."""
+    """Why a workload with data cannot start on another node yet."""
     here = [copy.node_id for copy in doomed if not copy.lost]
     lost = [copy.node_id for copy in doomed if copy.lost]
     texts = [f"an old copy is still being removed from {_named(here)}"] if here else []
@@ -147,7 +150,7 @@ def _assignment(
 
 
 def refused_by_runtime(situation: Situation) -> bool:
-    """The node turned out not to run this type, so nothing of the workload is there."""
+    """The node does not have the runtime for this type, so it has no copy of the workload."""
     failed = current(situation, Actual.FAILED)
     return (
         failed is not None
@@ -157,9 +160,9 @@ def refused_by_runtime(situation: Situation) -> bool:
 
 
 def refused_as_full(situation: Situation) -> str:
-    """What the node said when it turned this workload away for being full; "" if it did not.
+    """The message with which the node rejected this workload for lack of capacity; "" if it did not.
 
-    Such an answer is given only about what the node does not have. But data may be there.
+    A node rejects only a workload that it does not run. But it may hold its data.
     """
     failed = current(situation, Actual.FAILED)
     if failed is None or failed.failure is None or failed.failure.code != NODE_FULL:
@@ -171,8 +174,11 @@ def refused_as_full(situation: Situation) -> str:
 
 
 def after_refusal(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
-    """Its node turned it away. What holds data goes elsewhere only when that node surely cannot start it any
-    more: an earlier order that got no answer may still be on its way there."""
+    """Reassign a workload that its node rejected.
+
+    A workload with data moves only when the node can no longer start it: an earlier order without a response
+    may still be in flight.
+    """
     assignment = situation.assignment
     assert assignment is not None
     if not holds_data(situation.workload):
@@ -197,7 +203,7 @@ def amount_differs(assignment: Assignment, needs: Needs) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """It goes on where it is although its new rules forbid that, for it cannot go elsewhere."""
+    """It stays on its node although its new rules forbid that, because no other node can run it."""
 
     why: str
 
@@ -205,9 +211,9 @@ class Misplaced:
 def resize(
     situation: Situation, needs: Needs, rooms: Rooms, *, now: datetime
 ) -> Assignment | Decision | Misplaced:
-    """It needs another amount or has other rules: here if that fits, elsewhere if it may move.
+    """Apply changed requirements or rules: on the same node if they fit, on another if it may move.
 
-    Returns the assignment as it goes on, or the decision to go elsewhere or to wait.
+    Returns the updated assignment, or the decision to move or to wait.
     """
     assignment = situation.assignment
     assert assignment is not None
@@ -216,12 +222,12 @@ def resize(
     rejection = rooms.fits_on(assignment.workload_id, assignment.node_id, needs)
     if rejection is None:
         return _resized(assignment, needs)
-    elsewhere = "its data is there"
+    elsewhere = "its data is on that node"
     if not holds_data(situation.workload):
         moved = assign(situation, rooms, now)
         if moved.assignment is not None:
             return replace(moved, tombstone=Tombstone(assignment, now, keeps_data=True))
-        elsewhere = f"elsewhere: {moved.belief.message}" if moved.belief is not None else ""
+        elsewhere = f"other nodes: {moved.belief.message}" if moved.belief is not None else ""
     if not amount_differs(assignment, needs):
         return Misplaced(f"on {assignment.node_id}, {rejection.detail}; {elsewhere}")
     message = f"node {assignment.node_id} {rejection.detail} for this revision"
@@ -237,7 +243,7 @@ def resize(
 
 
 def misplaced(situation: Situation, here: Decision, why: str, now: datetime) -> Decision:
-    """What is decided for it where it is, and besides that it should be elsewhere."""
+    """The decision for its current node, with a status that says why it should move."""
     found = here.belief
     if found is None or found.code not in ("", MISPLACED):
         return replace(here, waits_for_room=True)

@@ -1,4 +1,4 @@
-"""How long to wait before the next attempt: twice as long each time, up to a limit."""
+"""Exponential back-off: the delay before the next attempt doubles up to a limit."""
 
 from datetime import timedelta
 
@@ -6,6 +6,6 @@ _DOUBLINGS_MAX = 16
 
 
 def doubled(first: timedelta, attempts: int, *, longest: timedelta) -> timedelta:
-    """`attempts` so far: 0 waits for `first`."""
+    """The delay after `attempts` attempts; 0 gives `first`."""
     growth: int = 2 ** min(attempts, _DOUBLINGS_MAX)
     return min(first * growth, longest)

@@ -1,6 +1,6 @@
-"""What was last sent to a node for a workload, and how that went. Lives in memory only.
+"""The last order sent to a node for a workload, and its result. Held in memory only.
 
-After a restart nothing is known to have been sent, so what is not converged is sent again: orders are
+After a restart no order is known, so every workload that has not converged is sent again: orders are
 idempotent and the agent skips what it has already done.
 """
 
@@ -17,7 +17,7 @@ UNANSWERED_LONGEST_AFTER = timedelta(seconds=15)
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """What a node shall make of a workload."""
+    """The state that a node has to reach for a workload."""
 
     revision: Revision
     desired: Desired
@@ -29,14 +29,14 @@ class Dispatch:
     goal: Goal
     sent_at: datetime
     answered_at: datetime | None = None
-    unanswered_count: int = 0  # tries in a row that got no answer
-    again_at: datetime | None = None  # when to send again, after no answer
+    unanswered_count: int = 0  # consecutive attempts without a response
+    again_at: datetime | None = None  # when to send again after no response
     problem: str = ""
-    task_id: str = ""  # what the node calls the action it began
-    refused: bool = False  # the node answered, and does not do it
-    asked_at: datetime | None = None  # when the node last answered a question about it
-    lost: bool = False  # the node took it, and its tasks do not show it
-    repeats: int = 0  # how often the same was sent and taken before
+    task_id: str = ""  # the node's id of the action that it started
+    refused: bool = False  # the node responded with a refusal
+    asked_at: datetime | None = None  # when the node last responded to a poll about it
+    lost: bool = False  # the node accepted it, but does not list a task for it
+    repeats: int = 0  # how often the same order was sent and accepted before
 
     @property
     def in_flight(self) -> bool:
@@ -57,7 +57,7 @@ def answered(
 
 
 def unanswered(dispatch: Dispatch, problem: str, *, now: datetime) -> Dispatch:
-    """The node gave no answer: send again later, a little later each time."""
+    """The node did not respond: send again after a growing delay."""
     growth = 2 ** min(dispatch.unanswered_count, GROWTHS_MAX)
     delay = min(UNANSWERED_FIRST_AFTER * growth, UNANSWERED_LONGEST_AFTER)
     return Dispatch(

@@ -1,4 +1,4 @@
-"""Deeds that core asks a shell to do. Each is idempotent: a crash costs a repetition, never harm."""
+"""Effects that core returns and a shell performs. Each is idempotent: after a crash it is repeated."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ from persys.model.workload import Workload
 
 @dataclass(frozen=True, slots=True)
 class Apply:
-    """Tell the node to make this revision so."""
+    """Order the node to apply this revision."""
 
     node_id: NodeId
     workload: Workload
@@ -17,17 +17,17 @@ class Apply:
 
 @dataclass(frozen=True, slots=True)
 class Remove:
-    """Tell the node to remove its copy."""
+    """Order the node to remove its copy."""
 
     node_id: NodeId
     workload_id: WorkloadId
     epoch: int
-    keeps_data: bool = False  # what it wrote stays on the node
+    keeps_data: bool = False  # volumes and files stay on the node
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask a node that does not report by itself how the workload is."""
+    """Poll the status of the workload from an agent that does not report changes."""
 
     node_id: NodeId
     workload_id: WorkloadId
@@ -35,7 +35,7 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Inquire:
-    """Ask the node what it was doing: an operation has not ended in time. `about` tells which."""
+    """Fetch the actions of the workload from its node after a time-out. `about` names the operation."""
 
     node_id: NodeId
     workload_id: WorkloadId

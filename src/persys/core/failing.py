@@ -1,4 +1,4 @@
-"""What follows a failure: wait and send again, or give up until somebody changes something."""
+"""Reacts to a failure: retry after a delay, or give up until an operator changes something."""
 
 from datetime import datetime
 
@@ -44,7 +44,7 @@ def count_failure(
 
 
 def removal_counted(situation: Situation, now: datetime) -> Retry:
-    """One more removal that did not end in time. The next one is sent at once."""
+    """Count a removal that timed out. The next one is sent at once."""
     attempts = situation.retry.attempts if situation.retry else 0
     return Retry(situation.workload.id, situation.workload.revision, attempts + 1, now)
 
@@ -62,10 +62,10 @@ def _wait_or_retry(situation: Situation, failure: Failure, retry: Retry, now: da
 
 
 def before_retry(situation: Situation, retry: Retry, now: datetime) -> Decision:
-    """Neither failed nor as it should be, and the next attempt is not due or was given up: still failed."""
+    """Keep the status failed until the next attempt is due, or for good after giving up."""
     failure = situation.belief.failure if situation.belief else None
     if failure is None:
-        failure = Failure(FailureReason.RUNTIME_ERROR, f"not {situation.workload.desired} any more")
+        failure = Failure(FailureReason.RUNTIME_ERROR, f"no longer {situation.workload.desired}")
     belief = _failure_belief(situation, failure, now)
     return Decision(situation.assignment, belief, retry, wake_at=retry.next_at)
 

@@ -1,8 +1,8 @@
-"""When a workload leaves its node: the node is lost, or shall become empty.
+"""Decides when a workload leaves its node: the node is lost or draining.
 
-What holds data stays bound to a lost node, because a second copy might run beside the first: an operator who
-confirms the node dead sets it free, or its own choice of `stop_after`, once its agent has surely stopped it.
-It stays on a draining node too: its data would not come. What it wrote stays on the node that it leaves.
+A workload with data stays assigned to a lost node, because a second copy could run beside the first. It moves
+when an operator confirms the node dead, or with `stop_after` once its agent has certainly stopped it. It also
+stays on a draining node: its data cannot move. Files that a workload wrote stay on its former node.
 """
 
 from dataclasses import replace
@@ -29,19 +29,19 @@ def must_leave(situation: Situation, now: datetime) -> bool:
             return free_at is not None and now >= free_at
         return not holds_data(situation.workload)
     if situation.phase is Phase.SUSPECT and situation.workload.stop_after_seconds:
-        return False  # it may still run there, and its agent has not stopped it yet
+        return False  # its agent may not have stopped it yet
     return situation.draining and stays_because(situation.workload) == ""
 
 
 def stopped_alone_at(situation: Situation, now: datetime) -> datetime | None:
-    """When its lost node has surely stopped it by itself. None: nobody can tell that it will."""
+    """When the agent of the lost node has certainly stopped it. None: that is not guaranteed."""
     workload = situation.workload
     heard_at = now - situation.silent
     if (
         not workload.stop_after_seconds
         or not situation.stops_alone
         or not _knows_its_order(situation)
-        # What was wanted after the node was last heard has not reached it. A delete changes no rule.
+        # An intent newer than the last heartbeat has not reached the node. A delete changes no rule.
         or (workload.desired is not Desired.DELETED and workload.updated_at > heard_at)
     ):
         return None
@@ -49,7 +49,7 @@ def stopped_alone_at(situation: Situation, now: datetime) -> datetime | None:
 
 
 def _knows_its_order(situation: Situation) -> bool:
-    """The node has said that it has this very revision, by this assignment."""
+    """Whether the node reported this revision of this assignment."""
     workload, assignment, seen = situation.workload, situation.assignment, situation.observation
     assert assignment is not None
     if seen is not None:
@@ -62,7 +62,7 @@ def _knows_its_order(situation: Situation) -> bool:
 
 
 def was_never_taken(situation: Situation) -> bool:
-    """Its node gave no answer to the order several times, and never reported it: it may try another node."""
+    """Whether the node did not respond to several orders and never reported the workload."""
     dispatch, workload = situation.dispatch, situation.workload
     return (
         situation.phase is Phase.ALIVE
@@ -80,7 +80,7 @@ def stays_because(workload: Workload) -> str:
 
 
 def leave(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
-    """Go elsewhere, with a tombstone for the copy that is left behind. None: it fits nowhere else better."""
+    """Move to another node, with a tombstone for the old copy. None: no other node fits."""
     assignment = situation.assignment
     assert assignment is not None
     stops_at = stopped_alone_at(situation, now) if situation.phase is Phase.LOST else None
@@ -91,16 +91,16 @@ def leave(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
     if moved.assignment is None and situation.workload.desired is Desired.RUNNING:
         return None
     if moved.assignment is not None and moved.assignment.node_id == assignment.node_id:
-        return None  # its node answers again: a tombstone there would name the copy that is wanted
+        return None  # its node responds again: a tombstone would remove the assigned copy
     return replace(moved, tombstone=tombstone)
 
 
 def stranded(situation: Situation, rooms: Rooms, now: datetime) -> Decision:
-    """On a lost node, and no room elsewhere: still bound, for the node may come back first."""
+    """On a lost node and no other node fits: stay assigned, since the node may return first."""
     assignment = situation.assignment
     assert assignment is not None
     nowhere = assign(situation, rooms, now).belief
     assert nowhere is not None
-    message = f"node {assignment.node_id} is lost; elsewhere: {nowhere.message}"
+    message = f"node {assignment.node_id} is lost; other nodes: {nowhere.message}"
     belief = believe(situation, Status.UNKNOWN, now, code="NodeLost", message=message)
     return Decision(assignment, belief, situation.retry, waits_for_room=True)

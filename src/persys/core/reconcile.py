@@ -1,15 +1,15 @@
-"""The scheduler's one brain: from what is wanted, bound and observed to the next deed.
+"""Decides the next action for one workload from its intent, assignment and observation.
 
-`decide` is called whenever anything about a workload changes or a time it asked for has come. It compares
-the goal (revision, desired state, epoch) with the newest observation and returns at most one deed, what to
-believe and show, and when to look again. Calling it twice with the same situation gives the same answer.
+`decide` is called when anything about a workload changes and when its `wake_at` is due. It compares the goal
+(revision, desired state, epoch) with the newest observation. It returns the records to store, the effects to
+perform and the time of the next call. The same situation always gives the same decision.
 
     deleted?  ── no copy can exist ──▶ forget          unassigned? ── fits ──▶ assign, Apply
-       └─ copy may exist ──▶ Remove until gone            └─ fits nowhere ──▶ Pending, says why
+       └─ copy may exist ──▶ Remove until gone            └─ fits nowhere ──▶ Pending, with the reason
     observed == goal ──▶ Running / Stopped             failed ──▶ wait, Apply again, or give up
-    sent, not yet so ──▶ wait until the deadline       not sent ──▶ Apply
-    node lost or draining ──▶ assign elsewhere with the next epoch, bury the copy that stays behind
-    record older than what its node has ──▶ a new epoch (`rollback.py`)
+    sent, goal not reached ──▶ wait for the deadline   not sent ──▶ Apply
+    node lost or draining ──▶ assign elsewhere with the next epoch, tombstone for the old copy
+    record older than the state of its node ──▶ a new epoch (`rollback.py`)
 """
 
 from dataclasses import replace
@@ -92,7 +92,7 @@ def decide(
 def _stay(
     situation: Situation, rooms: Rooms, policy: Policy, *, now: datetime, roll: float
 ) -> Decision:
-    """Where it is, with what it needs now: nothing is ordered that is not reserved."""
+    """Converge on the current node. Resources are reserved before an order is sent."""
     assert situation.assignment is not None
     needs = needs_of(situation.workload)
     if reservation_differs(situation.assignment, needs):
@@ -111,7 +111,7 @@ def _leave(
 ) -> Decision:
     here = _converge(situation, policy, now=now, roll=roll)
     done = replace(situation, belief=here.belief)
-    # What has just run to completion leaves as finished work; it is not run again elsewhere.
+    # A workload that has just run to completion is not run again on another node.
     left = leave(done if is_finished(done) else situation, rooms, now)
     if left is not None:
         return left
@@ -135,7 +135,7 @@ def _delete(situation: Situation, policy: Policy, now: datetime) -> Decision:
     deadline = _delete_deadline(situation, policy)
     late = alive and overdue(situation, goal, deadline, now)
     if late:
-        # Counted and told, never given up: it is sent again below, each time after twice as long.
+        # A removal is never given up: it is sent again below, with the deadline doubled each time.
         situation = replace(situation, retry=removal_counted(situation, now))
     code, message = _removal_progress(situation, goal, policy)
     belief = believe(situation, Status.DELETING, now, code=code, message=message)
@@ -150,11 +150,14 @@ def _delete(situation: Situation, policy: Policy, now: datetime) -> Decision:
 
 
 def _removal_progress(situation: Situation, goal: Goal, policy: Policy) -> tuple[str, str]:
-    """The code and the text that tell how far a removal is."""
+    """The code and message of a removal in progress."""
     assert situation.assignment is not None
     if situation.phase is Phase.SUSPECT:
         node_id = situation.assignment.node_id
-        return "Deleting", f"node {node_id} gives no sign; deleted when it returns or is lost"
+        return (
+            "Deleting",
+            f"node {node_id} is not sending heartbeats; deleted when it returns or is lost",
+        )
     dispatch = situation.dispatch
     if dispatch is not None and dispatch.goal == goal and dispatch.problem:
         return _unreachable(situation.assignment.node_id, dispatch.problem)
@@ -164,13 +167,13 @@ def _removal_progress(situation: Situation, goal: Goal, policy: Policy) -> tuple
     if situation.retry is not None:
         seconds = policy.delete_deadline.total_seconds()
         times = f"{situation.retry.attempts} times" if situation.retry.attempts > 1 else "once"
-        text = f"not gone {seconds:g}s after the removal was sent, {times}; sent again"
+        text = f"not removed {seconds:g}s after the request was sent, {times}; sent again"
         return "TimedOut", text + _still_there(situation)
-    return "Deleting", "waiting for the node to say it is gone"
+    return "Deleting", "waiting for the node to confirm the removal"
 
 
 def _still_there(situation: Situation) -> str:
-    """What the node says of a copy that should be gone."""
+    """What the node reports about a copy that should be removed."""
     seen, assignment = situation.observation, situation.assignment
     if seen is None or assignment is None or seen.actual is Actual.ABSENT:
         return ""
@@ -179,14 +182,17 @@ def _still_there(situation: Situation) -> str:
 
 
 def _delete_deadline(situation: Situation, policy: Policy) -> timedelta:
-    """How long a removal gets before it is sent again: twice as long after each that did not end."""
+    """How long a removal may take before it is sent again; doubled after each time-out."""
     attempts = situation.retry.attempts if situation.retry is not None else 0
     growth: int = 2 ** min(attempts, GROWTHS_MAX)
     return max(min(policy.delete_deadline * growth, REMOVAL_LONGEST_AFTER), policy.delete_deadline)
 
 
 def _is_gone(situation: Situation, goal: Goal) -> bool:
-    """Absence alone does not tell: an earlier order to apply it may be on its way. The removal fences it."""
+    """Whether the copy is removed for good.
+
+    Absence alone is not enough: an earlier apply may still be in flight. The removal fences it.
+    """
     seen, dispatch = situation.observation, situation.dispatch
     return (
         seen is not None
@@ -217,15 +223,15 @@ def _converge(situation: Situation, policy: Policy, *, now: datetime, roll: floa
 def _out_of_sight(situation: Situation, now: datetime) -> Decision:
     assignment, wake_at = situation.assignment, None
     assert assignment is not None
-    message = f"node {assignment.node_id} gives no sign"
+    message = f"node {assignment.node_id} is not sending heartbeats"
     if situation.phase is Phase.LOST:
         wake_at = stopped_alone_at(situation, now)
         message = f"node {assignment.node_id} is lost and holds the workload's data"
         if wake_at is not None:
             seconds = situation.workload.stop_after_seconds
             message = (
-                f"node {assignment.node_id} is lost and stops the workload by itself after "
-                f"{seconds}s without the scheduler; after that it starts elsewhere, without its data"
+                f"node {assignment.node_id} is lost; its agent stops the workload after {seconds}s without "
+                "the scheduler, then it starts on another node, without its data"
             )
         else:
             message += "; it stays until the node returns or is confirmed dead"
@@ -234,7 +240,7 @@ def _out_of_sight(situation: Situation, now: datetime) -> Decision:
 
 
 def _is_current(situation: Situation, seen: Observation) -> bool:
-    """Without a revision it may be about an earlier one, until the order was taken and all was well."""
+    """An observation without a revision may describe an earlier one, until the order was accepted."""
     dispatch = situation.dispatch
     if seen.revision or had_settled(situation):
         return True
@@ -259,7 +265,7 @@ def _completed(seen: Observation, workload: Workload) -> bool:
         case ContainerSpec() as spec:
             may_end = spec.restart.runs_to_completion
         case ComposeSpec():
-            may_end = True  # its services say; the agent reports an end only if all of them may
+            may_end = True  # the agent reports an end only if the restart policy of each service allows it
         case _:
             may_end = False
     return may_end and seen.metadata.get("container.exit_code") == "0"
@@ -291,7 +297,7 @@ def _settled(situation: Situation, seen: Observation, policy: Policy, now: datet
 
 
 def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float) -> Decision:
-    """Not yet so, and not failed: send, or wait for what was sent."""
+    """The goal is not reached and the workload has not failed: send the order, or wait for the last one."""
     workload, assignment = situation.workload, situation.assignment
     assert assignment is not None
     retry = situation.retry
@@ -301,7 +307,7 @@ def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float)
     if _is_blind(situation, goal):
         return Decision(assignment, _in_progress(situation, goal, now), retry)
     seen, since = situation.observation, situation.observed_since
-    # The agent heals by itself what it once had; it gets a while before it is told again.
+    # The agent repairs a workload that it had converged before; it gets some time before the next order.
     if seen is not None and situation.dispatch is None and since is not None:
         healed_at = since + policy.missing_grace
         if had_settled(situation) and now < healed_at:
@@ -310,7 +316,7 @@ def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float)
         return _after_lost_order(situation, goal, policy, now=now, roll=roll)
     deadline = _apply_deadline(workload, policy)
     if overdue(situation, goal, deadline, now):
-        text = f"not {workload.desired} {deadline.total_seconds():g}s after it was sent"
+        text = f"not {workload.desired} {deadline.total_seconds():g}s after the order was sent"
         failure = Failure(FailureReason.RUNTIME_ERROR, text, code="TimedOut")
         counted = count_failure(situation, failure, policy, now=now, roll=roll)
         inquiry = Inquire(assignment.node_id, workload.id, assignment.epoch, text)
@@ -328,9 +334,9 @@ def _pursue(situation: Situation, policy: Policy, *, now: datetime, roll: float)
 
 
 def _has_lost_order(situation: Situation, goal: Goal, policy: Policy, now: datetime) -> bool:
-    """The node took the order, and since then has neither a task of it nor, of an apply, the workload.
+    """The node accepted the order, but has no task for it and, after an apply, no workload.
 
-    An agent of another make that was killed forgets what it has not finished. Ours keep orders on disk.
+    A third-party agent that is killed loses its unfinished orders. Our agent stores orders on disk.
     """
     dispatch, since = situation.dispatch, situation.observed_since
     if situation.reports or dispatch is None or dispatch.goal != goal:
@@ -346,7 +352,7 @@ def _has_lost_order(situation: Situation, goal: Goal, policy: Policy, now: datet
 def _after_lost_order(
     situation: Situation, goal: Goal, policy: Policy, *, now: datetime, roll: float
 ) -> Decision:
-    """Sent again at once, and if it is lost again, as after any failure."""
+    """Send the order again at once. If it is lost again, count a failure."""
     workload, assignment = situation.workload, situation.assignment
     dispatch, retry = situation.dispatch, situation.retry
     assert assignment is not None
@@ -355,22 +361,26 @@ def _after_lost_order(
         belief = _in_progress(situation, goal, now)
         effect = Apply(assignment.node_id, workload, assignment.epoch)
         return Decision(assignment, belief, retry, effects=(effect,))
-    text = f"node {assignment.node_id} took the order, and has neither the result nor a task of it"
+    text = (
+        f"node {assignment.node_id} accepted the order, but has neither a result nor a task for it"
+    )
     failure = Failure(FailureReason.RUNTIME_ERROR, text, code="OrderLost")
     return count_failure(situation, failure, policy, now=now, roll=roll)
 
 
 def _reported(situation: Situation, seen: Observation, now: datetime) -> Belief | None:
-    """What is shown of a workload whose state differs on its node, until that heals it or is told again."""
+    """The status of a workload in another state than desired, until the agent repairs it."""
     workload, shown = situation.workload, _SHOWN.get(seen.actual)
     if shown is None or seen.revision not in ("", workload.revision):
         return situation.belief
-    text = f"wanted {workload.desired.capitalize()}, but node {seen.node_id} reports {shown}"
+    text = (
+        f"desired state is {workload.desired.capitalize()}, but node {seen.node_id} reports {shown}"
+    )
     return believe(situation, shown, now, code=STATE_MISMATCH, message=text)
 
 
 def _is_blind(situation: Situation, goal: Goal) -> bool:
-    """The node has the order and cannot see what came of it. It will say; until then no time runs out."""
+    """The node has the order and cannot read its runtime. No deadline runs until it reports again."""
     dispatch = situation.dispatch
     has_order = was_settled(situation) if dispatch is None else dispatch.goal == goal
     return situation.reports and has_order and current(situation, Actual.UNKNOWN) is not None
@@ -391,13 +401,13 @@ def _progress(situation: Situation, goal: Goal) -> tuple[Status, str, str]:
     if dispatch is not None and dispatch.goal == goal and dispatch.problem:
         return Status.PENDING, *_unreachable(node_id, dispatch.problem)
     if seen is not None and seen.actual is Actual.UNKNOWN:
-        return Status.UNKNOWN, "Unknown", seen.message or f"node {node_id} cannot tell"
+        return Status.UNKNOWN, "Unknown", seen.message or f"node {node_id} cannot read the state"
     verb = "starting" if goal.desired is Desired.RUNNING else "stopping"
     return Status.PENDING, verb.capitalize(), f"{verb} on {node_id}"
 
 
 def _unreachable(node_id: NodeId, problem: str) -> tuple[str, str]:
-    return "NodeUnreachable", f"node {node_id} gives no answer: {problem}"
+    return "NodeUnreachable", f"node {node_id} does not respond: {problem}"
 
 
 def _apply_deadline(workload: Workload, policy: Policy) -> timedelta:

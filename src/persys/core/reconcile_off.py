@@ -1,7 +1,7 @@
-"""What an agent does when its reconciliation is off (PERSYS_RECONCILE_ENABLED=false).
+"""Limits what an agent does when its reconciliation is off (PERSYS_RECONCILE_ENABLED=false).
 
-Orders are carried out to their end, a silent scheduler still stops what chose `stop_after`, and restart
-policies and health checks hold, because they are part of an order. Everything else is only reported.
+Orders are executed completely, `stop_after` still stops workloads when the scheduler is lost, and restart
+policies and health checks still apply, because they are part of an order. Everything else is only reported.
 """
 
 from persys.core.convergence import Artefact, Condition, Do, Settled
@@ -17,10 +17,10 @@ NOT_RECONCILED = "NotReconciled"
 def without_reconciliation(
     outcome: Do | Settled, order: Order, artefact: Artefact | None, *, under_way: bool
 ) -> Do | Settled:
-    """What is left to do on a node whose reconciliation is off: orders, and what their specs ask for.
+    """Allow only orders and the policies of their specs on a node whose reconciliation is off.
 
-    `under_way`: an order is being carried out. Otherwise what is there is only reported. A difference is a
-    failure that a new order repairs, so that no scheduler sends the same one again and again.
+    `under_way`: an order is being executed. Otherwise the state is only reported. A difference is a failure
+    that a new order repairs, so that no scheduler sends the same order repeatedly.
     """
     if isinstance(outcome, Settled) or under_way or outcome.halts or outcome.by_policy:
         return outcome
@@ -34,7 +34,7 @@ def without_reconciliation(
     else:
         found = "is missing" if artefact is None else f"is {artefact.condition}"
     text = (
-        f"wanted {order.desired}, but it {found}, and reconciliation is off on this node "
+        f"desired state is {order.desired}, but it {found}, and reconciliation is off on this node "
         "(PERSYS_RECONCILE_ENABLED); retry or apply the workload to repair it"
     )
     failure = Failure(FailureReason.RUNTIME_ERROR, text, retryable=False, code=NOT_RECONCILED)

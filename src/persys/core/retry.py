@@ -1,12 +1,11 @@
-"""When to try a failed revision again.
+"""Decides when to retry a failed revision.
 
-The first attempts follow quickly, with growing delays. After them a transient failure is tried again at a
-slow rate for as long as the workload is wanted: a registry that was away for an hour leaves nothing failed.
-Only a failure that needs a new spec waits for a person (`next_at` is None), and any failure where the policy
-has no slow attempts.
+The first retries follow quickly, with growing delays. After them a transient failure is retried at a slow
+rate for as long as the workload exists: a registry outage of an hour leaves nothing failed. A failure that
+needs a new spec is not retried (`next_at` is None), nor any failure when the policy has no slow retries.
 
-Plans are times of the clock of whoever led then. One that lies further ahead than any plan could is of a
-clock that does not agree with ours, and is brought near.
+`next_at` was computed with the clock of the leader at that time. A value further ahead than the policy allows
+comes from a wrong clock and is reduced.
 """
 
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from persys.model.belief import Retry
 from persys.model.failure import Failure
 from persys.model.ids import Revision, WorkloadId
 
-# Far beyond any ceiling; without it a power of two soon is no span of time any more.
+# Far beyond any limit; without it a power of two would overflow a timedelta.
 GROWTHS_MAX = 24
 
 
@@ -29,7 +28,7 @@ class RetryPolicy:
     longest_after: timedelta = timedelta(seconds=120)
     spread: float = 0.2
     attempts_max: int = 5
-    # Between attempts beyond attempts_max; zero: there are none.
+    # Between attempts beyond attempts_max; zero: no such attempts.
     slow_after: timedelta = timedelta(minutes=5)
     stable_after: timedelta = timedelta(minutes=10)
 
@@ -44,9 +43,9 @@ def after_failure(
     now: datetime,
     roll: float,
 ) -> Retry:
-    """The next attempt, or `next_at=None` when none would help.
+    """Schedule the next attempt, or give up with `next_at=None`.
 
-    `attempts` is how many retries were already made; it stays at its maximum during the slow attempts.
+    `attempts` is the number of retries so far; it stays at its maximum during the slow attempts.
     `roll` in [0, 1) places the attempt inside the jitter window: 0 is earliest.
     """
     ends = attempts >= policy.attempts_max and not policy.slow_after
@@ -60,7 +59,7 @@ def after_failure(
 
 
 def in_reach(retry: Retry, policy: RetryPolicy, *, now: datetime) -> Retry:
-    """The plan, at most as far ahead as it could have been when it was made."""
+    """The retry with `next_at` limited to the longest delay that the policy allows."""
     if retry.next_at is None:
         return retry
     delay = _delay(max(0, retry.attempts - 1), policy, roll=1)

@@ -1,15 +1,15 @@
-"""Records that are behind their nodes, because the store was restored from an older copy.
+"""Handles records that are older than the state of their nodes, after a restore of the store from a backup.
 
-On record an assignment's epoch only rises. So a node that holds a later epoch than the record shows that the
-record is old, and it would refuse every order of the record's epoch. What follows:
+The epoch of a stored assignment only increases. A node with a higher epoch than the record proves that the
+record is old, and it refuses every order with the record's epoch. The cases:
 
-    the assigned node has a later epoch of it         a new epoch, on the same node
-    another node proves a later assignment to it      bound there: that is where the cluster last put it
-    the assigned node has deleted the assignment      a new epoch; with data only when a person says so,
-                                                      because its data may be on a node that is silent
+    the assigned node has a higher epoch              a new epoch, on the same node
+    another node proves a later assignment            assigned there: the most recent placement
+    the assigned node has deleted the assignment      a new epoch; with data only on an operator's request,
+                                                      because its data may be on an unreachable node
 
-An epoch that a node reports is compared and never taken over: the counter continues by the clock. So a node
-that reports what it likes gets at most one more epoch for its own workload every half minute.
+An epoch that a node reports is only compared, never adopted: the counter continues from the clock. A node
+that reports arbitrary epochs gets at most one new epoch for its own workload every 30 seconds.
 """
 
 from dataclasses import replace
@@ -30,11 +30,11 @@ from persys.model.workload import Desired
 
 STALE_EPOCH = "StaleEpoch"  # the node has a newer assignment
 ALREADY_DELETED = "AlreadyDeleted"  # the node has deleted this assignment
-RENEWED_AFTER = timedelta(seconds=30)  # at the earliest, after the last time
+RENEWED_AFTER = timedelta(seconds=30)  # the shortest time between two new epochs
 
 
 def held_epoch(situation: Situation) -> int:
-    """The epoch that the assigned node reports, if it is not below the record's but not its own; else 0."""
+    """The epoch that the assigned node reports, if it shows that the record is old; otherwise 0."""
     seen, bound = situation.observation, situation.assignment
     if seen is None or bound is None or seen.node_id != bound.node_id:
         return 0
@@ -43,12 +43,12 @@ def held_epoch(situation: Situation) -> int:
 
 
 def proven_epoch(situation: Situation) -> int:
-    """The highest epoch that a node elsewhere proves; 0: none does."""
+    """The highest epoch that another node proves; 0: none."""
     return max((copy.epoch for copy in situation.copies if copy.proven), default=0)
 
 
 def renewed(situation: Situation, rooms: Rooms, now: datetime) -> Decision | None:
-    """What to do about a record that is behind; None if it is not, or not to be renewed now."""
+    """The decision for an outdated record; None if it is up to date or must not be renewed now."""
     bound = situation.assignment
     if bound is None:
         return None
@@ -61,14 +61,14 @@ def renewed(situation: Situation, rooms: Rooms, now: datetime) -> Decision | Non
 
 
 def explained(situation: Situation) -> Situation:
-    """The same, with a refusal because of an epoch in words that say what to do about it."""
+    """The situation with a message that says what to do when a node refuses an epoch."""
     failed, bound = current(situation, Actual.FAILED), situation.assignment
     if failed is None or failed.failure is None or bound is None or not failed.known_epoch:
         return situation
     if failed.known_epoch >= situation.next_epoch:
         text = (
-            f"node {bound.node_id} refuses orders because of epoch {failed.known_epoch}, which this cluster "
-            "cannot have given out; check the clock of the scheduler, or remove the node"
+            f"node {bound.node_id} refuses orders because it has epoch {failed.known_epoch}, which this "
+            "cluster did not assign; check the clock of the scheduler, or remove the node"
         )
         failure = structs.replace(failed.failure, message=text)
     elif failed.failure.code == ALREADY_DELETED and holds_data(situation.workload):
@@ -85,7 +85,7 @@ def _was_deleted(situation: Situation, bound: Assignment) -> str:
     name = situation.workload.id
     return (
         f"node {bound.node_id} has deleted this assignment (epoch {bound.epoch}) of a workload with data: "
-        "the store was probably restored from an older copy. If no other node has its data, "
+        "the store was probably restored from an older backup. If no other node has its data, "
         f"`persysctl workload retry {name}` starts it on {bound.node_id}; otherwise delete it, and adopt its "
         "copy (`persysctl orphans list`)"
     )
@@ -97,19 +97,19 @@ def _newest_copy(situation: Situation, *, above: int) -> Copy | None:
 
 
 def _follow(situation: Situation, copy: Copy, rooms: Rooms, now: datetime) -> Decision | None:
-    """Bind it where the cluster last put it. What has no data runs on where the record has it if need be."""
+    """Assign it to the node of its newest copy. Without data it stays on the record's node if that fails."""
     bound, needs = situation.assignment, needs_of(situation.workload)
     assert bound is not None
     rejection = rooms.fits_on(situation.workload.id, copy.node_id, needs)
     if rejection is None:
-        why = f"the node has its newest copy; the record with {bound.node_id} was an older one"
+        why = f"the node has its newest copy; the record with {bound.node_id} was outdated"
         moved = bind(situation, copy.node_id, needs, why, now)
         return replace(moved, tombstone=Tombstone(bound, now, keeps_data=True))
     if not holds_data(situation.workload):
         return None
     waiting = wait(
         situation,
-        f"{copy.node_id} has its newest copy with the data, and is {rejection.detail}: make room there",
+        f"{copy.node_id} has its newest copy with the data, and is {rejection.detail}: free capacity there",
         now,
     )
     return replace(waiting, assignment=bound)
@@ -133,7 +133,7 @@ def _waits_for_a_person(situation: Situation) -> bool:
 
 
 def _was_asked_again(situation: Situation) -> bool:
-    """A person wants it tried again after its node had deleted it: nothing of that failure is planned."""
+    """Whether a retry was requested after the node had deleted the assignment."""
     belief = situation.belief
     return (
         belief is not None
@@ -153,7 +153,7 @@ def _may_renew(situation: Situation, bound: Assignment, now: datetime) -> bool:
 def _renew(situation: Situation, bound: Assignment, now: datetime) -> Decision:
     held, workload = held_epoch(situation), situation.workload
     why = (
-        f"the node has epoch {held}, and the record was older" if held else "it was asked for again"
+        f"the node has epoch {held}, and the record was older" if held else "a retry was requested"
     )
     assignment = structs.replace(bound, epoch=situation.next_epoch, assigned_at=now, why=why)
     if workload.desired is Desired.DELETED:
@@ -164,7 +164,7 @@ def _renew(situation: Situation, bound: Assignment, now: datetime) -> Decision:
 
 
 def _as_before(situation: Situation, assignment: Assignment, now: datetime) -> Belief:
-    """What is shown does not change until the node has answered; what had failed is on its way."""
+    """Keep the status until the node responds; a failed workload becomes pending."""
     belief = situation.belief
     if belief is not None and belief.status is not Status.FAILED:
         return structs.replace(belief, epoch=assignment.epoch)

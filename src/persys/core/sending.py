@@ -1,4 +1,4 @@
-"""Send an order, or wait for what was sent: the one place that paces orders and questions to nodes."""
+"""Decides whether to send an order, poll the node or wait: the only place that paces orders and polls."""
 
 from datetime import datetime, timedelta
 
@@ -33,6 +33,6 @@ def send_or_wait(
         return (), overdue_at
     assert situation.assignment is not None
     ask = Ask(situation.assignment.node_id, situation.workload.id)
-    # Heartbeats do not count: some have neither revision nor cause, and would put off the question.
+    # Heartbeats do not postpone the poll: some carry neither a revision nor an error.
     ask_at = (dispatch.asked_at or dispatch.sent_at) + policy.ask_interval
     return ((ask,), now + policy.ask_interval) if now >= ask_at else ((), ask_at)

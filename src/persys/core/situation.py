@@ -1,7 +1,6 @@
-"""What is known of one workload at one moment, and what may be decided about it.
+"""The input and the output of `decide`: `Situation` and `Decision`, with predicates over a situation.
 
-The functions below read a situation; none of them decides. They answer what was seen and sent, and in what
-order: an observation older than the last dispatch is no news.
+The functions here only read. An observation that is older than the last dispatch is ignored.
 """
 
 from collections.abc import Callable
@@ -25,7 +24,7 @@ from persys.model.observation import Actual, Observation
 from persys.model.workload import Desired, Workload
 
 COMPLETED = "Completed"
-STATE_MISMATCH = "StateMismatch"  # the node reports another state than the one that it had
+STATE_MISMATCH = "StateMismatch"  # the node reports another state than the desired one
 RUNTIME_NOT_AVAILABLE = "RuntimeNotAvailable"
 
 
@@ -41,25 +40,25 @@ class Policy:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A copy of the workload where it is not bound.
+    """A copy of the workload on a node to which it is not assigned.
 
-    `counts`: it is known from the cluster's own records or from a proof of assignment. What a node reports
-    without a proof is shown and decides nothing.
+    `counts`: the copy is in the cluster's own records or has a proof of assignment. A copy that a node
+    reports without a proof is shown, but does not affect decisions.
     """
 
     node_id: NodeId
     epoch: int
-    doomed: bool = False  # a tombstone names it
-    may_live: bool = True  # False: its node is confirmed dead, or its agent has stopped it by now
+    doomed: bool = False  # it has a tombstone
+    may_live: bool = True  # False: its node is confirmed dead, or its agent has stopped it
     lost: bool = False  # its node is not ready
     stops_at: datetime | None = None  # by then its agent has stopped it
     counts: bool = True
-    proven: bool = False  # this cluster gave it that epoch
+    proven: bool = False  # it has a valid proof of assignment for this epoch
 
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """A node that turned the workload away, and gets it not again until then."""
+    """A node that rejected the workload and is excluded from its placement until then."""
 
     node_id: NodeId
     until: datetime
@@ -75,23 +74,26 @@ class Situation:
     belief: Belief | None = None
     retry: Retry | None = None
     observation: Observation | None = None
-    observed_since: datetime | None = None  # how long it has looked like that
+    observed_since: datetime | None = None  # when the observed state last changed
     dispatch: Dispatch | None = None
     phase: Phase = Phase.LOST  # of the assigned node
-    reports: bool = False  # the assigned node sends changes by itself
-    draining: bool = False  # the assigned node shall become empty
-    confirmed_dead: bool = False  # the operator vouches that the assigned node runs nothing
+    reports: bool = False  # the agent of the assigned node reports changes without being polled
+    draining: bool = False  # the assigned node is being drained
+    confirmed_dead: bool = False  # an operator declared the assigned node dead
     copies: tuple[Copy, ...] = ()  # on other nodes than the assigned one
-    stops_alone: bool = False  # the assigned node stops what has been too long without us
-    silent: timedelta = timedelta()  # since the assigned node was last heard
-    neighbours: int = 0  # workloads on the assigned node, this one included
-    asides: tuple[Aside, ...] = ()  # placement does not see these nodes
-    next_epoch: int = 0  # of the cluster's counter, for an assignment that is made now
+    stops_alone: bool = False  # the agent of the assigned node supports `stop_after`
+    silent: timedelta = timedelta()  # since the last heartbeat of the assigned node
+    neighbours: int = 0  # workloads on the assigned node, including this one
+    asides: tuple[Aside, ...] = ()  # excluded from placement
+    next_epoch: int = 0  # of the cluster's counter, for a new assignment
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to record, do and look at next. `None` in a record's place means: there shall be none."""
+    """The records to store, the effects to perform and the time of the next call.
+
+    `None` in place of a record deletes it.
+    """
 
     assignment: Assignment | None
     belief: Belief | None
@@ -101,13 +103,13 @@ class Decision:
     effects: tuple[Effect, ...] = ()
     wake_at: datetime | None = None
     waits_for_room: bool = False
-    fulfilled: bool = False  # the last dispatch has done its work
+    fulfilled: bool = False  # the last dispatch has reached its goal
 
 
 class Rooms:
-    """Placement as `decide` needs it: where a need fits, and whether one node could take it.
+    """Placement as `decide` uses it: find a node for requirements, or check one node.
 
-    `place` is also told which assignment is given up for it, if any.
+    `place` also takes the assignment that the new one replaces, if any.
     """
 
     def __init__(
@@ -120,7 +122,7 @@ class Rooms:
 
 
 def current(situation: Situation, actual: Actual) -> Observation | None:
-    """The observation, if it says `actual` of this assignment and is newer than what was sent."""
+    """The observation, if it reports `actual` for this assignment and is newer than the last dispatch."""
     seen = situation.observation
     if (
         seen is None
@@ -151,17 +153,17 @@ def retried(situation: Situation, retry: Retry) -> bool:
 
 
 def due_at(situation: Situation, dispatch: Dispatch, deadline: timedelta) -> datetime:
-    """When what was sent should have come about.
+    """The deadline of the last dispatch.
 
-    A node that reports by itself and says it is still at it gets its time anew with each such word: it may
-    have a hundred others to do first, or a large image to fetch.
+    Each progress report of a node that reports changes extends it: the node may have other work queued, or
+    pull a large image.
     """
     at_work = current(situation, Actual.PENDING) if situation.reports else None
     return max(dispatch.sent_at, at_work.seen_at if at_work else dispatch.sent_at) + deadline
 
 
 def overdue(situation: Situation, goal: Goal, deadline: timedelta, now: datetime) -> bool:
-    """What was sent has not come about in time, and that has not been counted yet."""
+    """Whether the last dispatch missed its deadline, and that is not yet counted as a failure."""
     dispatch, retry = situation.dispatch, situation.retry
     return (
         dispatch is not None
@@ -185,7 +187,7 @@ def believe(
     epoch: int | None = None,
     metadata: dict[str, str] | None = None,
 ) -> Belief:
-    """The old belief itself when nothing changed, so that nothing is written."""
+    """Build the new status. Returns the old one when nothing changed, so that nothing is written."""
     old = situation.belief
     if epoch is None:
         epoch = situation.assignment.epoch if situation.assignment else old.epoch if old else 0
@@ -213,7 +215,7 @@ def believe(
 
 
 def speaks_of(seen: Observation, revision: Revision, assignment: Assignment) -> bool:
-    """Whether it is about this assignment; an agent that does not say is taken at its word."""
+    """Whether the observation is about this assignment. A missing revision or epoch matches any."""
     return (
         seen.node_id == assignment.node_id
         and seen.revision in ("", revision)
@@ -222,7 +224,7 @@ def speaks_of(seen: Observation, revision: Revision, assignment: Assignment) -> 
 
 
 def is_finished(situation: Situation) -> bool:
-    """It ran to completion at this revision, so there is nothing to run again."""
+    """Whether the workload ran to completion at this revision."""
     belief, workload = situation.belief, situation.workload
     return (
         workload.desired is Desired.RUNNING
@@ -233,7 +235,7 @@ def is_finished(situation: Situation) -> bool:
 
 
 def was_settled(situation: Situation) -> bool:
-    """As far as is recorded, all is well: no news is no reason to act."""
+    """Whether the stored status matches the intent: without a new observation nothing has to be done."""
     belief, assignment = situation.belief, situation.assignment
     assert assignment is not None
     return (
@@ -244,7 +246,7 @@ def was_settled(situation: Situation) -> bool:
 
 
 def had_settled(situation: Situation) -> bool:
-    """All was well, and what its node reports now is shown and not remedied yet."""
+    """Whether the workload had converged, also if its node now reports another state."""
     belief, assignment = situation.belief, situation.assignment
     assert assignment is not None
     return was_settled(situation) or (
@@ -256,7 +258,7 @@ def had_settled(situation: Situation) -> bool:
 
 
 def fulfils(belief: Belief, workload: Workload) -> bool:
-    """Whether what is believed is what is wanted, at the revision that is wanted."""
+    """Whether the status matches the desired state and revision."""
     if belief.revision != workload.revision:
         return False
     if workload.desired is Desired.RUNNING:
@@ -265,7 +267,7 @@ def fulfils(belief: Belief, workload: Workload) -> bool:
 
 
 def confirms(seen: Observation, belief: Belief, workload: Workload, assignment: Assignment) -> bool:
-    """Whether what is seen is what is believed and wanted: then there is nothing to decide."""
+    """Whether the observation matches the status and the intent: then there is nothing to decide."""
     return (
         seen.actual is Actual.RUNNING
         and belief.status is Status.RUNNING

@@ -176,7 +176,7 @@ async def test_a_node_whose_agent_is_gone_says_so_and_gets_the_order_when_it_is_
 
     await eventually(unreachable, lambda: "the trouble to be told")
     view = await cluster.control.workload("web")
-    assert view.reason.message.startswith("node n1 gives no answer: UNAVAILABLE")
+    assert view.reason.message.startswith("node n1 does not respond: UNAVAILABLE")
     assert view.retry_attempts == 0
 
     await node.agent.start()

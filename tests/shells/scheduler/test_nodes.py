@@ -189,7 +189,7 @@ async def test_a_deletion_on_a_silent_node_waits_and_ends_when_it_returns(cluste
     assert (await cluster.control.delete("web")).success
     view = await cluster.control.workload("web")
     assert (view.status, view.reason.code) == ("Deleting", "Deleting")
-    assert "gives no sign" in view.reason.message
+    assert "is not sending heartbeats" in view.reason.message
 
     node.speak()
     await cluster.control.until_gone("web")

@@ -193,7 +193,7 @@ async def test_a_stopped_workload_without_a_node_says_why_it_has_none(cluster: C
 
     found = await explained(cluster, "web")
 
-    assert found.summary == "has no node: gets a node when started"
+    assert found.summary == "has no node: assigned to a node when started"
     assert (found.fit_count, list(found.changes)) == (1, [])
 
 

@@ -191,7 +191,7 @@ async def test_another_state_is_shown_at_once_and_remedied_after_the_grace() -> 
         view = await cluster.control.until("web", "Stopped", within=5)
 
         assert view.reason.code == "StateMismatch"
-        assert view.reason.message == "wanted Running, but node n1 reports Stopped"
+        assert view.reason.message == "desired state is Running, but node n1 reports Stopped"
         assert await drifted(cluster) == {"state_mismatch"}
         await cluster.control.until("web", "Running")
         assert len(node.agent.applies) == 2

@@ -65,7 +65,7 @@ def test_before_its_agent_has_surely_stopped_it_nothing_moves_and_the_time_is_kn
     assert node_of(decision) == "n1"
     assert decision.wake_at == NOW + timedelta(seconds=5)
     assert decision.belief is not None
-    assert "stops the workload by itself after 60s" in decision.belief.message
+    assert "its agent stops the workload after 60s" in decision.belief.message
 
 
 def test_after_that_it_starts_elsewhere_and_what_it_wrote_stays() -> None:

@@ -58,8 +58,8 @@ def test_the_newest_task_is_told_with_its_error() -> None:
         an_action("apply-web-2", created_at=after(1), state=ActionState.FAILED, error="disk full"),
     ]
 
-    assert tell("not running 45s after it was sent", actions, "") == (
-        "not running 45s after it was sent; task apply-web-2 (apply_workload) is failed: disk full"
+    assert tell("not running 45s after the order was sent", actions, "") == (
+        "not running 45s after the order was sent; task apply-web-2 (apply_workload) is failed: disk full"
     )
 
 

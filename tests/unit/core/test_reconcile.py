@@ -350,7 +350,7 @@ def test_an_agent_that_gave_no_answer_is_tried_again_when_the_time_comes() -> No
     assert (waiting.effects, waiting.wake_at) == ((), after(4))
     assert waiting.belief is not None
     assert waiting.belief.code == "NodeUnreachable"
-    assert waiting.belief.message == "node n1 gives no answer: connection refused"
+    assert waiting.belief.message == "node n1 does not respond: connection refused"
     assert [type(effect) for effect in again.effects] == [Apply]
     assert again.retry is None
 
@@ -427,7 +427,7 @@ def test_another_state_on_the_node_is_shown_at_once_and_remedied_after_a_while()
 
     assert shown.belief is not None
     assert (shown.belief.status, shown.belief.code) == (Status.STOPPED, "StateMismatch")
-    assert shown.belief.message == "wanted Running, but node n1 reports Stopped"
+    assert shown.belief.message == "desired state is Running, but node n1 reports Stopped"
     assert (again.belief, again.effects, again.wake_at) == (shown.belief, (), after(10))
     assert [type(effect) for effect in late.effects] == [Apply]
 
@@ -458,12 +458,14 @@ def test_a_workload_on_a_silent_node_is_unknown_and_nothing_is_sent() -> None:
 
     assert decision.belief is not None
     assert (decision.belief.status, decision.belief.code) == (Status.UNKNOWN, "NodeNotReady")
-    assert decision.belief.message == "node n1 gives no sign"
+    assert decision.belief.message == "node n1 is not sending heartbeats"
     assert (decision.assignment, decision.effects) == (ON_N1, ())
 
 
 def test_a_workload_is_what_it_was_when_its_node_speaks_again() -> None:
-    unknown = a_belief(Status.UNKNOWN, code="NodeNotReady", message="node n1 gives no sign")
+    unknown = a_belief(
+        Status.UNKNOWN, code="NodeNotReady", message="node n1 is not sending heartbeats"
+    )
     decision = decided(a_situation(assignment=ON_N1, belief=unknown, observation=an_observation()))
 
     assert decision.belief is not None

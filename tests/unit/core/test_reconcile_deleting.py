@@ -95,7 +95,7 @@ def test_a_removal_that_is_overdue_is_sent_again() -> None:
         a_situation(LEAVING, assignment=ON_N1, dispatch=SENT, reports=True), now=after(60)
     )
 
-    about = "not gone 60s after the removal was sent, once; sent again"
+    about = "not removed 60s after the request was sent, once; sent again"
     assert decision.effects == (Inquire(N1, WEB, 1, about), Remove(N1, WEB, 1))
     assert decision.retry == a_retry(1, after(60))
     assert decision.belief is not None
@@ -139,7 +139,7 @@ def test_a_removal_that_gets_no_answer_says_so() -> None:
 
     assert decision.belief is not None
     assert (decision.belief.status, decision.belief.code) == (Status.DELETING, "NodeUnreachable")
-    assert decision.belief.message == "node n1 gives no answer: refused"
+    assert decision.belief.message == "node n1 does not respond: refused"
 
 
 def test_on_a_suspect_node_no_removal_is_overdue() -> None:
@@ -168,7 +168,7 @@ def test_on_a_suspect_node_a_deletion_waits() -> None:
 
     assert (decision.forget, decision.effects) == (False, ())
     assert decision.belief is not None
-    assert decision.belief.message.startswith("node n1 gives no sign")
+    assert decision.belief.message.startswith("node n1 is not sending heartbeats")
 
 
 def test_on_a_lost_node_a_deletion_ends_and_leaves_a_tombstone() -> None:

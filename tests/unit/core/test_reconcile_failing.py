@@ -129,9 +129,9 @@ def test_what_is_overdue_is_counted_once_as_a_failure_then_tried_again() -> None
     known = replace(situation, belief=late.belief, retry=late.retry)
 
     assert late.retry == a_retry(1, after(50))
-    assert late.effects == (Inquire(N1, WEB, 1, "not running 45s after it was sent"),)
+    assert late.effects == (Inquire(N1, WEB, 1, "not running 45s after the order was sent"),)
     assert belief_of(late).code == "TimedOut"
-    assert belief_of(late).message == "not running 45s after it was sent"
+    assert belief_of(late).message == "not running 45s after the order was sent"
     assert decided(known, now=after(46)) == Decision(
         ON_N1, late.belief, late.retry, wake_at=after(50)
     )

@@ -50,7 +50,7 @@ def test_what_was_started_by_hand_stays_up() -> None:
     settled = decide(an_order(Desired.STOPPED), an_artefact(), under_way=False)
 
     assert isinstance(settled, Settled)
-    assert "wanted stopped, but it is running" in settled.message
+    assert "desired state is stopped, but it is running" in settled.message
 
 
 def test_a_delete_is_carried_out_whatever_came_before() -> None:

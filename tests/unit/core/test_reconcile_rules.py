@@ -98,7 +98,7 @@ def test_what_can_go_nowhere_else_runs_on_and_says_so() -> None:
     assert decision.belief is not None
     assert (decision.belief.status, decision.belief.code) == (Status.RUNNING, "Misplaced")
     assert decision.belief.message == (
-        "on n1, not meeting 'zone = b'; elsewhere: 2 nodes not meeting 'zone = b'"
+        "on n1, not meeting 'zone = b'; other nodes: 2 nodes not meeting 'zone = b'"
     )
 
 
@@ -108,7 +108,7 @@ def test_what_holds_data_runs_on_where_it_is_and_says_so_once() -> None:
     assert kept(first) == ON_N1
     assert first.waits_for_room
     assert first.belief is not None
-    assert first.belief.message == "on n1, not meeting 'zone = b'; its data is there"
+    assert first.belief.message == "on n1, not meeting 'zone = b'; its data is on that node"
     again = decided(running(IN_B, spec=DATABASE, belief=first.belief))
     assert again.belief is first.belief
 
