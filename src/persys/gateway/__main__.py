@@ -26,7 +26,7 @@ def main() -> int:
     except SettingsError as err:
         print(f"error: {err}", file=sys.stderr)
         return 2
-    from persys.gateway.app import run_gateway  # after the settings were read: it is a heavy import
+    from persys.gateway.app import run_gateway  # imported late: --print-config stays fast
 
     return run(partial(run_gateway, loaded.settings))
 

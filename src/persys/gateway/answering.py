@@ -1,6 +1,6 @@
-"""Answers as HTTP has them: with a tag of their content, not sent again when it is the same, and packed.
+"""HTTP responses: ETag, 304 for unchanged content, gzip compression.
 
-The tag is made from the JSON before it is packed: the same content has the same tag, however it travels.
+The ETag is computed from the uncompressed JSON: equal content has an equal tag in every encoding.
 """
 
 from hashlib import blake2b
@@ -17,7 +17,7 @@ NEXT_CURSOR = "X-Next-Cursor"
 
 
 class Encoded(Struct, frozen=True, eq=False):
-    """An answer that may be sent to many: nothing of it is changed after it was made."""
+    """A JSON response body with its headers. It is immutable, so several requests can share it."""
 
     body: bytes
     tag: str
@@ -28,10 +28,10 @@ class Encoded(Struct, frozen=True, eq=False):
 def encoded(
     body: bytes, next_cursor: str = "", *, mode: str = "", data_age_ms: str = ""
 ) -> Encoded:
-    """`mode`: of the scheduler, unless it is the normal one."""
+    """`mode` is the mode of the scheduler, or empty in normal mode."""
     tag = tag_of(body)
     headers = CIMultiDict({"Content-Type": JSON, "ETag": f'"{tag}"', "Cache-Control": "no-cache"})
-    if mode:  # how far it can be trusted
+    if mode:  # the data may be stale
         headers.update({MODE: mode, DATA_AGE_MS: data_age_ms})
     if next_cursor:
         headers[NEXT_CURSOR] = next_cursor
@@ -43,7 +43,7 @@ def tag_of(body: bytes) -> str:
 
 
 def answer(request: web.Request, found: Encoded) -> web.Response:
-    """To a read."""
+    """The response to a read: 200 with the body, or 304 if the client has this content."""
     headers = found.headers.copy()
     if found.next_cursor:
         url = request.rel_url.update_query(cursor=found.next_cursor)
@@ -65,5 +65,5 @@ def packed(request: web.Request, response: web.Response) -> web.Response:
 
 
 def names(tags: tuple[ETag, ...] | None, *mine: str) -> bool:
-    """Whether one of these is among the tags that a client named."""
+    """Whether one of `mine` is among the tags of the request header."""
     return any(one.value in ("*", *mine) for one in tags or ())

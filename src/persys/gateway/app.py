@@ -1,4 +1,4 @@
-"""The composition root: the only place where the gateway's parts meet."""
+"""The composition root: builds and runs the components of the gateway."""
 
 import asyncio
 from collections.abc import Sequence
@@ -48,7 +48,7 @@ log = structlog.get_logger()
 
 FIND_SECONDS = 5.0
 CHANGES_MAX = 4096  # in progress at the same time
-FINISH_SECONDS = 10.0  # for what is in progress when the gateway stops
+FINISH_SECONDS = 10.0  # for requests in progress when the gateway stops
 
 
 async def run_gateway(settings: GatewaySettings, stop: asyncio.Event) -> None:
@@ -73,7 +73,7 @@ class Gateway:
         *,
         limits: HttpLimits | None = None,
     ) -> None:
-        """Raises SettingsError for clusters that cannot be used."""
+        """Raises SettingsError for an invalid cluster configuration."""
         self._settings = settings
         self._tls = tls
         self.port = settings.port
@@ -113,13 +113,13 @@ class Gateway:
         context = live_context(tls) if tls is not None else None
         self._listener = HttpServer(self._app(), limits=limits, context=context)
         self._public = HttpServer(self._public_app(), limits=limits, context=None)
-        self.public_port = 0  # none is open
+        self.public_port = 0  # not open
 
     async def start(self) -> None:
         group = await self._running.enter_async_context(asyncio.TaskGroup())
         self._running.callback(group.create_task(self._owned.run()).cancel)
         self.port = await self._listener.start(self._settings.addr, self._settings.port)
-        if self._hooks:  # else nobody has anything to say there
+        if self._hooks:  # the public port serves webhooks only
             self.public_port = await self._public.start(
                 self._settings.public_addr, self._settings.public_port
             )
@@ -139,7 +139,7 @@ class Gateway:
             group.create_task(self._gitops.run())
 
     async def stop(self) -> None:
-        """Takes nothing new, ends streams, and lets requests end. Again: nothing."""
+        """Refuse new requests, end streams, let running requests finish. A second call does nothing."""
         if self._stopping.is_set():
             return
         self._stopping.set()
@@ -187,6 +187,6 @@ def _clusters_of(settings: GatewaySettings) -> ClusterFile:
 
 
 def _find_service(server: str, name: str) -> Sequence[str]:
-    from persys.infra.srv import find_service  # most have plain addresses
+    from persys.infra.srv import find_service  # imported on use: most clusters list addresses
 
     return find_service(name, server=server, deadline_seconds=FIND_SECONDS)

@@ -1,9 +1,9 @@
-"""Who changed what, when, and with what result: a bounded table, and a line in the log.
+"""The audit log: who changed what, when, and with what result. A bounded SQLite table and a log line.
 
-Each deed is written before its answer goes out; those that come at once share one transaction. Requests
-without a proven identity are not recorded: anyone could fill the table. When the table is full, the oldest
-line of the identity with the most lines is dropped, and refused deeds count as an identity of their own: so
-no identity, and nothing that was refused, can push out what others did.
+Each entry is written before its response is sent; concurrent entries share one transaction. Requests
+without an authenticated identity are not recorded: otherwise anyone could fill the table. When the table is
+full, the oldest entry of the identity with the most entries is dropped. The refused requests of an identity
+are counted separately. So no identity, and no refused request, can displace the entries of others.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ _COLUMNS = "at, who, address, deed, cluster, target, status, request_id"
 _TEXT_MAX = 512
 _REFUSED = 400
 
-# Lines per identity, and whether they were done or refused.
+# Entries per identity, separately for accepted (True) and refused (False) requests.
 Counts = Counter[tuple[str, bool]]
 
 
@@ -40,10 +40,10 @@ class Deed(Struct, frozen=True):
     at: datetime
     who: str
     address: str
-    deed: str  # the name of the call
+    deed: str  # the name of the RPC
     cluster: str
     target: str
-    status: int  # of HTTP
+    status: int  # HTTP status of the response
     request_id: str
 
 
@@ -58,16 +58,14 @@ class Audit:
         self._owned = owned
         self._keep = keep
         database.prepare(_TABLE)
-        self._counts = database.read(
-            _count
-        )  # afterwards changed on the thread of the database only
+        self._counts = database.read(_count)  # from here on used on the database thread only
         self._waiting: list[Deed] = []
         self._rounds: Shared[None] = Shared()
 
     async def note(self, deed: Deed) -> None:
-        """Returns when it is written; it is written although the caller leaves.
+        """Return once the entry is written. It is written even if the caller is cancelled.
 
-        A disk that is full is reported in the log, and fails no request.
+        A full disk is logged and does not fail the request.
         """
         log.info(
             "audit.noted",
@@ -84,7 +82,7 @@ class Audit:
         )
 
     async def lines(self, *, limit: int, before: int) -> list[Line]:
-        """The newest first; `before` 0: from the newest on. Raises StoreUnavailableError."""
+        """Entries with a number below `before` (0: no bound), newest first. Raises StoreUnavailableError."""
         return await self._database.run(partial(_read, limit, before))
 
     async def _write_all(self) -> None:
@@ -126,7 +124,7 @@ def _write(deeds: Sequence[Deed], keep: int, counts: Counts, database: Connectio
 
 
 def surplus_of(counts: Counts, keep: int) -> Counts:
-    """How many lines each loses so that `keep` are left in total: always those with the most."""
+    """How many entries each identity loses so that `keep` remain; those with the most entries lose first."""
     excess = counts.total() - keep
     if excess <= 0:
         return Counter()
@@ -140,7 +138,7 @@ def surplus_of(counts: Counts, keep: int) -> Counts:
 
 
 def _largest_share(ascending: Sequence[int], keep: int) -> int:
-    """The most lines that each may have so that all together have at most `keep`."""
+    """The largest limit per identity that leaves at most `keep` entries in total."""
     left = keep
     for index, count in enumerate(ascending):
         share = left // (len(ascending) - index)

@@ -1,4 +1,4 @@
-"""The audit, for admins: newest first, page by page."""
+"""GET /api/v1/audit: the audit log for admins, newest first, in pages."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ LIMIT_USUAL = 100
 
 
 def audit_routes(door: Door, audit: Audit) -> Iterator[web.RouteDef]:
-    """Who may say who comes in may also see what they did."""
+    """Requires the permission to manage tokens."""
     yield web.get(f"{API}/audit", door.behind(needing(Deed.TOKENS, door.proofs, _listing(audit))))
 
 

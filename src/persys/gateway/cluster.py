@@ -1,4 +1,4 @@
-"""One cluster: its schedulers, asked in the order of its strategy. One that is down disturbs no other."""
+"""One cluster: calls its schedulers in the order of the routing strategy, with failover."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -27,13 +27,13 @@ Find = Callable[[str], Sequence[str]]
 
 class Answered(NamedTuple):
     answer: Any
-    mode: str  # of the scheduler, if it is not the normal one
-    data_age_ms: str = ""  # of an answer from memory
+    mode: str  # of the scheduler; empty in normal mode
+    data_age_ms: str = ""  # set if the scheduler answered from memory
 
 
 class Cluster:
     def __init__(self, entry: ClusterEntry, dial: Dial, clock: Clock, find: Find) -> None:
-        """`find` asks DNS for a service, and blocks."""
+        """`find` resolves an SRV record. It blocks."""
         self.entry = entry
         self._dial = dial
         self._clock = clock
@@ -65,7 +65,10 @@ class Cluster:
         again: bool,
         seconds: float = CALL_SECONDS,
     ) -> Answered:
-        """`again`: another may be asked when one breaks off. Raises AioRpcError, UnavailableError."""
+        """Call one scheduler. Raises AioRpcError, UnavailableError.
+
+        `again`: the call is idempotent and may be retried on another scheduler after a broken connection.
+        """
         failed: grpc.aio.AioRpcError | None = None
         async for upstream in self._reached(key):
             call = getattr(upstream.stub, rpc)(request, timeout=seconds, metadata=metadata)
@@ -82,7 +85,7 @@ class Cluster:
         raise failed or self._unavailable()
 
     async def reach(self, key: str) -> Upstream:
-        """The one to open a stream to. Raises UnavailableError."""
+        """The scheduler to open a stream to. Raises UnavailableError."""
         async for upstream in self._reached(key):
             return upstream
         raise self._unavailable()
@@ -104,7 +107,7 @@ class Cluster:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _tell(self) -> None:
-        """One line when nobody is there any more, and one when somebody is again."""
+        """Log when the cluster becomes unreachable and when it is reachable again."""
         reachable = any(upstream.healthy for upstream in self.upstreams)
         if reachable is not self._reachable:
             self._reachable = reachable

@@ -1,6 +1,6 @@
-"""Which clusters this gateway serves: cluster.yaml, or one cluster from a setting.
+"""The cluster configuration: cluster.yaml, or a single cluster from PERSYS_SCHEDULER_ADDR.
 
-A cluster names its schedulers, or the SRV record under which DNS knows them.
+A cluster lists its schedulers, or the SRV record that resolves to them.
 """
 
 from pathlib import Path
@@ -38,7 +38,7 @@ class ClusterFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def read_clusters(path: Path) -> ClusterFile:
-    """Raises SettingsError that names the file and what is wrong with it."""
+    """Read and validate cluster.yaml. Raises SettingsError with the file and the problem."""
     from persys.core.bounded_yaml import YamlError, load  # imported only when needed: start-up time
 
     try:
@@ -53,7 +53,7 @@ def read_clusters(path: Path) -> ClusterFile:
 
 
 def one_cluster(addresses: tuple[str, ...]) -> ClusterFile:
-    """Schedulers of one cluster, or the name of the SRV record that knows them."""
+    """A single cluster from scheduler addresses, or from the name of an SRV record."""
     if len(addresses) == 1 and is_service(addresses[0]):
         return ClusterFile((ClusterEntry(DEFAULT, discovery=addresses[0]),))
     if not addresses or not all(_is_address(address) for address in addresses):
@@ -74,7 +74,7 @@ def _problem(found: ClusterFile) -> str:
         return f"default_cluster_id: there is no cluster {found.default}"
     for cluster in found.clusters:
         if not cluster.id or "/" in cluster.id:
-            return f"clusters: {cluster.id!r} is no id"
+            return f"clusters: invalid id {cluster.id!r}: expected a name without /"
         if bool(cluster.discovery) == bool(cluster.schedulers):
             return f"cluster {cluster.id}: expected either schedulers or discovery"
         if cluster.discovery and not is_service(cluster.discovery):

@@ -1,7 +1,7 @@
-"""Changes that are meant for what somebody has seen: If-Match, and If-None-Match: * for what must be new.
+"""Conditional changes: If-Match, and If-None-Match: * to create only.
 
-A workload is compared as it is now, by the tag of its view or by its revision. Whoever changes the same one
-through this gateway waits meanwhile; a change that comes another way in that moment is not seen.
+The current workload is read and compared by the ETag of its view or by its revision. Changes to one workload
+through this gateway are serialised; a concurrent change through another path is not detected.
 """
 
 from collections.abc import AsyncIterator
@@ -28,7 +28,7 @@ class Conditions:
 
     @asynccontextmanager
     async def hold(self, ask: Ask, route: Route) -> AsyncIterator[None]:
-        """Raises ProblemError (412) when what is there is not what was meant."""
+        """Check the condition and lock the workload. Raises ProblemError (412) if the condition fails."""
         if route.rpc not in CONDITIONAL:
             yield
             return
@@ -42,9 +42,9 @@ class Conditions:
 def _check(request: web.Request, found: pb.GetWorkloadResponse | None) -> None:
     tags = () if found is None else (tag_of(to_json(found)), found.workload.revision_id)
     if "If-Match" in request.headers and not (tags and names(request.if_match, *tags)):
-        raise ProblemError(412, "it is not any more as it was when it was read")
+        raise ProblemError(412, "the resource has changed (If-Match failed)")
     if "If-None-Match" in request.headers and tags and names(request.if_none_match, *tags):
-        raise ProblemError(412, "there is one already")
+        raise ProblemError(412, "the resource already exists (If-None-Match failed)")
 
 
 async def _found(ask: Ask, workload_id: str) -> pb.GetWorkloadResponse | None:

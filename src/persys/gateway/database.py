@@ -1,4 +1,4 @@
-"""What a gateway has to know again after a restart: one SQLite file, on a thread of its own."""
+"""The SQLite file of the gateway (audit log, webhook queue), accessed from one dedicated thread."""
 
 import asyncio
 import sqlite3
@@ -13,12 +13,12 @@ T = TypeVar("T")
 
 Connection = sqlite3.Connection
 
-MEMORY = "memory"  # instead of a path: nothing outlives the process
+MEMORY = "memory"  # instead of a path: an in-memory database
 
 
 class Database:
     def __init__(self, where: str) -> None:
-        """Raises SettingsError for a file that cannot be used."""
+        """Open or create the file. Raises SettingsError."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="database")
         try:
             self._connection = _open(where)
@@ -26,15 +26,15 @@ class Database:
             raise SettingsError(f"PERSYS_GATEWAY_AUDIT_DB={where}: {err}") from err
 
     def prepare(self, tables: str) -> None:
-        """At the start: what is not there yet."""
+        """Create missing tables. Only during start-up."""
         self._connection.executescript(tables)
 
     def read(self, work: Callable[[Connection], T]) -> T:
-        """At the start, before anything runs. Raises StoreUnavailableError."""
+        """Run `work` on the calling thread. Only during start-up. Raises StoreUnavailableError."""
         return self._do(work)
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """`work` is one transaction, on the thread. Raises StoreUnavailableError."""
+        """Run `work` as one transaction on the database thread. Raises StoreUnavailableError."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._do, work)
 
     async def close(self) -> None:
@@ -57,5 +57,5 @@ def _open(where: str) -> Connection:
     path.touch(mode=0o600)
     connection = sqlite3.connect(path, check_same_thread=False)
     connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")  # what was answered has to outlive the power
+    connection.execute("PRAGMA synchronous = FULL")  # acknowledged writes survive a power failure
     return connection

@@ -1,6 +1,6 @@
-"""The door of every route: who asks and how often, under which id, in which cluster; and what came of it.
+"""The request pipeline of every route: authentication, rate limit, request id, audit, metrics, log.
 
-Whatever is refused behind it reaches a client as a problem, with the id under which the log has it.
+Every refusal is returned as an RFC 9457 problem with the request id that the log contains.
 """
 
 import asyncio
@@ -52,29 +52,28 @@ _OWN_ORIGIN = frozenset({"", "same-origin", "none"})
 _CLIENT_ERROR = 400
 _SERVER_ERROR = 500
 _UNKNOWN = 401
-_LEFT = 499  # as the audit has a request whose client left before there was an answer
+_LEFT = 499  # audit status of a request whose client disconnected before the response
 _NOT_LET_IN = frozenset({_UNKNOWN, 429})
-# Ids that nobody else gives: of this process, and counted.
+# Generated request ids: a random prefix of this process and a counter.
 _OWN_IDS = token_hex(8)
 _counted = count(1)
 
 
 class Ask(Struct, frozen=True, eq=False):
-    """One request after the door."""
+    """One authenticated request."""
 
     request: web.Request
     who: Who
     id: str
     clusters: Mapping[str, Cluster]
     default_cluster: str
-    check: Callable[
-        [web.Request], object
-    ]  # raises DeniedError once the caller's certificate is invalid
+    # Raises DeniedError once the certificate of the caller is invalid.
+    check: Callable[[web.Request], object]
 
     async def until_denied(self) -> NoReturn:
-        """For an open stream: raises DeniedError when the caller's certificate expires or is revoked.
+        """Watch an open stream: raises DeniedError when the caller's certificate expires or is revoked.
 
-        Tokens, and certificates once more, are checked by the scheduler that serves the stream.
+        The scheduler that serves the stream also checks certificates, and tokens.
         """
         while True:
             await asyncio.sleep(RECHECK_SECONDS)
@@ -82,7 +81,7 @@ class Ask(Struct, frozen=True, eq=False):
 
     @property
     def cluster_id(self) -> str:
-        """Path, else header, else query, else the default. There may be no such cluster."""
+        """From path, header or query, in this order, else the default. The cluster may not exist."""
         request = self.request
         named = request.match_info.get("cluster") or request.headers.get(CLUSTER)
         if not named and request.query_string:
@@ -91,15 +90,15 @@ class Ask(Struct, frozen=True, eq=False):
 
     @property
     def cluster(self) -> Cluster:
-        """Raises ProblemError for one that is not there."""
+        """Raises ProblemError (404) for an unknown cluster."""
         cluster = self.clusters.get(self.cluster_id)
         if cluster is None:
-            raise ProblemError(404, f"there is no cluster {self.cluster_id}")
+            raise ProblemError(404, f"cluster {self.cluster_id!r} not found")
         return cluster
 
     @property
     def metadata(self) -> Metadata:
-        """With the trace that it is part of, if there is one."""
+        """gRPC metadata for the scheduler: identity, source address, request id, trace context."""
         source = (PASSED_SOURCE, self.request.remote or "")
         beside = (*self.who.passed, source, (_REQUEST_ID_METADATA, self.id))
         trace = self.request.headers.get(_TRACE)
@@ -108,7 +107,7 @@ class Ask(Struct, frozen=True, eq=False):
         return beside
 
     def routing_key(self, cluster: Cluster, workload_id: str = "") -> str:
-        """What decides, by the cluster's strategy, which scheduler is asked."""
+        """The key by which the routing strategy of the cluster selects a scheduler."""
         headers = self.request.headers
         match cluster.entry.routing_strategy:
             case Strategy.STICKY:
@@ -163,10 +162,10 @@ class Door:
         changes: str = "",
         unary: bool = False,
     ) -> Served:
-        """`open_to_all`: no identity is required. `contract`: a route of older clients.
+        """Wrap a handler. `open_to_all`: no authentication. `contract`: a route of older clients.
 
-        `changes` is the name of the call if it changes something: then the audit records it. One that is
-        `unary` is finished, with its line in the audit, although the client leaves or the gateway stops.
+        `changes` is the RPC name of a request that is audited. A `unary` one is finished, with its audit
+        entry, even if the client disconnects or the gateway stops.
         """
         answered = partial(self._answered, handler, contract=contract, changes=changes)
 
@@ -222,19 +221,19 @@ class Door:
     async def _answered(
         self, handler: Handler, ask: Ask, *, contract: bool, changes: str
     ) -> web.StreamResponse:
-        """What the handler answers, or the problem that it raised, once the audit has it."""
+        """Run the handler, convert its error to a problem, and write the audit entry."""
         try:
             response = await self._handled(handler, ask)
         except (PersysError, grpc.aio.AioRpcError) as err:
             response = _problem(err).response(ask.id, contract=contract)
         except (ConnectionError, asyncio.CancelledError):
-            await self._note(ask, changes, _LEFT)  # what was begun may have been done
+            await self._note(ask, changes, _LEFT)  # the change may have been made
             raise
         await self._note(ask, changes, response.status)
         return response
 
     async def _handled(self, handler: Handler, ask: Ask) -> web.StreamResponse:
-        """The answer of a handler. An unexpected exception is contained and answered with 500."""
+        """Run the handler. An unexpected exception is contained and becomes a 500."""
         request = ask.request
         answer: web.StreamResponse | None = None
         left: ConnectionError | None = None
@@ -256,21 +255,21 @@ class Door:
         if answer is not None:
             return answer
         if request.writer.output_size:
-            raise ConnectionResetError("failed after a part of the answer was sent")
-        raise ProblemError(500, f"internal error; the log has it under request id {ask.id}")
+            raise ConnectionResetError("failed after part of the response was sent")
+        raise ProblemError(500, f"internal error; see the gateway log for request id {ask.id}")
 
     def _refuse_other_sites(self, request: web.Request) -> None:
-        """Counted, and not recorded one by one: anyone can send these."""
+        """Refuse cross-site requests. They are counted and not logged one by one: anyone can send them."""
         if _is_from_another_site(request):
             self._metrics.refused_cross_site()
-            raise ProblemError(403, "requests from pages of another site are not accepted")
+            raise ProblemError(403, "cross-site requests are not allowed")
 
     def _ask(self, request: web.Request, who: Who, request_id: str) -> Ask:
         check = self._identities.of if who is not ANYONE else _admitted
         return Ask(request, who, request_id, self._clusters, self._default_cluster, check)
 
     def _count_stranger(self, request: web.Request) -> None:
-        with suppress(ProblemError):  # the next one is told
+        with suppress(ProblemError):  # the next request is refused
             self._strangers.take(request.remote or "")
 
     async def _note(self, ask: Ask, changes: str, status: int) -> None:
@@ -278,7 +277,7 @@ class Door:
             await self.note(ask, changes, status)
 
     async def note(self, ask: Ask, deed: str, status: int) -> None:
-        """In the audit."""
+        """Write an audit entry."""
         path = ask.request.match_info
         target = "/".join(value for name, value in path.items() if name != "cluster")
         where = ask.request.remote or ""
@@ -289,12 +288,12 @@ class Door:
 
 
 async def read_body(request: web.Request) -> bytes:
-    """Raises ProblemError for one that takes too long or is too large."""
+    """Read the whole body. Raises ProblemError (408, 413) if it is too slow or too large."""
     try:
         async with asyncio.timeout(BODY_SECONDS):
             return await request.read()
     except TimeoutError as err:
-        raise ProblemError(408, "the body takes too long") from err
+        raise ProblemError(408, "timeout while reading the request body") from err
     except web.HTTPException as err:
         raise ProblemError(err.status, err.text or err.reason) from err
     except web.RequestPayloadError as err:
@@ -306,13 +305,13 @@ def _problem(err: PersysError | grpc.aio.AioRpcError) -> ProblemError:
 
 
 def _admitted(_request: web.Request) -> None:
-    """Open to all, or -insecure."""
+    """The check of unauthenticated requests: open routes, or -insecure."""
 
 
 def _tell(
     request: web.Request, response: web.StreamResponse, who: Who, request_id: str, seconds: float
 ) -> None:
-    """Of reads only what went wrong here: there are many of them."""
+    """The log line of a request. Successful reads are not logged: there are too many."""
     say = log.warning if response.status >= _SERVER_ERROR else log.info
     say(
         "request.served",
@@ -333,7 +332,7 @@ def _request_id(request: web.Request) -> str:
 
 
 def _is_from_another_site(request: web.Request) -> bool:
-    """A browser shows its certificate for any page: only our own may change things or open WebSockets."""
+    """A browser sends its certificate for any page: only same-origin pages may change anything."""
     if request.method in _SAFE and "Upgrade" not in request.headers:
         return False
     origin = request.headers.get("Origin", "")

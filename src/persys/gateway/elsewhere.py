@@ -1,4 +1,4 @@
-"""Paths under /api/v1 that are none, and methods that a path does not have: problems like all others."""
+"""Unknown paths (404) and methods (405) under /api/v1, as problems."""
 
 from collections.abc import Iterator
 
@@ -10,7 +10,7 @@ from persys.wire.rest import API
 
 
 def elsewhere_routes(door: Door) -> Iterator[web.RouteDef]:
-    """Must be the last: it takes whatever nobody took before."""
+    """Must be registered last: it matches every path."""
     yield web.route("*", f"{API}/{{nowhere:.*}}", door.behind(_refuse, open_to_all=True))
 
 
@@ -22,5 +22,6 @@ async def _refuse(ask: Ask) -> web.StreamResponse:
             allowed |= (await resource.resolve(request))[1]
     if allowed:
         methods = ", ".join(sorted(allowed))
-        raise ProblemError(405, f"only {methods} can be done here", headers={"Allow": methods})
-    raise ProblemError(404, f"there is nothing at {request.path}")
+        detail = f"method {request.method} not allowed for {request.path}: expected {methods}"
+        raise ProblemError(405, detail, headers={"Allow": methods})
+    raise ProblemError(404, f"path {request.path} not found")

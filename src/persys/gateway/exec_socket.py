@@ -1,8 +1,8 @@
-"""A command inside a workload, over a WebSocket.
+"""Exec over a WebSocket: runs a command inside a workload.
 
-Frames are messages of the contract: ExecInput to here, ExecOutput from here; binary frames as protobuf, text
-frames as JSON. Answers come in the form of the client's first frame. The end is told by the close: 1000 after
-the exit, else 4000 plus the HTTP status, with the reason.
+Frames are protocol messages, ExecInput from the client and ExecOutput to it: protobuf in binary frames, JSON
+in text frames. Output uses the format of the client's first frame. The close code is 1000 after the command
+exits, else 4000 plus the HTTP status, with the reason.
 """
 
 import asyncio
@@ -53,9 +53,10 @@ def socket_handler(door: Door, route: Route, stopping: asyncio.Event) -> Handler
             protocols=(SOCKET_PROTOCOL,), heartbeat=HEARTBEAT_SECONDS, max_msg_size=FRAME_BYTES_MAX
         )
         if not socket.can_prepare(ask.request).ok:
-            raise ProblemError(426, "this is a WebSocket", headers={"Upgrade": "websocket"})
+            detail = "expected a WebSocket upgrade request"
+            raise ProblemError(426, detail, headers={"Upgrade": "websocket"})
         await socket.prepare(ask.request)
-        # A session may be long: that it began is noted at once, and once more at its end.
+        # A session may be long: the audit gets an entry at its start and one at its end.
         await door.note(ask, route.rpc, socket.status)
         await _Session(ask, socket, start, upstream).run(stopping)
         return socket
@@ -85,7 +86,7 @@ class _Session:
             problem = problem_from_rpc(err)
             code, reason = _CLOSE_BASE + problem.status, problem.detail
         except ConnectionError:
-            return  # the client has left
+            return  # the client disconnected
         await self._socket.close(code=code, message=_cut(reason))
 
     async def _talk(self, stopping: asyncio.Event) -> None:
@@ -108,23 +109,23 @@ class _Session:
             call.cancel()
 
     async def _first(self) -> pb.ExecInput:
-        """What is to be run: in the URL, or in the first frame; the path stands above both."""
+        """The start message: from the URL, or from the first frame. The path wins over both."""
         if self._start.command or self._start.console:
-            # Who says it in a URL is a browser, and wants to read text.
+            # A command in the URL comes from a browser, which reads text frames.
             self._as_text = self._ask.request.query.get("frames", "") != "binary"
             return pb.ExecInput(start=self._start)
         try:
             async with asyncio.timeout(START_SECONDS):
                 first = await anext(self._inputs(), None)
         except TimeoutError as err:
-            raise ProblemError(408, "no start was sent") from err
+            raise ProblemError(408, "timeout while waiting for the start message") from err
         if first is None or not first.HasField("start"):
-            raise InvalidError("start", "is missing; a session begins with it")
+            raise InvalidError("start", "expected in the first message of a session")
         first.start.workload_id = self._start.workload_id
         return first
 
     async def _feed(self, call: Any, first: pb.ExecInput, begun: asyncio.Event) -> None:
-        """What is refused is told by reading; a write that fails has no reason to tell."""
+        """Forward input to the scheduler. A failed write is ignored: the read side raises the reason."""
         try:
             await call.write(first)
             await begun.wait()
@@ -133,7 +134,7 @@ class _Session:
                 await call.write(one)
         except (asyncio.InvalidStateError, grpc.aio.AioRpcError):
             return
-        raise ConnectionResetError("the client has left")
+        raise ConnectionResetError("the client disconnected")
 
     async def _inputs(self) -> AsyncIterator[pb.ExecInput]:
         async for frame in self._socket:
@@ -146,7 +147,7 @@ class _Session:
                 try:
                     yield pb.ExecInput.FromString(frame.data)
                 except DecodeError as err:
-                    raise InvalidError("frame", "is no ExecInput") from err
+                    raise InvalidError("frame", "expected an ExecInput message") from err
             else:
                 return
 
@@ -159,7 +160,7 @@ class _Session:
 
 async def _until_stopped(stopping: asyncio.Event) -> None:
     await stopping.wait()
-    raise ProblemError(503, "the gateway stops")
+    raise ProblemError(503, "the gateway is stopping")
 
 
 def _cut(reason: str) -> bytes:

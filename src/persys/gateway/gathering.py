@@ -1,7 +1,6 @@
-"""Reads of single workloads, several in one call: what one caller asks for at one time is gathered.
+"""Batching: concurrent reads of single workloads by one caller become one GetWorkloads call.
 
-As with shared calls, whoever asks while one is under way waits for the next, and gets what was true after it
-asked.
+A read that arrives while a call is running joins the next one, so it never returns data older than itself.
 """
 
 from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
@@ -17,8 +16,8 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 
 T = TypeVar("T")
 
-AT_ONCE_MAX = 64  # in one call
-LINES = 2  # while the answers to one are written, the scheduler is busy with the other
+AT_ONCE_MAX = 64  # workloads per call
+LINES = 2  # parallel batches: one is written to clients while the scheduler works on the other
 
 
 class Gathered(Generic[T]):
@@ -32,7 +31,7 @@ class Gathered(Generic[T]):
         name: str,
         fetch: Callable[[Sequence[str]], Awaitable[Mapping[str, T]]],
     ) -> T | None:
-        """None: it was not among what `fetch` brought for all who asked under this key."""
+        """Fetch `name` in a batch with others of the same key. None: `fetch` did not return it."""
         line = (key, hash(name) % LINES)
         self._waiting.setdefault(line, {})[name] = None
         found = await self._rounds.ask(line, partial(self._begin, line, fetch))
@@ -47,9 +46,10 @@ class Gathered(Generic[T]):
 async def read_many(
     cluster: Cluster, names: Sequence[str], *, key: str, metadata: Metadata
 ) -> list[Answered]:
-    """Answers of GetWorkloads. Raises AioRpcError, UnavailableError.
+    """Call GetWorkloads in batches. Raises AioRpcError, UnavailableError.
 
-    What is missing is to be asked for by itself: all of it, where schedulers do not know this call.
+    Workloads missing in the responses must be read one by one: all of them with a scheduler that does not
+    implement GetWorkloads.
     """
     parts = [names[start : start + AT_ONCE_MAX] for start in range(0, len(names), AT_ONCE_MAX)]
     async with together() as group:

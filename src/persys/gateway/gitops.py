@@ -1,7 +1,7 @@
-"""Workloads that follow a branch: a push makes them anew, in every cluster, as operator/webhook.
+"""GitOps: a push redeploys the workloads that follow its branch, in every cluster, as operator/webhook.
 
-Each cluster follows by itself, so one that cannot be reached keeps its pushes and holds up no other.
-What would surprise: a workload that is stopped stays so; a push is no reason to start it.
+Each cluster has its own worker, so the pushes of an unreachable cluster wait without delaying the others.
+A stopped workload stays stopped: a push does not start it.
 """
 
 import asyncio
@@ -76,7 +76,7 @@ class Gitops:
                 told, pause = "", RETRY_SECONDS
 
     async def _follow_one(self, cluster: Cluster, push: Push) -> None:
-        """Raises AioRpcError, UnavailableError: try again. A defect costs this push and no other."""
+        """Process one push. Raises AioRpcError, UnavailableError: retry. A bug fails this push only."""
         key = f"{cluster.id}/{push.delivery}"
         waits: grpc.aio.AioRpcError | None = None
         with self._supervisor.contain("push", key, failed=lambda _: None):
@@ -95,9 +95,9 @@ class Gitops:
             follow = follows(push, git_repo=compose.git_repo, git_ref=compose.git_ref)
             last = outcomes.get(view.workload_id)
             if not follow or (last is not None and last.delivery == push.delivery):
-                continue  # the latter: it was done at an earlier attempt
+                continue  # not affected, or already redeployed by an earlier attempt
             if view.desired_state == _STOPPED:
-                log.info("push.skipped", workload_id=view.workload_id, reason="it is stopped")
+                log.info("push.skipped", workload_id=view.workload_id, reason="workload is stopped")
                 continue
             await self._redeploy(cluster, view.workload_id, push, passed)
 
@@ -129,7 +129,7 @@ class Gitops:
 
 
 async def followers(cluster: Cluster, passed: Metadata) -> AsyncIterator[pb.WorkloadView]:
-    """Stacks that come from a repository, with their specs."""
+    """Compose workloads with a git repository, with their specs."""
     listed = await _read(cluster, "ListWorkloads", pb.ListWorkloadsRequest(), passed)
     ids = [view.workload_id for view in listed.workloads if view.type == _COMPOSE]
     many = await read_many(cluster, ids, key="", metadata=passed)
@@ -141,7 +141,7 @@ async def followers(cluster: Cluster, passed: Metadata) -> AsyncIterator[pb.Work
 
 
 async def _view(cluster: Cluster, workload_id: str, passed: Metadata) -> pb.WorkloadView | None:
-    """None: it is gone by now."""
+    """None: the workload was deleted meanwhile."""
     request = pb.GetWorkloadRequest(workload_id=workload_id)
     try:
         answer = await _read(cluster, "GetWorkload", request, passed)

@@ -1,8 +1,8 @@
-"""Who asks: the certificate of the connection, or the bearer token of the request.
+"""Authentication: the client certificate of the connection, or the bearer token of the request.
 
-A certificate is judged here, and once more by the scheduler, to which its identity is passed on. A token is
-judged by the scheduler alone: only it knows which there are. What would surprise: a WebSocket of a browser
-can carry no header, so its token may come as the name of a protocol.
+A certificate is checked here and again by the scheduler, to which the identity is forwarded. A token is
+checked by the scheduler only, because only it knows the valid tokens. A browser cannot set headers on a
+WebSocket, so there the token may be sent as the name of a subprotocol.
 """
 
 from functools import lru_cache
@@ -29,19 +29,22 @@ from persys.wire.methods import CONTROL_PERMISSIONS
 SOCKET_PROTOCOL = "persys.exec.v1"
 _BEARER = "bearer "
 _SOCKET_BEARER = "bearer."
-_KNOWN_MAX = 4096  # certificates whose claims are kept
-_HINT = "show a certificate of this cluster's authority, or a token (Authorization: Bearer …)"
+_KNOWN_MAX = 4096  # cached certificates
+_HINT = (
+    "authentication required: use a client certificate of this cluster's CA, "
+    "or a token (Authorization: Bearer …)"
+)
 
 
 class Who(Struct, frozen=True):
-    name: str  # for people: in logs and in the audit
-    key: str  # what is counted and remembered of one is not of another
-    passed: Metadata = ()  # as whom the scheduler is asked
-    deeds: frozenset[Deed] | None = None  # None: the scheduler says what is allowed
+    name: str  # for logs and the audit
+    key: str  # for rate limits and caches
+    passed: Metadata = ()  # the identity as gRPC metadata for the scheduler
+    deeds: frozenset[Deed] | None = None  # None: the scheduler decides what is allowed
 
     @property
     def is_unproven(self) -> bool:
-        """Whether only a scheduler can tell that this identity exists: a token."""
+        """Whether only a scheduler can verify this identity: a token."""
         return bool(self.passed) and self.deeds is None
 
     def need(self, rpc: str) -> None:
@@ -55,12 +58,12 @@ ANYONE = Who("anyone", "anyone")
 
 class Identities:
     def __init__(self, tls: Tls | None, clock: Clock) -> None:
-        """Without TLS (-insecure) nobody is asked."""
+        """Without TLS (-insecure), authentication is optional."""
         self._tls = tls
         self._clock = clock
 
     def of(self, request: web.Request) -> Who:
-        """Raises ProblemError for somebody who shows nothing, DeniedError for who shows the wrong thing."""
+        """The caller. Raises ProblemError (401) without credentials, DeniedError for a bad certificate."""
         token = _token(request)
         if self._tls is None:
             return _by_token(token) if token else ANYONE
@@ -74,8 +77,9 @@ class Identities:
 
     def _by_certificate(self, shown: bytes, tls: Tls) -> Who:
         claims = _claims(shown)
-        if not claims.not_before <= self._clock.now() < claims.not_after:  # since the handshake
-            raise DeniedError("the certificate is not valid any more", reason="expired")
+        # It may have expired after the handshake.
+        if not claims.not_before <= self._clock.now() < claims.not_after:
+            raise DeniedError("the client certificate has expired", reason="expired")
         own = tls.certificates.current.claims.trust_domain
         claims = recognised(claims, own, tls.cn_roles, suggested=Role.OPERATOR)
         tls.check(claims)
@@ -84,12 +88,12 @@ class Identities:
 
 @lru_cache(_KNOWN_MAX)
 def _who(claims: Claims) -> Who:
-    """Schedulers trust a gateway for people only. They check the certificate again while a stream is open."""
+    """Schedulers accept only user identities from a gateway. They recheck certificates of open streams."""
     identity = claims.identity
     assert identity is not None
     if not may_be_passed(identity, Role.GATEWAY):
         raise DeniedError(
-            f"{identity} is not a person: a gateway serves people only", reason="role"
+            f"{identity} is not a user: the gateway accepts user identities only", reason="role"
         )
     name = str(identity)
     passed = ((PASSED_IDENTITY, name), (PASSED_CERTIFICATE, msgspec.json.encode(claims)))
@@ -99,7 +103,7 @@ def _who(claims: Claims) -> Who:
 @lru_cache(_KNOWN_MAX)
 def _by_token(token: str) -> Who:
     mark = sha256(token.encode()).hexdigest()[:16]
-    # psk_<id>_<secret>: the id may be told, the secret may not.
+    # psk_<id>_<secret>: the id may be logged, the secret may not.
     parts = token.split("_")
     name = f"token {parts[1]}" if len(parts) == 3 else "token"
     return Who(name, f"token {mark}", (("authorization", f"Bearer {token}"),))
@@ -121,7 +125,7 @@ def _token(request: web.Request) -> str:
             (part[len(_SOCKET_BEARER) :] for part in named if part.startswith(_SOCKET_BEARER)), ""
         )
     if not token.isascii() or not token.isprintable():
-        raise ProblemError(401, "the token holds what no token has")
+        raise ProblemError(401, "invalid token: expected printable ASCII characters")
     return token
 
 

@@ -1,7 +1,6 @@
-"""How much one may ask for: requests per second and open streams for each who asks, and bytes per body.
+"""Limits: requests per second and open streams of each identity, bytes per body.
 
-A bucket fills at its rate up to its depth; each request takes one. Those that are full are forgotten, and
-there is never more than a bounded number of them.
+The rate limit is a token bucket. Full buckets are dropped, and their number is bounded.
 """
 
 from collections import Counter
@@ -15,7 +14,7 @@ from persys.infra.clock import Clock
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
 STREAMS_MAX = 100
-# Of those who were not let in, from one address: who guesses tokens shall not keep schedulers busy.
+# Failed authentications from one address: guessed tokens must not load the schedulers.
 STRANGERS_PER_SECOND = 2.0
 STRANGERS_BURST = 20
 _BUCKETS_MAX = 10_000
@@ -27,7 +26,7 @@ class _Bucket(Struct):
 
 
 class Places:
-    """How many streams each may have open at once."""
+    """Limits the open streams of each identity."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -37,7 +36,7 @@ class Places:
     def one(self, key: str) -> Iterator[None]:
         """Raises ProblemError (429)."""
         if self._taken[key] >= self._most:
-            raise ProblemError(429, f"{self._most} streams are open already")
+            raise ProblemError(429, f"too many open streams: the limit is {self._most}")
         self._taken[key] += 1
         try:
             yield
@@ -49,14 +48,14 @@ class Places:
 
 class Rates:
     def __init__(self, clock: Clock, *, per_second: float, burst: int) -> None:
-        """`per_second` 0: no limit."""
+        """`per_second` 0 disables the limit."""
         self._clock = clock
         self._rate = per_second
         self._burst = float(burst)
         self._buckets: dict[str, _Bucket] = {}
 
     def take(self, key: str) -> None:
-        """Raises ProblemError (429) that says when to come back."""
+        """Count one request. Raises ProblemError (429) with Retry-After."""
         if not self._rate:
             return
         now = self._clock.monotonic()
@@ -69,20 +68,19 @@ class Rates:
         if bucket.left < 1:
             wait = (1 - bucket.left) / self._rate
             headers = {"Retry-After": str(max(1, round(wait)))}
-            raise ProblemError(
-                429, f"more than {self._rate:g} requests per second", headers=headers
-            )
+            detail = f"too many requests: the limit is {self._rate:g} per second"
+            raise ProblemError(429, detail, headers=headers)
         bucket.left -= 1
 
     def check(self, key: str) -> None:
-        """Takes nothing. Raises ProblemError (429) when nothing is left."""
+        """Check without counting. Raises ProblemError (429) if the bucket is empty."""
         bucket = self._buckets.get(key)
         if bucket is None or not self._rate:
             return
         left = bucket.left + (self._clock.monotonic() - bucket.at) * self._rate
         if left < 1:
             headers = {"Retry-After": str(max(1, round((1 - left) / self._rate)))}
-            raise ProblemError(429, "too many were not let in from there", headers=headers)
+            raise ProblemError(429, "too many failed logins from this address", headers=headers)
 
     def _make_room(self, now: float) -> None:
         if len(self._buckets) < _BUCKETS_MAX:

@@ -1,7 +1,6 @@
-"""The TLS context of the gateway's port, which follows the gateway's certificate.
+"""The TLS context of the gateway's port. New connections use the renewed certificate without a restart.
 
-A client without a certificate needs a token, which is checked later. A new certificate is shown to all
-connections from then on; open ones keep theirs.
+A client certificate is optional here: a client without one needs a token, which is checked later.
 """
 
 import ssl
@@ -12,7 +11,7 @@ from persys.infra.tls import Tls
 
 
 def live_context(tls: Tls) -> ssl.SSLContext:
-    """Every handshake uses the certificate that is in use then."""
+    """A context whose handshakes always use the current certificate."""
     current = _context(tls.in_use())
 
     def swapped() -> None:

@@ -1,4 +1,4 @@
-"""What the gateway counts. `proving.metrics_routes` serves it."""
+"""Prometheus metrics of the gateway. `proving.metrics_routes` serves them."""
 
 from collections.abc import Mapping
 from functools import lru_cache, partial
@@ -23,17 +23,17 @@ class Metrics:
         )
         self._seconds = Histogram(
             "persys_gateway_request_seconds",
-            "From a request to the end of its answer; streams count until they end",
+            "Duration from request to end of response; streams count until they end",
             registry=self.registry,
         )
         self._cross_site = Counter(
             "persys_gateway_cross_site_refused_total",
-            "Requests from pages of another site, refused",
+            "Refused cross-site requests",
             registry=self.registry,
         )
         reachable = Gauge(
             "persys_gateway_schedulers_reachable",
-            "Schedulers of each cluster that can be reached",
+            "Reachable schedulers of each cluster",
             ("cluster",),
             registry=self.registry,
         )
@@ -41,7 +41,7 @@ class Metrics:
             reachable.labels(name).set_function(partial(_reachable, cluster))
         if tls is not None:
             watch_certificate(self.registry, "gateway", tls)
-        # Looking up labels would cost every request more than counting it.
+        # A label lookup costs more than the increment.
         self._counter = lru_cache(256)(self._requests.labels)
 
     def served(self, method: str, status: int, seconds: float) -> None:

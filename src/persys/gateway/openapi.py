@@ -1,4 +1,4 @@
-"""This API as an OpenAPI 3.1 document, made from the table of routes and the contract's messages."""
+"""GET /openapi.json: the OpenAPI 3.1 document, generated from the route table and the protocol messages."""
 
 import re
 from collections.abc import Iterator
@@ -47,8 +47,8 @@ def document() -> dict[str, Any]:
         "info": {
             "title": "Persys Compute",
             "version": __version__,
-            "description": "What persys-gateway serves. Every path under /api/v1 is also under "
-            "/api/v1/clusters/{cluster}, and means that cluster there.",
+            "description": "The REST API of persys-gateway. Every path under /api/v1 is also served "
+            "under /api/v1/clusters/{cluster} for that cluster.",
         },
         "security": [{"token": []}, {"certificate": []}],
         "paths": dict(sorted(paths.items())),
@@ -108,7 +108,7 @@ def _answers(route: Route) -> dict[str, Any]:
     message = reference(SERVICE.methods_by_name[route.rpc].output_type)
     match route.form:
         case Form.SOCKET:
-            return {"101": {"description": "frames are ExecInput and ExecOutput"}}
+            return {"101": {"description": "WebSocket; frames are ExecInput and ExecOutput"}}
         case Form.EVENTS:
             content: dict[str, Any] = {EVENT_STREAM: {"schema": _STRING}}
         case Form.TEXT:
@@ -118,7 +118,7 @@ def _answers(route: Route) -> dict[str, Any]:
             content = {NDJSON: {"schema": _STRING}}
         case _:
             content = {JSON: {"schema": message}}
-    return {"200": {"description": "done, or what was asked for", "content": content}}
+    return {"200": {"description": "success", "content": content}}
 
 
 def _words(rpc: str) -> str:
@@ -134,14 +134,14 @@ _PROBLEM_SCHEMA: Schema = {
         "status": {"type": "integer"},
         "detail": _STRING,
         "request_id": _STRING,
-        "code": {"type": "string", "description": "of gRPC"},
-        "field": {"type": "string", "description": "the one that is wrong"},
+        "code": {"type": "string", "description": "gRPC status code"},
+        "field": {"type": "string", "description": "the invalid field"},
         "reason": {"type": "string", "description": "a FailureReason"},
-        "mode": {"type": "string", "description": "of the scheduler, if it is not normal"},
-        "answer": {"type": "object", "description": "the message in which it was refused"},
+        "mode": {"type": "string", "description": "mode of the scheduler if it is not normal"},
+        "answer": {"type": "object", "description": "response message with the refusal"},
     },
 }
 _PROBLEM_RESPONSE = {
-    "description": "not done, and why (RFC 9457)",
+    "description": "problem details (RFC 9457)",
     "content": {PROBLEM: {"schema": {"$ref": "#/components/schemas/Problem"}}},
 }

@@ -1,4 +1,4 @@
-"""The gateway's own routes, for the OpenAPI document; those of the contract are made from its table."""
+"""OpenAPI paths of the gateway's own routes. The paths of RPCs are generated from the route table."""
 
 from typing import Any
 
@@ -63,7 +63,7 @@ def _get(
         "operationId": name,
         "parameters": list(parameters),
         "responses": {
-            "200": {"description": "as it is now", "content": {JSON: {"schema": schema}}},
+            "200": {"description": "success", "content": {JSON: {"schema": schema}}},
             "default": {"$ref": "#/components/responses/Problem"},
         },
     }
@@ -82,7 +82,7 @@ _METRICS: dict[str, Any] = {
     "operationId": "GetMetrics",
     "responses": {
         "200": {
-            "description": "as Prometheus reads it",
+            "description": "metrics in the Prometheus text format",
             "content": {"text/plain": {"schema": _TEXT}},
         },
         "default": {"$ref": "#/components/responses/Problem"},
@@ -94,7 +94,7 @@ _PARSE: dict[str, Any] = {
     "requestBody": {"required": True, "content": {"text/plain": {"schema": _TEXT}}},
     "responses": {
         "200": {
-            "description": "what the file asks for, and where each begins in it",
+            "description": "the workloads of the file, and the line where each begins",
             "content": {
                 JSON: {"schema": _object(workloads=_list(_ANYTHING), lines=_list(_NUMBER))}
             },

@@ -1,6 +1,7 @@
-"""Which clusters there are, how they do, and whether this gateway is well.
+"""GET /health, /clusters and /overview: the gateway's own status and that of its clusters.
 
-The overview asks all clusters at once and waits for none that is slow: what it cannot tell it says.
+The overview queries all clusters in parallel with a deadline. A slow or unreachable cluster is reported as
+a problem and does not delay the others.
 """
 
 import asyncio
@@ -93,7 +94,7 @@ async def _state_of(ask: Ask, cluster: Cluster) -> dict[str, Any]:
     except grpc.aio.AioRpcError as err:
         return view | {"problem": problem_from_rpc(err).plain(ask.id)}
     except TimeoutError:
-        return view | {"problem": {"status": 504, "detail": "no answer in time"}}
+        return view | {"problem": {"status": 504, "detail": "deadline exceeded"}}
     return view | {
         "summary": to_plain(summary),
         "mode": to_plain(mode),
@@ -110,7 +111,7 @@ async def _asked(ask: Ask, cluster: Cluster, rpc: str, request: Any) -> Any:
 
 
 def capacity_of(nodes: Any) -> dict[str, dict[str, int]]:
-    """What all nodes have together, what of it workloads have reserved, and what they really use."""
+    """Total, reserved and used resources of all nodes."""
     cpu = {
         "total": round(sum(node.total_cpu_cores for node in nodes) * MILLICORES),
         "reserved": round(

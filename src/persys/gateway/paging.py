@@ -1,7 +1,7 @@
-"""Lists in pages: so many at once, and a cursor that leads on.
+"""Paging of lists: `limit` and `cursor`.
 
-A cursor is the key of the last one that was told, so what comes and goes in between moves nothing else.
-Events are told from the newest: their pages lead back.
+A cursor is the key of the last item of a page, so items created or deleted between two pages shift nothing.
+Events start with the newest page and continue to older ones.
 """
 
 import base64
@@ -21,7 +21,7 @@ Key = tuple[str | int, ...]
 
 
 class Listed(NamedTuple):
-    """Which field of an answer is the list, and what orders it."""
+    """The list field of a response, and the key by which it is ordered."""
 
     field: str
     key: Callable[[Any], Key]
@@ -46,20 +46,20 @@ class Page(NamedTuple):
 
 
 def asked_page(rpc: str, query: MultiMapping[str]) -> Page | None:
-    """None: all of it. Raises InvalidError."""
+    """The requested page. None: the whole list. Raises InvalidError."""
     if rpc not in LISTS or ("limit" not in query and "cursor" not in query):
         return None
     text = query.get("limit", str(LIMIT_MAX))
     limit = whole_number(text) or 0
     if not 1 <= limit <= LIMIT_MAX:
         if rpc == "ListEvents" and "cursor" not in query:
-            return None  # the contract has such a limit itself, and takes any
+            return None  # ListEvents has its own limit field, which accepts any number
         raise InvalidError("limit", f"{text[:40]!r}: expected 1 to {LIMIT_MAX}")
     return Page(limit, _read(query["cursor"]) if "cursor" in query else None)
 
 
 def cut(rpc: str, answer: Any, page: Page) -> str:
-    """Leaves only the page in the answer. Returns the cursor of the next, or nothing."""
+    """Reduce the list in the response to the page. Returns the next cursor, or ""."""
     listed = LISTS[rpc]
     items = getattr(answer, listed.field)
     try:
@@ -73,11 +73,11 @@ def cut(rpc: str, answer: Any, page: Page) -> str:
             reverse=listed.newest_first,
         )
     except TypeError as err:  # a cursor of another list
-        raise InvalidError("cursor", "is not one of this list") from err
+        raise InvalidError("cursor", "expected a cursor of this list") from err
     kept, rest = found[: page.limit], found[page.limit :]
     cursor = _write(listed.key(kept[-1])) if rest else ""
     if listed.newest_first:
-        kept.reverse()  # within a page as the contract has it
+        kept.reverse()  # within a page the oldest first, as ListEvents returns them
     answer.ClearField(listed.field)
     getattr(answer, listed.field).extend(kept)
     return cursor
@@ -96,5 +96,5 @@ def _read(cursor: str) -> Key:
         text = base64.urlsafe_b64decode(cursor.encode("ascii") + b"=" * (-len(cursor) % 4))
         key: Key = msgspec.json.decode(text, type=tuple[str | int, ...])
     except (binascii.Error, ValueError, msgspec.DecodeError) as err:
-        raise InvalidError("cursor", "is not one that was given here") from err
+        raise InvalidError("cursor", "expected a next_cursor of an earlier response") from err
     return key

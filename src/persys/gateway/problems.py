@@ -1,7 +1,7 @@
-"""What went wrong, as HTTP says it: a status and a problem of RFC 9457 as the body.
+"""Errors as HTTP responses: a status, and RFC 9457 problem details as the body.
 
-A refusal of the scheduler keeps all that it said: `code` is the name of the gRPC status, `answer` the message
-in which it refused, so that a client of this API knows as much as one that called the scheduler itself.
+A refusal of the scheduler keeps all details: `code` is the gRPC status code, `answer` the response message.
+A REST client gets the same information as a gRPC client of the scheduler.
 """
 
 from http import HTTPStatus
@@ -29,7 +29,7 @@ from persys.wire.rest_json import to_plain
 PROBLEM = "application/problem+json"
 _FROZEN = ("degraded", "recovery")
 
-# The first row that fits holds, so a class stands above its parent.
+# The first match wins, so a class is listed before its parent.
 _ERRORS: tuple[tuple[type[PersysError], int], ...] = (
     (InvalidError, 400),
     (NotFoundError, 404),
@@ -58,7 +58,7 @@ _CODES = {
 
 
 class ProblemError(PersysError):
-    """An answer that is none. `more` are further members of the problem, `headers` stand beside it."""
+    """An error response. `more` are additional members of the problem, `headers` are response headers."""
 
     def __init__(
         self, status: int, detail: str, *, headers: dict[str, str] | None = None, **more: Any
@@ -82,7 +82,7 @@ class ProblemError(PersysError):
     def response(self, request_id: str, *, contract: bool) -> web.Response:
         plain = self.plain(request_id)
         if contract:
-            plain["error"] = self.detail  # where older clients look
+            plain["error"] = self.detail  # the field that older clients read
         body = msgspec.json.encode(plain)
         return web.Response(
             status=self.status, body=body, content_type=PROBLEM, headers=self.headers
@@ -107,7 +107,7 @@ def problem_from_rpc(err: grpc.aio.AioRpcError) -> ProblemError:
 
 
 def refusal_in(answer: Message, *, mode: str) -> ProblemError | None:
-    """What an answer with success=false or accepted=false means; `mode` is that of the scheduler."""
+    """The problem for a response with success=false or accepted=false; `mode` is that of the scheduler."""
     name = next((name for name in ("success", "accepted") if hasattr(answer, name)), None)
     if name is None or getattr(answer, name):
         return None
@@ -122,4 +122,4 @@ def refusal_in(answer: Message, *, mode: str) -> ProblemError | None:
     if mode in _FROZEN:
         status = 503
         more["mode"] = mode
-    return ProblemError(status, text or "refused, without a reason", **more)
+    return ProblemError(status, text or "refused by the scheduler without a reason", **more)

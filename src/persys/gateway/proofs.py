@@ -1,8 +1,8 @@
-"""Verifies tokens before anything is done for them: before a body is read, before a deed is recorded.
+"""Token verification, before a body is read and before an audit entry is written.
 
-Only a scheduler knows which tokens are valid. A positive answer is kept for some seconds, so that a busy
-token is not verified at each request; the call itself is always verified by the scheduler again. A negative
-answer is not kept: the gateway counts those per address and stops asking.
+Only a scheduler knows which tokens are valid. A positive result is cached for some seconds, so a busy token
+is not verified for every request; the scheduler also checks the token of every call. A negative result is
+not cached: failures are counted per address, and an address with too many is refused.
 """
 
 from collections import OrderedDict
@@ -30,7 +30,7 @@ class Proofs:
         self._kept: OrderedDict[tuple[str, str], _Proof] = OrderedDict()
 
     async def deeds_of(self, who: Who, cluster: Cluster, metadata: Metadata) -> frozenset[Deed]:
-        """What the holder of a token may do. Raises AioRpcError: UNAUTHENTICATED for an invalid token."""
+        """The permissions of a token. Raises AioRpcError: UNAUTHENTICATED for an invalid token."""
         key = (who.key, cluster.id)
         now = self._clock.monotonic()
         kept = self._kept.get(key)
@@ -40,7 +40,7 @@ class Proofs:
             "GetIdentity", pb.GetIdentityRequest(), key="", metadata=metadata, again=True
         )
         view: pb.IdentityView = answered.answer
-        # A scheduler that runs -insecure names no role and allows everything.
+        # A scheduler that runs with -insecure returns no role and allows everything.
         words = view.deeds if view.role else list(Deed)
         deeds = frozenset(Deed(word) for word in words if word in list(Deed))
         self._kept[key] = _Proof(now + KEEP_SECONDS, deeds)

@@ -1,6 +1,6 @@
-"""Permissions for what the gateway answers without asking a scheduler, such as GET /metrics.
+"""Permission checks for routes that the gateway serves without a scheduler, such as GET /metrics.
 
-/metrics is on the same port as all else, so it needs a certificate or a token; Prometheus can show either.
+/metrics is on the API port, so it requires a certificate or a token; Prometheus can send either.
 """
 
 from collections.abc import Iterator
@@ -33,7 +33,7 @@ async def _check(ask: Ask, deed: Deed, proofs: Proofs) -> None:
     if deeds is None:
         deeds = await proofs.deeds_of(who, ask.cluster, ask.metadata)
     if deed not in deeds:
-        raise DeniedError(f"{who.name} may not do this", reason="role")
+        raise DeniedError(f"{who.name} does not have the permission {deed}", reason="role")
 
 
 def metrics_routes(door: Door, metrics: Metrics) -> Iterator[web.RouteDef]:

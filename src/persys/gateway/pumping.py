@@ -1,7 +1,7 @@
-"""Answers of a stream, read ahead of whoever writes them on, so that silence can be told from an end.
+"""A bounded buffer between a gRPC stream and the HTTP response, which also detects idle times.
 
-The call is given up as soon as the reader leaves; at most a few answers wait in between, so a slow client
-slows the scheduler and fills no memory.
+The call is cancelled as soon as the reader stops. Few messages are buffered, so a slow client slows down the
+scheduler and does not fill memory.
 """
 
 import asyncio
@@ -16,14 +16,14 @@ from persys.gateway.problems import ProblemError, problem_from_rpc
 from persys.infra.together import together
 
 AHEAD_MAX = 16
-# So long a stream may keep silent before it counts as begun: a refusal comes sooner.
+# A stream without a message for this long counts as accepted: a refusal arrives sooner.
 FIRST_SECONDS = 1.5
 SILENCE: Final = object()
 _END: Final = object()
 
 
 class StreamEndedError(PersysError):
-    """The gateway ends its streams, because it stops."""
+    """The gateway is stopping and ends its streams."""
 
 
 class Pump:
@@ -34,7 +34,7 @@ class Pump:
         self._first: list[Any] = []
 
     async def begin(self, within: float) -> None:
-        """Raises ProblemError for a stream that is refused: there is still time to say so with a status."""
+        """Wait for the first message. Raises ProblemError for a refusal: the status is not sent yet."""
         try:
             async with asyncio.timeout(within):
                 self._first.append(await self._queue.get())
@@ -44,7 +44,7 @@ class Pump:
             raise self._first[0]
 
     async def answers(self, silence_seconds: float) -> AsyncIterator[Any]:
-        """Each answer, and SILENCE when there was none for so long. Raises ProblemError."""
+        """Each message, and SILENCE after each idle `silence_seconds`. Raises ProblemError."""
         while True:
             if self._first:
                 found = self._first.pop()
@@ -71,7 +71,7 @@ class Pump:
 
     async def watch_for_stop(self) -> None:
         await self._stopping.wait()
-        raise StreamEndedError("the gateway stops; ask again")
+        raise StreamEndedError("the gateway is stopping; try again")
 
 
 @asynccontextmanager
@@ -81,7 +81,7 @@ async def pumping(
     *,
     until_denied: Callable[[], Coroutine[None, None, NoReturn]],
 ) -> AsyncIterator[Pump]:
-    """Raises StreamEndedError when the gateway stops meanwhile, DeniedError when the caller may not go on."""
+    """Raises StreamEndedError when the gateway stops, DeniedError when the caller loses its permission."""
     pump = Pump(call, stopping)
     try:
         async with together() as group:

@@ -1,8 +1,8 @@
-"""Pushes that were taken and are to be followed, and what came of the last one for each workload.
+"""The persistent queue of accepted pushes, and the result of the last push for each workload.
 
-A push is written down for every cluster before it is answered, with the marks by which it is known if it
-comes again. It stays until it was followed, over any absence of a cluster and any restart. What would
-surprise: a newer push to the same branch takes the place of one that waits, for both mean the branch's head.
+A push is stored for every cluster before the webhook is answered, with the ids that identify a duplicate
+delivery. It stays until it is processed, across outages of a cluster and restarts. A newer push to the same
+branch replaces a waiting one, because both redeploy the head of the branch.
 """
 
 import asyncio
@@ -35,12 +35,12 @@ CREATE TABLE IF NOT EXISTS outcomes (
 
 
 class Outcome(Struct, frozen=True):
-    """What came of the last push that a workload follows."""
+    """The result of the last push for a workload."""
 
     delivery: str
     commit: str
     at: datetime
-    status: int  # as HTTP would say it
+    status: int  # HTTP status
     detail: str = ""
 
 
@@ -60,8 +60,10 @@ class Pushes:
         database.prepare(_TABLES)
 
     async def take(self, push: Push | None, marks: tuple[str, ...], keep_seconds: float) -> None:
-        """None: only the marks are kept. Raises ProblemError (409) for one that was taken before, and (503)
-        when too many wait, and StoreUnavailableError. What is written is followed although the caller leaves.
+        """Store a push, or only its delivery ids (`push` None).
+
+        Raises ProblemError, 409 for a duplicate delivery and 503 for a full queue, and StoreUnavailableError.
+        A stored push is processed even if the caller disconnects.
         """
         now = self._clock.now().timestamp()
         write = partial(self._write, push, marks, now, now + keep_seconds)
@@ -73,7 +75,7 @@ class Pushes:
             come.set()
 
     async def next(self, cluster: str) -> Waiting:
-        """The oldest that waits, or the next that comes. Raises StoreUnavailableError."""
+        """The oldest waiting push; waits for one. Raises StoreUnavailableError."""
         while True:
             self._come[cluster].clear()
             found = await self._database.run(partial(_oldest, cluster))
@@ -102,7 +104,7 @@ class Pushes:
         database.execute("DELETE FROM taken WHERE until <= ?", (now,))
         for mark in marks:
             if database.execute("SELECT 1 FROM taken WHERE mark = ?", (mark,)).fetchone():
-                raise ProblemError(409, "the delivery was taken before")
+                raise ProblemError(409, "duplicate delivery: it was already accepted")
         if push is not None:
             self._line_up(push, database)
         database.executemany("INSERT INTO taken VALUES (?, ?)", [(mark, until) for mark in marks])
@@ -112,7 +114,7 @@ class Pushes:
         )
 
     def _line_up(self, push: Push, database: Connection) -> None:
-        # A cluster that was taken from the list waits for nothing.
+        # Also drop the pushes of clusters that were removed from the configuration.
         here = msgspec.json.encode(list(self._come)).decode()
         database.execute(
             "DELETE FROM pushes WHERE (repository = ? AND branch = ?)"

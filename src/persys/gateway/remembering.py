@@ -1,7 +1,7 @@
-"""Answers under an Idempotency-Key, for clients that ask again because they got no answer.
+"""Idempotency-Key: a retried request gets the stored response of the first one.
 
-Kept for ten minutes per identity and cluster. The same key with another request is refused. An answer that
-says that nothing is known (5xx) or to try again later is not kept.
+Responses are stored for ten minutes per identity and cluster. The same key with another request is refused.
+Responses with 5xx, or with a status that asks for a retry, are not stored.
 """
 
 from collections.abc import Awaitable, Callable
@@ -56,9 +56,9 @@ class Remembered:
         body: bytes,
         do: Callable[[], Awaitable[web.Response]],
     ) -> web.Response:
-        """Do it, or answer as the last time. Raises ProblemError for another request under the key.
+        """Run `do`, or return the stored response. Raises ProblemError if the key was used differently.
 
-        `cluster_id` is the cluster that the request goes to, whether its path, header or query names it.
+        `cluster_id` is the target cluster, whether it comes from the path, the header or the query.
         """
         said = request.headers.get(IDEMPOTENCY_KEY)
         if said is None:

@@ -1,7 +1,7 @@
-"""Calls of the contract as routes: JSON in, JSON out. One table gives them all.
+"""Unary RPCs as REST routes, generated from the route table: JSON in, JSON out.
 
-The contract's own routes keep its answers, refusals included, because older clients read them there. Under
-/api/v1 a refusal is a problem, and what comes back with 200 was done.
+The routes of older clients return refusals inside a 200 response, because those clients read them there.
+Under /api/v1 a refusal is a problem, and 200 means success.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ _NOT_FOUND = 404
 
 
 def audited_as(route: Route) -> str:
-    """The name under which the audit has it; empty for what is not audited."""
+    """The RPC name in the audit log; empty if the route is not audited."""
     return route.rpc if METHODS[route.rpc].audit is not Audit.NONE else ""
 
 
@@ -86,7 +86,7 @@ class UnaryRoutes:
             message = transcoder.request(request.match_info, request.query, b"")
             page = asked_page(route.rpc, request.query) if request.query_string else None
             if page is not None and route.rpc == "ListEvents":
-                message.limit = 0  # which of the events are on a page is decided here
+                message.limit = 0  # the page is cut here
             cluster = ask.cluster
             way = ask.routing_key(cluster, getattr(message, "workload_id", ""))
             key = (cluster.id, route.rpc, ask.who.key, way, page, message.SerializeToString())
@@ -101,7 +101,7 @@ class UnaryRoutes:
         return handle
 
     def _reading_one(self, route: Route) -> Handler:
-        """One of many that are asked for at the same time."""
+        """GetWorkload, batched with concurrent reads of the same caller."""
         transcoder = Transcoder(route, ignored=OURS | PAGING)
 
         async def handle(ask: Ask) -> web.StreamResponse:
@@ -134,7 +134,7 @@ class UnaryRoutes:
         return handle
 
     def _changing(self, route: Route) -> Handler:
-        """Also what only asks, with a body."""
+        """Changes, and reads with a body."""
         transcoder = Transcoder(route)
 
         async def handle(ask: Ask) -> web.StreamResponse:
@@ -147,7 +147,7 @@ class UnaryRoutes:
                 try:
                     async with self._conditions.hold(ask, route):
                         return await self._done(ask, route, message)
-                except ProblemError as err:  # is remembered like an answer
+                except ProblemError as err:  # stored for the Idempotency-Key like a response
                     return err.response(ask.id, contract=False)
 
             return await self._remembered.once(request, ask.who.key, ask.cluster_id, body, do)

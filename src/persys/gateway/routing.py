@@ -1,7 +1,7 @@
-"""Which scheduler of a cluster is asked first, and which next if it cannot be reached.
+"""The order in which the schedulers of a cluster are tried.
 
-Pure: the same key among the same schedulers gives the same order. Those that could not be reached lately come
-last, and are still tried: nobody else may be left.
+Pure: the same key and the same schedulers give the same order. Unhealthy schedulers come last and are still
+tried, because all others may fail.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 
 
 class Strategy(StrEnum):
-    LEADER_ONLY = "leader-only"  # the one that leads; another passes on to it
+    LEADER_ONLY = "leader-only"  # the leader first; a standby forwards to it
     STICKY = "sticky"  # one session, one scheduler
     SHARD = "shard"  # one workload, one scheduler
 
@@ -39,5 +39,5 @@ def in_order(candidates: Sequence[C], strategy: Strategy, key: str) -> Sequence[
 
 
 def _weight(key: str, address: str) -> bytes:
-    """Of all pairs of key and address at random, so that who leaves takes along only its own keys."""
+    """Rendezvous hashing: when a scheduler leaves, only its own keys move."""
     return blake2b(f"{key}\0{address}".encode(errors="replace"), digest_size=8).digest()

@@ -1,4 +1,4 @@
-"""What a gateway can be told at its start, by flag, variable or file."""
+"""Settings of persys-gateway, from flags, environment variables or a file."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,13 +17,13 @@ class GatewaySettings(TlsSettings):
         "0.0.0.0", "PERSYS_GATEWAY_PUBLIC_ADDR", help="address of the public port"
     )
     public_port: int = setting(
-        8585, "PERSYS_GATEWAY_PUBLIC_PORT", help="plain port that takes webhooks and nothing else"
+        8585, "PERSYS_GATEWAY_PUBLIC_PORT", help="plain HTTP port for webhooks only"
     )
-    insecure: bool = setting(False, help="no TLS at all, and everybody is served; for experiments")
+    insecure: bool = setting(False, help="disable TLS and authentication; for experiments only")
     tls_ca: Path = setting(
         Path("/etc/persys/certs/persys-gateway/ca.pem"),
         "PERSYS_TLS_CA",
-        help="roots of those who are believed",
+        help="trusted CA certificates",
     )
     tls_cert: Path = setting(
         Path("/etc/persys/certs/persys-gateway/persys_gateway.crt"),
@@ -33,47 +33,52 @@ class GatewaySettings(TlsSettings):
     tls_key: Path = setting(
         Path("/etc/persys/certs/persys-gateway/persys_gateway-key.key"),
         "PERSYS_TLS_KEY",
-        help="its key",
+        help="private key of this gateway",
     )
     cluster_config: str = setting(
         "",
         "PERSYS_GATEWAY_CLUSTER_CONFIG",
-        help="cluster.yaml: the clusters behind this gateway; none: one, at the address below",
+        help="path of cluster.yaml, the clusters behind this gateway; "
+        "empty: one cluster at the scheduler address",
     )
     scheduler_addr: tuple[str, ...] = setting(
         ("127.0.0.1:8085",),
         "PERSYS_SCHEDULER_ADDR",
-        help="host:port of the schedulers, or the name of an SRV record, which begins with _",
+        help="host:port of the schedulers, or the name of an SRV record (starts with _)",
     )
     dns_server: str = setting(
-        "", "PERSYS_DNS_SERVER", help="address[:port] to ask for SRV records; else the machine's"
+        "",
+        "PERSYS_DNS_SERVER",
+        help="address[:port] of the DNS server for SRV records; empty: the system resolver",
     )
     requests_per_second: float = setting(
-        200.0, "PERSYS_GATEWAY_REQUESTS_PER_SECOND", help="of each who asks; 0: no limit"
+        200.0,
+        "PERSYS_GATEWAY_REQUESTS_PER_SECOND",
+        help="requests per second of each identity; 0: no limit",
     )
     requests_burst: int = setting(
-        400, "PERSYS_GATEWAY_REQUESTS_BURST", help="so many at once, after a pause"
+        400, "PERSYS_GATEWAY_REQUESTS_BURST", help="burst size of the request rate limit"
     )
     connections_max: int = setting(
-        4096, "PERSYS_GATEWAY_CONNECTIONS_MAX", help="open connections in total"
+        4096, "PERSYS_GATEWAY_CONNECTIONS_MAX", help="maximum number of open connections"
     )
     connections_per_address_max: int = setting(
         1024,
         "PERSYS_GATEWAY_CONNECTIONS_PER_ADDRESS_MAX",
-        help="open connections of one address; raise it behind a proxy",
+        help="maximum number of open connections per address; raise it behind a proxy",
     )
     webhooks: tuple[dict[str, str], ...] = setting(
         (),
-        help="in the file: repositories that may tell of a push, each with secret or secret_file",
+        help="only in the file: repositories that send push webhooks, each with secret or secret_file",
         secret=True,
     )
     audit_db: str = setting(
         "/var/lib/persys/gateway/audit.db",
         "PERSYS_GATEWAY_AUDIT_DB",
-        help="file that remembers who changed what, and pushes; memory: only as long as the process runs",
+        help="database file of the audit log and the webhook queue; memory: not persistent",
     )
     audit_keep: int = setting(
-        100_000, "PERSYS_GATEWAY_AUDIT_KEEP", help="how many changes it remembers, the newest"
+        100_000, "PERSYS_GATEWAY_AUDIT_KEEP", help="maximum number of audit log entries"
     )
     log_level: str = setting("info", "LOG_LEVEL", help="debug, info, warning or error")
     log_format: str = setting("", "LOG_FORMAT", help="json or console")

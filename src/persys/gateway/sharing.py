@@ -1,7 +1,7 @@
-"""Many who ask for the same at the same time share one call to the scheduler.
+"""Single flight: concurrent identical reads share one call to the scheduler.
 
-A call is shared only by those who asked before it began, so each gets what was true after it asked, as if it
-had asked alone. Who comes while a call is under way waits for the next: never more than one per key is.
+Only requests that arrived before a call started share its result, so no request gets data older than itself.
+A request that arrives during a call waits for the next one: at most one call per key is running.
 """
 
 import asyncio
@@ -52,7 +52,7 @@ class Shared(Generic[T]):
 
 
 class _Round(Generic[T]):
-    """One call, and those who wait for it: each in a future of its own, so that who leaves ends only that."""
+    """One call and its waiters. Each has its own future, so a cancelled waiter affects no other."""
 
     def __init__(self) -> None:
         self._sharing: list[asyncio.Future[T]] = []
@@ -64,7 +64,7 @@ class _Round(Generic[T]):
         return await mine
 
     async def end(self) -> None:
-        """Whatever comes of it. There is at most one who waits for this: the one who leads the next."""
+        """Wait for the end of the call, success or failure. Only the leader of the next call waits here."""
         self._ending = asyncio.get_running_loop().create_future()
         await self._ending
 
@@ -86,4 +86,4 @@ class _Round(Generic[T]):
 
 
 def _left() -> UnavailableError:
-    return UnavailableError("the one who asked first has left; ask again")
+    return UnavailableError("the shared request was cancelled; try again")

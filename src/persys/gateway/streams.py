@@ -1,7 +1,7 @@
-"""What does not end by itself: events as server-sent events, logs and snapshots as the bytes that they are.
+"""Streaming routes: events as server-sent events, logs and snapshots as raw bytes.
 
-A refusal that comes before the first answer is a problem with its status. One that comes later is the last
-event of a watch; a text just breaks off, so that nobody takes a part for the whole.
+A refusal before the first message is a problem with its HTTP status. A later one is the last event of a
+watch; a byte stream is aborted, so a client does not mistake a part for the whole.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ KEEPALIVE_SECONDS = 15.0
 RECONNECT_MS = 2000
 EVENT_STREAM = "text/event-stream"
 NDJSON = "application/x-ndjson"
-# A proxy must pass on each event when it comes.
+# A proxy must forward each event at once.
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 Write = Callable[[Ask, Pump, web.StreamResponse], Awaitable[None]]
@@ -43,7 +43,7 @@ def stream_routes(door: Door, stopping: asyncio.Event) -> Iterator[web.RouteDef]
 
 
 def in_place(door: Door, handler: Handler) -> Handler:
-    """One of the few streams that each may have open."""
+    """Count the request against the stream limit of its identity."""
 
     async def handle(ask: Ask) -> web.StreamResponse:
         with door.streams.one(ask.who.key):
@@ -59,7 +59,7 @@ def watch_handler(route: Route, stopping: asyncio.Event) -> Handler:
         message: pb.WatchEventsRequest = transcoder.request(
             ask.request.match_info, ask.request.query, b""
         )
-        message.bookmarks = True  # a client that comes back begins there
+        message.bookmarks = True  # a reconnecting client resumes at the last bookmark
         if (last := ask.request.headers.get("Last-Event-ID")) is not None:
             message.after_sequence = _sequence(last)
         return await stream(ask, route, message, stopping, kind=EVENT_STREAM, write=_write_events)
@@ -101,13 +101,13 @@ async def _write_data(ask: Ask, pump: Pump, response: web.StreamResponse) -> Non
             if chunk is not SILENCE:
                 await response.write(chunk.data)
             elif ask.request.transport is None:
-                return  # the client has left
+                return  # the client disconnected
     except ProblemError:
         _break_off(ask)
 
 
 async def write_lines(ask: Ask, pump: Pump, response: web.StreamResponse) -> None:
-    """One message per line; a line with nothing in it says that all is well; the last may be a problem."""
+    """One JSON message per line. An empty object is a keep-alive; the last line may be a problem."""
     try:
         async for message in pump.answers(KEEPALIVE_SECONDS):
             plain: dict[str, Any] = {} if message is SILENCE else to_plain(message)
@@ -119,7 +119,7 @@ async def write_lines(ask: Ask, pump: Pump, response: web.StreamResponse) -> Non
 async def stream(
     ask: Ask, route: Route, message: Any, stopping: asyncio.Event, *, kind: str, write: Write
 ) -> web.StreamResponse:
-    """Begins to answer when it was not refused at once. Raises PersysError until then."""
+    """Open a stream and forward it. Raises PersysError before the response has started."""
     ask.who.need(route.rpc)
     cluster = ask.cluster
     key = ask.routing_key(cluster, getattr(message, "workload_id", ""))
@@ -137,7 +137,7 @@ async def pass_on(
     write: Write,
     first_seconds: float = FIRST_SECONDS,
 ) -> web.StreamResponse:
-    """`first_seconds`: so long a refusal may take and still be told by the status."""
+    """Forward a gRPC stream. A refusal within `first_seconds` is returned with its HTTP status."""
     headers = {**_UNBUFFERED, REQUEST_ID: ask.id, "Content-Type": kind}
     response = web.StreamResponse(headers=headers)
     try:
@@ -146,7 +146,7 @@ async def pass_on(
             await response.prepare(ask.request)
             await write(ask, pump, response)
     except ConnectionError:
-        pass  # the client has left
+        pass  # the client disconnected
     except DeniedError:
         if not response.prepared:
             raise
@@ -160,7 +160,7 @@ async def pass_on(
 
 
 def _break_off(ask: Ask) -> None:
-    """Without the end of the last chunk the client knows that something is missing."""
+    """Abort the connection: without the final chunk the client sees that the body is incomplete."""
     if ask.request.transport is not None:
         ask.request.transport.abort()
 
@@ -168,5 +168,5 @@ def _break_off(ask: Ask) -> None:
 def _sequence(text: str) -> int:
     number = whole_number(text)
     if number is None:
-        raise InvalidError("Last-Event-ID", f"{text[:40]!r}: expected the number of an event")
+        raise InvalidError("Last-Event-ID", f"{text[:40]!r}: expected an event sequence number")
     return number

@@ -1,7 +1,7 @@
-"""Between HTTP and the contract's messages: what a path, a query and a body say together.
+"""Builds the RPC request message from the path, the query and the JSON body of an HTTP request.
 
-The path stands above the body. Of a query every name must be a field of the request: a typing error that
-nobody notices would show all where few were asked for.
+Path fields win over the body. Every query parameter must be a field of the message: an ignored typo in a
+filter would return everything.
 """
 
 import re
@@ -19,12 +19,12 @@ from persys.wire.rest import Route
 from persys.wire.rest_json import Descriptor, fill, read_json
 
 SERVICE = pb.DESCRIPTOR.services_by_name["AgentControl"]
-# Of a stream of requests the first is its start, and that is what the URL says.
+# For a stream of requests, path and query fill the start message.
 _STARTS: Mapping[str, Descriptor] = {
     "AddImage": pb.AddImageStart.DESCRIPTOR,
     "Exec": pb.ExecStart.DESCRIPTOR,
 }
-# Names in a query that are ours, and never fields.
+# Query parameters of the gateway itself, never message fields.
 OURS = frozenset({"cluster_id"})
 PAGING = frozenset({"limit", "cursor"})
 _TRUE = frozenset({"", "true", "1", "yes"})
@@ -43,7 +43,7 @@ class Transcoder:
     def __init__(
         self, route: Route, *, ignored: frozenset[str] = OURS, strict: bool = True
     ) -> None:
-        """`ignored` are names of a query that are no fields. Older clients are not held to the others."""
+        """`ignored`: query parameters that are not fields. `strict` False ignores all unknown ones."""
         self._descriptor = request_descriptor(route.rpc)
         self._type = GetMessageClass(self._descriptor)
         self._body = route.body
@@ -72,7 +72,7 @@ class Transcoder:
                 continue
             texts = query.getall(name)
             if not field.is_repeated and len(texts) > 1:
-                raise InvalidError(name, "is said more than once")
+                raise InvalidError(name, "expected at most once")
             values = [_value(field, text) for text in texts]
             plain[field.name] = values if field.is_repeated else values[0]
         return plain
@@ -84,7 +84,7 @@ class Transcoder:
         if field is not None and (_is_flat(field) and not self._body):
             return field
         if self._strict:
-            raise InvalidError(name, "there is no such parameter")
+            raise InvalidError(name, "unknown query parameter")
         return None
 
 

@@ -1,4 +1,4 @@
-"""With what certificate a gateway serves and calls schedulers, and where it comes from."""
+"""Obtains the gateway's certificate, from files or from Vault."""
 
 import asyncio
 
@@ -13,9 +13,9 @@ from persys.model.identity import Identity, Role
 
 
 async def obtain_tls(settings: GatewaySettings, clock: Clock, stop: asyncio.Event) -> Tls | None:
-    """None on -insecure, and when it was stopped before Vault gave a first certificate.
+    """None with -insecure, or if the process is stopped before Vault issues the first certificate.
 
-    Raises SettingsError for certificates that cannot be used.
+    Raises SettingsError for unusable certificates.
     """
     if settings.insecure:
         return None

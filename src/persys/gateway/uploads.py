@@ -1,7 +1,7 @@
-"""Files that come in: a snapshot to go back to, an image for machines. Nothing is kept here on the way.
+"""Upload routes: a snapshot to restore, a VM image to add. Data is forwarded and not stored here.
 
-An image's answer are its progress messages, one per line. They are told when the whole file has come in,
-because few clients read an answer while they still send.
+The response to an image upload is one progress message per line. It starts after the whole file was
+received, because few clients read a response while they are sending.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from persys.wire.rest_json import to_json
 PART_BYTES = 256 * 1024
 PART_SECONDS = 30.0
 RESTORE_SECONDS = 300.0
-FIRST_SECONDS = 30.0  # nobody waits for the beginning of the answer while the file goes in
+FIRST_SECONDS = 30.0  # clients do not read the response while they upload
 
 
 def upload_routes(door: Door, stopping: asyncio.Event) -> Iterator[web.RouteDef]:
@@ -78,7 +78,7 @@ async def _write_progress(ask: Ask, pump: Pump, response: web.StreamResponse) ->
 
 
 class _Upload:
-    """A call whose answers are the progress of each node; of what came during the upload, the newest."""
+    """An AddImage call. Yields the progress of each node; during the upload only the newest is kept."""
 
     def __init__(self, stub: Any, ask: Ask, start: pb.AddImageStart) -> None:
         self._ask = ask
@@ -111,7 +111,7 @@ class _Upload:
 
     async def _requests(self) -> AsyncIterator[pb.AddImageRequest]:
         yield pb.AddImageRequest(start=self._start)
-        await self._begun.wait()  # a refusal would not be told after a write that was too late
+        await self._begun.wait()  # a refusal would be lost behind a failed write
         if not self._start.url:
             async for part in _parts(self._ask.request):
                 if self._over.is_set():
@@ -121,14 +121,14 @@ class _Upload:
 
 
 async def _parts(request: web.Request) -> AsyncIterator[bytes]:
-    """Raises ProblemError for a client that stalls."""
+    """The body in chunks. Raises ProblemError (408) for a client that stalls."""
     content = request.content
     while True:
         try:
             async with asyncio.timeout(PART_SECONDS):
                 part = await content.read(PART_BYTES)
         except TimeoutError as err:
-            raise ProblemError(408, "the body takes too long") from err
+            raise ProblemError(408, "timeout while reading the request body") from err
         if not part:
             return
         yield part

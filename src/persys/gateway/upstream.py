@@ -1,7 +1,7 @@
-"""One scheduler: its connection, and whether it can be reached.
+"""One scheduler: its gRPC connection and its health.
 
-Only the connection tells whether somebody is well. A scheduler that refuses, or has no leader to pass on to,
-answers, and stays among those that are asked.
+Health is the state of the connection. A scheduler that refuses a call, or has no leader to forward to, is
+still healthy and stays in use.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class Upstream:
     def __init__(self, scheduler_id: str, address: str, dial: Dial, clock: Clock) -> None:
         self.id = scheduler_id or address
         self.address = address
-        self.healthy = True  # until a look shows otherwise
+        self.healthy = True  # until a probe fails
         self.is_leader = False
         self.last_seen: datetime | None = None
         self.mode: pb.ModeView | None = None
@@ -38,7 +38,7 @@ class Upstream:
         self.stub: Any = AgentControlStub(parsed(self._channel))
 
     async def connect(self) -> bool:
-        """Whether the connection stands: what is not sent can be sent elsewhere."""
+        """Whether the connection is ready. An unsent call can go to another scheduler."""
         state = self._channel.get_state(try_to_connect=True)
         if state is not _READY:
             state = await self._settled(state)
@@ -46,14 +46,14 @@ class Upstream:
         return state is _READY
 
     def broke(self) -> bool:
-        """Whether a call failed because the connection did."""
+        """Whether a call failed because the connection was lost."""
         broken = self._channel.get_state() is not _READY
         if broken:
             self._noted(reachable=False)
         return broken
 
     async def look(self) -> None:
-        """Ask it who leads. An answer of any kind shows that it can be reached."""
+        """Probe mode and role. Any response means that the scheduler is reachable."""
         if not await self.connect():
             return
         try:
@@ -64,7 +64,7 @@ class Upstream:
             if err.code() is grpc.StatusCode.DEADLINE_EXCEEDED or self.broke():
                 self._noted(reachable=False)
             return
-        # Older ones do not tell their role: they are alone.
+        # Older schedulers report no role: they run without standbys.
         self.is_leader = self.mode.role in ("", "leader")
 
     async def close(self, grace_seconds: float | None = None) -> None:

@@ -1,8 +1,8 @@
-"""What GitHub tells the public port: signed deliveries, each taken once and while it is young.
+"""GitHub webhooks on the public port: signed deliveries, each accepted once and only while it is recent.
 
-A signature covers only the body, so a replay may come under another id: what is remembered is the signature
-too, and a push says itself when it was. What would surprise: a repository that is not known and a signature
-that is wrong are answered alike, so nobody learns which repositories there are.
+A signature covers only the body, so a replay can use another delivery id: the signature is stored as well,
+and the time of a push is part of its body. An unknown repository and a wrong signature get the same
+response, so a client cannot find out which repositories are configured.
 """
 
 import hmac
@@ -46,11 +46,11 @@ class Hook(Struct, frozen=True):
     secret: bytes
 
     def __repr__(self) -> str:
-        return f"Hook({self.repository})"  # a traceback must not tell the secret
+        return f"Hook({self.repository})"  # keeps the secret out of tracebacks
 
 
 def read_hooks(told: Sequence[Mapping[str, str]]) -> dict[str, Hook]:
-    """By repository. Raises SettingsError: one without a secret would let in anybody."""
+    """Hooks by repository. Raises SettingsError, also for a hook without a secret."""
     hooks: dict[str, Hook] = {}
     for one in told:
         unknown = one.keys() - {"repository", "secret", "secret_file"}
@@ -76,7 +76,7 @@ class Webhooks:
         self._rates = Rates(clock, per_second=PER_SECOND, burst=BURST)
 
     def routes(self) -> Iterator[web.RouteDef]:
-        """All that can be reached there."""
+        """All routes of the public port."""
         yield web.get("/health", self._door.behind(health, open_to_all=True, contract=True))
         yield web.post(PATH, self._door.behind(self._deliver, open_to_all=True, contract=True))
 
@@ -86,15 +86,15 @@ class Webhooks:
         delivery = _header(request, _DELIVERY)
         signature = request.headers.get(_SIGNATURE, "")
         if not delivery or not signature:
-            raise InvalidError(_SIGNATURE, f"expected, beside {_DELIVERY}")
+            raise InvalidError(_SIGNATURE, f"expected together with {_DELIVERY}")
         if not _SIGNATURE_FORM.fullmatch(signature):
-            raise ProblemError(401, "the signature is not right")
-        body = await read_body(request)  # only now: without a signature nothing is read
+            raise ProblemError(401, "invalid webhook signature")
+        body = await read_body(request)  # not read without a well-formed signature
         repository = self._verified(body, signature)
         self._refuse_old(request, repository)
         event = _header(request, _EVENT)
         push = read_push(body, delivery) if event == "push" else None
-        # For twice as long as it is young: either side's clock may be off.
+        # Remembered for twice the accepted age: either clock may be off.
         await self._pushes.take(push, (delivery, signature), 2 * YOUNG_SECONDS)
         log.info(
             "webhook.taken", repository=repository.full_name, event_kind=event, delivery=delivery
@@ -111,24 +111,24 @@ class Webhooks:
         same = hmac.compare_digest(expected.encode(), signature.encode("utf-8", "replace"))
         if hook is None or not same:
             log.warning("webhook.refused", repository=name[:_TEXT_MAX], reason="signature")
-            raise ProblemError(401, "the signature is not right")
+            raise ProblemError(401, "invalid webhook signature")
         return repository
 
     def _refuse_old(self, request: web.Request, repository: RepositoryPayload) -> None:
-        """By what is signed, and by what the sender says; either may be missing."""
+        """Refuse an old delivery by the signed push time and the Date header; either may be missing."""
         now = self._clock.now().timestamp()
         times = [repository.pushed_at] if isinstance(repository.pushed_at, int) else []
         if date := request.headers.get("Date"):
             try:
                 times.append(round(parsedate_to_datetime(date).timestamp()))
             except ValueError as err:
-                raise InvalidError("Date", "is none") from err
+                raise InvalidError("Date", f"{date[:40]!r}: expected an HTTP date") from err
         if any(at and abs(now - at) > YOUNG_SECONDS for at in times):
-            raise ProblemError(409, "the delivery is too old")
+            raise ProblemError(409, "the delivery is too old: send it again")
 
 
 def _header(request: web.Request, name: str) -> str:
-    """Text that can be stored: bytes that are not UTF-8 are replaced."""
+    """The header as storable text: invalid UTF-8 is replaced."""
     return request.headers.get(name, "")[:_TEXT_MAX].encode(errors="replace").decode()
 
 

@@ -1,1 +1,1 @@
-"""The dashboard: pages for people, made of the same REST calls that everybody else has."""
+"""The web dashboard: static files that use the public REST API."""

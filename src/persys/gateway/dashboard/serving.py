@@ -1,8 +1,7 @@
-"""The dashboard's files, served from memory, and the one call that only it needs.
+"""Serves the dashboard's static files under /ui/ from memory.
 
-Files under /ui/ are for anybody: they hold no secret, and a person without a certificate has to see where to
-put a token. Their names do not change with their content, so a browser keeps them but asks each time whether
-they are still so.
+They need no authentication: they contain no secrets, and a user without a certificate enters a token there.
+File names do not change with the content, so browsers cache them and revalidate each time.
 """
 
 import gzip
@@ -27,7 +26,7 @@ _TYPES = {
     ".svg": "image/svg+xml",
 }
 _HEADERS = {
-    # Scripts and styles only from files, and no text ever becomes markup: the browser holds us to it.
+    # Scripts and styles only from files, and text never becomes markup: enforced by the browser.
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
@@ -42,7 +41,7 @@ _HEADERS = {
 
 
 class Page(Struct, frozen=True):
-    """One file as it is sent."""
+    """One static file, plain and compressed."""
 
     plain: bytes
     packed: bytes
@@ -64,7 +63,7 @@ def dashboard_routes(door: Door) -> Iterator[web.RouteDef]:
 
 
 def pages() -> dict[str, Page]:
-    """By their path under the prefix."""
+    """The static files by their path under the prefix."""
     return {
         path.relative_to(_STATIC).as_posix(): _page(path)
         for path in sorted(_STATIC.rglob("*"))
@@ -78,7 +77,7 @@ def _page(path: Path) -> Page:
 
 
 async def _to_the_page(request: web.Request) -> web.StreamResponse:
-    # Scripts are named relative to the page, so it has to be seen with the stroke at its end.
+    # Script paths are relative, so the page needs the trailing slash.
     raise web.HTTPFound(PREFIX)
 
 

@@ -1,8 +1,7 @@
-"""Spec files as people write them, turned into the requests that they mean.
+"""POST /api/v1/specs/parse: converts a YAML spec file to apply requests, for the dashboard.
 
-A browser has no YAML; and what persysctl takes the dashboard takes too, because it is read by the same code.
-Reading costs far more than its bytes, so the scheduler is first asked whether it knows who asks: a token that
-somebody made up shall keep nobody busy. Files are read beside the loop, one at a time.
+It uses the same parser as persysctl. Parsing is expensive, so the token is verified by the scheduler first.
+Files are parsed off the event loop, one at a time.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ from persys.wire.strict import SpecFileError
 PATH = f"{API}/specs/parse"
 BYTES_MAX = 1024 * 1024
 LIMITS = YamlLimits(bytes_max=BYTES_MAX, nodes_max=100_000, documents_max=2_000)
-_LETS_IN = "GetMode"  # whoever may read may call it
+_LETS_IN = "GetMode"  # requires only the read permission
 
 
 def spec_routes(door: Door) -> Iterator[web.RouteDef]:
@@ -42,7 +41,7 @@ def _parsing() -> Handler:
         )
         body = await read_body(ask.request)
         if len(body) > BYTES_MAX:
-            raise ProblemError(413, f"a spec file has at most {BYTES_MAX} bytes")
+            raise ProblemError(413, f"spec file too large: expected at most {BYTES_MAX} bytes")
         async with turn:
             documents = await off_loop(partial(_read, body))
         plain = {
@@ -55,10 +54,10 @@ def _parsing() -> Handler:
 
 
 def _read(body: bytes) -> list[SpecDocument]:
-    """Raises ProblemError that tells the place in the file."""
+    """Raises ProblemError with the field and the line."""
     try:
         return read_spec_file(body.decode(), LIMITS)
     except UnicodeDecodeError as err:
-        raise ProblemError(400, "the file is not UTF-8 text", field="file", line=0) from err
+        raise ProblemError(400, "invalid file: expected UTF-8 text", field="file", line=0) from err
     except SpecFileError as err:
         raise ProblemError(400, str(err), field=err.field, line=err.line) from err
