@@ -56,9 +56,7 @@ def error_of(
         case 410:
             return OutOfRangeError(text)
         case 501:
-            return RefusedError(
-                "the peer does not know this request: it is older or of another make"
-            )
+            return RefusedError("not supported by this version of the peer")
         case _ if status in _UNAVAILABLE:
             return UnavailableError(text)
         case _:

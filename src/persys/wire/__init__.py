@@ -1,1 +1,1 @@
-"""Model to and from protobuf, JSON and stored bytes. The only place that knows both sides' words."""
+"""Conversion between the model and protobuf, JSON, spec files and stored bytes."""

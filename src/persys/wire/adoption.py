@@ -1,4 +1,4 @@
-"""Workloads as nodes report them, for an operator to check before they are adopted or rebuilt."""
+"""Views of workloads as nodes report them. Operators review them before an adoption or a rebuild."""
 
 from persys.core.secrets import secret_names
 from persys.model.ids import NodeId
@@ -10,7 +10,7 @@ from persys.wire.gen.control.v1 import control_pb2
 def orphan_view(
     reported: Workload | None, drift: control_pb2.DriftView | None
 ) -> control_pb2.OrphanView:
-    """`reported` None: the node does not keep the spec."""
+    """`reported` is None when the node does not store the spec."""
     view = control_pb2.OrphanView(drift=drift)
     if reported is not None:
         view.spec.CopyFrom(_spec(reported))

@@ -1,7 +1,7 @@
-"""What travels between schedulers and agents (`persys.agent.v1`), and the model.
+"""Messages between schedulers and agents (`persys.agent.v1`), converted to and from the model.
 
-Agents in the field say most of what went wrong in a status's metadata; so do ours, beside the fields.
-The wire's task is our action.
+Third-party agents report most failure details in the metadata of a status. Ours set the metadata as well as
+the fields. A task in the contract is an action in the model.
 """
 
 from datetime import datetime
@@ -26,7 +26,7 @@ FAILURE_REASON = "failure_reason"
 LAST_ERROR = "last_error"
 RETRY_TERMINAL = "retry_terminal"
 REASON_CODE = "reason_code"
-# Marks the status of an order that the agent refused: it has nothing of that workload.
+# Marks the status of an order that the agent refused. The agent has no copy of that workload.
 REFUSED = "refused"
 
 _FAILURE_KEYS = (FAILURE_REASON, LAST_ERROR, RETRY_TERMINAL, REASON_CODE)
@@ -60,8 +60,8 @@ _STATES = {state.value: state for state in ActionState}
 def apply_message(
     workload: Workload, epoch: int, resolved: Resolved | None = None, *, proof: bytes = b""
 ) -> agent_pb2.ApplyWorkloadRequest:
-    """`resolved` has values where the workload, which goes along as the intent, has references."""
-    assert workload.desired is not Desired.DELETED, "what is to go is deleted, not applied"
+    """The apply request. `resolved` has secret values; the workload sent as the intent has references."""
+    assert workload.desired is not Desired.DELETED, "a deleted workload is not applied"
     return agent_pb2.ApplyWorkloadRequest(
         id=workload.id,
         type=_ENUM_OF_TYPE[type_of(workload.spec)],
@@ -77,22 +77,22 @@ def apply_message(
 
 
 def apply(message: agent_pb2.ApplyWorkloadRequest) -> Order:
-    """What a scheduler, ours or another, wants made so. InvalidError names the first wrong field."""
-    named = workload_id(message.id, field="id")
+    """Parse the order of a scheduler. Raises InvalidError with the first invalid field."""
+    order_id = workload_id(message.id, field="id")
     limits.check(message)
     spec = agent_spec.spec(message.spec)
     kind = type_of(spec)
     if message.type:
-        said = workload_type(message.type)
-        if said is None:
+        named = workload_type(message.type)
+        if named is None:
             raise InvalidError("type", f"{message.type} is unknown; expected 1, 2 or 3")
-        if said is not kind:
-            raise InvalidError("type", f"is {said}, but spec.{kind} is set")
+        if named is not kind:
+            raise InvalidError("type", f"is {named}, but spec.{kind} is set")
     desired = _DESIRED_OF_ENUM.get(message.desired_state)
     if desired is None:
         raise InvalidError("desired_state", f"{message.desired_state} is unknown; expected 1 or 2")
     return Order(
-        workload_id=named,
+        workload_id=order_id,
         type=kind,
         revision=Revision(message.revision_id),
         epoch=message.epoch,
@@ -107,7 +107,7 @@ def apply(message: agent_pb2.ApplyWorkloadRequest) -> Order:
 
 
 def secret_values(message: agent_pb2.ApplyWorkloadRequest) -> frozenset[str]:
-    """What no text about this order may show; it may be no valid order at all."""
+    """The secret values in an order, to be masked in logs and errors. The order may be invalid."""
     spec = message.spec
     env = spec.compose.env if spec.HasField("compose") else spec.container.env
     files = (file.content for file in spec.container.files if file.secret)
@@ -117,15 +117,15 @@ def secret_values(message: agent_pb2.ApplyWorkloadRequest) -> frozenset[str]:
 
 
 def intent(message: agent_pb2.IntentView, node_id: NodeId) -> KeptIntent:
-    """RefusedError: it is of a newer version, or no intent at all."""
+    """Decode a stored intent. Raises RefusedError if it is invalid or of a newer version."""
     workload = records.decode(message.intent, Workload)
     if workload.id != message.id:
-        raise RefusedError(f"the intent kept for {message.id} is one of {workload.id}")
+        raise RefusedError(f"the intent stored for {message.id} is an intent of {workload.id}")
     return KeptIntent(node_id, workload, message.epoch)
 
 
 def workload_type(number: int) -> WorkloadType | None:
-    """The type, or None when it is not said or not known."""
+    """The type, or None if it is not set or unknown."""
     return _TYPE_OF_ENUM.get(number)
 
 
@@ -161,37 +161,37 @@ def observation(
 
 
 def _may_be_failing(actual: Actual) -> bool:
-    """What runs or was stopped may still carry the words of a failure it has got over."""
+    """Running and stopped workloads may still have the metadata of an earlier failure."""
     return actual is Actual.PENDING or actual is Actual.UNKNOWN
 
 
 def _failure(metadata: dict[str, str], text: str) -> Failure:
-    """Takes the words of the failure out of the metadata."""
-    said = {key: metadata.pop(key, "") for key in _FAILURE_KEYS}
+    """Remove the failure keys from the metadata and build the failure from them."""
+    details = {key: metadata.pop(key, "") for key in _FAILURE_KEYS}
     return foreign.failure(
-        said[FAILURE_REASON],
+        details[FAILURE_REASON],
         text,
-        code=said[REASON_CODE],
-        terminal=said[RETRY_TERMINAL].lower() == "true",
+        code=details[REASON_CODE],
+        terminal=details[RETRY_TERMINAL].lower() == "true",
     )
 
 
 def status_message(
     seen: Observation,
     *,
-    type: WorkloadType,  # noqa: A002 - the wire's own name
+    type: WorkloadType,  # noqa: A002 - the name in the contract
     desired: Desired,
     created_at: datetime | None = None,
     updated_at: datetime | None = None,
     usage: WorkloadUsage | None = None,
 ) -> agent_pb2.WorkloadStatus:
-    """An observation as an agent answers it. Never one of absence: that is NotFoundError."""
-    assert seen.actual is not Actual.ABSENT, "there is no status of what is not there"
+    """The status message of an observation. An absent workload has none: agents answer NOT_FOUND."""
+    assert seen.actual is not Actual.ABSENT, "an absent workload has no status"
     message = agent_pb2.WorkloadStatus(
         id=seen.workload_id,
         type=_ENUM_OF_TYPE[type],
         revision_id=seen.revision,
-        # There is no word for deleted; the task id in the metadata tells.
+        # The enum has no value for deleted; the task id in the metadata shows it.
         desired_state=_ENUM_OF_DESIRED.get(desired, agent_pb2.DESIRED_STATE_UNSPECIFIED),
         actual_state=_ENUM_OF_ACTUAL[seen.actual],
         message=seen.message,
@@ -213,16 +213,16 @@ def status_message(
     return message
 
 
-def action_message(done: Action) -> agent_pb2.AgentAction:
+def action_message(action: Action) -> agent_pb2.AgentAction:
     return agent_pb2.AgentAction(
-        task_id=done.id,
-        workload_id=done.workload_id,
-        action_type=done.kind,
-        status=done.state,
-        error=done.error,
-        created_at=unix_seconds(done.created_at),
-        started_at=unix_seconds(done.started_at),
-        ended_at=unix_seconds(done.ended_at),
+        task_id=action.id,
+        workload_id=action.workload_id,
+        action_type=action.kind,
+        status=action.state,
+        error=action.error,
+        created_at=unix_seconds(action.created_at),
+        started_at=unix_seconds(action.started_at),
+        ended_at=unix_seconds(action.ended_at),
     )
 
 

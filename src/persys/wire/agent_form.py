@@ -1,7 +1,7 @@
-"""What the scheduler settles before it sends a spec to an agent: limits, names, devices, MAC addresses.
+"""Fields that the scheduler derives for the agent's form of a spec: limits, names, devices, MAC addresses.
 
-Agents in the field need all of them said. Each is derived from the workload alone, so that the same
-workload gives the same message on every dispatch, whichever scheduler sends it.
+Third-party agents need all of them. Each depends on the workload only: the same workload gives the same
+message on every dispatch by every scheduler.
 """
 
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ CPU_SHARES_LEAST = 2
 
 
 def settled(workload: Workload, resolved: Resolved | None = None) -> Spec:
-    """The workload's spec with nothing left for an agent to choose."""
+    """The workload's spec with every derived field set."""
     match workload.spec if resolved is None else resolved.spec:
         case ContainerSpec() as container:
             return _limited(container, workload.resources)
@@ -52,7 +52,7 @@ def settled(workload: Workload, resolved: Resolved | None = None) -> Spec:
 
 
 def _limited(spec: ContainerSpec, resources: Resources) -> ContainerSpec:
-    """No resources asked for, no limit: 0 is Docker's own default for each."""
+    """Resources that are not requested are not limited: 0 is Docker's default for each limit."""
     return replace(
         spec,
         cpu_millicores=resources.cpu_millicores or spec.cpu_millicores,
@@ -70,7 +70,7 @@ def _shares(cpu_millicores: int) -> int:
 
 
 def _with_root(vm: VMSpec) -> tuple[Disk, ...]:
-    """An image needs a disk to start from; one that is not said is as large as the image."""
+    """An image needs a disk to boot from. A disk that is added here has the size of the image."""
     if vm.os_image and all(disk.type == "cdrom" for disk in vm.disks):
         return (Disk(), *vm.disks)
     return vm.disks
@@ -82,7 +82,7 @@ def _disks(disks: tuple[Disk, ...]) -> Iterator[Disk]:
         kind = disk.type or "disk"
         device = disk.device
         if not device:
-            # A cdrom cannot sit on the virtio bus.
+            # A CD-ROM drive cannot be on the virtio bus.
             device = _free_device("sd" if kind == "cdrom" else "vd", taken)
             taken.add(device)
         image_format = disk.format or ("iso" if kind == "cdrom" else "qcow2")
@@ -104,6 +104,6 @@ def _device_names(prefix: str) -> Iterator[str]:
 def _network(network: Network, seed: str) -> Network:
     if network.mac_address:
         return network
-    # QEMU's own prefix, which is locally administered; the rest stays the same for ever.
+    # QEMU's locally administered prefix. The rest is derived from the id and never changes.
     tail = sha256(seed.encode()).digest()[:3]
     return replace(network, mac_address=f"52:54:00:{tail.hex(':')}")

@@ -1,6 +1,6 @@
-"""The spec as schedulers send it to an agent, read into the model and written from it.
+"""The spec in the agent contract, decoded into the model and encoded from it.
 
-The checks are those of the scheduler's own door, because schedulers in the field have no such door.
+The agent applies the same checks as our scheduler, because third-party schedulers do not validate specs.
 """
 
 from base64 import b64encode
@@ -16,7 +16,7 @@ from persys.model.spec import (
 from persys.wire import checks, files, health, machine, parts, stack
 from persys.wire.gen.agent.v1 import agent_pb2
 
-# Twice what users may send: base64 and what the scheduler settles make a spec grow on its way.
+# Twice the limit for users: base64 and derived fields make a spec larger.
 AGENT_SPEC_BYTES_MAX = 2 * checks.SPEC_BYTES_MAX
 
 
@@ -34,7 +34,7 @@ def spec(message: agent_pb2.WorkloadSpec) -> Spec:
 
 
 def spec_message(written: Spec) -> agent_pb2.WorkloadSpec:
-    """The message that `spec` reads back as the same."""
+    """The message that `spec` decodes to an equal spec."""
     match written:
         case ContainerSpec():
             return agent_pb2.WorkloadSpec(container=_container_message(written))
@@ -88,7 +88,7 @@ def _container(message: agent_pb2.ContainerSpec) -> ContainerSpec:
         memory_bytes=checks.number(
             limits.memory_bytes, f"{where}.resources.memory_bytes", most=checks.MEMORY_BYTES_MAX
         ),
-        # -1 is Docker's word for as much swap as there is.
+        # -1 means unlimited swap in Docker.
         memory_swap_bytes=checks.number(
             limits.memory_swap_bytes,
             f"{where}.resources.memory_swap_bytes",

@@ -1,4 +1,4 @@
-"""Ports, volumes, sizes and cpus as Compose files write them."""
+"""Parses ports, volumes, sizes and CPU counts in the syntax of Compose files."""
 
 import re
 from math import ceil
@@ -19,7 +19,7 @@ _MEBIBYTE = 1 << 20
 
 
 class Mount(NamedTuple):
-    """`source` is a host path, the name of a volume, or "" for a volume without a name."""
+    """`source` is a host path, a volume name, or "" for an anonymous volume."""
 
     source: str
     read_only: bool
@@ -31,7 +31,7 @@ class Mount(NamedTuple):
 
 
 def ports(text: str) -> tuple[Port, ...]:
-    """The host ports that `8080:80/udp` and its kin open for sure. ValueError: it is no such text."""
+    """The fixed host ports of a short port syntax such as `8080:80/udp`. Raises ValueError."""
     found = _PORT.fullmatch(text)
     if found is None:
         raise ValueError("expected a port such as 80, 8080:80 or 127.0.0.1:8080:80/udp")
@@ -44,13 +44,13 @@ def published(host: str, container: str, protocol: str) -> tuple[Port, ...]:
         return ()
     outside = _range(host)
     if len(outside) != len(inside):
-        return ()  # Docker takes whichever is free
+        return ()  # Docker picks a free port of the range
     pairs = zip(outside, inside, strict=True)
     return tuple(Port(target, source, protocol) for source, target in pairs if source)
 
 
 def mount(text: str) -> Mount:
-    """`name:/path`, `/host/path:/path:ro`, or `/path` for a volume without a name."""
+    """`name:/path`, `/host/path:/path:ro`, or `/path` for an anonymous volume."""
     source, *rest = text.split(":")
     if not rest:
         return Mount("", read_only=False)
@@ -59,7 +59,7 @@ def mount(text: str) -> Mount:
 
 
 def memory_mb(text: str) -> int:
-    """Mebibytes, rounded up. ValueError: it is no size."""
+    """Mebibytes, rounded up. Raises ValueError."""
     found = _SIZE.fullmatch(text)
     if found is None:
         raise ValueError("expected a size such as 64m or 1g")
@@ -82,5 +82,5 @@ def _range(text: str) -> range:
     first, _, last = text.partition("-")
     begin, end = whole_number(first), whole_number(last or first)
     if begin is None or end is None or not begin <= end <= PORT_MAX:
-        raise ValueError(f"ports are 1 to {PORT_MAX}")
+        raise ValueError(f"expected ports from 1 to {PORT_MAX}")
     return range(begin, end + 1)

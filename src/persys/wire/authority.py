@@ -1,4 +1,4 @@
-"""What is said between the authority and those who ask it: JSON over HTTPS, bounded on both sides."""
+"""Requests and responses of the certificate authority: JSON over HTTPS, with a size limit on both sides."""
 
 from datetime import datetime
 from typing import Annotated, TypeVar
@@ -26,7 +26,7 @@ class JoinRequest(Struct, forbid_unknown_fields=True):
     csr: str
 
     def __repr__(self) -> str:
-        return f"JoinRequest({self.id})"  # a traceback must not tell the secret
+        return f"JoinRequest({self.id})"  # a traceback must not show the secret
 
 
 class RenewRequest(Struct, forbid_unknown_fields=True):
@@ -41,7 +41,7 @@ class CertificateRequest(Struct, forbid_unknown_fields=True):
 
 
 class IssuedAnswer(Struct):
-    certificate: str  # with the intermediate below it
+    certificate: str  # followed by the intermediate certificate
     roots: str
     serial: str
     expires_at: datetime
@@ -55,7 +55,7 @@ class TokenRequest(Struct, forbid_unknown_fields=True):
 
 
 class TokenAnswer(Struct):
-    token: str  # shown this once
+    token: str  # shown only once
     id: str
     expires_at: datetime
 
@@ -84,11 +84,11 @@ class CertificateView(Struct):
     revoked_at: datetime | None = None
     revoked_by: str = ""
     reason: str = ""
-    enrolled_at: datetime | None = None  # when its holder was let in; None: when it was issued
+    enrolled_at: datetime | None = None  # when its holder joined; None: when it was issued
 
 
 class RevokeRequest(Struct, forbid_unknown_fields=True):
-    """One certificate, or all that somebody has, or has from having been let in until a moment."""
+    """One certificate by serial, or all of an identity, optionally only those enrolled until a time."""
 
     serial: str = ""
     role: str = ""
@@ -113,7 +113,7 @@ class AuditLine(Struct):
 
 class Refusal(Struct):
     error: str
-    reason: str = ""  # a word that programs can go by
+    reason: str = ""  # a machine-readable code
 
 
 _STATUSES: tuple[tuple[type[PersysError], int], ...] = (
@@ -132,11 +132,11 @@ def http_status(err: PersysError) -> int:
 
 
 def refusal_from(status: int, body: bytes) -> PersysError:
-    """The error that an answer stands for, to be raised by the client that got it."""
+    """The error that a client raises for a response."""
     try:
         refusal = msgspec.json.decode(body, type=Refusal)
     except msgspec.DecodeError:
-        refusal = Refusal(f"answered with HTTP status {status}")
+        refusal = Refusal(f"HTTP status {status}")
     if status in (401, 403):
         return DeniedError(refusal.error, reason=refusal.reason)
     if status >= 500 or status in (408, 429):

@@ -1,4 +1,4 @@
-"""Suggestions of automation policies on the wire. Texts are cut to what a record should hold."""
+"""Suggestions of automation policies in the control contract. Texts are truncated to the record limit."""
 
 from datetime import datetime
 

@@ -1,7 +1,7 @@
 """The revision of a spec: same content, same revision, in every process and every version.
 
-Only what was said is hashed. A field that holds its default is left out, so that a later version
-with more fields gives an old spec its old revision: a new one would recreate what runs.
+Fields with their default value are not hashed. A later version with more fields therefore computes the same
+revision for an old spec; another revision would recreate running workloads.
 """
 
 from collections.abc import Mapping
@@ -28,29 +28,34 @@ def revision_of(
     *,
     stop_after_seconds: int = 0,
 ) -> Revision:
-    """Placement rules are no part of it: where a workload may run is nothing to recreate it for."""
+    """Placement rules are not included: a change of them must not recreate the workload."""
     if isinstance(spec, ComposeSpec):
         spec = replace(
             spec, needs=StackNeeds()
-        )  # a later version may read more out of the same text
-    said: list[object] = [type_of(spec), _said(spec), _said(resources), dict(metadata)]
+        )  # a later version may derive more needs from the same text
+    content: list[object] = [
+        type_of(spec),
+        _non_default(spec),
+        _non_default(resources),
+        dict(metadata),
+    ]
     if stop_after_seconds:
-        said.append(stop_after_seconds)
-    return Revision(sha256(_encoder.encode(said)).hexdigest()[:DIGITS])
+        content.append(stop_after_seconds)
+    return Revision(sha256(_encoder.encode(content)).hexdigest()[:DIGITS])
 
 
-def _said(value: Struct) -> dict[str, object]:
-    said = {}
+def _non_default(value: Struct) -> dict[str, object]:
+    content = {}
     for name, default in _defaults(type(value)):
         found = getattr(value, name)
         if found != default:
-            said[name] = _plain(found)
-    return said
+            content[name] = _plain(found)
+    return content
 
 
 def _plain(value: object) -> object:
     if isinstance(value, Struct):
-        return _said(value)
+        return _non_default(value)
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     return value

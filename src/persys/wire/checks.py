@@ -1,7 +1,7 @@
-"""What a single value of a spec may be, for both contracts.
+"""Validation of single spec values, for both contracts.
 
-Each check returns the value as the model holds it, or raises InvalidError with the field's path and what
-was expected. Paths are put together only when a check fails: this is on the way of every apply.
+Each check returns the value in the form of the model, or raises InvalidError with the path of the field and
+the expected values. Every apply runs these checks.
 """
 
 import re
@@ -58,7 +58,7 @@ def number(value: int, path: str, *, most: int, least: int = 0) -> int:
 
 
 def word(text: str, known: Mapping[str, WordT], path: str, expected: str) -> WordT:
-    """What the word stands for, whatever its case. Empty is known only if the table says so."""
+    """The value of a word, in any case. An empty word is valid only if the table has it."""
     found = known.get(text)
     if found is None:
         found = known.get(text.strip().lower())
@@ -68,14 +68,14 @@ def word(text: str, known: Mapping[str, WordT], path: str, expected: str) -> Wor
 
 
 def restart_policy(text: str, path: str, *, retries_max: int = 0) -> RestartPolicy:
-    """`no`, `always`, `on-failure`, `on-failure:N`, `unless-stopped`; case and '_' for '-' are forgiven."""
+    """`no`, `always`, `on-failure`, `on-failure:N` or `unless-stopped`, in any case and with '_' for '-'."""
     plain, colon, count = text.strip().lower().replace("_", "-").partition(":")
     name = _RESTART_NAMES.get(plain)
     if name is None or (colon and not (name == "on-failure" and _is_count(count))):
         expected = "no, always, on-failure, on-failure:N or unless-stopped"
         raise InvalidError(path, f"{shown(text)} is unknown; expected {expected}")
     if name != "on-failure":
-        # Existing clients send a count with every policy; it has a meaning for this one only.
+        # Existing clients send a count with every policy; only on-failure uses it.
         return RestartPolicy(name)
     return RestartPolicy(name, number(int(count or retries_max), path, most=RETRIES_MAX))
 
@@ -88,20 +88,21 @@ def pull_policy(text: str, path: str) -> PullPolicy:
 def absolute_path(text: str, path: str) -> str:
     if not text.startswith("/"):
         raise InvalidError(
-            path, f"{shown(text)} is not absolute; expected a path that begins with /"
+            path, f"invalid path {shown(text)}: expected an absolute path that begins with /"
         )
     if "\0" in text or ".." in text.split("/"):
-        raise InvalidError(path, f"{shown(text)} may hold neither '..' segments nor NUL characters")
+        expected = "expected a path without '..' segments and NUL characters"
+        raise InvalidError(path, f"invalid path {shown(text)}: {expected}")
     return text
 
 
 def mount_point(text: str, path: str, taken: set[str]) -> str:
-    """A path inside the container that no earlier mount has; adds it to `taken`."""
+    """A path inside the container that no earlier mount uses; adds it to `taken`."""
     place = "/" + normpath(absolute_path(text, path)).strip("/")
     if place == "/":
         raise InvalidError(path, "is the root of the container; expected a path below it")
     if place in taken:
-        raise InvalidError(path, f"{shown(text)} is already the place of another volume")
+        raise InvalidError(path, f"{shown(text)} is already used by another volume")
     taken.add(place)
     return text
 
@@ -115,10 +116,10 @@ def env(values: Mapping[str, str], path: str) -> dict[str, str]:
             raise InvalidError(path, "has an empty name")
         if "=" in key or "\0" in key:
             raise InvalidError(
-                f"{path}[{shown(key)}]", "a name may hold neither '=' nor NUL characters"
+                f"{path}[{shown(key)}]", "a name must not contain '=' or NUL characters"
             )
         if "\0" in value:
-            raise InvalidError(f"{path}[{shown(key)}]", "a value may hold no NUL character")
+            raise InvalidError(f"{path}[{shown(key)}]", "a value must not contain NUL characters")
     return found
 
 
@@ -135,30 +136,31 @@ def texts(values: Iterable[str], path: str) -> tuple[str, ...]:
     found = tuple(values)
     for index, text in enumerate(found):
         if "\0" in text:
-            raise InvalidError(f"{path}[{index}]", "may hold no NUL character")
+            raise InvalidError(f"{path}[{index}]", "must not contain NUL characters")
     return found
 
 
 def image(text: str, path: str) -> str:
     if not text:
-        raise InvalidError(path, "is empty; expected an image such as nginx:1.27")
+        raise InvalidError(path, "is empty; expected an image, for example nginx:1.27")
     if text.split() != [text] or "\0" in text:
-        raise InvalidError(path, f"{shown(text)} may hold no white space")
+        raise InvalidError(path, f"invalid image {shown(text)}: expected a name without spaces")
     return text
 
 
 def credential(text: str, path: str) -> str:
-    """The name of a credential that nodes have, never the credential itself."""
+    """The name of a credential that is stored on the nodes, never the credential itself."""
     if text and not _CREDENTIAL.fullmatch(text):
         raise InvalidError(
-            path, "is no name of a credential; use letters, digits, '.', '_' and '-'"
+            path, "invalid credential name: expected letters, digits, '.', '_' and '-'"
         )
     return text
 
 
 def device(text: str, path: str) -> str:
     if text and not _DEVICE.fullmatch(text):
-        raise InvalidError(path, f"{shown(text)} is no device name; expected one such as vda")
+        problem = f"invalid device name {shown(text)}: expected a name, for example vda"
+        raise InvalidError(path, problem)
     return text
 
 
@@ -166,7 +168,7 @@ def mac_address(text: str, path: str) -> str:
     plain = text.lower()
     if plain and not _MAC.fullmatch(plain):
         raise InvalidError(
-            path, f"{shown(text)} is no MAC address; expected six pairs such as 52:54:00:…"
+            path, f"invalid MAC address {shown(text)}: expected six pairs, for example 52:54:00:…"
         )
     return plain
 
@@ -177,13 +179,13 @@ def ip_address(text: str, path: str) -> str:
             ip_interface(text)
         except ValueError as err:
             raise InvalidError(
-                path, f"{shown(text)} is no IP address, with or without /bits"
+                path, f"invalid IP address {shown(text)}: expected ADDRESS or ADDRESS/BITS"
             ) from err
     return text
 
 
 def base64_text(text: str) -> str | None:
-    """The text that strict base64 (line breaks allowed) holds, or None if this is not base64 of a text."""
+    """The decoded text of strict base64 (line breaks allowed), or None if it is not base64 of a text."""
     try:
         return b64decode("".join(text.split()), validate=True).decode()
     except (Base64Error, ValueError):

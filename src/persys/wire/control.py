@@ -1,7 +1,7 @@
-"""What travels between users, agents and the scheduler (`persys.control.v1`), and the model.
+"""Messages between users, agents and the scheduler (`persys.control.v1`), converted to and from the model.
 
-Reading what an agent reports never fails on an unknown word: a status that cannot be understood is
-'unknown', because dropping it would look like absence.
+Decoding a report of an agent never fails on an unknown word: an unknown state becomes 'unknown', because a
+dropped status would look like an absent workload.
 """
 
 from collections.abc import Iterable
@@ -85,14 +85,14 @@ def failure_enum(reason: FailureReason | None) -> control_pb2.FailureReason:
 
 
 def failure_reason(number: int) -> FailureReason | None:
-    """The reason, or None for none. A number that only a newer peer knows is a runtime error."""
+    """The reason, or None if it is not set. A number of a newer version is read as a runtime error."""
     if number == control_pb2.FAILURE_REASON_UNSPECIFIED:
         return None
     return _REASON_OF_ENUM.get(number, FailureReason.RUNTIME_ERROR)
 
 
 def capabilities(message: control_pb2.NodeCapabilities, features: Iterable[str]) -> Capabilities:
-    """What a node has. Types that this scheduler does not know are left out: it cannot place them."""
+    """The capabilities of a node. Workload types that this scheduler does not know are ignored."""
     where = "capabilities"
     cpu_most, memory_most = checks.CPU_MILLICORES_MAX, checks.MEMORY_MB_MAX
     return Capabilities(
@@ -134,7 +134,7 @@ def _pool(message: control_pb2.StoragePool, where: str) -> StoragePool:
 
 
 def capabilities_message(has: Capabilities) -> control_pb2.NodeCapabilities:
-    """All but the features, which have a field of their own in the registration."""
+    """The capabilities without the features, which have their own field in the registration."""
     return control_pb2.NodeCapabilities(
         cpu_total_millicores=has.cpu_millicores,
         memory_total_mb=has.memory_mb,
@@ -207,7 +207,7 @@ def status_message(
     )
     if seen.failure is not None:
         message.failure_reason = failure_enum(seen.failure.reason)
-        # Schedulers in the field show only this text.
+        # Third-party schedulers show only this text.
         message.message = seen.message or seen.failure.message
         message.reason.code = seen.failure.code
         message.reason.message = seen.failure.message
@@ -242,7 +242,7 @@ def usage_message(used: NodeUsage) -> control_pb2.NodeUsage:
 
 
 def workload_usage(message: control_pb2.WorkloadUsageSnapshot) -> WorkloadUsage:
-    """Agents in the field may leave the type and the time empty; neither is worth losing the figures."""
+    """Third-party agents may leave the type and the time empty; the figures are used anyway."""
     return WorkloadUsage(
         workload_id=WorkloadId(message.workload_id),
         type=_TYPES.get(message.type.lower(), WorkloadType.CONTAINER),

@@ -1,7 +1,7 @@
-"""The spec as users send it to the scheduler, written from the model: the reverse of `control_spec`.
+"""The spec in the control contract, encoded from the model: the reverse of `control_spec`.
 
-A machine goes as `persys.vm_spec_b64` only when field 12 cannot say all of it. The limits that a container
-spec may hold are left out: here they are said as resources.
+A VM is encoded as `persys.vm_spec_b64` only when field 12 cannot represent all of it. The limits of a
+container spec are left out: this contract has them as resources.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ from persys.wire.gen.control.v1 import control_pb2
 
 
 def apply_message(workload: Workload) -> control_pb2.ApplyWorkloadRequest:
-    """The order for an agent that knows only the contract of schedulers."""
+    """The order for an agent that supports only the control contract."""
     return control_pb2.ApplyWorkloadRequest(
         workload_id=workload.id,
         spec=spec_message(workload.spec, workload.resources, workload.metadata),
@@ -40,7 +40,7 @@ def spec_message(
     rules: Rules = NO_RULES,
     stop_after_seconds: int = 0,
 ) -> control_pb2.WorkloadSpec:
-    """The message that `workload_spec` and `workload_rules` read back as the same."""
+    """The message that `workload_spec` and `workload_rules` decode to equal values."""
     message = control_pb2.WorkloadSpec(
         type=type_of(spec),
         resources=control_pb2.ResourceRequirements(

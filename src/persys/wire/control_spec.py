@@ -1,8 +1,8 @@
-"""The spec as users send it to the scheduler, read into the model.
+"""The spec in the control contract, decoded into the model and validated.
 
-Everything is checked that can be judged without knowing the cluster; every complaint names its field.
-A machine may come as `persys.vm_spec_b64` in the metadata, in the agent's form; it then takes the place of
-field 12 and is not kept a second time.
+All checks that need no knowledge of the cluster are done here; every error names its field. A VM may be sent
+as `persys.vm_spec_b64` in the metadata, in the form of the agent contract. It then replaces field 12 and is
+removed from the metadata.
 """
 
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ _TYPES = {kind.value: kind for kind in WorkloadType}
 
 
 def workload_spec(message: control_pb2.WorkloadSpec) -> tuple[Spec, Resources, dict[str, str]]:
-    """The spec, what it needs, and the user's metadata. InvalidError names the first wrong field."""
+    """The spec, its resources and the user's metadata. Raises InvalidError with the first invalid field."""
     checks.size(message.ByteSize())
     references.check(message)
     metadata = dict(message.metadata)
@@ -62,7 +62,7 @@ def workload_spec(message: control_pb2.WorkloadSpec) -> tuple[Spec, Resources, d
 
 
 class ParsedSpec(NamedTuple):
-    """What `workload_spec` and `workload_rules` read from one message."""
+    """The results of `workload_spec` and `workload_rules` for one message."""
 
     spec: Spec
     resources: Resources
@@ -76,12 +76,12 @@ def parse_spec(message: control_pb2.WorkloadSpec) -> ParsedSpec:
 
 
 def holds_yaml(message: control_pb2.WorkloadSpec) -> bool:
-    """Whether parsing this spec parses YAML, which a server does beside its event loop."""
+    """Whether parsing this spec parses YAML, which servers do off the event loop."""
     return message.HasField("compose") or message.HasField("vm") or VM_SPEC_KEY in message.metadata
 
 
 def workload_rules(message: control_pb2.WorkloadSpec) -> tuple[Rules, int]:
-    """Where it may run, and how many seconds it runs without the scheduler (0: for ever)."""
+    """The placement rules, and how long the workload runs without a scheduler (0: no limit)."""
     stop_after_seconds = checks.number(
         message.stop_after_seconds, "spec.stop_after_seconds", most=checks.STOP_AFTER_SECONDS_MAX
     )
@@ -92,32 +92,34 @@ def _type(message: control_pb2.WorkloadSpec, *, vm_in_metadata: bool) -> Workloa
     set_spec = message.WhichOneof("workload")
     if vm_in_metadata:
         if set_spec not in (None, "vm"):
-            raise InvalidError(f"spec.metadata[{VM_SPEC_KEY}]", f"is set beside spec.{set_spec}")
+            raise InvalidError(f"spec.metadata[{VM_SPEC_KEY}]", f"conflicts with spec.{set_spec}")
         set_spec = "vm"
-    said = message.type
-    if not said and set_spec is None:
+    named = message.type
+    if not named and set_spec is None:
         raise InvalidError("spec", "is empty; expected one of container, compose and vm")
-    kind = checks.word(said or str(set_spec), _TYPES, "spec.type", "container, compose or vm")
+    kind = checks.word(named or str(set_spec), _TYPES, "spec.type", "container, compose or vm")
     if set_spec is None:
-        raise InvalidError(f"spec.{kind}", f"is missing, although spec.type is {kind}")
+        raise InvalidError(f"spec.{kind}", f"is missing, but spec.type is {kind}")
     if kind != set_spec:
         raise InvalidError("spec.type", f"is {kind}, but spec.{set_spec} is set")
     return kind
 
 
-def _machine_resources(spec: VMSpec, said: Resources) -> Resources:
-    """A machine that does not say what it needs takes what it is given."""
+def _machine_resources(spec: VMSpec, stated: Resources) -> Resources:
+    """Resources that are not stated default to the vCPUs and memory of the VM."""
     return Resources(
-        said.cpu_millicores or spec.vcpus * 1000, said.memory_mb or spec.memory_mb, said.disk_gb
+        stated.cpu_millicores or spec.vcpus * 1000,
+        stated.memory_mb or spec.memory_mb,
+        stated.disk_gb,
     )
 
 
-def _stack_resources(spec: ComposeSpec, said: Resources) -> Resources:
-    """A stack that does not say what it needs takes the limits of its services."""
+def _stack_resources(spec: ComposeSpec, stated: Resources) -> Resources:
+    """Resources that are not stated default to the sum of the service limits."""
     return Resources(
-        said.cpu_millicores or min(spec.needs.cpu_millicores, checks.CPU_MILLICORES_MAX),
-        said.memory_mb or min(spec.needs.memory_mb, checks.MEMORY_MB_MAX),
-        said.disk_gb,
+        stated.cpu_millicores or min(spec.needs.cpu_millicores, checks.CPU_MILLICORES_MAX),
+        stated.memory_mb or min(spec.needs.memory_mb, checks.MEMORY_MB_MAX),
+        stated.disk_gb,
     )
 
 
@@ -159,7 +161,7 @@ def _labels(values: Mapping[str, str]) -> dict[str, str]:
         if name.startswith("persys."):
             raise InvalidError(
                 f"spec.container.labels[{checks.shown(name)}]",
-                "names that begin with 'persys.' say whom a container belongs to; use another",
+                "label names that begin with 'persys.' are reserved; use another name",
             )
     return labels
 

@@ -1,4 +1,4 @@
-"""Events as users see them. One asks for a kind of the table; what is shown may be of any kind."""
+"""Events in the control contract. Requests filter by known kinds; responses may have any kind."""
 
 from collections.abc import Iterable
 
@@ -28,12 +28,12 @@ def event_message(numbered: Numbered) -> control_pb2.EventView:
 
 
 def event_kinds(words: Iterable[str]) -> frozenset[EventKind]:
-    """In any case, as all words that users type."""
+    """The kinds with these names, in any case."""
     return frozenset(_kind(word) for word in words)
 
 
 def _kind(word: str) -> EventKind:
     kind = _KINDS.get(word.lower())
     if kind is None:
-        raise InvalidError("kinds", f"{word!r} is unknown; use {', '.join(EventKind)}")
+        raise InvalidError("kinds", f"{word!r} is unknown; expected {', '.join(EventKind)}")
     return kind

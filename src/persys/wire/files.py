@@ -1,4 +1,4 @@
-"""Small files of a container, in both contracts: users send texts, agents get bytes."""
+"""Small files of a container in both contracts: users send text, agents receive bytes."""
 
 from collections.abc import Iterable
 
@@ -15,7 +15,7 @@ FILES_MAX = 64
 def of_user(
     messages: Iterable[control_pb2.FileMount], path: str, taken: set[str]
 ) -> tuple[FileMount, ...]:
-    """`taken` holds the container paths of this spec seen so far, and gets these."""
+    """The files of a user's spec. Their paths are added to `taken`, the mount points used so far."""
     found = tuple(
         FileMount(
             checks.mount_point(message.path, f"{path}[{index}].path", taken),
@@ -43,7 +43,7 @@ def of_agent(
 
 
 def user_messages(files: Iterable[FileMount]) -> list[control_pb2.FileMount]:
-    """Only of what a user said, so the content is text."""
+    """Files of a user's spec, so the content is text."""
     return [
         control_pb2.FileMount(path=file.path, content=file.content.decode(), mode=file.mode)
         for file in files
@@ -61,7 +61,8 @@ def agent_messages(files: Iterable[FileMount]) -> list[agent_pb2.FileMount]:
 
 def _mode(mode: int, path: str) -> int:
     if not 0 <= mode <= MODE_MAX:
-        raise InvalidError(path, f"is {mode:#o}; expected permissions up to 0777, such as 0400")
+        expected = "expected permissions up to 0777, for example 0400"
+        raise InvalidError(path, f"is {mode:#o}; {expected}")
     return mode
 
 

@@ -1,6 +1,6 @@
-"""What agents in the field say in their own words, and what it means.
+"""Interprets the messages of third-party agents, which send text where ours send codes.
 
-The only place that reads words in a text: those agents give no code to go by.
+Only this module matches on message texts.
 """
 
 from collections.abc import Mapping
@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from persys.model.failure import Failure, FailureReason
 from persys.model.spec import WorkloadType
 
-# The zero time of the language those agents are written in, in Unix seconds.
+# The zero time of Go in Unix seconds, which these agents send for unset times.
 ZERO_TIME_SECONDS = -62_135_596_800
 
 RUNTIME_NOT_AVAILABLE = "RuntimeNotAvailable"
 
-# The word: its reason, and whether trying again can help.
+# Word -> (reason, whether a retry can succeed).
 _FAILURE_WORDS = {
     "INVALID_IMAGE": (FailureReason.IMAGE_NOT_FOUND, False),
     "INVALID_SPECIFICATION": (FailureReason.INVALID_SPEC, False),
@@ -26,7 +26,7 @@ _FULL = FailureReason.INSUFFICIENT_RESOURCES
 _NO_IMAGE = FailureReason.IMAGE_NOT_FOUND
 _NETWORK = FailureReason.NETWORK_ERROR
 
-# Causes outside the workload. An agent that stops trying leaves it to the scheduler to try again later.
+# Causes outside the workload. When an agent stops retrying, the scheduler retries later.
 _OUTSIDE = frozenset(
     {
         FailureReason.IMAGE_PULL_FAILED,
@@ -37,7 +37,7 @@ _OUTSIDE = frozenset(
 )
 
 
-# How the text of a runtime that cannot be used begins. Any other text, such as a version, is no complaint.
+# Prefixes of the status text of an unusable runtime. Any other text, such as a version, means healthy.
 _UNHEALTHY = (
     "disabled",
     "disconnected",
@@ -59,7 +59,7 @@ _UNHEALTHY = (
 
 
 def unhealthy_types(runtime_status: Mapping[str, str]) -> frozenset[WorkloadType]:
-    """The types whose runtime is reported as unusable by HealthCheck."""
+    """The workload types whose runtime HealthCheck reports as unusable."""
     return frozenset(
         kind
         for kind in WorkloadType
@@ -67,7 +67,7 @@ def unhealthy_types(runtime_status: Mapping[str, str]) -> frozenset[WorkloadType
     )
 
 
-# Words in the error of a task, of agents that name no reason. The first that occurs counts.
+# Words in task errors of agents that send no reason. The first match wins.
 _CAUSES = (
     (("resource_quota_exceeded", "quota exceeded", "insufficient"), _FULL),
     (("manifest unknown", "pull access denied", "repository does not exist"), _NO_IMAGE),
@@ -81,7 +81,7 @@ _CAUSES = (
 
 
 def cause(text: str) -> FailureReason:
-    """The reason that the text of an error tells."""
+    """The failure reason derived from an error text."""
     low = text.lower()
     for words, reason in _CAUSES:
         if any(word in low for word in words):
@@ -99,16 +99,16 @@ def says_runtime_not_available(text: str) -> bool:
 
 
 def says_deleted(task_id: str, text: str) -> bool:
-    """A delete that found nothing is reported as failed, and means that the workload is gone."""
+    """These agents report a delete that found nothing as failed. The workload is absent then."""
     return task_id.startswith("delete-") and "workload not found" in text.lower()
 
 
 def failure(word: str, text: str, *, code: str, terminal: bool) -> Failure:
-    """The failure that a word and a text describe. `terminal`: the agent does not try again by itself.
+    """The failure for a reason word and an error text. `terminal`: the agent does not retry.
 
-    Our agents send a code with what must not be tried again.
+    Our agents send a code with failures that must not be retried.
     """
-    # A reason that is read from a text is a guess: it must not end the attempts.
+    # A reason derived from a text is a guess: it must not end the retries.
     reason, retryable = _FAILURE_WORDS.get(word.upper(), (cause(text), True))
     if not code and says_runtime_not_available(text):
         code = RUNTIME_NOT_AVAILABLE

@@ -1,4 +1,4 @@
-"""Where a repository may be and what may be named in it: nothing that git could take for an option."""
+"""Validation of Git repository URLs, refs and paths. Nothing that git could read as an option is accepted."""
 
 import re
 from posixpath import normpath
@@ -8,7 +8,7 @@ from persys.errors import InvalidError
 from persys.wire import checks
 
 _SCHEMES = ("https", "ssh", "file")
-# user@host:path, which git takes for ssh
+# user@host:path, which git treats as SSH
 _SCP = re.compile(r"(?:[A-Za-z0-9._-]+@)?[A-Za-z0-9.-]+:(?!//)\S+")
 
 
@@ -17,17 +17,20 @@ def repository(text: str, path: str) -> str:
     url = urlsplit(text)
     if "://" not in text:
         if not _SCP.fullmatch(text) or "::" in text:
-            raise InvalidError(path, f"{checks.shown(text)} is no URL; use https, ssh or file")
+            expected = "expected an https, ssh or file URL"
+            raise InvalidError(path, f"invalid repository {checks.shown(text)}: {expected}")
         return text
     if url.scheme not in _SCHEMES:
-        raise InvalidError(path, f"{url.scheme!r} is not supported; use https, ssh or file")
+        raise InvalidError(path, f"unsupported scheme {url.scheme!r}: expected https, ssh or file")
     if url.password is not None or (url.username is not None and url.scheme == "https"):
-        # It must not be quoted either.
-        raise InvalidError(path, "holds a credential; name one that the node keeps: git_credential")
+        # The URL is not quoted, because it contains the credential.
+        raise InvalidError(
+            path, "contains a credential; set git_credential to a credential stored on the node"
+        )
     if url.scheme == "file":
         _check_local(text, path)
     elif not url.hostname:
-        raise InvalidError(path, f"{checks.shown(text)} names no host")
+        raise InvalidError(path, f"invalid repository {checks.shown(text)}: the host is missing")
     return text
 
 
@@ -39,7 +42,7 @@ def host_of(repository: str) -> str:
 
 
 def _check_local(text: str, path: str) -> None:
-    """git decodes %2e, and file systems resolve '..': either would lead out of what was checked."""
+    """Refuse '%' and '..': git decodes %2e, and both could lead to a path that was not checked."""
     url = urlsplit(text)
     plain = url.path.rstrip("/")
     if url.netloc or "%" in text or url.query or url.fragment or normpath(plain) != plain:
@@ -48,19 +51,21 @@ def _check_local(text: str, path: str) -> None:
 
 
 def word(text: str, path: str) -> str:
-    """Never empty, and nothing that git could take for an option."""
+    """A value that is not empty and that git cannot read as an option."""
     if text.split() != [text] or text.startswith("-") or not text.isprintable():
-        raise InvalidError(path, f"{checks.shown(text)} is nothing that git can fetch")
+        expected = "expected a name without spaces that does not begin with -"
+        raise InvalidError(path, f"invalid value {checks.shown(text)}: {expected}")
     return text
 
 
 def path(text: str, where: str) -> str:
-    """A path inside the repository, of a Compose file or of the directory that has it."""
+    """A path inside the repository: a Compose file, or the directory that contains it."""
     if not text:
         return ""
     if text.startswith(("/", "-")) or not text.isprintable() or ".." in text.split("/"):
-        raise InvalidError(where, f"{checks.shown(text)} is no path inside the repository")
+        expected = "expected a relative path inside the repository"
+        raise InvalidError(where, f"invalid path {checks.shown(text)}: {expected}")
     plain = normpath(text)
     if plain.split("/")[0] == ".git":
-        raise InvalidError(where, "is where git keeps its own")
+        raise InvalidError(where, "is inside .git; expected a path in the working tree")
     return "" if plain == "." else plain

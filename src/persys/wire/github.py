@@ -1,4 +1,4 @@
-"""What GitHub says in a delivery, as far as anybody here wants to know."""
+"""The fields of GitHub webhook deliveries that are used here."""
 
 from typing import TypeVar
 
@@ -15,11 +15,11 @@ class RepositoryPayload(Struct):
     full_name: str
     clone_url: str = ""
     default_branch: str = ""
-    pushed_at: int | str = 0  # seconds, in a push
+    pushed_at: int | str = 0  # Unix seconds in a push event
 
 
 class Delivered(Struct):
-    """Of any event about a repository."""
+    """The payload of any repository event."""
 
     repository: RepositoryPayload
 
@@ -37,7 +37,7 @@ def read_delivery(body: bytes) -> RepositoryPayload:
 
 
 def read_push(body: bytes, delivery: str) -> Push | None:
-    """None: of a tag, or of a branch that is gone. Raises InvalidError."""
+    """The push, or None for a tag or a deleted branch. Raises InvalidError."""
     payload = _read(body, PushPayload)
     branch = branch_of(payload.ref)
     if not branch or payload.is_deleted:

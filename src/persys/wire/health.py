@@ -1,4 +1,4 @@
-"""Health checks in both contracts and in one line of a spec file, and the model."""
+"""Health checks in both contracts and in the short form of spec files, converted to and from the model."""
 
 import re
 from typing import TypeVar
@@ -19,32 +19,33 @@ HealthMessage = TypeVar("HealthMessage", control_pb2.HealthCheck, agent_pb2.Heal
 _TYPES = {kind.value: kind for kind in HealthType}
 _EXPECTED = "http, tcp, exec, image or none"
 _SHORT = re.compile(r"(?P<type>http|tcp):(?P<port>\d{1,5})(?P<path>/\S*)?")
-# Printable, without spaces: it becomes part of a line of HTTP.
+# Printable, without spaces: it becomes part of an HTTP request line.
 _URL_PATH = re.compile(r"/[!-~]*")
 
 
 def health_check(
     message: control_pb2.HealthCheck | agent_pb2.HealthCheck, path: str
 ) -> HealthCheck:
-    """A check that does not say its type is of the type whose fields it has."""
+    """Without a type, the type follows from the fields that are set."""
     kind = checks.word(message.type or _implied(message), _TYPES, f"{path}.type", _EXPECTED)
     probes = kind in (HealthType.HTTP, HealthType.TCP)
     if probes or message.port:
         checks.number(message.port, f"{path}.port", least=1, most=checks.PORT_MAX)
-    for name, said, belongs in (
+    for name, value, applies in (
         ("port", message.port, probes),
         ("path", message.path, kind is HealthType.HTTP),
         ("command", message.command, kind is HealthType.EXEC),
     ):
-        if said and not belongs:
-            raise InvalidError(f"{path}.{name}", f"means nothing to a check of type {kind}")
+        if value and not applies:
+            raise InvalidError(f"{path}.{name}", f"is not used by a check of type {kind}")
     if message.path and not _URL_PATH.fullmatch(message.path):
         shown = checks.shown(message.path)
-        raise InvalidError(f"{path}.path", f"{shown} is no path of a URL; it begins with /")
+        problem = f"invalid URL path {shown}: expected a path that begins with /, without spaces"
+        raise InvalidError(f"{path}.path", problem)
     if kind is HealthType.EXEC and not message.command:
-        raise InvalidError(f"{path}.command", "is empty; expected a command and its words")
+        raise InvalidError(f"{path}.command", "is empty; expected a command and its arguments")
     if kind is HealthType.NONE and message.restart_unhealthy:
-        raise InvalidError(f"{path}.restart_unhealthy", "needs a check that is not of type none")
+        raise InvalidError(f"{path}.restart_unhealthy", "needs a check of another type than none")
     return HealthCheck(
         type=kind,
         port=message.port,
@@ -59,7 +60,7 @@ def health_check(
 
 
 def health_message(check: HealthCheck, kind: type[HealthMessage]) -> HealthMessage | None:
-    """None for a check that says nothing."""
+    """The message, or None for the default check."""
     if check == HealthCheck():
         return None
     return kind(
@@ -84,8 +85,8 @@ def short(path: str, text: str, message: Message) -> None:
     elif found is None or (found["type"] == HealthType.TCP and found["path"]):
         raise InvalidError(
             path,
-            f'{text!r} is no health check; write "http:8080/healthz", "tcp:5432", "image" or "none", '
-            "or a mapping, such as command: [cat, /ready]",
+            f'invalid health check {text!r}: expected "http:8080/healthz", "tcp:5432", "image", "none" '
+            "or a mapping, for example command: [cat, /ready]",
         )
     else:
         message.type, message.port = found["type"], int(found["port"])

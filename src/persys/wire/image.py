@@ -1,4 +1,4 @@
-"""Images as both contracts show them."""
+"""VM images in both contracts."""
 
 from collections.abc import Iterable
 from datetime import UTC, datetime
@@ -15,9 +15,10 @@ _HEX = frozenset("0123456789abcdefABCDEF")
 
 
 def checked_name(name: str) -> str:
-    """Of an image that is added: never an address, which is fetched by itself."""
+    """The name of an image to add. It cannot be a URL: nodes download those automatically."""
     if not name or is_address(name):
-        raise InvalidError("name", f"{name!r} is no name; expected one such as debian-12")
+        problem = f"invalid image name {name!r}: expected a name, for example debian-12"
+        raise InvalidError("name", problem)
     return machine_rules.image(name, "name")
 
 
@@ -42,7 +43,7 @@ def agent_view(image: Image, used_by: Iterable[str] = ()) -> agent_pb2.ImageView
 def control_views(
     found: Iterable[tuple[str, Iterable[agent_pb2.ImageView]]],
 ) -> list[control_pb2.ImageView]:
-    """From what each node has: one for each name and content, with the nodes that have it."""
+    """Merge the images of all nodes: one view per name and content, with the nodes that store it."""
     merged: dict[tuple[str, str], control_pb2.ImageView] = {}
     for node_id, views in found:
         for view in views:

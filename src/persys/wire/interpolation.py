@@ -1,7 +1,7 @@
-"""Variables in a Compose file: $NAME, ${NAME}, ${NAME:-default} and their kin, as Compose puts values in.
+"""Variable interpolation of Compose files: $NAME, ${NAME}, ${NAME:-default} and the other forms of Compose.
 
-Only what the spec's own env says is known. The agent gives Compose nothing else either, so that a port that
-the scheduler counted is the port that is opened.
+Only variables of the spec's env are defined. The agent passes no others to Compose, so the ports that the
+scheduler counts are the ports that are opened.
 """
 
 import re
@@ -15,7 +15,7 @@ _OPERATOR = re.compile(r":?[-?+]")
 
 
 class VariableError(RefusedError):
-    """A variable is written in a way that Compose refuses, or is one that must be set and is not."""
+    """The syntax of a variable is invalid, or a required variable is not set."""
 
 
 def interpolated(text: str, env: Mapping[str, str]) -> str:
@@ -35,7 +35,7 @@ def _expand(text: str, env: Mapping[str, str], depth: int) -> str:
 
 
 def _value(text: str, at: int, env: Mapping[str, str], depth: int) -> tuple[str, int]:
-    """What stands for the variable whose `$` is just before `at`, and where the text goes on."""
+    """The value of the variable whose `$` is just before `at`, and the position after it."""
     if text.startswith("$", at):
         return "$", at + 1
     if text.startswith("{", at):
@@ -43,7 +43,7 @@ def _value(text: str, at: int, env: Mapping[str, str], depth: int) -> tuple[str,
         return _braced(text[at + 1 : end], env, depth), end + 1
     name = _NAME.match(text, at)
     if name is None:
-        raise VariableError("a single $ begins a variable; write $$ for the sign itself")
+        raise VariableError("invalid variable after $: write $$ for a literal dollar sign")
     return env.get(name[0], ""), name.end()
 
 
@@ -62,13 +62,14 @@ def _closing(text: str, at: int) -> int:
 def _braced(inner: str, env: Mapping[str, str], depth: int) -> str:
     name = _NAME.match(inner)
     if name is None:
-        raise VariableError(f"${{{inner[:40]}}} names no variable")
+        raise VariableError(f"invalid variable ${{{inner[:40]}}}: expected a name after ${{")
     found, rest = env.get(name[0]), inner[name.end() :]
     if not rest:
         return found or ""
     operator = _OPERATOR.match(rest)
     if operator is None:
-        raise VariableError(f"${{{inner[:40]}}} is no way to write a variable")
+        expected = "expected an operator such as :-, ? or + after the name"
+        raise VariableError(f"invalid variable ${{{inner[:40]}}}: {expected}")
     word = rest[operator.end() :]
     is_there = bool(found) if operator[0].startswith(":") else found is not None
     match operator[0][-1]:
@@ -78,5 +79,5 @@ def _braced(inner: str, env: Mapping[str, str], depth: int) -> str:
             return _expand(word, env, depth + 1) if is_there else ""
         case _:
             if not is_there:
-                raise VariableError(f"variable {name[0]} is not set: {word or 'it must be'}")
+                raise VariableError(f"variable {name[0]} is not set: {word or 'it is required'}")
             return found or ""

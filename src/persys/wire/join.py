@@ -1,7 +1,6 @@
-"""The join token: one line to copy, with all that a newcomer needs to find and check the authority.
+"""The join token: one line with everything a new process needs to find and verify the certificate authority.
 
-It holds a secret. What would surprise: role and name in it are only for the one who reads it; the authority
-goes by what it has kept.
+It contains a secret. Its role and name are for the reader only; the authority uses those of its own record.
 """
 
 import base64
@@ -14,6 +13,7 @@ from persys.errors import InvalidError
 
 PREFIX = "persys-join-v1."
 _LENGTH_MAX = 4096
+_INCOMPLETE = "invalid join token: it is damaged or incomplete; copy all of it"
 
 
 class JoinToken(Struct, frozen=True):
@@ -26,7 +26,7 @@ class JoinToken(Struct, frozen=True):
 
     def __repr__(self) -> str:
         return (
-            f"JoinToken({self.id}, {self.role}/{self.name})"  # a traceback must not tell the secret
+            f"JoinToken({self.id}, {self.role}/{self.name})"  # a traceback must not show the secret
         )
 
 
@@ -37,13 +37,15 @@ def write_token(token: JoinToken) -> str:
 def read_token(text: str) -> JoinToken:
     text = text.strip()
     if not text.startswith(PREFIX) or len(text) > _LENGTH_MAX:
-        raise InvalidError("token", f"is no join token; one begins with {PREFIX}")
+        raise InvalidError(
+            "token", f"invalid join token: expected a text that begins with {PREFIX}"
+        )
     body = text.removeprefix(PREFIX)
     try:
         plain = base64.b64decode(body + "=" * (-len(body) % 4), altchars=b"-_", validate=True)
         token = msgspec.json.decode(plain, type=JoinToken)
     except (binascii.Error, ValueError, msgspec.DecodeError) as err:
-        raise InvalidError("token", "is damaged; was all of it copied?") from err
+        raise InvalidError("token", _INCOMPLETE) from err
     if not (token.ca and token.fp and token.id and token.secret):
-        raise InvalidError("token", "is damaged; was all of it copied?")
+        raise InvalidError("token", _INCOMPLETE)
     return token

@@ -1,8 +1,8 @@
-"""The numbers behind `limits.py`, by field name; `Message.field` where one message differs from the others.
+"""The limits that `limits.py` enforces, by field name, or by `Message.field` where one message differs.
 
-Lengths are in characters. They come from where a value ends up: a record of the store (1 MiB), a path
-(PATH_MAX) or a name (NAME_MAX) of the node's kernel, one argument or variable of a process (128 KiB), a DNS
-name, a signed integer of 64 bits that JSON programs read exactly (2^53).
+Lengths are in characters. Each limit follows from where the value is used: a store record (1 MiB), a path
+(PATH_MAX) or file name (NAME_MAX) of the kernel, one argument or variable of a process (128 KiB), a DNS name,
+or an integer that JSON programs read exactly (2^53).
 """
 
 from typing import Final, TypeVar
@@ -13,7 +13,7 @@ Value = TypeVar("Value")
 
 NAME: Final = 253
 WORD: Final = 64
-LABEL_KEY: Final = 317  # prefix/name, as Kubernetes has it
+LABEL_KEY: Final = 317  # prefix/name, as in Kubernetes
 LABEL_VALUE: Final = 4_096
 PATH: Final = 4_096
 URL: Final = 8_192
@@ -29,7 +29,7 @@ EXACT = (0, 2**53)
 UNIX_SECONDS = (-62_135_596_800, 253_402_300_799)
 SECONDS_OF_A_YEAR = (0, 366 * 24 * 60 * 60)
 
-# What one node or one list may hold.
+# The maximum size of the lists of one node, and of one response.
 WORKLOADS_OF_A_NODE: Final = 10_000
 VIEWS: Final = 1_000_000
 
@@ -63,7 +63,7 @@ TEXTS: dict[str, int] = {
     "InternalError.key": 2 * NAME,
     # Keys of stored records: a prefix, and up to two names and a word.
     **_all(4 * NAME, "QuarantinedRecord.key GetRecordRequest.key DeleteRecordRequest.key"),
-    # Words of a closed set; which ones are known is decided where they are read.
+    # Enumerated words; the decoder of each field checks the value.
     **_all(
         WORD,
         """
@@ -79,7 +79,7 @@ TEXTS: dict[str, int] = {
     "code": 128,
     "IdentityView.serial": 128,
     "AgentAction.status": WORD,
-    # Sentences for people.
+    # Messages for users.
     **_all(
         SENTENCE,
         """
@@ -94,7 +94,7 @@ TEXTS: dict[str, int] = {
     "image": 1_024,
     "grpc_endpoint": 1_024,
     "leader_endpoint": 1_024,
-    # What a container or a machine is started with.
+    # Commands and documents of containers and VMs.
     **_all(ARGUMENT, "args command"),
     **_all(
         DOCUMENT,
@@ -109,14 +109,14 @@ TEXTS: dict[str, int] = {
     "secret": 1_024,
 }
 
-# The length of a key, the length of a value, and how many.
+# (key length, value length, number of entries).
 MAPS: dict[str, tuple[int, int, int]] = {
     "env": (1_024, ARGUMENT, 1_000),
     "labels": (LABEL_KEY, LABEL_VALUE, 1_000),
     "RegisterNodeRequest.labels": (LABEL_KEY, 1_024, 256),
     "NodeView.labels": (LABEL_KEY, 1_024, 256),
     "metadata": (LABEL_KEY, SENTENCE, 64),
-    # persys.vm_spec_b64 is a whole spec.
+    # persys.vm_spec_b64 contains a whole spec.
     "WorkloadSpec.metadata": (LABEL_KEY, DOCUMENT, 256),
     "VMSpec.metadata": (LABEL_KEY, DOCUMENT, 256),
     "WorkloadView.metadata": (LABEL_KEY, DOCUMENT, 256),
@@ -158,7 +158,7 @@ NUMBERS: dict[str, tuple[int, int]] = {
     **_all(INT32, "limit tail rows columns"),
     **_all(SECONDS_OF_A_YEAR, "heartbeat_interval_seconds"),
     **_all((-(2**63), 2**63 - 1), "deadline_seconds ttl_seconds since_unix_nanos"),
-    # What nodes measure.
+    # Measurements of nodes.
     **_all(
         NATURAL64,
         """
@@ -168,12 +168,12 @@ NUMBERS: dict[str, tuple[int, int]] = {
         """,
     ),
     **_all(UNIX_SECONDS, "added_at collected_at created_at ended_at started_at updated_at"),
-    # The control stream: as many messages of one call may be on their way.
+    # Flow control of the control stream: messages of one call in flight.
     **_all((0, 4_096), "window taken"),
     "StreamReply.code": NATURAL32,
     "ExecExit.code": INT32,
     **_all((0, 2**64 - 1), "id number"),
-    # What the scheduler counts.
+    # Counts of the scheduler.
     **_all(
         NATURAL64,
         """
@@ -215,7 +215,7 @@ COUNTS: dict[str, int] = {
     **_all(10_000, "node_ids workload_ids"),
     "allow_secrets": 1_000,
     "PlanWorkloadsRequest.workloads": 10_000,
-    # Lists that the scheduler or an agent answers.
+    # Lists in responses of the scheduler and agents.
     **_all(
         VIEWS,
         """
@@ -226,8 +226,8 @@ COUNTS: dict[str, int] = {
     ),
 }
 
-# Without these an entry of a report cannot be understood. Such an entry is dropped and not changed: a status
-# of another workload, or of another assignment, would be made of it.
+# Identifying fields. An entry whose identifying field exceeds its limit is dropped: a truncated field could
+# identify another workload or assignment.
 ESSENTIAL = frozenset(
     {
         "RegisterNodeRequest.node_id",

@@ -1,11 +1,11 @@
-"""The limits of every field of both contracts: length, count, range and characters, in one table.
+"""Enforces the limits of every field of both contracts: length, count, range and characters.
 
-`check` refuses a request by the path of its first offending field. `trim` is for what nodes report, which is
-never refused for its content: texts are cut, numbers brought into range, entries that cannot be understood
-without the offending field are dropped, and the caller is told what was done. Bools, enums and single
-messages need no limit of their own. A field without a limit is found by a test.
+`check` refuses a request with the path of the first field that exceeds its limit. `trim` is for reports of
+nodes, which are never refused for their content: it truncates texts, clamps numbers, drops entries whose
+identifying field is invalid, and returns what it changed. Bools, enums and single messages need no limit. A
+test fails for a field without a limit.
 
-What passes can be stored, loaded and encoded again. Whether a value makes sense is decided where it is read.
+Messages within the limits can be stored, loaded and encoded again. The decoders check the meaning of values.
 """
 
 from collections import Counter
@@ -40,7 +40,7 @@ _UNLIMITED = frozenset({FieldDescriptor.TYPE_BOOL, FieldDescriptor.TYPE_ENUM})
 
 @dataclass(slots=True)
 class Trimmed:
-    """What was done to a report, by message and field."""
+    """The changes to a report, by message and field."""
 
     cut: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)  # entries of repeated fields and maps
@@ -60,7 +60,7 @@ def check(message: Message) -> None:
 def trim(message: Message, only: Collection[str] | None = None) -> Trimmed:
     """Bring a report, or `only` these fields of it, within its limits.
 
-    Raises InvalidError for a field without which the whole report cannot be understood.
+    Raises InvalidError if an identifying field of the whole report exceeds its limit.
     """
     trimmed = Trimmed()
     if (essential := _trim(message, trimmed, only)) is not None:
@@ -69,7 +69,7 @@ def trim(message: Message, only: Collection[str] | None = None) -> Trimmed:
     return trimmed
 
 
-# A path, relative to where it is looked at, and what is wrong there.
+# A path relative to the message, and the problem.
 Violation = tuple[str, str]
 
 
@@ -80,7 +80,7 @@ class Text:
     def problem(self, value: str) -> str:
         if len(value) > self.most:
             return f"is {len(value)} characters long; expected at most {self.most}"
-        return "may hold no NUL character" if "\0" in value else ""
+        return "must not contain NUL characters" if "\0" in value else ""
 
     def brought_in(self, value: str) -> str:
         return value.replace("\0", "")[: self.most]
@@ -96,7 +96,7 @@ class Blob:
         return ""
 
     def brought_in(self, value: bytes) -> bytes:
-        return b""  # a part of it means nothing
+        return b""  # a truncated value is useless
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ Rule = Text | Blob | Number | Real
 @dataclass(frozen=True, slots=True)
 class Single:
     rule: Rule
-    essential: bool  # an entry without it means nothing
+    essential: bool  # identifies its entry
 
     def violation(self, value: Any) -> Violation | None:
         return ("", problem) if (problem := self.rule.problem(value)) else None
@@ -242,7 +242,7 @@ class Time:
     def violation(self, value: Timestamp) -> Violation | None:
         if TIME_SECONDS_MIN <= value.seconds <= TIME_SECONDS_MAX and 0 <= value.nanos <= NANOS_MAX:
             return None
-        return "", "is not a time between the years 1 and 9999"
+        return "", "is out of range; expected a time between the years 1 and 9999"
 
     def trim(
         self, message: Message, name: str, value: Timestamp, trimmed: Trimmed
@@ -258,9 +258,9 @@ Limit = Single | Many | Entries | Nested | ManyNested | Time
 
 @dataclass(frozen=True, slots=True)
 class Flat:
-    """A quick answer for messages that hold no others: most of what nodes report is of these.
+    """A fast path for messages without nested messages, which most reports consist of.
 
-    All numbers are compared in one go, and so are all lengths; only what does not fit is looked at singly.
+    All numbers and all lengths are compared at once; single fields are checked only if that fails.
     """
 
     numbers: Callable[[Message], tuple[float, ...]]
@@ -312,7 +312,7 @@ def _label(message: Message, name: str) -> str:
 
 
 def _too_many(count: int, most: int) -> str:
-    return f"{count} entries, expected at most {most}"
+    return f"has {count} entries; expected at most {most}"
 
 
 def messages() -> list[Descriptor]:
@@ -322,7 +322,7 @@ def messages() -> list[Descriptor]:
 
 
 def unlimited(message: Descriptor) -> list[str]:
-    """The fields that the table forgot."""
+    """The fields that have no limit in the table."""
     return [one.name for one in message.fields if needs_limit(one) and _limit_of(one) is None]
 
 
@@ -331,7 +331,7 @@ def needs_limit(one: FieldDescriptor) -> bool:
 
 
 def _limit_of(one: FieldDescriptor) -> Limit | None:
-    """None: it needs none, or the table has none."""
+    """The limit, or None if the field needs none or the table has none."""
     if one.type == FieldDescriptor.TYPE_MESSAGE:
         return _limit_of_message(one)
     rule = _rule_of(one)
@@ -372,7 +372,7 @@ def _rule_of(one: FieldDescriptor) -> Rule | None:
 
 
 def _look_up(table: Mapping[str, Found], one: FieldDescriptor) -> Found | None:
-    """By message and field where that is listed, else by field."""
+    """The entry for `Message.field`, else the entry for the field name."""
     return table.get(_name_of(one), table.get(one.name))
 
 
@@ -390,7 +390,7 @@ _LIMITS: dict[str, dict[str, Limit]] = {
 
 
 def _flat(limits: dict[str, Limit]) -> Flat | None:
-    """None for a message with other fields than single numbers, texts and times, or with too few."""
+    """The fast path, or None for a message that has other fields than single numbers, texts and times."""
     spans: dict[str, tuple[float, float]] = {}
     lengths: dict[str, int] = {}
     for name, limit in limits.items():

@@ -1,4 +1,4 @@
-"""Who may log in to a machine, in both contracts. A plain password is refused: it would be stored."""
+"""The login of a VM in both contracts. A plain password is refused, because specs are stored."""
 
 import re
 from typing import TypeVar
@@ -14,20 +14,22 @@ SSH_KEY_LENGTH_MAX = 16 * 1024
 
 LoginMessage = TypeVar("LoginMessage", control_pb2.VMLogin, agent_pb2.VMLogin)
 
-# As useradd takes them; the name goes into a file that is read by a shell.
+# The names that useradd accepts; the name is written to a file that a shell reads.
 _USER = re.compile(r"[a-z_][a-z0-9_-]{0,31}")
-# crypt(3): $id$…, where the id names the method; nothing that a shell or YAML would read otherwise.
+# crypt(3): $id$…, where the id is the method; no characters that are special in a shell or YAML.
 _HASH = re.compile(r"\$(?:1|5|6|7|2[abxy]|y|gy|md5|sha1|argon2(?:i|d|id))\$[!-~]{8,}")
-# An OpenSSH public key: its type, its base64, and a comment that may be left out.
+# An OpenSSH public key: type, base64 and an optional comment.
 _KEY = re.compile(r"(?:ssh-|ecdsa-|sk-)[!-~]+ [A-Za-z0-9+/]{16,}={0,3}(?: [^\r\n\0]*)?")
 
 
 def login(message: control_pb2.VMLogin | agent_pb2.VMLogin, path: str) -> Login:
     if message.user and not _USER.fullmatch(message.user):
-        raise InvalidError(f"{path}.user", f"{checks.shown(message.user)} is no name of a user")
+        expected = "expected up to 32 of a-z, 0-9, '-' and '_', beginning with a letter or '_'"
+        problem = f"invalid user name {checks.shown(message.user)}: {expected}"
+        raise InvalidError(f"{path}.user", problem)
     if message.password_hash and not _HASH.fullmatch(message.password_hash):
         # Not shown: it may be the password itself.
-        problem = "is no hash as crypt(3) writes it; make one with `openssl passwd -6`"
+        problem = "invalid hash: expected a crypt(3) hash; create one with `openssl passwd -6`"
         raise InvalidError(f"{path}.password_hash", problem)
     if len(message.ssh_keys) > SSH_KEYS_MAX:
         problem = f"has {len(message.ssh_keys)} entries; expected at most {SSH_KEYS_MAX}"
@@ -41,7 +43,7 @@ def login(message: control_pb2.VMLogin | agent_pb2.VMLogin, path: str) -> Login:
 
 
 def login_message(login: Login, kind: type[LoginMessage]) -> LoginMessage | None:
-    """None when nobody was named."""
+    """The message, or None if no login is set."""
     if login == Login():
         return None
     return kind(user=login.user, ssh_keys=login.ssh_keys, password_hash=login.password_hash)
@@ -50,6 +52,6 @@ def login_message(login: Login, kind: type[LoginMessage]) -> LoginMessage | None
 def _ssh_key(text: str, path: str) -> str:
     plain = text.strip()
     if len(plain) > SSH_KEY_LENGTH_MAX or not _KEY.fullmatch(plain):
-        expected = "expected one line such as ssh-ed25519 AAAA… name"
-        raise InvalidError(path, f"{checks.shown(plain[:40])} is no public key; {expected}")
+        expected = "expected one line, for example ssh-ed25519 AAAA… name"
+        raise InvalidError(path, f"invalid public key {checks.shown(plain[:40])}: {expected}")
     return plain

@@ -1,7 +1,7 @@
-"""A virtual machine in the agent's form, and what both contracts ask of one.
+"""The VM spec of the agent contract, converted to and from the model.
 
-The agent's form has no place for a disk's pool, an interface's DHCP or the image to start from: those go
-in its metadata under names of ours, and come out of it into the model's fields.
+The agent contract has no fields for the pool of a disk, DHCP of an interface or the base image. They are
+encoded as metadata with reserved keys and decoded into the fields of the model.
 """
 
 from base64 import b64encode
@@ -17,14 +17,14 @@ OS_IMAGE_KEY = "persys.os_image"
 
 
 def from_base64(text: str, where: str) -> VMSpec:
-    """The machine in a base64 JSON text of the agent's form."""
+    """The VM spec from base64 of its JSON in the agent contract."""
     plain = checks.base64_text(text)
     if plain is None:
-        raise InvalidError(where, "is not base64 of a JSON text")
+        raise InvalidError(where, "invalid encoding: expected base64 of a JSON text")
     try:
         message = json_format.Parse(plain, agent_pb2.VMSpec(), max_recursion_depth=16)
     except (json_format.ParseError, RecursionError) as err:
-        raise InvalidError(where, f"is no machine in the agent's form: {err}") from err
+        raise InvalidError(where, f"invalid VM spec in the agent's form: {err}") from err
     return vm(message, where)
 
 
@@ -125,15 +125,15 @@ def vm_message(spec: VMSpec) -> agent_pb2.VMSpec:
 
 
 def _restart(message: agent_pb2.VMSpec, path: str) -> RestartPolicy:
-    said = message.restart_policy
+    policy = message.restart_policy
     retries_max = checks.number(
-        said.max_retry_count, f"{path}.max_retry_count", most=checks.RETRIES_MAX
+        policy.max_retry_count, f"{path}.max_retry_count", most=checks.RETRIES_MAX
     )
-    return checks.restart_policy(said.policy, f"{path}.policy", retries_max=retries_max)
+    return checks.restart_policy(policy.policy, f"{path}.policy", retries_max=retries_max)
 
 
 def _restart_message(restart: RestartPolicy) -> agent_pb2.RestartPolicy | None:
-    """None for the default, so that a machine without a policy is written as it ever was."""
+    """The message, or None for the default: messages of VMs without a policy do not change."""
     if restart == RestartPolicy():
         return None
     return agent_pb2.RestartPolicy(policy=restart.name, max_retry_count=restart.retries_max)

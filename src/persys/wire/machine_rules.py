@@ -1,4 +1,4 @@
-"""What a virtual machine may ask for, whichever contract it came by. Each complaint names the field there."""
+"""Validation of VM specs of both contracts. Each error uses the field names of the contract in use."""
 
 import re
 from base64 import b64decode
@@ -15,7 +15,7 @@ from persys.model.spec import CloudInit, Disk, Network, VMSpec, is_address
 from persys.wire import checks
 
 VCPUS_MAX = checks.CPU_MILLICORES_MAX // 1000
-DEVICES_MAX = 64  # disks, and as many interfaces; a machine has room for fewer
+DEVICES_MAX = 64  # disks, and as many interfaces
 NAMESERVERS_MAX = 8
 USER_DATA_BYTES_MAX = 64 * 1024
 META_DATA_BYTES_MAX = YAML_LIMITS.bytes_max
@@ -30,9 +30,11 @@ _MULTICAST = 0x01
 
 
 def checked(spec: VMSpec, where: str, *, device_field: str, address_field: str) -> VMSpec:
-    """The machine with its words made plain. The fields are what this contract calls them."""
+    """The validated spec with normalized values. The field arguments are names of this contract."""
     if spec.name and not _NAME.fullmatch(spec.name):
-        raise InvalidError(f"{where}.name", f"{checks.shown(spec.name)} is no machine name")
+        expected = "expected up to 63 letters, digits, '-', '.' and '_'"
+        problem = f"invalid VM name {checks.shown(spec.name)}: {expected}"
+        raise InvalidError(f"{where}.name", problem)
     checks.number(spec.vcpus, f"{where}.vcpus", least=1, most=VCPUS_MAX)
     checks.number(spec.memory_mb, f"{where}.memory_mb", least=1, most=checks.MEMORY_MB_MAX)
     for field, count in (("disks", len(spec.disks)), ("networks", len(spec.networks))):
@@ -57,13 +59,13 @@ def checked(spec: VMSpec, where: str, *, device_field: str, address_field: str) 
 
 
 def image(text: str, path: str) -> str:
-    """A name of the nodes' image stores, or an address of http or https."""
+    """The name of an image on the nodes, or an http or https URL."""
     if not text or _IMAGE.fullmatch(text):
         return text
     if is_address(text) and _is_web_address(text):
         return text
-    expected = "expected a name such as debian-12, or an http or https address without a password"
-    raise InvalidError(path, f"{checks.shown(text)} is no image; {expected}")
+    expected = "expected a name, for example debian-12, or an http or https URL without a password"
+    raise InvalidError(path, f"invalid image {checks.shown(text)}: {expected}")
 
 
 def _is_web_address(text: str) -> bool:
@@ -76,16 +78,16 @@ def _is_web_address(text: str) -> bool:
     return parts.scheme in ("http", "https") and bool(host) and user is None and plain
 
 
-def cloud_init(said: CloudInit, opaque: str, where: str, *, field: str) -> None:
-    """`opaque` is the whole user data in one string, as the agent's contract has it beside `said`."""
+def cloud_init(config: CloudInit, opaque: str, where: str, *, field: str) -> None:
+    """Check the size and syntax. `opaque` is the user data of the agent contract's `cloud_init` field."""
     for name, text, most in (
-        ("user_data", said.user_data, USER_DATA_BYTES_MAX),
-        ("vendor_data", said.vendor_data, USER_DATA_BYTES_MAX),
-        ("meta_data", said.meta_data, META_DATA_BYTES_MAX),
-        ("network_config", said.network_config, META_DATA_BYTES_MAX),
+        ("user_data", config.user_data, USER_DATA_BYTES_MAX),
+        ("vendor_data", config.vendor_data, USER_DATA_BYTES_MAX),
+        ("meta_data", config.meta_data, META_DATA_BYTES_MAX),
+        ("network_config", config.network_config, META_DATA_BYTES_MAX),
     ):
         _short(len(text.encode()), most, f"{where}.{field}.{name}")
-    for name, text in (("meta_data", said.meta_data), ("network_config", said.network_config)):
+    for name, text in (("meta_data", config.meta_data), ("network_config", config.network_config)):
         if text:
             _mapping(text, f"{where}.{field}.{name}")
     if opaque:
@@ -96,12 +98,12 @@ def _decoded(text: str) -> bytes:
     try:
         return b64decode("".join(text.split()), validate=True)
     except (Base64Error, ValueError):
-        return text.encode()  # agents in the field take it plain as well
+        return text.encode()  # third-party agents accept plain text too
 
 
 def _short(byte_count: int, most: int, path: str) -> None:
     if byte_count > most:
-        raise InvalidError(path, f"has {byte_count} bytes; cloud-init is given at most {most}")
+        raise InvalidError(path, f"has {byte_count} bytes; expected at most {most}")
 
 
 def _mapping(text: str, path: str) -> None:
@@ -116,16 +118,17 @@ def _mapping(text: str, path: str) -> None:
 def _disk(disk: Disk, where: str, device_field: str, taken: set[str]) -> Disk:
     checks.device(disk.device, f"{where}.{device_field}")
     if disk.device and disk.device in taken:
-        raise InvalidError(f"{where}.{device_field}", f"{disk.device} is asked for twice")
+        raise InvalidError(f"{where}.{device_field}", f"{disk.device} is used twice")
     taken.add(disk.device)
     checks.number(disk.size_gb, f"{where}.size_gb", most=checks.DISK_GB_MAX)
     if disk.path:
         checks.absolute_path(disk.path, f"{where}.path")
     if disk.pool_name and not _POOL.fullmatch(disk.pool_name):
-        problem = f"{checks.shown(disk.pool_name)} is no name of a storage pool"
+        expected = "expected up to 128 characters without spaces and '/'"
+        problem = f"invalid pool name {checks.shown(disk.pool_name)}: {expected}"
         raise InvalidError(f"{where}.pool_name", problem)
     if disk.pool_name and disk.path:
-        raise InvalidError(f"{where}.path", "is given beside a storage pool; only one can be")
+        raise InvalidError(f"{where}.path", "conflicts with pool_name; set only one of them")
     return replace(
         disk,
         format=checks.word(disk.format, _FORMATS, f"{where}.format", "qcow2, raw or iso"),
@@ -136,16 +139,17 @@ def _disk(disk: Disk, where: str, device_field: str, taken: set[str]) -> Disk:
 def _network(network: Network, where: str, address_field: str, macs: set[str]) -> Network:
     if network.name and not _NETWORK.fullmatch(network.name):
         field = "bridge" if address_field == "static_ip" else "network"
-        problem = f"{checks.shown(network.name)} is no name of a network or bridge"
+        expected = "expected up to 128 characters without spaces and '/'"
+        problem = f"invalid {field} name {checks.shown(network.name)}: {expected}"
         raise InvalidError(f"{where}.{field}", problem)
     checks.ip_address(network.ip_address, f"{where}.{address_field}")
     mac_address = checks.mac_address(network.mac_address, f"{where}.mac_address")
     if mac_address:
         if int(mac_address[:2], 16) & _MULTICAST:
-            problem = f"{mac_address} is an address of many; expected one of a single interface"
+            problem = f"{mac_address} is a multicast address; expected a unicast address"
             raise InvalidError(f"{where}.mac_address", problem)
         if mac_address in macs:
-            raise InvalidError(f"{where}.mac_address", f"{mac_address} is asked for twice")
+            raise InvalidError(f"{where}.mac_address", f"{mac_address} is used twice")
         macs.add(mac_address)
     _route(network, where, address_field)
     return replace(network, mac_address=mac_address)
@@ -155,10 +159,10 @@ def _route(network: Network, where: str, address_field: str) -> None:
     if network.gateway:
         _plain_address(network.gateway, f"{where}.gateway")
         if not network.ip_address:
-            raise InvalidError(f"{where}.gateway", f"means nothing without {address_field}")
+            raise InvalidError(f"{where}.gateway", f"needs {address_field}")
         version = ip_interface(network.ip_address).version
         if ip_address(network.gateway).version != version:
-            problem = f"{network.gateway} is of another family than {address_field}"
+            problem = f"{network.gateway} has another IP version than {address_field}"
             raise InvalidError(f"{where}.gateway", problem)
     if len(network.nameservers) > NAMESERVERS_MAX:
         problem = f"has {len(network.nameservers)} entries; expected at most {NAMESERVERS_MAX}"
@@ -171,4 +175,5 @@ def _plain_address(text: str, path: str) -> None:
     try:
         ip_address(text)
     except ValueError as err:
-        raise InvalidError(path, f"{checks.shown(text)} is no IP address") from err
+        problem = f"invalid IP address {checks.shown(text)}: expected IPv4 or IPv6"
+        raise InvalidError(path, problem) from err

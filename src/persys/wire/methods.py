@@ -1,8 +1,8 @@
-"""Every RPC of both services in one table. What depends on the RPC is derived from its row.
+"""The table of all RPCs of both services.
 
-From it come authorization, forwarding by a standby, read-only mode, audit, time limits, the REST routes with
-their OpenAPI document, the REST client and the permission tables in docs/security.md. An RPC without a row is
-not served; a test compares the table with the service descriptors.
+Authorization, forwarding by a standby, read-only mode, audit, time limits, the REST routes with their OpenAPI
+document, the REST client and the permission tables in docs/security.md are derived from it. An RPC without a
+row is not served; a test compares the table with the service descriptors.
 
 Plain data without protobuf or msgspec: persysctl imports it at start-up.
 """
@@ -37,34 +37,34 @@ class Stream(StrEnum):
 
 
 class ReadOnly(StrEnum):
-    """What happens to a call while the scheduler is in degraded or recovery mode."""
+    """The handling of a call while the scheduler is in degraded or recovery mode."""
 
-    SERVE = "serve"  # reads, and what stores nothing in the cluster's records
+    SERVE = "serve"  # reads, and calls that do not change the cluster's records
     REFUSE = "refuse"
-    OWN = "own"  # the handler decides: nodes report, and recovery is what these modes are for
+    OWN = "own"  # the handler decides: reports of nodes, and recovery itself
 
 
 class Audit(StrEnum):
-    """Which event names the caller."""
+    """The event that records the caller."""
 
     NONE = "none"
     COMMIT = "commit"  # the event that is committed with the change
-    START = "start"  # one of its own, before the first answer
-    END = "end"  # one of its own, after it succeeded
+    START = "start"  # a separate event before the first response
+    END = "end"  # a separate event after the call succeeded
 
 
 class Form(StrEnum):
-    """How a request and its answer travel over HTTP."""
+    """The HTTP form of a request and its response."""
 
-    UNARY = "unary"  # JSON and JSON
-    EVENTS = "events"  # answers as server-sent events
-    TEXT = "text"  # answers as the bytes that they hold, one after the other
-    UPLOAD = "upload"  # the request is the bytes of a file
-    SOCKET = "socket"  # both ways, over a WebSocket
+    UNARY = "unary"  # JSON request and JSON response
+    EVENTS = "events"  # server-sent events
+    TEXT = "text"  # the concatenated bytes of the responses
+    UPLOAD = "upload"  # the request body is the content of a file
+    SOCKET = "socket"  # a WebSocket
 
 
 class Http(NamedTuple):
-    """One HTTP route of an RPC. A name in braces is a field of the request."""
+    """One HTTP route of an RPC. A path parameter in braces is a field of the request."""
 
     method: str
     path: str
@@ -73,23 +73,23 @@ class Http(NamedTuple):
 
 
 class Method(NamedTuple):
-    """One RPC. The defaults are those of an RPC that changes nothing."""
+    """One RPC. The defaults are for an RPC that changes nothing."""
 
     name: str
     permission: Deed
     mutating: bool = False
-    standby: bool = False  # a standby answers it from its own memory
+    standby: bool = False  # a standby serves it from its own memory
     stream: Stream = Stream.NONE
     read_only: ReadOnly = ReadOnly.SERVE
     audit: Audit = Audit.NONE
-    event: str = ""  # the EventKind of an audit event of its own
-    idempotent: bool = True  # may be sent again when the connection breaks
-    conditional: bool = False  # over HTTP: takes If-Match and If-None-Match
+    event: str = ""  # the EventKind of the separate audit event
+    idempotent: bool = True  # may be retried when the connection breaks
+    conditional: bool = False  # over HTTP: accepts If-Match and If-None-Match
     routes: tuple[Http, ...] = ()  # under /api/v1; empty: not served by a gateway
-    older_routes: tuple[Http, ...] = ()  # without a prefix; clients in the field use them
+    older_routes: tuple[Http, ...] = ()  # without a prefix, for existing clients
     request_bytes_max: int = REQUEST_BYTES_MAX  # of one message
-    upload_bytes_max: int = 0  # of all messages of a change that begins when the last one has come
-    deadline_seconds: float = DEADLINE_SECONDS  # how long a caller waits at most; 0: no limit
+    upload_bytes_max: int = 0  # of all messages of a stream that is buffered before the change
+    deadline_seconds: float = DEADLINE_SECONDS  # 0: no limit
 
 
 def _read(name: str, *routes: Http, **others: Any) -> Method:
@@ -97,7 +97,7 @@ def _read(name: str, *routes: Http, **others: Any) -> Method:
 
 
 def _change(name: str, permission: Deed, *routes: Http, **others: Any) -> Method:
-    """A change of the cluster's records: refused in read-only mode, committed with its event."""
+    """An RPC that changes the cluster's records: refused in read-only mode, committed with its event."""
     return Method(
         name,
         permission,
@@ -114,7 +114,7 @@ _NODE = "/nodes/{node_id}"
 _ORPHAN = "/orphans/{node_id}/{workload_id}"
 
 _ROWS: tuple[Method, ...] = (
-    # Nodes report.
+    # Reports of nodes.
     _change("RegisterNode", Deed.REPORT, read_only=ReadOnly.OWN, idempotent=True, audit=Audit.NONE),
     _change("Heartbeat", Deed.REPORT, read_only=ReadOnly.OWN, idempotent=True, audit=Audit.NONE),
     Method(
@@ -208,7 +208,7 @@ _ROWS: tuple[Method, ...] = (
     _change("DeleteOrphan", Deed.NODES, Http("DELETE", _ORPHAN)),
     _read("GetMode", Http("GET", "/mode")),
     _read("GetDiagnostics", Http("GET", "/diagnostics"), standby=False),
-    # Stored records that cannot be read. Their bytes may hold anything, as a snapshot's.
+    # Unreadable stored records. Their bytes are as sensitive as a snapshot.
     _read("ListRecords", Http("GET", "/records"), permission=Deed.RECOVERY, standby=False),
     _read(
         "GetRecord",
@@ -260,7 +260,7 @@ _ROWS: tuple[Method, ...] = (
         event="StoreAccepted",
         deadline_seconds=LONG_SECONDS,
     ),
-    # Images and volumes are on the nodes: nothing of them is in the store.
+    # Images and volumes are on the nodes, not in the store.
     _read("ListImages", Http("GET", "/images"), standby=False),
     Method(
         "AddImage",

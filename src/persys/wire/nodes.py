@@ -1,7 +1,7 @@
-"""Walking untrusted YAML, with the line of everything. Aliases and merges are followed, but not for ever.
+"""Traversal of untrusted YAML with line numbers. Aliases and merge keys are followed within a budget.
 
-A few hundred bytes of aliases can stand for more items than any machine could visit. Whoever walks has a
-budget; who exceeds it is refused.
+A few hundred bytes of nested aliases can expand to billions of items. A document that exceeds the budget is
+refused.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -26,7 +26,7 @@ _NO = ("false", "no", "off")
 
 
 class Item(NamedTuple):
-    """A value, how one gets there from the top, and its line."""
+    """A YAML value with its path from the root and its line."""
 
     node: Node
     path: str
@@ -41,7 +41,7 @@ class Item(NamedTuple):
 
 
 class Walk:
-    """`text_of` makes of a scalar's text what it stands for."""
+    """Reads mappings, lists and scalars. `text_of` converts the text of each scalar."""
 
     def __init__(self, text_of: Callable[[str], str]) -> None:
         self._text_of = text_of
@@ -50,11 +50,11 @@ class Walk:
 
     def root(self, text: str) -> Item:
         node = compose(text)
-        assert node is not None, "bounded and found to be a mapping before"
+        assert node is not None, "checked before: it is a mapping"
         return Item(node, "", 1)
 
     def mapping(self, item: Item) -> dict[str, Item]:
-        """Its values by key. What is empty has none; what is no mapping is refused."""
+        """The values by key. An empty item has none; anything but a mapping is refused."""
         if item.is_empty:
             return {}
         if not isinstance(item.node, MappingNode):
@@ -65,7 +65,7 @@ class Walk:
         return {key: Item(node, before + key, line) for key, (line, node) in pairs.items()}
 
     def sequence(self, item: Item) -> list[Item]:
-        """Its items; a lone scalar is a list of one."""
+        """The items of a list. A scalar counts as a list of one item."""
         if item.is_empty:
             return []
         if isinstance(item.node, ScalarNode):
@@ -96,7 +96,7 @@ class Walk:
         return self.sequence(parts[key]) if key in parts else []
 
     def plain(self, item: Item) -> Json:
-        """The value without lines. The words for no are False, since Compose reads them so."""
+        """The value without line numbers. "false", "no" and "off" are False, as in Compose."""
         if item.is_empty:
             return None
         if isinstance(item.node, MappingNode):
@@ -107,7 +107,7 @@ class Walk:
         return False if text.lower() in _NO else text
 
     def names(self, item: Item) -> Iterator[Item]:
-        """The names in a mapping, or in a list of `name` or `name=value`, as Compose allows for labels."""
+        """The names in a mapping, or in a list of `name` or `name=value`, as in Compose labels."""
         if isinstance(item.node, MappingNode):
             for name, value in self.mapping(item).items():
                 yield value._replace(path=f"{item.path}.{name}", node=text_node(name, value.node))
@@ -131,7 +131,7 @@ class Walk:
                         raise item.refused("<< expects a mapping")
                     pairs = self._pairs(source, item, (*above, id(node)))
                     self._count(len(pairs), item)
-                    merged = pairs | merged  # the first that has a key wins
+                    merged = pairs | merged  # the first mapping with a key wins
             elif not isinstance(key, ScalarNode):
                 raise item.refused("expected plain keys")
             else:
@@ -142,4 +142,4 @@ class Walk:
     def _count(self, visits: int, item: Item) -> None:
         self._visits += visits
         if self._visits > VISITS_MAX:
-            raise item.refused(f"stands for more than {VISITS_MAX} values")
+            raise item.refused(f"expands to more than {VISITS_MAX} values")

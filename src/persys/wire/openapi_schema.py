@@ -1,4 +1,4 @@
-"""Messages of the contract as JSON Schema, as OpenAPI 3.1 has it: from descriptors, so it cannot go stale."""
+"""JSON Schema (OpenAPI 3.1) of the messages of the contract, generated from the protobuf descriptors."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -31,7 +31,7 @@ def reference(descriptor: Descriptor) -> Schema:
 
 
 def schemas_of(descriptors: Iterable[Descriptor]) -> dict[str, Schema]:
-    """Of these messages and of all that they hold, by name."""
+    """The schemas of these messages and of all nested messages, by name."""
     found: dict[str, Schema] = {}
     waiting = list(descriptors)
     while waiting:
@@ -48,7 +48,7 @@ def schemas_of(descriptors: Iterable[Descriptor]) -> dict[str, Schema]:
 
 
 def field_schema(field: FieldDescriptor) -> Schema:
-    """Of one value, or of all of them if it is repeated."""
+    """The schema of a field; an array if the field is repeated."""
     entry = field.message_type
     if entry is not None and entry.GetOptions().map_entry:
         return {

@@ -1,4 +1,4 @@
-"""What would be, as the contract says it: explanations, plans and room."""
+"""Messages of explain, plan and capacity."""
 
 from collections.abc import Iterable, Sequence
 
@@ -17,7 +17,7 @@ from persys.wire.gen.control.v1 import control_pb2
 
 
 def fields_of(workload: Workload) -> dict[str, object]:
-    """All that a user said, under the names of spec files; what was not said is left out."""
+    """The fields that the user set, with the names of spec files."""
     message = spec_message(
         workload.spec,
         workload.resources,
@@ -28,7 +28,7 @@ def fields_of(workload: Workload) -> dict[str, object]:
     encoded_machine = message.metadata.pop(VM_SPEC_KEY, "")
     fields: dict[str, object] = MessageToDict(message, preserving_proto_field_name=True)
     if encoded_machine:
-        # Field 12 cannot say all of this machine; its own form can, and is legible.
+        # Field 12 cannot represent all of this VM; the agent's form can, and is readable.
         whole = machine.vm_message(machine.from_base64(encoded_machine, VM_SPEC_KEY))
         fields["vm"] = MessageToDict(whole, preserving_proto_field_name=True)
     fields["desired_state"] = desired_word(workload.desired)
@@ -55,7 +55,7 @@ def explanation_message(
         workload_id=workload_id,
         assigned_node_id=node_id,
         summary=summary,
-        # The chosen one first, wherever it stands among the others now.
+        # The assigned node first.
         nodes=[
             _verdict(verdict)
             for verdict in sorted(found.verdicts, key=lambda each: each.node_id != node_id)
@@ -94,11 +94,11 @@ def _verdict(verdict: Verdict) -> control_pb2.NodeVerdict:
 def capacity_message(
     rooms: Iterable[Room], losses: Iterable[control_pb2.LossView], *, survives: bool
 ) -> control_pb2.GetCapacityResponse:
-    roomiest = sorted(
+    most_free = sorted(
         rooms, key=lambda room: (room.fits is not None, -(room.fits or 0), room.node_id)
     )
-    gravest: list[control_pb2.LossView] = sorted(losses, key=_gravity)
-    total = total_of(roomiest)
+    worst: list[control_pb2.LossView] = sorted(losses, key=_severity)
+    total = total_of(most_free)
     return control_pb2.GetCapacityResponse(
         fits=total or 0,
         unlimited=total is None,
@@ -109,10 +109,10 @@ def capacity_message(
                 unlimited=room.fits is None,
                 limited_by=room.limited_by,
             )
-            for room in roomiest
+            for room in most_free
         ],
         survives_any_loss=survives,
-        losses=gravest,
+        losses=worst,
     )
 
 
@@ -122,5 +122,5 @@ def loss_message(loss: Loss, bound: Iterable[str]) -> control_pb2.LossView:
     )
 
 
-def _gravity(loss: control_pb2.LossView) -> tuple[int, int, str]:
+def _severity(loss: control_pb2.LossView) -> tuple[int, int, str]:
     return -len(loss.stranded), -len(loss.bound), loss.node_id

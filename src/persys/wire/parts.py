@@ -1,4 +1,4 @@
-"""The pieces of a spec that both contracts spell alike: amounts, ports, mounts, volumes, cloud-init."""
+"""Parts of a spec that are equal in both contracts: resources, ports, mounts, volumes, cloud-init."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ AnyCloudInit = control_pb2.CloudInitConfig | agent_pb2.CloudInitConfig
 _PROTOCOLS = {"": "tcp", "tcp": "tcp", "udp": "udp"}
 _DRIVERS = {"": "local", "local": "local", "nfs": "nfs", "ceph-rbd": "ceph-rbd"}
 _RETAINS = {"": False, "delete": False, "retain": True}
-# Becomes part of a command's name, so nothing but a plain word will do.
+# Becomes part of a command name (mkfs.<type>).
 _FS_TYPE = re.compile(r"[a-z0-9]{0,16}")
 
 
@@ -43,7 +43,7 @@ def ports(messages: Sequence[AnyPort], path: str) -> tuple[Port, ...]:
         port = _port(message, f"{path}[{index}]")
         if port.host_port:
             if (port.host_port, port.protocol) in taken:
-                problem = f"{port.host_port}/{port.protocol} is asked for twice"
+                problem = f"{port.host_port}/{port.protocol} is used twice"
                 raise InvalidError(f"{path}[{index}].host_port", problem)
             taken.add((port.host_port, port.protocol))
         found.append(port)
@@ -63,7 +63,7 @@ def _port(message: AnyPort, path: str) -> Port:
 
 
 def mounts(messages: Sequence[AnyMount], path: str, taken: set[str]) -> tuple[VolumeMount, ...]:
-    """`taken` holds the container paths of this spec seen so far, and gets these."""
+    """The mounts. Their container paths are added to `taken`, the mount points used so far."""
     return tuple(
         VolumeMount(
             checks.absolute_path(message.host_path, f"{path}[{index}].host_path"),
@@ -77,7 +77,7 @@ def mounts(messages: Sequence[AnyMount], path: str, taken: set[str]) -> tuple[Vo
 def managed_volumes(
     messages: Sequence[AnyVolume], path: str, taken: set[str], *, mounted: bool
 ) -> tuple[ManagedVolume, ...]:
-    """`mounted`: each must say where. A machine gets a disk, and may leave that out."""
+    """The volumes. `mounted`: a mount path is required. For a VM it is optional: a volume is a disk."""
     return tuple(
         _managed_volume(message, f"{path}[{index}]", taken, mounted=mounted)
         for index, message in enumerate(messages)
@@ -91,7 +91,10 @@ def _managed_volume(
     if mounted or message.mount_path:
         checks.mount_point(message.mount_path, f"{path}.mount_path", taken)
     if not _FS_TYPE.fullmatch(message.fs_type):
-        raise InvalidError(f"{path}.fs_type", "is no file system; expected one such as ext4")
+        problem = (
+            f"invalid file system {checks.shown(message.fs_type)}: expected, for example, ext4"
+        )
+        raise InvalidError(f"{path}.fs_type", problem)
     return ManagedVolume(
         name=message.name,
         mount_path=message.mount_path,

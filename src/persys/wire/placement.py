@@ -1,4 +1,4 @@
-"""Placement rules as users send them, read into the model and written back."""
+"""Placement rules and node taints of the control contract, decoded into the model and encoded from it."""
 
 from collections.abc import Sequence
 
@@ -20,17 +20,17 @@ _STRATEGIES: dict[str, Strategy] = {strategy.value: strategy for strategy in Str
 
 
 def rules(message: control_pb2.PlacementRules, path: str = "spec.placement") -> Rules:
-    """InvalidError names the first wrong field."""
+    """Decode the rules. Raises InvalidError with the first invalid field."""
     group = _word(message.group, f"{path}.group") if message.group else ""
     apart = checks.word(
         message.anti_affinity, _APART, f"{path}.anti_affinity", "preferred or required"
     )
-    for field, said in (
+    for field, value in (
         ("anti_affinity", message.anti_affinity),
         ("spread_over", message.spread_over),
     ):
-        if said and not group:
-            raise InvalidError(f"{path}.{field}", "is about a group; say which one in group")
+        if value and not group:
+            raise InvalidError(f"{path}.{field}", "applies to a group; set group too")
     return Rules(
         constraints=tuple(
             parse(text, f"{path}.constraints[{index}]")
@@ -61,36 +61,36 @@ def rules(message: control_pb2.PlacementRules, path: str = "spec.placement") -> 
     )
 
 
-def rules_message(said: Rules) -> control_pb2.PlacementRules:
-    """The message that `rules` reads back as the same."""
+def rules_message(stated: Rules) -> control_pb2.PlacementRules:
+    """The message that `rules` decodes to equal rules."""
     return control_pb2.PlacementRules(
-        constraints=[written(constraint) for constraint in said.constraints],
-        tolerations=said.tolerations,
-        group=said.group,
-        anti_affinity="required" if said.apart else "",
-        spread_over=said.spread_over,
-        strategy=said.strategy or "",
-        priority=said.priority if said.priority != PRIORITY_DEFAULT else None,
+        constraints=[written(constraint) for constraint in stated.constraints],
+        tolerations=stated.tolerations,
+        group=stated.group,
+        anti_affinity="required" if stated.apart else "",
+        spread_over=stated.spread_over,
+        strategy=stated.strategy or "",
+        priority=stated.priority if stated.priority != PRIORITY_DEFAULT else None,
     )
 
 
-def node_taints(said: Sequence[str]) -> frozenset[str]:
-    """The taints that a node shall have, at most one for each key."""
+def node_taints(texts: Sequence[str]) -> frozenset[str]:
+    """The taints of a node, at most one per key."""
     found = {}
-    for index, text in enumerate(_few(said, TAINTS_MAX, "taints")):
+    for index, text in enumerate(_few(texts, TAINTS_MAX, "taints")):
         path = f"taints[{index}]"
         taint = _taint(text, path)
         key = taint.partition("=")[0]
         if key == TOLERATES_ALL:
-            raise InvalidError(path, "'*' tolerates all taints and can be none itself")
+            raise InvalidError(path, "'*' is a toleration of all taints; expected a taint key")
         if key in found:
-            raise InvalidError(path, f"{key!r} is given twice")
+            raise InvalidError(path, f"{key!r} is used twice")
         found[key] = taint
     return frozenset(found.values())
 
 
 def _taint(text: str, path: str) -> str:
-    """`key` or `key=value`; white space around either is forgiven."""
+    """`key` or `key=value`; surrounding spaces are ignored."""
     key, sign, value = text.partition("=")
     plain = _word(key.strip(), path)
     return f"{plain}={_word(value.strip(), path)}" if sign else plain
@@ -98,7 +98,7 @@ def _taint(text: str, path: str) -> str:
 
 def _few(values: Sequence[str], most: int, path: str) -> Sequence[str]:
     if len(values) > most:
-        raise InvalidError(path, f"has {len(values)} entries; at most {most} are allowed")
+        raise InvalidError(path, f"has {len(values)} entries; expected at most {most}")
     return values
 
 
@@ -106,7 +106,7 @@ def _word(text: str, path: str) -> str:
     if not text or len(text) > WORD_LENGTH_MAX or not text.isprintable() or text.split() != [text]:
         raise InvalidError(
             path,
-            f"{checks.shown(text)} is no word; expected 1 to {WORD_LENGTH_MAX} characters "
-            "without white space",
+            f"invalid name {checks.shown(text)}: expected 1 to {WORD_LENGTH_MAX} characters "
+            "without spaces",
         )
     return text

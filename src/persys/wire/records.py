@@ -1,13 +1,12 @@
-"""Stored records: the JSON of a struct, behind a checksum and a schema number.
+"""Stored records: the JSON of a struct, preceded by a checksum and a schema number.
 
     {"crc":"5d3ef0a1","schema":2,<the fields of the struct>}
 
-`crc` is the CRC-32 of everything behind it, so that a flipped or missing byte is detected. Every later schema
-begins in the same way: so a schema number that is newer only because a bit flipped is known for damage.
-Records of schema 1 have no checksum and are still read: fields that they lack get their defaults, so a field
-that is added needs one. A record of a newer schema is refused, never read in part: writing it back would
-lose what this version does not know. So a field may only be added, renamed or dropped together with the
-number.
+`crc` is the CRC-32 of everything after it, so a flipped or missing byte is detected. Every later schema
+begins in the same way, so a newer schema number that is caused by a flipped bit is detected as damage.
+Records of schema 1 have no checksum and are still read: missing fields get their defaults, so an added field
+needs one. A record of a newer schema is refused, never read in part: writing it back would lose the fields
+that this version does not know. A field may only be added, renamed or dropped with a new schema number.
 """
 
 from functools import cache
@@ -24,7 +23,7 @@ OLDEST = 1
 
 StructT = TypeVar("StructT", bound=Struct)
 
-# Deterministic: sets and maps are sorted, so equal structs are equal bytes in every process.
+# Sets and maps are sorted, so equal structs have equal bytes in every process.
 _encoder = msgspec.json.Encoder(order="deterministic")
 _CRC = b'{"crc":"%08x",'
 _CRC_AT = _CRC.index(b"%")
@@ -61,7 +60,7 @@ def decode(data: bytes, kind: type[StructT]) -> StructT:
         record: StructT = _decoder(kind).decode(data)
     # Invalid UTF-8 in a string is a UnicodeDecodeError, not an error of msgspec.
     except (msgspec.DecodeError, UnicodeDecodeError) as err:
-        raise RefusedError(f"a stored {kind.__name__} cannot be read: {err}") from err
+        raise RefusedError(f"stored {kind.__name__} cannot be read: {err}") from err
     return record
 
 
@@ -72,12 +71,12 @@ def _check(data: bytes, kind: type[Struct]) -> None:
     schema = _schema_decoder.decode(data).schema
     if schema > SCHEMA and (is_intact or not data.startswith(_CRC[:_CRC_AT])):
         raise NewerSchemaError(
-            f"a stored {kind.__name__} has schema {schema}; this version reads up to {SCHEMA}: upgrade it"
+            f"stored {kind.__name__} has schema {schema}; this version supports up to {SCHEMA}: upgrade it"
         )
     if schema < OLDEST:
-        raise RefusedError(f"a stored {kind.__name__} has no schema number")
+        raise RefusedError(f"stored {kind.__name__} has no schema number")
     if schema > OLDEST or data.startswith(b"crc", 2):
-        raise RefusedError(f"a stored {kind.__name__} is damaged: its checksum does not match")
+        raise RefusedError(f"stored {kind.__name__} is damaged: its checksum does not match")
 
 
 @cache

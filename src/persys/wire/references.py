@@ -1,6 +1,6 @@
-"""Where a spec may refer to secrets: variables and files. A reference anywhere else would be taken literally.
+"""Checks where a spec refers to secrets: only in variables and files. Elsewhere a reference has no effect.
 
-Most specs have none: only one that holds the word is looked through.
+Most specs have none: only specs that contain the scheme are searched.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +19,7 @@ _FILES = "spec.container.files["
 
 
 def check(message: control_pb2.WorkloadSpec) -> None:
-    """InvalidError names the first field with a reference that is wrong, or in a wrong place."""
+    """Raises InvalidError with the first field that has an invalid or misplaced reference."""
     if SCHEME.encode() not in message.SerializeToString():
         return
     for path, text in _texts(message, "spec"):
@@ -29,26 +29,26 @@ def check(message: control_pb2.WorkloadSpec) -> None:
             path.startswith(_FILES) and path.endswith("].content")
         ):
             raise InvalidError(
-                path, "only variables (env) and the content of files can be references to secrets"
+                path, "secret references are allowed only in env and in the content of files"
             )
         parse(text, path)
 
 
 def check_stack(text: str) -> None:
-    """InvalidError: the Compose file has one, which Compose would take literally."""
+    """Raises InvalidError if a Compose file contains a reference: Compose does not resolve it."""
     if SCHEME not in text:
         return
     for scalar, line in scalars(text):
         if _holds_one(scalar):
             raise InvalidError(
                 "spec.compose.inline_yaml",
-                f"has {SCHEME} on line {line}; write ${{NAME}} there, and give "
-                "NAME the reference in spec.compose.env",
+                f"has {SCHEME} on line {line}; write ${{NAME}} there and set NAME "
+                "to the reference in spec.compose.env",
             )
 
 
 def _holds_one(scalar: str) -> bool:
-    """Also as the value of NAME=value."""
+    """Whether it is a reference, or NAME=reference."""
     return is_reference(scalar) or is_reference(scalar.partition("=")[2])
 
 

@@ -1,8 +1,8 @@
-"""The HTTP form of the scheduler's contract: the routes of the table of methods, by RPC.
+"""The HTTP routes of the control contract, derived from the table of methods.
 
-With a body, the body is the request and the fields in the path override it; without one, the query holds the
-request's other fields. An answer with success=false or accepted=false is a refusal and becomes an HTTP error.
-Streams have forms of their own.
+With a body, the body is the request and path parameters override its fields. Without one, the query has the
+other fields of the request. A response with success=false or accepted=false becomes an HTTP error.
+Streams have their own forms.
 """
 
 from typing import NamedTuple
@@ -29,11 +29,11 @@ ROUTES: tuple[Route, ...] = tuple(
     _route(method.name, http) for method in METHODS.values() for http in method.routes
 )
 
-# Older clients call these, beside /health and /clusters; each also under /clusters/{cluster}. Their answers
-# are the contract's own messages, refusals included.
+# Existing clients call these, and /health and /clusters; each also under /clusters/{cluster}. Their responses
+# are the messages of the contract, also for refusals.
 CONTRACT_ROUTES: tuple[Route, ...] = tuple(
     _route(method.name, http) for method in METHODS.values() for http in method.older_routes
 )
 
-# Called at the scheduler itself: by agents, and the last by gateways.
+# RPCs that only agents and gateways call, at the scheduler itself.
 NOT_SERVED = frozenset(method.name for method in METHODS.values() if not method.routes)

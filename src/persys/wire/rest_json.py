@@ -1,7 +1,7 @@
-"""Messages of the contract as JSON: snake_case, zero values left out, int64 as strings, as protobuf has it.
+"""Protobuf messages as JSON: snake_case names, zero values omitted, int64 as strings.
 
-How a message is written is worked out once for its type and kept. What would surprise: maps are sorted, so
-that equal messages are equal bytes, and a tag made from the bytes means something.
+The encoder of each message type is built once and cached. Maps are sorted, so equal messages have equal bytes
+and an ETag of the bytes is stable.
 """
 
 import math
@@ -18,7 +18,7 @@ from google.protobuf.message import Message
 from persys.errors import InvalidError
 
 Write = Callable[[Any], Any]
-Descriptor = Any  # the library has two classes for it, by how it was built
+Descriptor = Any  # protobuf has two classes, depending on its implementation
 
 _LONG = frozenset(
     {
@@ -30,7 +30,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NANOS_PER = ((1_000_000, 3), (1_000, 6), (1, 9))
 _SECONDS_KEPT = 4096
 _TIMESTAMP = "google.protobuf.Timestamp"
-# What the library raises for JSON that is not of the message's form.
+# Raised by the library for JSON that does not match the message.
 _UNREADABLE = (json_format.ParseError, TypeError, ValueError, AttributeError, RecursionError)
 
 
@@ -39,26 +39,26 @@ def to_json(message: Message) -> bytes:
 
 
 def to_plain(message: Message) -> dict[str, Any]:
-    """What to_json writes, as it is before it becomes text."""
+    """The value that `to_json` encodes."""
     plain: dict[str, Any] = _writer(message.DESCRIPTOR)(message)
     return plain
 
 
 def read_json(body: bytes) -> dict[str, Any]:
-    """Raises InvalidError. Nothing at all is an empty request."""
+    """Parse a request body. An empty body is an empty request. Raises InvalidError."""
     if not body:
         return {}
     try:
         plain = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as err:
-        raise InvalidError("body", f"is no JSON: {err}") from err
+        raise InvalidError("body", f"invalid JSON: {err}") from err
     if not isinstance(plain, dict):
-        raise InvalidError("body", "expected an object")
+        raise InvalidError("body", "expected a JSON object")
     return plain
 
 
 def fill(message: Message, plain: dict[str, Any]) -> None:
-    """Names as the contract has them or in camelCase. Raises InvalidError, which names the field."""
+    """Set the fields, named in snake_case or camelCase. Raises InvalidError with the field."""
     _check_names(message.DESCRIPTOR, plain, "")
     try:
         json_format.ParseDict(plain, message)
@@ -67,12 +67,12 @@ def fill(message: Message, plain: dict[str, Any]) -> None:
 
 
 def _check_names(descriptor: Descriptor, plain: Mapping[str, Any], where: str) -> None:
-    """The library says what is wrong, but not in which field of ours; a name is the usual mistake."""
+    """Check the field names first: errors of the library do not name the field."""
     fields = _fields_by_name(descriptor)
     for name, value in plain.items():
         field = fields.get(name)
         if field is None:
-            raise InvalidError(f"{where}{name}", "there is no such field")
+            raise InvalidError(f"{where}{name}", "unknown field")
         inner = field.message_type
         if inner is None or inner.full_name == _TIMESTAMP or inner.GetOptions().map_entry:
             continue
@@ -92,7 +92,7 @@ def _fields_by_name(descriptor: Descriptor) -> dict[str, FieldDescriptor]:
 def _writer(descriptor: Descriptor) -> Write:
     if descriptor.full_name == _TIMESTAMP:
         return _timestamp
-    # Filled when it is first used, because a message may hold itself.
+    # Filled on first use, because a message may contain its own type.
     known: dict[FieldDescriptor, tuple[str, Write | None]] = {}
 
     def write(message: Message) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _writer(descriptor: Descriptor) -> Write:
 
 
 def _field_writer(field: FieldDescriptor) -> Write | None:
-    """None: the value is written as it is."""
+    """The encoder of a field. None: the value is written unchanged."""
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         return _map_writer(field.message_type)
     one = _value_writer(field)
@@ -144,8 +144,8 @@ def _value_writer(field: FieldDescriptor) -> Write | None:
         return lambda number: names.get(number, number)
     if field.cpp_type == FieldDescriptor.CPPTYPE_DOUBLE:
         return _number
-    assert field.cpp_type != FieldDescriptor.CPPTYPE_FLOAT, "the contract has none"
-    return None  # text, whole numbers and truth as they are; msgspec writes bytes in base64
+    assert field.cpp_type != FieldDescriptor.CPPTYPE_FLOAT, "the contract has no float fields"
+    return None  # text, integers and bools unchanged; msgspec encodes bytes in base64
 
 
 def _number(value: float) -> float | str:
@@ -163,7 +163,7 @@ def _timestamp(message: Any) -> str:
     for unit, digits in _NANOS_PER:
         if nanos % unit == 0:
             return f"{_seconds(message.seconds)}.{nanos // unit:0{digits}d}Z"
-    raise AssertionError("every number is a multiple of one")
+    raise AssertionError("every number is a multiple of 1")
 
 
 @lru_cache(_SECONDS_KEPT)

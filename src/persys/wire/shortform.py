@@ -1,4 +1,4 @@
-"""Ports, volumes and health checks as people write them in one line: "8080:80/udp", "tcp:5432"."""
+"""Short forms of ports, volumes and health checks in spec files: "8080:80/udp", "tcp:5432"."""
 
 import re
 
@@ -14,14 +14,15 @@ _PORT = re.compile(r"(?:(?P<host>\d+):)?(?P<container>\d+)(?:/(?P<protocol>tcp|u
 
 
 def port(path: str, text: str, message: Message) -> None:
-    """ "80" lets the node pick the host's port."""
+    """ "80" lets the node choose the host port."""
     assert isinstance(message, control_pb2.Port)
     found = _PORT.fullmatch(text)
     if found is None:
-        raise InvalidError(path, f'{text!r} is no port; write "8080:80", "8080:80/udp" or "80"')
+        expected = 'expected "8080:80", "8080:80/udp" or "80"'
+        raise InvalidError(path, f"invalid port {text!r}: {expected}")
     host, container = whole_number(found["host"] or "0"), whole_number(found["container"])
     if host is None or container is None or not 1 <= container <= PORT_MAX or host > PORT_MAX:
-        raise InvalidError(path, f"{text[:40]!r}: ports are 1 to {PORT_MAX}")
+        raise InvalidError(path, f"invalid port {text[:40]!r}: expected ports from 1 to {PORT_MAX}")
     message.host_port = host
     message.container_port = container
     message.protocol = found["protocol"] or "tcp"
@@ -38,7 +39,7 @@ def volume(path: str, text: str, message: Message) -> None:
     ):
         raise InvalidError(
             path,
-            f'{text!r} is no volume; write "/on/the/host:/in/the/container", with :ro to protect it',
+            f'invalid volume {text!r}: expected "/host/path:/container/path", with :ro for read-only',
         )
     message.host_path, message.container_path = parts[:2]
     message.read_only = mode == "ro"

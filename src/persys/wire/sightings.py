@@ -1,4 +1,4 @@
-"""Actions of agents in the control contract: in reports of nodes, and as users see them."""
+"""Actions of agents in the control contract: in reports of nodes and in views for users."""
 
 from persys.model.action import Action, ActionKind, ActionState
 from persys.model.history import Sighting
@@ -18,7 +18,7 @@ def sighting_message(sighting: Sighting) -> control_pb2.ActionView:
 
 
 def ended_action(message: control_pb2.ActionView, workload_id: WorkloadId) -> Action | None:
-    """None: it has not ended, or is of a kind that only a newer agent knows."""
+    """The action, or None if it has not ended or its kind is unknown."""
     kind, state = _KINDS.get(message.action_type), _ENDED.get(message.status)
     if kind is None or state is None or not message.task_id:
         return None
@@ -38,7 +38,7 @@ def action_message(action: Action) -> control_pb2.ActionView:
     message = control_pb2.ActionView(
         task_id=action.id, action_type=action.kind, status=action.state, error=action.error
     )
-    if action.created_at != EPOCH:  # how a time that was not said is read
+    if action.created_at != EPOCH:  # EPOCH is the decoded value of an unset time
         message.created_at.CopyFrom(timestamp(action.created_at))
     if action.started_at is not None:
         message.started_at.CopyFrom(timestamp(action.started_at))

@@ -1,7 +1,7 @@
-"""A snapshot file: everything a cluster has on record, to be kept outside its store.
+"""The format of snapshot files, which contain all records of a cluster.
 
-It is gzip of lines of JSON: a header, then `["key", "stored bytes as text"]` for each record, then a footer
-with the SHA-256 of all lines before it. A file that was cut or altered is refused as a whole.
+A file is gzip of JSON lines: a header, then `["key", "stored bytes as text"]` for each record, then a footer
+with the SHA-256 of all lines before it. A truncated or altered file is refused as a whole.
 """
 
 import hashlib
@@ -57,17 +57,17 @@ def write(header: Header, records: Iterable[tuple[str, bytes]]) -> Iterator[byte
 
 
 def read(chunks: Iterable[bytes]) -> Contents:
-    """InvalidError says what is wrong with the file."""
+    """Raises InvalidError with the problem of the file."""
     *lines, last = _unpacked(chunks) or [b""]
-    footer = _decoded(last, _Footer, "it is cut short")
+    footer = _decoded(last, _Footer, "the file is truncated")
     digest = hashlib.sha256()
     for line in lines:
         digest.update(line)
     if digest.hexdigest() != footer.sha256 or len(lines) != footer.records + 1:
-        raise _wrong("its checksum is wrong: it was altered")
-    header = _decoded(lines[0], Header, "it has no header")
+        raise _wrong("the checksum does not match: the file was altered")
+    header = _decoded(lines[0], Header, "the file has no header")
     if header.persys_snapshot != FORMAT:
-        raise _wrong(f"it has format {header.persys_snapshot}; this version reads {FORMAT}")
+        raise _wrong(f"unsupported format {header.persys_snapshot}: expected {FORMAT}")
     decoder = msgspec.json.Decoder(tuple[str, str])
     try:
         pairs = [decoder.decode(line) for line in lines[1:]]
@@ -77,7 +77,7 @@ def read(chunks: Iterable[bytes]) -> Contents:
 
 
 def is_text(value: bytes) -> bool:
-    """Whether a file can hold this value. A damaged one that is not UTF-8 cannot be read anyway."""
+    """Whether a file can contain this value. A damaged value that is not UTF-8 cannot be read anyway."""
     try:
         value.decode()
     except UnicodeDecodeError:
@@ -119,7 +119,7 @@ def _gathered(lines: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _unpacked(chunks: Iterable[bytes]) -> list[bytes]:
-    """The lines, each with its end."""
+    """The lines with their line ends."""
     unpack = zlib.decompressobj(_GZIP)
     plain = bytearray()
     try:
@@ -127,11 +127,11 @@ def _unpacked(chunks: Iterable[bytes]) -> list[bytes]:
             plain += unpack.decompress(chunk)
         plain += unpack.flush()
     except zlib.error as err:
-        raise _wrong(f"it is no snapshot, or it was altered: {err}") from err
+        raise _wrong(f"the file is not a snapshot, or it was altered: {err}") from err
     if not unpack.eof:
-        raise _wrong("it is cut short")
+        raise _wrong("the file is truncated")
     if unpack.unused_data:
-        raise _wrong("something follows its end")
+        raise _wrong("the file has data after its end")
     return bytes(plain).splitlines(keepends=True)
 
 

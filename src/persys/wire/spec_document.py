@@ -1,9 +1,9 @@
-"""Shapes of documents that `apply` takes beside the spec's own, and where a field stands in them.
+"""Other document formats that `apply` accepts, and the line numbers of fields.
 
-`workload get -o yaml` prints the intent of a workload and its status in one document. A document with a
-`status` is read as such a view: `workload_id`, `desired_state` and `spec` count, all other keys are ignored.
+`workload get -o yaml` prints the intent and the status of a workload in one document. A document with a
+`status` is read as such a view: `workload_id`, `desired_state` and `spec` are used, other keys are ignored.
 
-A Compose file is recognised by its `services`. It is applied whole, as a stack.
+A Compose file is recognised by its `services` and applied as one stack.
 """
 
 import re
@@ -32,9 +32,9 @@ _ID_LENGTH_MAX = 63
 
 
 def line_of(root: Node, field: str) -> int:
-    """The line of a field such as `spec.container.ports[0]`, or of the nearest part that is there.
+    """The line of a field such as `spec.container.ports[0]`, or of its nearest parent in the document.
 
-    A document without a `spec` holds the parts of the spec at its top.
+    A document without a `spec` has the fields of the spec at the top level.
     """
     node, line = root, root.start_mark.line + 1
     for step in _steps(root, field):
@@ -46,7 +46,7 @@ def line_of(root: Node, field: str) -> int:
 
 
 def placed(root: Node, field: str, problem: str) -> tuple[int, str]:
-    """The line of an error in the file, and its text without a line that counts inside a block of text."""
+    """The line of an error in the file, and its text without the line number inside a text block."""
     line = line_of(root, field)
     inner = _INNER_LINE.search(problem)
     block = _at(root, field)
@@ -76,7 +76,7 @@ def _step(found: re.Match[str]) -> str | int:
 
 
 def split_field(text: str) -> tuple[str, str]:
-    """The field that an error names, and the problem; the field is empty for an error that names none."""
+    """The field and the problem of an error text; the field is empty if the text has none."""
     found = _FIELD.fullmatch(text)
     return (found["field"], found["problem"]) if found else ("", text)
 
@@ -86,7 +86,7 @@ def is_view(node: Node) -> bool:
 
 
 def intent_of_view(view: Node) -> MappingNode:
-    """The document without what only describes the workload."""
+    """The document without the keys that only describe the workload."""
     pairs = [(key, value) for key, value in entries(view, "") if key.value in _OF_INTENT]
     for _, value in pairs:
         _rewrite_modes(value)
@@ -102,14 +102,14 @@ def is_compose(node: Node) -> bool:
 def stack_of(
     text: str, node: Node, *, stack_id: str, directory: str
 ) -> control_pb2.ApplyWorkloadRequest:
-    """The stack of a Compose file, named by `stack_id`, its own `name` or the directory it is in."""
+    """The stack of a Compose file. Its id is `stack_id`, the file's `name` or the directory name."""
     found = _child(node, "name")
     name = text_of(found[0], "name") if found else ""
     if not stack_id and "$" in name:
-        raise SpecFileError("name", "has a variable; pass --id", line=found[1] if found else 0)
+        raise SpecFileError("name", "contains a variable; set --id", line=found[1] if found else 0)
     workload_id = stack_id or _as_id(name) or _as_id(directory)
     if not workload_id:
-        problem = "missing; a Compose file without a name is applied with --id"
+        problem = "missing; a Compose file without a name needs --id"
         raise SpecFileError("id", problem, line=node.start_mark.line + 1)
     request = control_pb2.ApplyWorkloadRequest(workload_id=workload_id)
     request.spec.type = "compose"
@@ -119,7 +119,7 @@ def stack_of(
 
 
 def compose_error(err: InvalidError, node: Node) -> SpecFileError:
-    """An error of a stack, in terms of its Compose file."""
+    """The error of a stack with the field and line of its Compose file."""
     field, problem = err.field, err.problem
     if field.endswith(_IN_COMPOSE.removeprefix("spec.")):
         inner, problem = split_field(err.problem)
@@ -130,7 +130,7 @@ def compose_error(err: InvalidError, node: Node) -> SpecFileError:
 
 
 def _without_name(text: str, node: Node) -> str:
-    """The text without its top-level name, which the workload's id replaces; lines stay where they are."""
+    """The text without its top-level name, which the workload id replaces. Line numbers do not change."""
     assert isinstance(node, MappingNode)
     lines = text.splitlines(keepends=True)
     for key, value in node.value:
@@ -145,7 +145,7 @@ def _has(node: Node, key: str) -> bool:
 
 
 def _child(node: Node, step: str | int) -> tuple[Node, int] | None:
-    """What is one step below, and the line where it is named."""
+    """The child node, and the line of its key."""
     if isinstance(step, int):
         items = node.value if isinstance(node, SequenceNode) else []
         return (items[step], items[step].start_mark.line + 1) if step < len(items) else None
@@ -159,7 +159,7 @@ def _child(node: Node, step: str | int) -> tuple[Node, int] | None:
 
 
 def _rewrite_modes(spec: Node) -> None:
-    """Permissions of files: views print the number, and specs take them as chmod does."""
+    """Rewrite file modes: views print decimal numbers, specs expect octal as in chmod."""
     files = _child(spec, "container")
     found = _child(files[0], "files") if files else None
     items = found[0].value if found and isinstance(found[0], SequenceNode) else []
@@ -168,7 +168,7 @@ def _rewrite_modes(spec: Node) -> None:
         if mode is None or not isinstance(mode[0], ScalarNode):
             continue
         number = whole_number(mode[0].value)
-        if number is not None and str(number) == mode[0].value:  # else it is octal already
+        if number is not None and str(number) == mode[0].value:  # otherwise it is octal already
             mode[0].value = f"0{number:o}"
 
 

@@ -1,8 +1,8 @@
-"""Spec files (YAML, several documents, or JSON) read into ApplyWorkload requests.
+"""Parses spec files (YAML with one or more documents, or JSON) into ApplyWorkload requests.
 
-Two shapes of specs are taken. Ours is flat: `id` and beside it the parts of the spec. The wire's is
-`workload_id` with the spec under `spec`. A document without a spec changes only the desired state of its
-workload. The output of `workload get` and Compose files are taken too, see `spec_document`.
+Two formats are accepted. The flat format has `id` and the fields of the spec at the top level. The format of
+the contract has `workload_id` and the spec under `spec`. A document without a spec changes only the desired
+state of its workload. The output of `workload get` and Compose files are accepted too, see `spec_document`.
 """
 
 import json
@@ -46,26 +46,26 @@ _OF_SPEC = (
     "placement",
     "stop_after_seconds",
 )
-_STOP_AFTER = "stop_after"  # a duration, where the wire counts seconds
+_STOP_AFTER = "stop_after"  # a duration; the contract has seconds
 _OF_REQUEST = ("revision_id", "desired_state")
 _FLAT = ("id", *_OF_SPEC, _STOP_AFTER, *_OF_REQUEST)
 _OF_REQUEST_IN_CAMEL = ("revisionId", "desiredState")
 _ONLY_ON_THE_WIRE = frozenset({"workload_id", "workloadId", "spec"})
 _INT64_MAX = 2**63 - 1
-# A file that a person applies may hold a fleet; a server passes smaller limits.
+# A file on the command line may contain thousands of workloads; servers pass smaller limits.
 FILE_LIMITS = YamlLimits(bytes_max=16 * 1024 * 1024, nodes_max=1_000_000, documents_max=20_000)
 
 
 @dataclass(frozen=True, slots=True)
 class SpecDocument:
-    """One workload of a file, and where it stands in it (0: not known)."""
+    """One workload of a file, and its line (0: unknown)."""
 
     request: control_pb2.ApplyWorkloadRequest
     line: int
     node: Node
 
     def placed(self, field: str, problem: str) -> tuple[int, str]:
-        """The line of an error about a field, or of the nearest part above it that is there, and its text."""
+        """The line of an error about a field, or of the nearest parent of the field, and the error text."""
         return placed(self.node, field, problem) if self.line else (0, problem)
 
 
@@ -76,9 +76,9 @@ def read_spec_file(
     stack_id: str = "",
     directory: str = "",
 ) -> list[SpecDocument]:
-    """Every workload in the file, or SpecFileError for the first error.
+    """All workloads in the file. Raises SpecFileError for the first error.
 
-    A Compose file is named by `stack_id`, else by its own name, else by `directory`.
+    The id of a Compose file is `stack_id`, else the file's `name`, else `directory`.
     """
     as_json = _rewritten_json(text) if len(text) <= limits.bytes_max else None
     found: dict[str, SpecDocument] = {}
@@ -91,16 +91,16 @@ def read_spec_file(
             else:
                 request = _request(node)
         except SpecFileError as err:
-            # The lines of rewritten JSON are not the user's lines.
+            # The line numbers of rewritten JSON differ from those of the user's file.
             raise SpecFileError(err.field, err.problem, line=line and err.line) from None
         except InvalidError as err:
             at, problem = placed(node, err.field, err.problem) if line else (0, err.problem)
             raise SpecFileError(err.field, problem, line=at) from None
         if request.workload_id in found:
-            raise SpecFileError("id", f"{request.workload_id!r} is in the file twice", line=line)
+            raise SpecFileError("id", f"{request.workload_id!r} is used twice", line=line)
         found[request.workload_id] = SpecDocument(request, line, node)
     if not found:
-        raise SpecFileError("file", "there is no workload in it")
+        raise SpecFileError("file", "contains no workload")
     return list(found.values())
 
 
@@ -116,7 +116,7 @@ def _stack(
 
 
 def _rewritten_json(text: str) -> str | None:
-    """JSON is nearly YAML, but for tabs and some escapes; so it is written anew without them."""
+    """Rewrite JSON as YAML: YAML refuses tabs and some escapes that JSON allows."""
     if not text.lstrip().startswith(("{", "[")):
         return None
     try:
@@ -177,19 +177,19 @@ def _fill_flat(
 
 def _stop_after(spec: control_pb2.WorkloadSpec, key: ScalarNode, value: Node) -> None:
     if spec.stop_after_seconds:
-        raise wrong(key, _STOP_AFTER, "given beside stop_after_seconds; only one of them can be")
+        raise wrong(key, _STOP_AFTER, "conflicts with stop_after_seconds; set only one of them")
     text = str(value.value) if isinstance(value, ScalarNode) else ""
     try:
         seconds = parse_duration(text).total_seconds()
     except ValueError as err:
         raise wrong(value, _STOP_AFTER, f"{text!r}: {err}") from err
     if seconds != int(seconds):
-        raise wrong(value, _STOP_AFTER, f"{text!r} is not in whole seconds")
+        raise wrong(value, _STOP_AFTER, f"invalid duration {text!r}: expected whole seconds")
     spec.stop_after_seconds = min(int(seconds), _INT64_MAX)
 
 
 def _check(request: control_pb2.ApplyWorkloadRequest, *, flat: bool) -> None:
-    """Everything the scheduler would refuse without knowing the cluster, so that a file goes whole or not."""
+    """Run the scheduler's checks that need no cluster, so that a file is applied completely or not at all."""
     workload_id(request.workload_id, field="id" if flat else "workload_id")
     if request.desired_state:
         desired(request.desired_state)
@@ -201,5 +201,5 @@ def _check(request: control_pb2.ApplyWorkloadRequest, *, flat: bool) -> None:
     except InvalidError as err:
         field = err.field.removeprefix("spec.") if flat else err.field
         raise InvalidError(field, err.problem) from None
-    # A peer that only knows the fixed contract goes by the type.
+    # Third-party schedulers require the type.
     request.spec.type = request.spec.type or request.spec.WhichOneof("workload") or "vm"

@@ -1,6 +1,6 @@
-"""Reading a Compose file as it comes on the wire: plain or base64, and bounded before anyone loads it.
+"""Decodes the Compose spec of both contracts: an inline file (plain or base64) or a Git source.
 
-`core.bounded_yaml` limits its depth and its size after alias expansion, so that later readers need no limits.
+`core.bounded_yaml` limits the depth and the size after alias expansion, so later readers need no limits.
 """
 
 import re
@@ -40,7 +40,7 @@ def compose(
     delete_volumes: bool = False,
     reserved: Resources = NOTHING,
 ) -> ComposeSpec:
-    """The spec from one source or the other. `text_field` is what this contract calls the text."""
+    """The spec of an inline or Git source. `text_field` is the field name of the text in this contract."""
     if project_name and not _PROJECT.fullmatch(project_name):
         problem = (
             f"invalid project name {checks.shown(project_name)}: expected up to 100 of a-z, 0-9, '-' "
@@ -65,7 +65,7 @@ def compose(
             git_ref=git.word(git_ref, "spec.compose.git_ref") if git_ref else "",
             git_path=git.path(git_path, "spec.compose.git_path"),
             git_credential=checks.credential(git_credential, "spec.compose.git_credential"),
-            # What it holds is known only once a node has fetched it, so it may be data.
+            # The content is unknown until a node has fetched it, so it may have data.
             needs=StackNeeds(holds_data=True),
         )
     of_git = {
@@ -86,27 +86,27 @@ def compose(
 
 
 def _env(values: Mapping[str, str]) -> dict[str, str]:
-    """Names that Compose itself heeds would change what is done, and on which engine."""
+    """Refuse variables that configure Compose itself, for example which engine it uses."""
     found = checks.env(values, "spec.compose.env")
     for name in found:
         where = f"spec.compose.env[{checks.shown(name)}]"
         if not _VARIABLE.fullmatch(name):
-            raise InvalidError(where, "is no name of a variable; use letters, digits and '_'")
+            raise InvalidError(where, "invalid variable name: expected letters, digits and '_'")
         if name.startswith(("COMPOSE_", "DOCKER_")) and name not in (PROFILES, PROJECT_NAME):
-            raise InvalidError(where, f"steers Compose itself; only {PROFILES} can be set")
+            raise InvalidError(where, f"configures Compose itself; only {PROFILES} can be set")
     return found
 
 
-def _source(said: str, *, text: str, text_field: str, git_repo: str) -> str:
-    if said:
-        return checks.word(said, _SOURCES, "spec.compose.source_type", "inline or git")
+def _source(source_type: str, *, text: str, text_field: str, git_repo: str) -> str:
+    if source_type:
+        return checks.word(source_type, _SOURCES, "spec.compose.source_type", "inline or git")
     if not text and not git_repo:
         raise InvalidError("spec.compose", f"has no source; expected {text_field} or git_repo")
     return "inline" if text else "git"
 
 
 def compose_text(text: str, path: str) -> str:
-    """The plain text of a Compose file. InvalidError: it is no mapping with `services`."""
+    """The plain text of a Compose file. Raises InvalidError if it is not a mapping with `services`."""
     decoded = checks.base64_text(text)
     if decoded is not None and _problem(decoded) is None:
         return decoded
@@ -117,7 +117,7 @@ def compose_text(text: str, path: str) -> str:
 
 
 def _problem(text: str) -> str | None:
-    """Why this is not one mapping with a mapping named `services`, or None."""
+    """Why this is not a mapping with a mapping named `services`, or None."""
     try:
         root = compose_yaml(text)
     except YamlError as err:

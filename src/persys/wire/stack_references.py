@@ -1,7 +1,7 @@
-"""Which other files a Compose file makes Compose read: includes, extended files, env files and label files.
+"""The files that a Compose file refers to: includes, extended files, env files and label files.
 
-They are found before Compose runs, because Compose reads them before it prints anything that could be
-checked. The whole text is searched for the keys, wherever they are: also below anchors and extension fields.
+They are found before Compose runs, because Compose reads them before it prints a result that could be
+checked. The whole text is searched for the keys, also below anchors and extension fields.
 """
 
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from typing import NamedTuple
 from persys.core.bounded_yaml import MappingNode, Node, ScalarNode, SequenceNode, compose
 
 PROJECT_DIRECTORY = "project_directory"
-# Below `extends` only `file` is a path; a plain text there is the name of a service of the same file.
+# Below `extends` only `file` is a path; a plain text is the name of a service in the same file.
 _KEYS = ("env_file", "include", "extends", "label_file")
 _NESTED_KEYS = ("env_file", PROJECT_DIRECTORY)
 _NOT_PATHS = ("service", "required", "format")
@@ -34,7 +34,7 @@ def references(text: str) -> list[Reference]:
 
 
 def _search(root: Node) -> Iterator[Reference]:
-    """Every node once, so that aliases cost nothing."""
+    """Visit every node once, so aliases do not multiply the work."""
     seen: set[int] = set()
     waiting: list[Node] = [root]
     while waiting:

@@ -1,8 +1,8 @@
-"""What a Compose file asks of its node: ports, limits, privileges, data.
+"""The requirements of a Compose file: ports, limits, privileges, data.
 
-It is read twice. At the door the text of an inline file, which has no other file beside it. On the node what
-Compose made of it (`resolved`): includes, extends and relative paths are then in their final form, and what
-the file says of its own directory (`inside`) is allowed. What cannot be honoured is refused both times.
+It is read twice. The scheduler reads the text of an inline file, which cannot refer to other files. The agent
+reads the output of `docker compose config` (`resolved`): includes, extends and relative paths are resolved,
+and files below the project directory (`inside`) are allowed. Unsupported features are refused both times.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -29,7 +29,7 @@ _RESTART_NAMES = ("", "no", "always", "on-failure", "unless-stopped")
 class Bind(NamedTuple):
     path: str
     read_only: bool
-    where: str  # in the file
+    where: str  # position in the file
     target: str = ""  # in the container
 
 
@@ -40,7 +40,7 @@ class Service(NamedTuple):
     is_built: bool
     restart: RestartPolicy
     replicas: int
-    waits_for: tuple[str, ...]  # services that must be healthy, or have ended, before it starts
+    waits_for: tuple[str, ...]  # services that must be healthy or completed before it starts
 
 
 class StackFile(NamedTuple):
@@ -52,12 +52,12 @@ class StackFile(NamedTuple):
 
 
 def read_inline(text: str, env: Mapping[str, str]) -> StackFile:
-    """InvalidError names the construct and its line. The text must have been bounded before."""
+    """Raises InvalidError with the field and its line. The size of the text must be limited before."""
     return _Reader(lambda value: interpolated(value, env), env=env).read(text)
 
 
 def read_resolved(text: str, *, project: str, inside: str) -> StackFile:
-    """What `config` of Compose wrote; only services of active profiles are in it."""
+    """Reads the output of `docker compose config`, which has only services of active profiles."""
     return _Reader(lambda value: value.replace("$$", "$"), project=project, inside=inside).read(
         text
     )
@@ -87,7 +87,7 @@ class _Reader:
             if self._is_active(item)
         }
         if not found:
-            raise InvalidError("services", "there is none that would run")
+            raise InvalidError("services", "no service is active; expected at least one")
         for parts in found.values():
             self._rules.check_service(parts)
         services = tuple(self._service(name, parts) for name, parts in found.items())
@@ -140,13 +140,14 @@ class _Reader:
 
     def _restart(self, parts: Mapping[str, Item], policy: Mapping[str, Item]) -> RestartPolicy:
         if policy:
-            said = _RESTARTS.get(self._walk.text_at(policy, "condition"), "always")
-            return RestartPolicy(said)
+            condition = self._walk.text_at(policy, "condition")
+            return RestartPolicy(_RESTARTS.get(condition, "always"))
         text = self._walk.text_at(parts, "restart")
         name, _, count = text.partition(":")
         retries_max = whole_number(count or "0")
         if name not in _RESTART_NAMES or retries_max is None:
-            raise parts["restart"].refused(f"{text[:40]!r} is no restart policy")
+            expected = "expected no, always, on-failure, on-failure:N or unless-stopped"
+            raise parts["restart"].refused(f"invalid restart policy {text[:40]!r}: {expected}")
         return RestartPolicy(name or "no", retries_max if name == "on-failure" else 0)
 
     def _replicas(self, item: Item | None) -> int:
@@ -155,7 +156,7 @@ class _Reader:
             return 1
         copies = whole_number(text)
         if copies is None or copies > _COPIES_MAX:
-            raise item.refused(f"{text[:40]!r}: expected 0 to {_COPIES_MAX} copies")
+            raise item.refused(f"{text[:40]!r}: expected 0 to {_COPIES_MAX} replicas")
         return copies
 
     def _ports(self, parts: Mapping[str, Item]) -> Iterator[Port]:
@@ -241,7 +242,7 @@ class _Reader:
             yield Bind(mount.source, mount.read_only, where, mount.target)
 
     def _hidden_bind(self, item: Item) -> Iterator[Bind]:
-        """The driver `local` can make a volume of any directory of the host."""
+        """The driver `local` can mount any directory of the host as a volume."""
         options = self._walk.mapping_at(self._walk.mapping(item), "driver_opts")
         device = self._walk.text_at(options, "device")
         if device.startswith(("/", ".")):

@@ -1,7 +1,7 @@
-"""What in a Compose file cannot be honoured. Each is refused by name, with the line and what to do instead.
+"""Refuses unsupported features of Compose files, with the field, the line and an alternative.
 
-What would reach beyond the workload's own (names, things made by others, files elsewhere on the node) or what
-only a swarm does. docs/operations.md has the list for users.
+Unsupported is what affects objects outside the workload (fixed names, external objects, other files on the
+node) and what only Swarm implements. docs/operations.md has the list for users.
 """
 
 from collections.abc import Mapping
@@ -11,19 +11,19 @@ from persys.core.bounded_yaml import ScalarNode
 from persys.wire.nodes import Item, Walk
 
 HOST_SPACES = ("network_mode", "pid", "ipc", "uts", "userns_mode", "cgroup")
-NO_OTHER_FILE = "an inline file has no other file beside it; use a repository"
+NO_OTHER_FILE = "an inline file cannot refer to other files; use a Git repository"
 _OWN_LABELS = ("persys.", "com.docker.compose.")
-_COLLIDES = "a name of one's own would collide with other workloads; leave it out"
-_NOT_MADE_HERE = "what this workload did not make cannot be counted on; leave it out"
-_OTHERS_CONTAINER = "names a container of somebody else"
-_ONLY_SWARM = "only a swarm honours it"
+_COLLIDES = "a fixed name could conflict with other workloads; remove it"
+_NOT_MADE_HERE = "objects outside this workload are not supported; remove it"
+_OTHERS_CONTAINER = "refers to a container outside this workload; remove it"
+_ONLY_SWARM = "only Swarm supports it"
 _NEVER = {
     "container_name": _COLLIDES,
     "external_links": _NOT_MADE_HERE,
-    "credential_spec": "is only for Windows",
+    "credential_spec": "is supported only on Windows",
 }
 _NEVER_INLINE = {
-    "build": f"there is nothing to build from: {NO_OTHER_FILE}",
+    "build": f"no build context: {NO_OTHER_FILE}",
     "extends": f"{NO_OTHER_FILE}; within the file use YAML anchors",
 }
 _NEVER_IN_DEPLOY = {
@@ -36,7 +36,7 @@ _NEVER_IN_BUILD = ("additional_contexts", "secrets", "ssh", "entitlements", "pri
 
 
 class Rules:
-    """`project` and `inside` are "" for the text of an inline file."""
+    """Checks one file. `project` and `inside` are "" for the text of an inline file."""
 
     def __init__(self, walk: Walk, *, project: str, inside: str) -> None:
         self._walk = walk
@@ -44,11 +44,11 @@ class Rules:
         self._inside = inside
 
     def check_top(self, top: Mapping[str, Item]) -> None:
-        """Raises InvalidError, as all of these do."""
+        """Check the top-level keys. Raises InvalidError."""
         if "include" in top:
             raise top["include"].refused(NO_OTHER_FILE)
         if "name" in top and self._walk.text(top["name"]) != self._project:
-            raise top["name"].refused("the name is made of the workload's id; leave it out")
+            raise top["name"].refused("the name is derived from the workload id; remove it")
         for section in ("volumes", "networks", "secrets", "configs"):
             for name, item in self._walk.mapping_at(top, section).items():
                 self._check_shared(name, self._walk.mapping(item))
@@ -67,7 +67,7 @@ class Rules:
                 raise item.refused(_OTHERS_CONTAINER)
         for item in self._walk.names(parts["labels"]) if "labels" in parts else ():
             if self._walk.text(item).startswith(_OWN_LABELS):
-                raise item.refused("names that begin so say whom a container belongs to")
+                raise item.refused("labels with this prefix are reserved; use another name")
         if "build" in parts:
             self._check_build(parts["build"])
         self._check_deploy(self._walk.mapping_at(parts, "deploy"))
@@ -85,7 +85,7 @@ class Rules:
         for item in self._walk.sequence_at(parts, "env_file"):
             if normpath(self._walk.text(item) or "/") != ".env":
                 raise item.refused(
-                    f"only .env, which holds the spec's env, is there: {NO_OTHER_FILE}"
+                    f"only .env, which contains the spec's env, exists: {NO_OTHER_FILE}"
                 )
 
     def _check_build(self, item: Item) -> None:
@@ -103,7 +103,7 @@ class Rules:
 
     def _check_deploy(self, deploy: Mapping[str, Item]) -> None:
         for key, problem in _NEVER_IN_DEPLOY.items():
-            # Compose itself writes empty ones into what it resolves.
+            # The output of Compose contains empty ones.
             if key in deploy and not deploy[key].is_empty:
                 raise deploy[key].refused(problem)
         if self._walk.text_at(deploy, "mode") not in ("", "replicated"):

@@ -1,8 +1,7 @@
-"""Our errors and gRPC's status codes, in one table.
+"""The mapping between our errors and gRPC status codes.
 
-Two things would surprise. Agents in the field say UNKNOWN with the words 'not found' where they mean
-NOT_FOUND, so those words are read: the one exception to never looking at a text. And a stale epoch
-shares its code with other refusals, so a client gets it back as a plain RefusedError.
+Third-party agents send UNKNOWN with the words 'not found' instead of NOT_FOUND, so these words are matched.
+A stale epoch has the same code as other refusals, so a client receives it as a plain RefusedError.
 """
 
 import grpc
@@ -21,7 +20,7 @@ from persys.errors import (
 )
 from persys.wire.foreign import says_not_found
 
-# The first row that fits holds, so a class stands above its parent.
+# The first matching row wins, so a class is above its parent.
 _CODES: tuple[tuple[type[PersysError], grpc.StatusCode], ...] = (
     (InvalidError, grpc.StatusCode.INVALID_ARGUMENT),
     (NotFoundError, grpc.StatusCode.NOT_FOUND),
@@ -50,7 +49,7 @@ def grpc_code(err: PersysError) -> grpc.StatusCode:
 
 
 def error_from(code: grpc.StatusCode, details: str | None) -> PersysError:
-    """The error that a peer's answer stands for, to be raised by the client that got it."""
+    """The error that a client raises for the status of a response."""
     text = details or code.name
     if code is grpc.StatusCode.NOT_FOUND:
         return _not_found(text)
@@ -63,7 +62,7 @@ def error_from(code: grpc.StatusCode, details: str | None) -> PersysError:
     if code is grpc.StatusCode.ABORTED:
         return ConflictError(text)
     if code is grpc.StatusCode.UNIMPLEMENTED:
-        return RefusedError("the peer does not know this request: it is older or of another make")
+        return RefusedError("not supported by this version of the peer")
     if code is grpc.StatusCode.PERMISSION_DENIED:
         return DeniedError(text)
     if code is grpc.StatusCode.UNAUTHENTICATED:

@@ -1,7 +1,7 @@
-"""A YAML tree read into a protobuf message, strictly: what is not understood is refused by name.
+"""Strict decoding of YAML into protobuf messages: unknown keys and wrong types are refused by name.
 
-It walks nodes and not loaded values, for two reasons: a node knows its line, and its text is as the user
-wrote it. So `env: {VERSION: 1.10}` stays 1.10, and `restart_policy: no` is the word no.
+It reads nodes instead of loaded values: a node has its line and its original text. `env: {VERSION: 1.10}`
+stays 1.10, and `restart_policy: no` is the word no.
 """
 
 import difflib
@@ -30,7 +30,7 @@ ShortForm = Callable[[str, str, Message], None]
 
 
 class SpecFileError(InvalidError):
-    """Something in a spec file is wrong. `line` counts from 1; 0: not known."""
+    """A spec file is invalid. `line` counts from 1; 0: unknown."""
 
     def __init__(self, field: str, problem: str, *, line: int = 0) -> None:
         super().__init__(field, problem)
@@ -44,7 +44,7 @@ def fill(
     *,
     short_forms: Mapping[str, ShortForm] | None = None,
 ) -> None:
-    """Set on `message` what the mapping `node` says. `short_forms` are by name of the message they write."""
+    """Set the fields of `message` from the mapping `node`. `short_forms` are parsers by message name."""
     forms = short_forms or {}
     form = forms.get(message.DESCRIPTOR.name)
     if form is not None and isinstance(node, ScalarNode):
@@ -114,7 +114,7 @@ def _set(
             else:
                 target.append(_as_written(item, place))
     elif field.message_type is not None:
-        # An empty mapping still says that this part is there, which a oneof must know.
+        # An empty mapping still selects this part of a oneof.
         target.SetInParent()
         fill(target, node, path, short_forms=forms)
     else:
@@ -126,7 +126,7 @@ def _items(node: Node, path: str) -> Sequence[Node]:
         return list(node.value)
     hint = ""
     if isinstance(node, ScalarNode) and path.rpartition(".")[2] in ("command", "args"):
-        hint = '; write each word as an item, such as ["sh", "-c", "echo hello"]'
+        hint = '; write each argument as an item, for example ["sh", "-c", "echo hello"]'
     raise wrong(node, path, f"expected a list, got {_kind(node)}{hint}")
 
 
@@ -143,31 +143,31 @@ def _scalar(field: FieldDescriptor, node: Node, path: str) -> object:
 
 
 def _permissions(node: Node, path: str) -> int:
-    """As chmod takes them: in YAML of different ages 0444 is octal or not, and 444 is never meant so."""
+    """Octal with a leading 0, as in chmod. YAML versions differ in how they read 0444."""
     if not isinstance(node, ScalarNode) or not _PERMISSIONS.fullmatch(node.value):
-        raise wrong(node, path, f"expected permissions such as 0444, got {_kind(node)}")
+        raise wrong(node, path, f"expected permissions, for example 0444, got {_kind(node)}")
     return int(node.value.removeprefix("0o"), 8)
 
 
 def _integer(node: Node, path: str, *, bits: int) -> int:
     if not isinstance(node, ScalarNode) or not _WHOLE.fullmatch(node.value):
         raise wrong(node, path, f"expected a whole number, got {_kind(node)}")
-    # Python refuses to convert thousands of digits, and no number of 64 bits has more than 19.
+    # Python refuses to convert thousands of digits; a 64-bit number has at most 19.
     number = int(node.value) if len(node.value) <= _DIGITS_MAX else None
     if number is None or not -(2 ** (bits - 1)) <= number < 2 ** (bits - 1):
-        raise wrong(node, path, f"{node.value[:40]} is too large for a number of {bits} bits")
+        raise wrong(node, path, f"{node.value[:40]} is out of range; expected a {bits}-bit number")
     return number
 
 
 def _as_written(node: Node, path: str) -> str:
-    """In lists and maps of text, numbers and booleans are taken as the text that was written."""
+    """In lists and maps of text, numbers and booleans are read as the original text."""
     if not isinstance(node, ScalarNode) or node.tag == f"{TAG}null":
         raise wrong(node, path, f"expected text, got {_kind(node)}")
     return str(node.value)
 
 
 def _field(message: Message, key: ScalarNode, path: str) -> FieldDescriptor:
-    # The stubs know two kinds of descriptors, of which only one exists at a time.
+    # The type stubs have two kinds of descriptors; at run time there is one.
     fields: Sequence[Any] = message.DESCRIPTOR.fields
     for field in fields:
         if key.value in (field.name, field.json_name):
@@ -182,7 +182,7 @@ def _refuse_second_choice(
         return
     chosen = message.WhichOneof(field.containing_oneof.name)
     if chosen is not None:
-        raise wrong(key, path, f"given beside {chosen}; only one of them can be")
+        raise wrong(key, path, f"conflicts with {chosen}; set only one of them")
 
 
 def _snake(name: str) -> str:

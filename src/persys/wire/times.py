@@ -1,4 +1,4 @@
-"""Instants on the wire. A time that was never set comes in three shapes; all of them are None here."""
+"""Conversion of times. Peers encode an unset time in three ways; all of them are None in the model."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -18,7 +18,7 @@ def timestamp(at: datetime) -> Timestamp:
 
 
 def instant(message: Timestamp) -> datetime | None:
-    """The instant, or None when it is unset or no time that a calendar has."""
+    """The time, or None if it is unset or out of range."""
     if not message.nanos:
         return from_unix_seconds(message.seconds)
     try:

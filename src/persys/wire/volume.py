@@ -1,4 +1,4 @@
-"""Volumes as both contracts show them."""
+"""Views of volumes in both contracts."""
 
 from datetime import UTC, datetime
 

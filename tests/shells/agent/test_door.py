@@ -57,7 +57,7 @@ def test_a_request_over_a_limit_is_refused_by_the_path_of_its_field(
     env = {f"V{number}": "" for number in range(1_500)}
     answer = agent.apply(unique_id, agent_pb2.ContainerSpec(image="nginx", env=env))
 
-    assert answer.message == "spec.container.env: 1500 entries, expected at most 1000"
+    assert answer.message == "spec.container.env: has 1500 entries; expected at most 1000"
     with pytest.raises(grpc.RpcError) as caught:
         agent.stub.DeleteWorkload(
             agent_pb2.DeleteWorkloadRequest(id=unique_id, epoch=2**63 - 1), timeout=10

@@ -68,4 +68,4 @@ def test_a_scheduler_that_does_not_know_drifts_is_named_so(cluster: Cluster, ctl
     ended = ctl("drift", "list")
 
     assert ended.code == 1
-    assert "does not know this request" in ended.err
+    assert "not supported by this version" in ended.err

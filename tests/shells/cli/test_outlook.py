@@ -114,7 +114,7 @@ def test_a_scheduler_that_does_not_know_the_request_is_told_plainly(
 ) -> None:
     cluster.abort = (grpc.StatusCode.UNIMPLEMENTED, "Method not found!")
 
-    told = "error: the peer does not know this request: it is older or of another make\n"
+    told = "error: not supported by this version of the peer\n"
     explained, planned = ctl("explain", "web"), ctl("plan", "-f", file)
     assert (explained.code, explained.err) == (1, told)
     assert (planned.code, planned.err) == (2, told)

@@ -144,7 +144,7 @@ async def test_a_request_over_a_limit_is_refused_by_the_path_of_its_field(cluste
     answer = await cluster.control.send(pb.ApplyWorkloadRequest(workload_id="web", spec=spec))
 
     assert not answer.success
-    assert answer.error_message == "spec.container.env: 5000 entries, expected at most 1000"
+    assert answer.error_message == "spec.container.env: has 5000 entries; expected at most 1000"
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await cluster.control.stub.GetNode(pb.GetNodeRequest(node_id="x" * 5000), timeout=10)
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT

@@ -88,7 +88,7 @@ async def test_a_damaged_record_is_shown_with_its_bytes_and_deleted(stored: Clus
     answer = await delete(stored.control, "/workloads/web", version=view.stored_version)
 
     assert (record.type, record.replaceable) == ("workload", False)
-    assert "a stored Workload cannot be read" in record.reason
+    assert "stored Workload cannot be read" in record.reason
     assert (view.value, view.stored_version) == (damaged.value, damaged.version)
     assert answer.accepted, answer.reason
     assert await stored.store.store.get("/workloads/web") is None

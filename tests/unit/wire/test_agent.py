@@ -458,7 +458,7 @@ def test_an_agent_gives_back_the_workload_as_it_was_sent() -> None:
 def test_an_intent_under_another_name_is_refused() -> None:
     kept = agent.apply_message(a_workload(ContainerSpec("nginx")), 7).intent
 
-    with pytest.raises(RefusedError, match="kept for mail is one of web"):
+    with pytest.raises(RefusedError, match="stored for mail is an intent of web"):
         agent.intent(pb.IntentView(id="mail", epoch=7, intent=kept), NODE)
 
 

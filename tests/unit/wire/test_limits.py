@@ -38,7 +38,7 @@ def test_an_ordinary_request_passes() -> None:
     [
         (
             an_apply(pb.ContainerSpec(env={str(number): "" for number in range(5000)})),
-            "spec.container.env: 5000 entries, expected at most 1000",
+            "spec.container.env: has 5000 entries; expected at most 1000",
         ),
         (
             an_apply(pb.ContainerSpec(env={"A": "x" * 200_000})),
@@ -54,7 +54,7 @@ def test_an_ordinary_request_passes() -> None:
         ),
         (
             an_apply(pb.ContainerSpec(command=["a", "b\0c"])),
-            "spec.container.command[1]: may hold no NUL character",
+            "spec.container.command[1]: must not contain NUL characters",
         ),
         (
             agent_pb2.ApplyWorkloadRequest(id="web", epoch=2**63 - 1),

@@ -40,7 +40,7 @@ def test_a_record_without_fields_is_read_again() -> None:
 
 
 def test_a_record_of_a_newer_version_is_refused() -> None:
-    with pytest.raises(RefusedError, match="a stored Resources has schema 3"):
+    with pytest.raises(RefusedError, match="stored Resources has schema 3"):
         decode(b'{"schema":3,"cpu_millicores":5}', Resources)
 
 

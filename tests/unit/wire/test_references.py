@@ -96,5 +96,7 @@ container:
 def test_permissions_that_may_be_meant_otherwise_are_refused(mode: str) -> None:
     text = f"{{id: web, container: {{image: nginx, files: [{{path: /a, mode: {mode}}}]}}}}"
 
-    with pytest.raises(InvalidError, match=r"files\[0\]\.mode: expected permissions such as 0444"):
+    with pytest.raises(
+        InvalidError, match=r"files\[0\]\.mode: expected permissions, for example 0444"
+    ):
         read_spec_file(text)

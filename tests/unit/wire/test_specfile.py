@@ -180,7 +180,7 @@ def test_a_bad_volume_is_refused_with_an_example(short: str) -> None:
     err = container_refusal(f"volumes: ['{short}']")
 
     assert err.field == "container.volumes[0]"
-    assert "/on/the/host" in err.problem
+    assert "/host/path:/container/path" in err.problem
 
 
 def test_environment_values_stay_as_written() -> None:
@@ -256,9 +256,13 @@ def test_unknown_keys_are_refused_everywhere(text: str, field: str, hint: str) -
             "container.ports[0].container_port",
             "expected a whole number",
         ),
-        ("ports: [{container_port: 4294967376}]", "container.ports[0].container_port", "too large"),
-        (f"pids_max: {'9' * 5000}", "container.pids_max", "too large"),
-        (f"ports: ['{'9' * 5000}:80']", "container.ports[0]", "ports are 1 to 65535"),
+        (
+            "ports: [{container_port: 4294967376}]",
+            "container.ports[0].container_port",
+            "is out of range",
+        ),
+        (f"pids_max: {'9' * 5000}", "container.pids_max", "is out of range"),
+        (f"ports: ['{'9' * 5000}:80']", "container.ports[0]", "expected ports from 1 to 65535"),
         ("privileged: 1", "container.privileged", "expected true or false"),
         ("privileged: 'true'", "container.privileged", "expected true or false"),
         ("restart_policy: 5", "container.restart_policy", 'quote it: "5"'),
@@ -297,7 +301,7 @@ def test_a_wrong_type_names_the_field_and_what_is_expected(
         ("id: web\nresources: {memory_mb: 1}", "spec", "expected one of container"),
         ("id: web\ntype: vm\ncontainer: {}", "type", "container is set"),
         ("workload_id: web\nspec: {type: compose}", "spec.compose", "missing"),
-        ("id: web\ncontainer: {}\nvm: {}", "vm", "given beside container"),
+        ("id: web\ncontainer: {}\nvm: {}", "vm", "conflicts with container"),
         ("id: web\ndesiredState: a\ndesired_state: b", "desired_state", "given twice"),
         ("just text", "", "expected a mapping"),
         ("", "file", "no workload"),
