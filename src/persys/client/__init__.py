@@ -1,7 +1,7 @@
-"""The typed SDK: a cluster, through a scheduler or a gateway, or an agent, as a plain Python object.
+"""The typed Python SDK: clients for a cluster (through a scheduler or a gateway), an agent and persys-ca.
 
-Names are imported on first use, so that a program that talks to one of them pays only for that one.
-docs/sdk.md begins with an example.
+Names are imported on first use, so a program loads only the client that it uses.
+docs/sdk.md starts with an example.
 """
 
 from importlib import import_module

@@ -1,4 +1,4 @@
-"""Calls into workloads: what they write, and commands inside them. They last as long as the caller likes."""
+"""Logs of workloads, and commands inside them. These calls have no deadline."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -20,7 +20,7 @@ class AccessCalls(SchedulerCalls):
         previous: bool = False,
         timestamps: bool = False,
     ) -> Iterator[pb.LogChunk]:
-        """`tail` 0: all. Ends when all is told, or with `follow` when the workload ends."""
+        """`tail` 0: all lines. Ends after the last line, or with `follow` when the workload ends."""
         request = pb.LogsRequest(
             workload_id=workload_id,
             service=service,
@@ -35,9 +35,9 @@ class AccessCalls(SchedulerCalls):
             yield from self._stub.StreamLogs(request)
 
     def exec(self, inputs: Iterator[pb.ExecInput]) -> Iterator[pb.ExecOutput]:
-        """`inputs` begins with `start`, and is read by a thread of its own. The last answer has the exit.
+        """Run a command. The first input is `start`; the last output has `exit`.
 
-        The first answer is empty: more than `start` is taken only after it.
+        `inputs` is read by another thread. The first output is empty: further inputs are read after it.
         """
         with our_errors():
             yield from self._stub.Exec(inputs)

@@ -1,4 +1,4 @@
-"""An agent as a Python object, for looking at one node. Only the scheduler gives agents work."""
+"""Client of an agent, to inspect one node. Only the scheduler sends work to agents."""
 
 from datetime import timedelta
 from types import TracebackType
@@ -9,7 +9,7 @@ from persys.model.role import Role
 from persys.wire.gen.agent.v1 import agent_pb2 as pb
 from persys.wire.gen.agent.v1.agent_pb2_grpc import AgentServiceStub
 
-# Each container that goes is waited for.
+# The call returns after all containers were removed.
 GARBAGE_TIMEOUT = timedelta(minutes=5)
 
 
@@ -19,7 +19,7 @@ class AgentClient:
     def __init__(
         self, target: str, *, timeout: timedelta = DEFAULT_TIMEOUT, trust: Trust | None = None
     ) -> None:
-        """Without `trust` in plain text. Raises SettingsError for files that cannot be read."""
+        """Without `trust` the connection is plain text. Raises SettingsError for unreadable files."""
         self.target = target
         self._timeout = timeout
         self._channel = open_channel(target, Role.AGENT, trust)

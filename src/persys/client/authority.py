@@ -1,7 +1,8 @@
-"""The authority as a plain Python object, and as the source of certificates that renew themselves.
+"""Client of persys-ca, and the certificate source for processes that renew their certificate.
 
-Whoever joins knows the authority only by the fingerprint in the token: its root is fetched from whoever
-answers, compared, and only a connection that this root vouches for ever carries the secret.
+A joining node knows the CA only by the fingerprint in its token: it fetches the root certificate over an
+unverified connection, compares the fingerprint, and sends the secret only over a connection verified with
+that root.
 """
 
 import asyncio
@@ -45,7 +46,7 @@ class AuthorityClient:
     def __init__(
         self, addresses: Sequence[str], files: CertificateFiles, *, timeout: timedelta = TIMEOUT
     ) -> None:
-        """Raises SettingsError for files that cannot be used."""
+        """Raises SettingsError for unusable files."""
         self._https = Https(
             addresses,
             roots_pem=_read(files.roots),
@@ -54,7 +55,7 @@ class AuthorityClient:
         )
 
     def renew(self, csr_pem: bytes) -> IssuedAnswer:
-        """For whoever shows the certificate: the same identity again."""
+        """Issue a new certificate for the identity of the client certificate."""
         return self._post("renew", RenewRequest(csr_pem.decode()), IssuedAnswer)
 
     def create(self, request: CertificateRequest) -> IssuedAnswer:
@@ -64,7 +65,7 @@ class AuthorityClient:
         return self._post("tokens", request, TokenAnswer)
 
     def revoke(self, request: RevokeRequest) -> tuple[str, ...]:
-        """The serials that are revoked now."""
+        """Returns the revoked serials."""
         return self._post("revoke", request, RevokeAnswer).serials
 
     def certificates(self, limit: int) -> list[CertificateView]:
@@ -77,12 +78,14 @@ class AuthorityClient:
         return self._get(f"/api/v1/audit?limit={limit}", list[AuditLine])
 
     def revoked(self) -> frozenset[str]:
-        """Serials in hexadecimal digits, as claims have them."""
+        """The serials of the revocation list, in hexadecimal."""
         body = self._https.ask("GET", "/crl")
         try:
             return serials_in(body)
         except ValueError as err:
-            raise UnavailableError("the authority answers with no revocation list") from err
+            raise UnavailableError(
+                "invalid response from the CA: expected a revocation list"
+            ) from err
 
     def _get(self, path: str, kind: type[T]) -> T:
         return _decoded(self._https.ask("GET", path), kind)
@@ -94,7 +97,7 @@ class AuthorityClient:
 
 
 class AuthoritySource(CertificateSource):
-    """Where a process that has a certificate gets its next one."""
+    """Renews the certificate of a process with persys-ca."""
 
     def __init__(
         self,
@@ -108,7 +111,7 @@ class AuthoritySource(CertificateSource):
         self._timeout = timeout
 
     async def issue(self, csr_pem: bytes) -> Issued:
-        """Raises UnavailableError, DeniedError or SettingsError; then nothing has changed."""
+        """Raises UnavailableError, DeniedError or SettingsError, without any change."""
         return issued(await self._ask(lambda client: client.renew(csr_pem)))
 
     async def revoked(self) -> frozenset[str]:
@@ -116,29 +119,29 @@ class AuthoritySource(CertificateSource):
         return await self._ask(AuthorityClient.revoked)
 
     async def revoke_enrolled(self, identity: Identity, until: datetime, reason: str) -> None:
-        """All that this one has from having been let in until then. Raises as `issue` does."""
+        """Revoke the certificates that this identity enrolled until then. Raises as `issue` does."""
         request = RevokeRequest(
             role=identity.role, name=identity.name, reason=reason, enrolled_until=until
         )
         await self._ask(lambda client: client.revoke(request))
 
     async def _ask(self, question: Callable[[AuthorityClient], T]) -> T:
-        # A socket's timeout is for each read; one that trickles is left to its thread.
+        # A socket timeout applies to each read; a slow response is left to its thread.
         try:
             async with asyncio.timeout(_PATIENCE * self._timeout.total_seconds()):
                 return await asyncio.to_thread(lambda: question(self._client()))
         except TimeoutError as err:
-            raise UnavailableError("the authority does not answer in time") from err
+            raise UnavailableError("timeout while waiting for the CA") from err
 
     def _client(self) -> AuthorityClient:
-        # Anew each time: the files are those of the certificate before.
+        # Created for each call: the certificate files change on renewal.
         return AuthorityClient(self._addresses(), self._files, timeout=self._timeout)
 
 
 def join(token: JoinToken, csr_pem: bytes, *, timeout: timedelta = TIMEOUT) -> Issued:
-    """Raises DeniedError, whose reason may be one of core.enrolment.Fault, or UnavailableError."""
+    """Enrol with a join token. Raises UnavailableError, or DeniedError with a core.enrolment.Fault."""
     request = msgspec.json.encode(JoinRequest(token.id, token.secret, csr_pem.decode()))
-    failed = UnavailableError("the token names no authority")
+    failed = UnavailableError("the join token contains no CA address; create a new token")
     for address in token.ca:
         try:
             roots = _known_root(address, token.fp, timeout)
@@ -158,11 +161,11 @@ def _known_root(address: str, expected: str, timeout: timedelta) -> bytes:
     try:
         root = x509.load_pem_x509_certificate(body)
     except ValueError as err:
-        raise UnavailableError(f"what answers at {address} is no authority") from err
+        raise UnavailableError(f"the server at {address} is not a persys-ca") from err
     if not compare_digest(fingerprint(root), expected):
         raise DeniedError(
-            f"who answers at {address} is not the authority that made this token: its root has "
-            f"another fingerprint. The secret was not sent",
+            f"the server at {address} is not the CA that created this token: the fingerprint of "
+            f"its root certificate differs. The secret was not sent",
             reason="fingerprint",
         )
     return body
@@ -172,7 +175,7 @@ def _decoded(body: bytes, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.DecodeError as err:
-        raise UnavailableError(f"the authority answers what cannot be read: {err}") from err
+        raise UnavailableError(f"invalid response from the CA: {err}") from err
 
 
 def _read(path: Path) -> bytes:

@@ -1,4 +1,4 @@
-"""A token beside every call over gRPC: `authorization: Bearer …`."""
+"""gRPC interceptor that adds the token to every call: `authorization: Bearer …`."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ class Bearer(
         )
         return continuation(with_token, request)
 
-    # All four alike: what is asked passes through.
+    # One implementation for all four kinds of call.
     intercept_unary_unary = _intercept  # type: ignore[assignment]
     intercept_unary_stream = _intercept  # type: ignore[assignment]
     intercept_stream_unary = _intercept  # type: ignore[assignment]

@@ -1,6 +1,6 @@
-"""One channel to one peer: every call has a deadline, every refusal is one of our errors.
+"""gRPC channels and calls: every call has a deadline, gRPC errors become PersysErrors.
 
-gRPC is imported by whoever opens a channel: a client of a gateway never needs it.
+gRPC is imported on first use: a client of a gateway does not need it.
 """
 
 from collections.abc import Callable, Iterator
@@ -24,7 +24,7 @@ DEFAULT_TIMEOUT = timedelta(seconds=10)
 
 
 class RequestRefusedError(RefusedError):
-    """The peer understood and said no. `reason` is a name from the contract's FailureReason, or empty."""
+    """The peer refused the request. `reason` is the name of a FailureReason, or empty."""
 
     def __init__(self, text: str, *, reason: str = "") -> None:
         super().__init__(text)
@@ -32,27 +32,27 @@ class RequestRefusedError(RefusedError):
 
 
 class Trust(NamedTuple):
-    """The certificate that a client shows, and by what it knows servers."""
+    """The client certificate, the trusted roots, and how server certificates are verified."""
 
     files: CertificateFiles
-    by_host: bool = False  # else by the fixed names of the roles, wherever they are
+    by_host: bool = False  # verify the host name; otherwise the fixed name of the role
 
     def name_of(self, role: Role) -> str:
-        """What a server's certificate must say; empty: the host in its address."""
+        """The name that the server certificate must have; empty: the host of its address."""
         return "" if self.by_host else f"{role}.{NAMES}"
 
 
 def open_channel(target: str, role: Role, trust: Trust | None = None) -> "grpc.Channel":
-    """Connects on first use. Without trust anybody is spoken to, in plain text."""
+    """Connects on first use. Without `trust` the connection is plain text and unverified."""
     import grpc
 
     options: list[tuple[str, int | str]] = [
         ("grpc.max_receive_message_length", LIST_BYTES_MAX),
         ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-        # A client that waits for a scheduler to come back should see it within a second.
+        # A client that waits for a restarting scheduler reconnects within a second.
         ("grpc.initial_reconnect_backoff_ms", 200),
         ("grpc.max_reconnect_backoff_ms", 1_000),
-        # The peers are on the operator's own network; a proxy for the web is not meant for them.
+        # Peers are on the operator's own network: ignore the HTTP proxy variables.
         ("grpc.enable_http_proxy", 0),
     ]
     if trust is None:
@@ -69,28 +69,28 @@ def open_channel(target: str, role: Role, trust: Trust | None = None) -> "grpc.C
 def call(method: Callable[..., Response], request: Request, *, timeout: timedelta) -> Response:
     with our_errors():
         answer: Response | None = method(request, timeout=timeout.total_seconds())
-    if answer is None:  # how gRPC hands out what it cannot parse
-        raise UnavailableError("the answer cannot be parsed; is this a persys service?")
+    if answer is None:  # gRPC returns None for a response that it cannot parse
+        raise UnavailableError("the response cannot be parsed; is this a Persys service?")
     return answer
 
 
 @contextmanager
 def our_errors() -> Iterator[None]:
-    """What gRPC raises as one of ours. A gateway's client raises ours by itself."""
+    """Convert gRPC errors to PersysErrors. The REST client raises PersysErrors directly."""
     try:
         yield
     except PersysError:
         raise
     except rpc_error() as err:
-        from persys.wire.status import error_from  # only failures pay for it
+        from persys.wire.status import error_from  # imported on failure only: start-up time
 
-        # Every RpcError that a call raises is also a Call, which the stubs do not say.
+        # Every RpcError of a call is also a Call; the type stubs do not declare it.
         answer = cast("grpc.Call", err)
         raise error_from(answer.code(), answer.details()) from err
 
 
 def rpc_error() -> "type[grpc.RpcError]":
-    """Looked up only when something is raised."""
+    """Evaluated only when an exception is raised, so gRPC is not imported before."""
     import grpc
 
     return grpc.RpcError

@@ -1,4 +1,4 @@
-"""What every group of calls to a scheduler has: the stub and the time to wait."""
+"""Base of all call groups of SchedulerClient: the stub and the default deadline."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, Protocol
@@ -26,11 +26,11 @@ class SchedulerCalls:
         trust: Trust | None = None,
         token: str = "",
     ) -> None:
-        """A scheduler by its host:port, or a gateway. Raises SettingsError for files that cannot be read.
+        """`target` is host:port of a scheduler, or a gateway. Raises SettingsError for unreadable files.
 
-        Without `trust` a scheduler is spoken to in plain text; a gateway brings its own. `token` is shown
-        beside the certificate. `told_mode` hears of it when an answer comes from a scheduler that is not in
-        normal mode.
+        Without `trust` the connection to a scheduler is plain text; a gateway has its own `trust`. `token` is
+        sent in addition to the certificate. `told_mode` is called when a response comes from a scheduler
+        that is not in normal mode.
         """
         self._timeout = timeout
         self._channel: _Closed
@@ -54,7 +54,7 @@ def _scheduler(
     from persys.wire.gen.control.v1.control_pb2_grpc import AgentControlStub
 
     channel = open_channel(target, Role.SCHEDULER, trust)
-    if token and trust is not None:  # in plain text everybody would hear it
+    if token and trust is not None:  # never sent in plain text
         from persys.client.bearer import Bearer
 
         channel = grpc.intercept_channel(channel, Bearer(token))

@@ -1,4 +1,4 @@
-"""Calls about drifts and orphans."""
+"""Drift and orphans."""
 
 from collections.abc import Callable, Iterable
 
@@ -30,14 +30,14 @@ class DriftCalls(SchedulerCalls):
     def adopt_orphan(
         self, node_id: str, workload_id: str, *, allow_secrets: Iterable[str] = ()
     ) -> None:
-        """It is a workload again, bound to its node, and not restarted.
+        """Turn an orphan into a workload on its node, without a restart.
 
-        Refused if its spec refers to secrets that `allow_secrets` does not name.
+        Refused if its spec refers to secrets that are not in `allow_secrets`.
         """
         self._say(self._stub.AdoptOrphan, node_id, workload_id, allow_secrets)
 
     def delete_orphan(self, node_id: str, workload_id: str) -> None:
-        """Returns when the wish is recorded; the node removes it as soon as it can."""
+        """Returns when the request is stored; the node removes the orphan asynchronously."""
         self._say(self._stub.DeleteOrphan, node_id, workload_id)
 
     def _say(

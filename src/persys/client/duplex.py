@@ -1,7 +1,7 @@
-"""A TLS socket that one thread may write to while another reads: OpenSSL by itself allows no such thing.
+"""A TLS socket for one writer and one reader thread: an SSLSocket does not support this.
 
-It never blocks inside OpenSSL: each look at it is short and under a lock, and the waiting is outside.
-Has what http.client uses of a socket, and stays open as long as a file made from it is.
+The socket is non-blocking; each OpenSSL call is short and under a lock, and waits happen outside of it.
+Implements what http.client needs of a socket. It stays open while a file made from it is open.
 """
 
 import io
@@ -64,7 +64,7 @@ class Duplex:
 
     def _wait(self, wanted: int) -> None:
         if (number := self._sock.fileno()) < 0:
-            raise ConnectionAbortedError("the connection was closed")
+            raise ConnectionAbortedError("connection closed")
         waiting = select.poll()
         waiting.register(number, wanted)
         if not waiting.poll(None if self._seconds is None else self._seconds * 1000):

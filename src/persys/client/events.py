@@ -1,4 +1,4 @@
-"""Calls about events."""
+"""List and watch events."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 if TYPE_CHECKING:
     import grpc
 
-# A stream that says nothing for so long is asked for anew: its scheduler may be gone without a word.
+# The watch is renewed after this time: a dead peer would not end it.
 ROUND = timedelta(seconds=60)
 
 
@@ -28,7 +28,7 @@ class EventCalls(SchedulerCalls):
         after: int = 0,
         limit: int = 0,
     ) -> pb.ListEventsResponse:
-        """Oldest first. `limit` 0: all that are kept."""
+        """Oldest first. `limit` 0: all stored events."""
         request = pb.ListEventsRequest(
             workload_id=workload_id,
             node_id=node_id,
@@ -46,10 +46,10 @@ class EventCalls(SchedulerCalls):
     def watch_events(
         self, *, after: int, workload_id: str = "", node_id: str = "", kinds: Iterable[str] = ()
     ) -> Iterator[pb.EventView]:
-        """Events as they happen, until the connection breaks: then UnavailableError.
+        """Stream events. Raises UnavailableError when the connection is lost.
 
-        Among them are bookmarks, which have a sequence and no kind. After a break go on from the last
-        sequence that came. OutOfRangeError: what comes next is no longer kept.
+        Bookmarks are events with a sequence and no kind. To resume, pass the last received sequence as
+        `after`. OutOfRangeError: the following events are no longer stored.
         """
         request = pb.WatchEventsRequest(
             workload_id=workload_id, node_id=node_id, kinds=kinds, bookmarks=True
@@ -60,12 +60,12 @@ class EventCalls(SchedulerCalls):
                 for event in self._stub.WatchEvents(request, timeout=ROUND.total_seconds()):
                     after = event.sequence
                     yield event
-            self.list_events(limit=1)  # nobody there does not answer this either
+            self.list_events(limit=1)  # raises UnavailableError if the peer is gone
 
 
 @contextmanager
 def _in_rounds() -> Iterator[None]:
-    """That a round is over is no error."""
+    """Ignore DEADLINE_EXCEEDED: the watch is renewed."""
     try:
         yield
     except PersysError:

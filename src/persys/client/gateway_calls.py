@@ -1,4 +1,4 @@
-"""Calls that only a gateway answers: its clusters, its audit, what follows a repository."""
+"""Calls that only a gateway serves: clusters, audit log, GitOps status."""
 
 from typing import TYPE_CHECKING, Any, cast
 
@@ -14,30 +14,30 @@ Plain = dict[str, Any]
 class GatewayCalls(SchedulerCalls):
     @property
     def is_gateway(self) -> bool:
-        return hasattr(self._channel, "fetch")  # without an import that others need not pay for
+        return hasattr(self._channel, "fetch")  # isinstance would import the REST client
 
     def list_clusters(self) -> Plain:
         """`clusters`, each with its schedulers, and `default_cluster_id`."""
         return self._fetch("/clusters")
 
     def get_audit(self, *, limit: int = 0, cursor: str = "") -> Plain:
-        """`deeds`, newest first, and `next_cursor` for those before. For who may say who comes in."""
+        """`deeds`, newest first, and `next_cursor` for older ones. Requires the tokens permission."""
         asked = {"limit": str(limit) if limit else "", "cursor": cursor}
         words = "&".join(f"{name}={value}" for name, value in asked.items() if value)
         return self._fetch(f"/audit?{words}" if words else "/audit")
 
     def get_gitops(self) -> Plain:
-        """`workloads` that follow a repository and branch, and `problems` of clusters that are silent."""
+        """`workloads` that follow a git branch, and `problems` of unreachable clusters."""
         return self._fetch("/gitops", in_cluster=True)
 
     def _fetch(self, path: str, *, in_cluster: bool = False) -> Plain:
         import json
 
         if not self.is_gateway:
-            raise RefusedError("a scheduler does not know this; ask a gateway (--api URL)")
+            raise RefusedError("not supported by a scheduler; use a gateway (--api URL)")
         stub = cast("RestStub", self._channel)
         content = stub.fetch(path, in_cluster=in_cluster, timeout=self._timeout)
         try:
             return cast("Plain", json.loads(content))
         except ValueError as err:
-            raise UnavailableError(f"{self.target} answers what is no JSON") from err
+            raise UnavailableError(f"invalid response from {self.target}: expected JSON") from err

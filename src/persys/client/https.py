@@ -1,6 +1,6 @@
-"""HTTPS to the authority, known by its fixed name wherever it is: one request, one connection, one deadline.
+"""HTTPS client of persys-ca: one connection and one deadline per request. Verifies the fixed name of the CA.
 
-Plain sockets of the standard library: the command line starts fast with them; processes use a thread.
+Uses http.client, because it loads fast for the command line; processes call it in a thread.
 """
 
 import http.client
@@ -21,7 +21,7 @@ _NAME = f"{Role.CA}.{NAMES}"
 
 
 class Shown(Struct, frozen=True):
-    """The certificate that a client shows, as files."""
+    """The files of the client certificate."""
 
     certificate: Path
     key: Path
@@ -31,14 +31,14 @@ class Https:
     def __init__(
         self, addresses: Sequence[str], *, roots_pem: bytes, shown: Shown | None, timeout: timedelta
     ) -> None:
-        """Raises SettingsError for roots or a certificate that cannot be used."""
+        """Raises SettingsError for unusable roots or an unusable client certificate."""
         self._addresses = addresses
         self._timeout = timeout
         self._context = _context(roots_pem, shown)
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
-        """Each address in turn, until one answers. Raises UnavailableError when none does."""
-        failed = UnavailableError("no address of the authority is known")
+        """Try each address until one responds. Raises UnavailableError if none does."""
+        failed = UnavailableError("no CA address is configured")
         for address in self._addresses:
             try:
                 return _ask(address, self._context, method, path, body, self._timeout)
@@ -48,7 +48,7 @@ class Https:
 
 
 def fetch_unverified(address: str, path: str, timeout: timedelta) -> bytes:
-    """From whoever answers there. For what can be checked by itself, and never with a secret."""
+    """Without verification of the server. Only for content that is verified later; never send a secret."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
@@ -63,7 +63,7 @@ class _Connection(http.client.HTTPSConnection):
     def __init__(self, address: str, context: ssl.SSLContext, timeout: timedelta) -> None:
         host, _, port = address.rpartition(":")
         if not host or not port.isdecimal():
-            raise SettingsError(f"{address!r} is no address of an authority; expected host:port")
+            raise SettingsError(f"invalid CA address {address!r}: expected host:port")
         super().__init__(host.strip("[]"), int(port), timeout=timeout.total_seconds())
         self._tls = context
 
@@ -85,15 +85,17 @@ def _ask(
         raise _handshake_failed(address, err) from err
     except ConnectionResetError as err:
         raise UnavailableError(
-            f"the authority at {address} closes the connection; so it does with a certificate that "
-            "has expired or is another authority's: join again with a token"
+            f"the CA at {address} closed the connection; if this certificate has expired or was "
+            "issued by another CA, join again with a token"
         ) from err
     except (OSError, http.client.HTTPException) as err:
-        raise UnavailableError(f"the authority at {address} gives no answer: {err}") from err
+        raise UnavailableError(f"cannot reach the CA at {address}: {err}") from err
     finally:
         connection.close()
     if len(content) > ANSWER_BYTES_MAX:
-        raise UnavailableError(f"the authority at {address} answers more than can be taken")
+        raise UnavailableError(
+            f"the response of the CA at {address} is larger than {ANSWER_BYTES_MAX} bytes"
+        )
     if response.status != _OK:
         raise refusal_from(response.status, content)
     return content
@@ -102,12 +104,12 @@ def _ask(
 def _handshake_failed(address: str, err: ssl.SSLError) -> PersysError:
     if isinstance(err, ssl.SSLCertVerificationError):
         return DeniedError(
-            f"who answers at {address} is not the authority that is known here: {err.verify_message}",
+            f"the server at {address} is not the configured CA: {err.verify_message}",
             reason="authority",
         )
-    # An alert of the other side; it comes as soon as our certificate has expired.
+    # A TLS alert of the server, for example because the client certificate has expired.
     return DeniedError(
-        f"the authority at {address} refused the connection: {err.reason or err}; "
+        f"the CA at {address} refused the connection: {err.reason or err}; "
         "if this certificate has expired, join again with a token",
         reason="handshake",
     )
@@ -119,7 +121,7 @@ def _context(roots_pem: bytes, shown: Shown | None) -> ssl.SSLContext:
     try:
         context.load_verify_locations(cadata=roots_pem.decode("ascii"))
     except (ssl.SSLError, ValueError) as err:
-        raise SettingsError("the roots hold no certificate") from err
+        raise SettingsError("invalid roots: expected PEM certificates") from err
     if shown is not None:
         try:
             context.load_cert_chain(shown.certificate, shown.key)

@@ -1,4 +1,4 @@
-"""Calls about images that machines start from."""
+"""VM images."""
 
 from collections.abc import Iterable, Iterator
 from threading import Event
@@ -13,7 +13,7 @@ PART_BYTES = 256 * 1024
 
 class ImageCalls(SchedulerCalls):
     def list_images(self, *, name: str = "", node_id: str = "") -> pb.ListImagesResponse:
-        """With the nodes that gave no answer, which may have some too."""
+        """Includes the nodes that did not respond; they may have images too."""
         request = pb.ListImagesRequest(name=name, node_id=node_id)
         response: pb.ListImagesResponse = call(
             self._stub.ListImages, request, timeout=self._timeout
@@ -30,9 +30,9 @@ class ImageCalls(SchedulerCalls):
         node_ids: Iterable[str] = (),
         size_bytes: int = 0,
     ) -> Iterator[pb.ImageProgress]:
-        """From a file that is open here, or from an address that the nodes fetch it from.
+        """Add an image from an open file, or from a URL that the nodes download.
 
-        Tells how far each node is. The last from each has `done`, and `problem` if it has the image not.
+        Yields the progress of each node. The last message of a node has `done`, and `problem` on failure.
         """
         start = pb.AddImageStart(
             name=name, url=url, sha256=sha256, node_ids=list(node_ids), size_bytes=size_bytes
@@ -51,7 +51,7 @@ class ImageCalls(SchedulerCalls):
                 begun.set()
 
     def remove_image(self, name: str, *, node_ids: Iterable[str] = ()) -> pb.RemoveImageResponse:
-        """Who kept it is among the problems."""
+        """The response lists as problems the nodes that could not remove it."""
         request = pb.RemoveImageRequest(name=name, node_ids=list(node_ids))
         response: pb.RemoveImageResponse = call(
             self._stub.RemoveImage, request, timeout=self._timeout
@@ -62,7 +62,7 @@ class ImageCalls(SchedulerCalls):
 def _requests(
     start: pb.AddImageStart, content: BinaryIO | None, begun: Event, over: Event
 ) -> Iterator[pb.AddImageRequest]:
-    """Read by a thread of gRPC's, which takes the next one when this one is on its way."""
+    """Iterated by a gRPC thread, which takes the next request when the previous one was sent."""
     yield pb.AddImageRequest(start=start)
     begun.wait()
     while content is not None and not over.is_set() and (data := content.read(PART_BYTES)):

@@ -1,4 +1,4 @@
-"""Listens to what a scheduler says beside its answers: that they come from memory, and how old they are."""
+"""gRPC interceptor that reports the scheduler's mode and data age from trailing metadata."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -8,7 +8,7 @@ import grpc
 
 from persys.wire.beside import DATA_AGE_MS, MODE
 
-# Called with the mode, unless it is normal, and the age of the data.
+# Called with the mode and the data age when the mode is not normal.
 ToldMode = Callable[[str, timedelta], None]
 
 

@@ -1,4 +1,4 @@
-"""Calls about nodes."""
+"""Nodes."""
 
 from collections.abc import Callable, Iterable
 from datetime import timedelta
@@ -26,12 +26,12 @@ class NodeCalls(SchedulerCalls):
         return self._change_node(self._stub.UncordonNode, pb.NodeRequest(node_id=node_id))
 
     def taint(self, node_id: str, taints: Iterable[str]) -> pb.NodeView:
-        """From now on the node has these taints and no others."""
+        """Replace all taints of the node."""
         request = pb.TaintNodeRequest(node_id=node_id, taints=sorted(taints))
         return self._change_node(self._stub.TaintNode, request)
 
     def drain(self, node_id: str, *, deadline: timedelta | None = None) -> pb.NodeView:
-        """Returns when the wish is recorded; `drain.state` of the node tells how it goes."""
+        """Returns when the request is stored; `drain.state` of the node shows the progress."""
         seconds = round(deadline.total_seconds()) if deadline is not None else 0
         request = pb.DrainNodeRequest(node_id=node_id, deadline_seconds=seconds)
         return self._change_node(self._stub.DrainNode, request)

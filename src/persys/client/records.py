@@ -1,4 +1,4 @@
-"""Calls about stored records that cannot be read."""
+"""Quarantined records: stored records that cannot be read."""
 
 from persys.client.call import RequestRefusedError, call
 from persys.client.calls import SchedulerCalls
@@ -7,7 +7,7 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 
 class RecordCalls(SchedulerCalls):
     def list_records(self) -> list[pb.QuarantinedRecord]:
-        """Those that cannot be read, and assignments whose workload has no record."""
+        """Unreadable records, and assignments without a workload record."""
         request = pb.ListRecordsRequest()
         response: pb.ListRecordsResponse = call(
             self._stub.ListRecords, request, timeout=self._timeout
@@ -20,7 +20,7 @@ class RecordCalls(SchedulerCalls):
         return response
 
     def delete_record(self, key: str, *, version: int = 0) -> str:
-        """Returns what is left to do. With `version` only that one, as get_record returned it."""
+        """Returns the remaining steps. With `version`, deletes only that version (from get_record)."""
         request = pb.DeleteRecordRequest(key=key, stored_version=version)
         response: pb.DeleteRecordResponse = call(
             self._stub.DeleteRecord, request, timeout=self._timeout

@@ -1,4 +1,4 @@
-"""Calls about the mode, snapshots and recovery. What moves the whole state has its own, long, deadline."""
+"""Identity, mode, snapshots and recovery. Calls that transfer the whole state have a long deadline."""
 
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
@@ -45,7 +45,7 @@ class RecoveryCalls(SchedulerCalls):
     def rebuild_from_agents(
         self, *, dry_run: bool = False, allow_secrets: Iterable[str] = ()
     ) -> pb.RecoveryAnswer:
-        """Workloads with secrets that only nodes name are left out unless `allow_secrets` has them."""
+        """Workloads whose secrets are known only from nodes are skipped unless in `allow_secrets`."""
         request = pb.RebuildFromAgentsRequest(dry_run=dry_run, allow_secrets=allow_secrets)
         return self._recover(self._stub.RebuildFromAgents, request)
 

@@ -1,8 +1,8 @@
-"""The scheduler's contract over a gateway's REST: the methods of gRPC's stub, made from the table of routes.
+"""The scheduler's API over the REST API of a gateway: the methods of the gRPC stub, from the route table.
 
-Whatever uses the stub works with either. Two things would surprise: a refusal comes as an HTTP error which
-holds the message in which the scheduler refused, and that message is what is returned; and errors are ours
-at once, not gRPC's.
+It can be used in place of the gRPC stub, with two differences. A refusal arrives as an HTTP error that
+contains the response message of the scheduler, and that message is returned. Errors are PersysErrors, not
+gRPC errors.
 """
 
 import os
@@ -34,17 +34,15 @@ Method = Callable[..., Any]
 
 
 class RestStub:
-    """Safe for use by several threads, but for what one stream gives."""
+    """Safe for use by several threads; a single stream is not."""
 
     def __init__(self, gateway: Gateway, told_mode: "ToldMode | None" = None) -> None:
-        """Raises SettingsError for an address or files that cannot be used."""
+        """Raises SettingsError for an invalid URL or unusable files."""
         self._door = Door(gateway)
         self._told_mode = told_mode
         self._cluster = f"/clusters/{quote(gateway.cluster, safe='')}" if gateway.cluster else ""
         self._headers = {"Accept": _JSON}
-        if gateway.token and gateway.url.startswith(
-            "https:"
-        ):  # in plain text everybody would hear it
+        if gateway.token and gateway.url.startswith("https:"):  # never sent in plain text
             self._headers["Authorization"] = f"Bearer {gateway.token}"
         for route in ROUTES:
             setattr(self, route.rpc, self._method(route))
@@ -58,7 +56,7 @@ class RestStub:
         self._door.close()
 
     def fetch(self, path: str, *, in_cluster: bool, timeout: timedelta) -> bytes:
-        """JSON of a route of the gateway's own, such as /gitops; `in_cluster`: only of one."""
+        """GET a route of the gateway itself, such as /gitops; `in_cluster`: for the selected cluster."""
         headers = {}
         if in_cluster and (cluster := self._door.gateway.cluster):
             headers["X-Persys-Cluster-ID"] = cluster
@@ -77,7 +75,7 @@ class RestStub:
         headers: dict[str, str],
         seconds: float | None,
     ) -> Answer:
-        """A key makes what changes something safe to ask twice, on a connection that has broken since."""
+        """Send a request. The Idempotency-Key makes a change safe to repeat after a broken connection."""
         if method != "GET":
             headers = {"Idempotency-Key": os.urandom(16).hex(), **headers}
         return self._door.request(
@@ -90,7 +88,7 @@ class RestStub:
         )
 
     def url(self, route: Route, request: Message) -> str:
-        """Where, with what the request says. Raises InvalidError for a name that the path needs."""
+        """Path and query of a request. Raises InvalidError if a path field is empty."""
         return API + self._cluster + _path(route, request)
 
     @property
@@ -141,12 +139,10 @@ class RestStub:
     def _older(
         self, route: Route, request: Message, answer_type: type[Message], timeout: float | None
     ) -> Message:
-        """At a gateway that knows only the contract's routes. What it has none for is refused."""
+        """Use the routes of an older gateway. Raises RefusedError if it has none for this RPC."""
         older = next((each for each in CONTRACT_ROUTES if each.rpc == route.rpc), None)
         if older is None:
-            raise RefusedError(
-                "the gateway does not know this request: it is older or of another make"
-            )
+            raise RefusedError("not supported by this gateway version")
         answer = self._ask_route(older, request, "", timeout)
         return _said(answer, answer.read(), answer_type)
 
@@ -166,7 +162,7 @@ def parsed_answer(answer: Answer, rpc: str) -> Message:
 
 
 def _said(answer: Answer, content: bytes, answer_type: type[Message]) -> Message:
-    """Also when it is a refusal. Raises our errors for what is no answer of the scheduler's."""
+    """The response message, also of a refusal. Raises PersysError for any other error."""
     if answer.status == _OK:
         return Parse(content, answer_type(), ignore_unknown_fields=True)
     problem = problem_of(content)
@@ -180,7 +176,7 @@ def _path(route: Route, request: Message) -> str:
     path = route.path
     for name in [part[1:-1] for part in path.split("/") if part.startswith("{")]:
         if not (value := plain.pop(name, "")):
-            raise InvalidError(name, "is needed to ask a gateway")
+            raise InvalidError(name, "required for requests to a gateway")
         path = path.replace(f"{{{name}}}", quote(value, safe=""))
     if route.body or not plain:
         return path
@@ -192,4 +188,4 @@ def _words(value: object) -> object:
 
 
 def _not_served(request: object, **_: object) -> Iterable[Message] | Iterator[Message]:
-    raise RefusedError("agents ask this of the scheduler itself; a gateway does not pass it on")
+    raise RefusedError("not supported by gateways: only agents call this, on the scheduler")

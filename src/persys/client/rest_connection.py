@@ -1,6 +1,6 @@
-"""HTTP to a gateway, known by its fixed name wherever it is. Connections are used again.
+"""HTTP client of a gateway with a connection pool. Verifies the fixed name of the gateway role.
 
-Plain sockets of the standard library: the command line starts fast with them.
+Uses http.client, because it loads fast for the command line.
 """
 
 import http.client
@@ -19,7 +19,7 @@ from persys.errors import DeniedError, PersysError, SettingsError, UnavailableEr
 from persys.infra.message_sizes import LIST_BYTES_MAX
 from persys.model.role import NAMES, Role
 
-# A server that is not what it seems must not fill the memory of its client.
+# A broken or malicious server must not fill the memory of the client.
 BODY_BYTES_MAX = LIST_BYTES_MAX
 LINE_BYTES_MAX = 16 * 1024 * 1024
 _PORTS = {"https": 8551, "http": 80}
@@ -27,25 +27,25 @@ Body = bytes | Iterable[bytes] | None
 
 
 class Gateway(NamedTuple):
-    """Where a gateway is, whom it is believed to be, and as whom one comes."""
+    """The URL of a gateway, the trusted roots, and the client's credentials."""
 
     url: str
-    trust: Trust | None = None  # the certificate that is shown
-    roots: Path | None = (
-        None  # instead of a trust, for whoever shows only a token; none: the machine's
-    )
+    trust: Trust | None = None  # client certificate and roots
+    roots: Path | None = None  # for clients with only a token; None: the system's roots
     token: str = ""
-    cluster: str = ""  # behind it; empty: the one that it prefers
+    cluster: str = ""  # empty: the default cluster of the gateway
 
 
 class Door:
-    """Opens connections. Safe for use by several threads."""
+    """A connection pool. Safe for use by several threads."""
 
     def __init__(self, gateway: Gateway) -> None:
-        """Raises SettingsError for an address or files that cannot be used."""
+        """Raises SettingsError for an invalid URL or unusable files."""
         parts = urlsplit(gateway.url)
         if parts.scheme not in _PORTS or not parts.hostname:
-            raise SettingsError(f"{gateway.url!r} is no address of a gateway; expected https://…")
+            raise SettingsError(
+                f"invalid gateway URL {gateway.url!r}: expected https://HOST[:PORT]"
+            )
         self.gateway = gateway
         self.base = parts.path.rstrip("/")
         self._host = parts.hostname
@@ -67,10 +67,10 @@ class Door:
         seconds: float | None,
         again: bool = False,
     ) -> "Answer":
-        """Raises UnavailableError, and DeniedError when one side does not believe the other.
+        """Raises UnavailableError, and DeniedError for a failed TLS handshake.
 
-        With `again` a connection that broke since it was last used is made anew: what is asked must be safe
-        to ask twice.
+        `again`: the request is safe to repeat. It may use an idle connection, and is repeated on a new one if
+        the idle connection is broken.
         """
         with self._lock:
             connection = self._idle.pop() if self._idle and again else None
@@ -80,7 +80,7 @@ class Door:
             except UnavailableError as err:
                 if not isinstance(err.__cause__, ConnectionError):
                     raise
-                # else the gateway has ended it meanwhile
+                # The gateway closed the idle connection: use a new one.
         return self._ask(self.connect(seconds), method, path, body, headers, seconds)
 
     def connect(self, seconds: float | None) -> http.client.HTTPConnection:
@@ -121,7 +121,7 @@ class Door:
             else:
                 _begin(connection, method, self.base + path, headers)
                 Thread(target=_send_parts, args=(connection.sock, body), daemon=True).start()
-            sock = connection.sock  # which a response that ends the connection takes away
+            sock = connection.sock  # getresponse() detaches it if the connection ends
             response = connection.getresponse()
             return Answer(self, connection, response, sock, reusable=short)
         except (OSError, http.client.HTTPException) as err:
@@ -132,25 +132,26 @@ class Door:
         url = self.gateway.url
         if isinstance(err, ssl.SSLCertVerificationError):
             return UnavailableError(
-                f"who answers at {url} is not a gateway that is believed here: {err.verify_message}"
+                f"the certificate of the server at {url} is not trusted: {err.verify_message}; "
+                "check --ca and the address"
             )
         if isinstance(err, ssl.SSLError):
             if err.reason == "WRONG_VERSION_NUMBER":
                 return UnavailableError(
-                    f"{url} does not speak TLS: it was started with -insecure; say http:// instead"
+                    f"{url} does not use TLS: if the gateway runs with -insecure, use http://"
                 )
             return DeniedError(
-                f"the gateway at {url} refused the connection: {err.reason or err}; has the "
-                "certificate expired, or is it of another authority?",
+                f"the gateway at {url} refused the connection: {err.reason or err}; check whether "
+                "the client certificate has expired or was issued by another CA",
                 reason="handshake",
             )
         if isinstance(err, TimeoutError):
-            return UnavailableError(f"the gateway at {url} gives no answer in time")
-        return UnavailableError(f"the gateway at {url} gives no answer: {err}")
+            return UnavailableError(f"timeout while waiting for the gateway at {url}")
+        return UnavailableError(f"cannot reach the gateway at {url}: {err}")
 
 
 class Answer:
-    """A response whose body is not read yet."""
+    """A response whose body has not been read."""
 
     def __init__(
         self,
@@ -170,7 +171,7 @@ class Answer:
         self._reusable = reusable
 
     def read(self) -> bytes:
-        """All of it; the connection is free again then. Raises UnavailableError for too large a body."""
+        """Read the body and release the connection. Raises UnavailableError if the body is too large."""
         announced = self.response.length or 0
         try:
             content = self.response.read(BODY_BYTES_MAX + 1) if announced <= BODY_BYTES_MAX else b""
@@ -179,7 +180,7 @@ class Answer:
             raise self._door.trouble(err) from err
         if max(announced, len(content)) > BODY_BYTES_MAX:
             self.close()
-            raise UnavailableError(f"the gateway's answer is larger than {BODY_BYTES_MAX} bytes")
+            raise UnavailableError(f"the gateway's response is larger than {BODY_BYTES_MAX} bytes")
         if self.response.will_close or not self._reusable:
             self.close()
         else:
@@ -187,18 +188,20 @@ class Answer:
         return content
 
     def read_line(self) -> bytes:
-        """The next line of a stream, empty at its end. Raises UnavailableError for one that is too long."""
+        """The next line of a stream, empty at its end. Raises UnavailableError for a too long line."""
         line = self.response.readline(LINE_BYTES_MAX + 1)
         if len(line) > LINE_BYTES_MAX:
-            raise UnavailableError(f"a line of the gateway is longer than {LINE_BYTES_MAX} bytes")
+            raise UnavailableError(
+                f"a line of the gateway's response is longer than {LINE_BYTES_MAX} bytes"
+            )
         return line
 
     def wait_at_most(self, seconds: float | None) -> None:
-        """For each piece of the body from now on."""
+        """Set the timeout of each further read."""
         self._socket.settimeout(seconds)
 
     def close(self) -> None:
-        """Also from another thread: whoever reads hears that it is over."""
+        """Close, possibly from another thread: a blocked reader fails."""
         _shut(self._socket)
         self._connection.close()
         self.response.close()
@@ -235,7 +238,7 @@ def _begin(
 
 
 def _send_parts(sock: socket.socket, parts: Iterable[bytes]) -> None:
-    """In a thread, so that answers come while a file is still on its way, a refusal above all."""
+    """Runs in a thread, so that the response, such as a refusal, can be read during the upload."""
     whole = False
     with suppress(OSError):
         for part in parts:
@@ -243,7 +246,7 @@ def _send_parts(sock: socket.socket, parts: Iterable[bytes]) -> None:
         sock.sendall(b"0\r\n\r\n")
         whole = True
     if not whole:
-        _shut(sock)  # nobody takes a part for the whole
+        _shut(sock)  # the server must not accept a partial body
 
 
 def _shut(sock: socket.socket) -> None:
@@ -267,7 +270,7 @@ def _own_context(gateway: Gateway) -> ssl.SSLContext:
     try:
         context.load_verify_locations(roots)
     except (ssl.SSLError, OSError) as err:
-        raise SettingsError(f"{roots}: {err.strerror or 'holds no certificate'}") from err
+        raise SettingsError(f"{roots}: {err.strerror or 'expected PEM certificates'}") from err
     if gateway.trust is not None:
         files = gateway.trust.files
         try:

@@ -1,4 +1,4 @@
-"""Problems (RFC 9457) that a gateway answers, as our errors: by status and `code`, never by their text."""
+"""Converts problem details (RFC 9457) to PersysErrors: by status and `code`, not by text."""
 
 import json
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ from persys.errors import (
     UnavailableError,
 )
 
-# Nothing is behind such a path at an older gateway.
+# Status of a path that an older gateway does not have.
 FALLS_BACK = frozenset({404, 405})
 _UNAVAILABLE = frozenset({408, 429, 500, 502, 503, 504})
 
 
 def problem_of(content: bytes) -> dict[str, Any]:
-    """Empty for what is no problem of ours, such as a page of something in between."""
+    """The problem, or {} for other content, such as the error page of a proxy."""
     try:
         plain = json.loads(content)
     except ValueError:
@@ -41,9 +41,7 @@ def error_of(
     if "code" in problem and (error := _by_code(str(problem["code"]), text)) is not None:
         return error
     if status in FALLS_BACK and not problem:
-        return RefusedError(
-            "the gateway does not know this request: it is older or of another make"
-        )
+        return RefusedError("not supported by this gateway version")
     match status:
         case 400:
             return _invalid(text)
@@ -64,7 +62,7 @@ def error_of(
 
 
 def _by_code(code: str, text: str) -> PersysError | None:
-    import grpc  # only failures pay for it
+    import grpc  # imported on failure only: start-up time
 
     from persys.wire.status import error_from
 

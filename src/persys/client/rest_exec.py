@@ -1,6 +1,6 @@
-"""A command inside a workload over a gateway's WebSocket: each binary message is one of the contract's.
+"""Exec over a gateway's WebSocket: each binary message is an ExecInput or ExecOutput.
 
-A thread takes the inputs, as gRPC does. The close says how it ended: 1000, or 4000 and the HTTP status.
+A thread reads the inputs, as gRPC does. The close code is 1000, or 4000 plus the HTTP status of an error.
 """
 
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def run(stub: "RestStub", route: Route, inputs: Iterator[pb.ExecInput]) -> Itera
 
 
 def _send(socket: WebSocket, first: pb.ExecInput, inputs: Iterator[pb.ExecInput]) -> None:
-    """A WebSocket has no end of one side: whose input ends says so, and who leaves a console closes it."""
+    """A WebSocket has no half-close: the end of the input is a message; leaving a console closes it."""
     with suppress(OSError):
         socket.send(first.SerializeToString())
         closed = False
@@ -68,7 +68,7 @@ def _outputs(socket: WebSocket) -> Iterator[pb.ExecOutput]:
             yield pb.ExecOutput.FromString(data)
     except (OSError, EOFError, DecodeError) as err:
         if not socket.left:
-            raise UnavailableError(f"the session broke off: {err}") from err
+            raise UnavailableError(f"the connection of the session was lost: {err}") from err
     if socket.left:
         yield pb.ExecOutput(exit=pb.ExecExit())
         return

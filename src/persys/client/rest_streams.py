@@ -1,7 +1,7 @@
-"""What a gateway does not answer at once: events, logs, snapshots, images and commands, as iterators.
+"""Streaming calls of the REST client: events, logs, snapshots, images and exec, as iterators.
 
-Each can be ended by cancel(), also by another thread, and ends with one of our errors. A gateway says
-something at least every 15 seconds, so a long silence means that nobody is there.
+Each can be cancelled from another thread with cancel(), and raises PersysErrors. A gateway sends a
+keep-alive at least every 15 seconds, so a longer silence means that it is gone.
 """
 
 import http.client
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from persys.client.rest import RestStub
 
 SILENCE_SECONDS = 45.0
-# Until the first word: a gateway waits for a scheduler, and that one for a node.
+# Until the first byte: the gateway waits for the scheduler, which waits for a node.
 _FIRST_SECONDS = 30.0
 _PART_BYTES = 64 * 1024
 _OK = 200
@@ -30,7 +30,7 @@ NDJSON = "application/x-ndjson"
 
 
 class Stream:
-    """Messages from an answer that is being read."""
+    """Iterates over the messages of a response."""
 
     def __init__(self, open_answer: Callable[[], Answer], read: Callable[[Answer], Iterator[Any]]):
         self._answer: Answer | None = None
@@ -60,9 +60,9 @@ class Stream:
             answer.wait_at_most(SILENCE_SECONDS)
             yield from read(answer)
         except (OSError, http.client.HTTPException, ValueError, AttributeError) as err:
-            # The last two are how http.client fails when another thread closes under it.
+            # http.client raises ValueError or AttributeError when another thread closes the connection.
             if not self._cancelled:
-                raise UnavailableError(f"the gateway broke off: {err}") from err
+                raise UnavailableError(f"the connection to the gateway was lost: {err}") from err
         finally:
             answer.close()
 
@@ -71,7 +71,7 @@ def events(stub: "RestStub", route: Route) -> Callable[..., Stream]:
     def method(request: pb.WatchEventsRequest, *, timeout: float | None = None) -> Stream:
         asked = pb.WatchEventsRequest()
         asked.CopyFrom(request)
-        asked.ClearField("bookmarks")  # a gateway always tells them
+        asked.ClearField("bookmarks")  # a gateway always sends them
         return _get(stub, stub.url(route, asked), "text/event-stream", _server_sent)
 
     return method
@@ -127,7 +127,7 @@ def _restore(stub: "RestStub", route: Route) -> Callable[..., Message]:
 def _add_image(stub: "RestStub", route: Route) -> Callable[..., Iterator[pb.ImageProgress]]:
     def method(requests: Iterator[pb.AddImageRequest], **_: object) -> Iterator[pb.ImageProgress]:
         start = next(requests).start
-        # Whoever sends waits for a first answer; here the body is the first thing that goes.
+        # The sender waits for a first response before it sends data; over REST the body comes first.
         yield pb.ImageProgress()
         body = (part.data for part in requests if part.data)
         yield from Stream(
@@ -150,7 +150,7 @@ def _chunks(answer: Answer) -> Iterator[pb.SnapshotChunk]:
 
 
 def _lines(answer: Answer, kind: type[Message]) -> Iterator[Message]:
-    """One message each. An empty one says that all is well, a problem is the last."""
+    """One message per line. An empty one is a keep-alive; a problem is the last line."""
     while line := answer.read_line():
         plain = json.loads(line)
         if "problem" in plain and isinstance(plain["problem"], dict):

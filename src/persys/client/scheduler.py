@@ -1,4 +1,4 @@
-"""A cluster as a Python object, asked at a scheduler or a gateway. Answers are the contract's messages."""
+"""Client of a cluster, through a scheduler or a gateway. Responses are protobuf messages."""
 
 from types import TracebackType
 from typing import Self
@@ -35,7 +35,7 @@ class SchedulerClient(
     SuggestionCalls,
     GatewayCalls,
 ):
-    """Safe for use by several threads. UnavailableError means that nothing is known, not even a refusal."""
+    """Safe for use by several threads. After UnavailableError, a change may or may not have been made."""
 
     def __enter__(self) -> Self:
         return self

@@ -1,4 +1,4 @@
-"""Calls about secrets. No call reads a value back."""
+"""Secrets. Values cannot be read back."""
 
 from persys.client.call import RequestRefusedError, call
 from persys.client.calls import SchedulerCalls
@@ -7,7 +7,7 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 
 class SecretCalls(SchedulerCalls):
     def put_secret(self, name: str, value: bytes) -> pb.SecretView:
-        """A new version, which specs name as secret://NAME. What runs keeps the one it has."""
+        """Store a new version. Specs refer to it as secret://NAME; running workloads keep their version."""
         request = pb.PutSecretRequest(name=name, value=value)
         response: pb.SecretAnswer = call(self._stub.PutSecret, request, timeout=self._timeout)
         if not response.accepted:
@@ -22,7 +22,7 @@ class SecretCalls(SchedulerCalls):
         return list(response.secrets)
 
     def delete_secret(self, name: str) -> None:
-        """All its versions. Refused while workloads name it."""
+        """Delete all versions. Refused while workloads refer to the secret."""
         request = pb.DeleteSecretRequest(name=name)
         response: pb.SecretAnswer = call(self._stub.DeleteSecret, request, timeout=self._timeout)
         if not response.accepted:

@@ -1,4 +1,4 @@
-"""Calls about suggestions of automation policies."""
+"""Suggestions of automation policies."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from persys.wire.gen.control.v1 import control_pb2 as pb
 
 class SuggestionCalls(SchedulerCalls):
     def suggest(self, suggestion: pb.AutomationSuggestion) -> pb.SubmitAutomationSuggestionResponse:
-        """What became of it, also when it was rejected: that is no error."""
+        """Submit a suggestion. A rejection is a normal response, not an error."""
         request = pb.SubmitAutomationSuggestionRequest(suggestion=suggestion)
         response: pb.SubmitAutomationSuggestionResponse = call(
             self._stub.SubmitAutomationSuggestion, request, timeout=self._timeout
@@ -17,7 +17,7 @@ class SuggestionCalls(SchedulerCalls):
         return response
 
     def list_suggestions(self, *, decision: str = "", limit: int = 0) -> list[pb.SuggestionView]:
-        """The newest first. `decision`: accepted, rejected or pending."""
+        """Newest first. `decision`: accepted, rejected or pending."""
         request = pb.ListSuggestionsRequest(decision=decision, limit=limit)
         response: pb.ListSuggestionsResponse = call(
             self._stub.ListSuggestions, request, timeout=self._timeout

@@ -1,4 +1,4 @@
-"""Calls about tokens of people."""
+"""API tokens."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -12,7 +12,7 @@ class TokenCalls(SchedulerCalls):
     def create_token(
         self, name: str, role: str, *, deeds: Iterable[str] = (), ttl: timedelta | None = None
     ) -> pb.CreateTokenResponse:
-        """With the secret, which is told this once. No deeds: all that the role allows."""
+        """The response contains the secret, which cannot be read again. No `deeds`: all of the role."""
         seconds = max(1, round(ttl.total_seconds())) if ttl is not None else 0
         request = pb.CreateTokenRequest(name=name, role=role, deeds=deeds, ttl_seconds=seconds)
         response: pb.CreateTokenResponse = call(
@@ -23,7 +23,7 @@ class TokenCalls(SchedulerCalls):
         return response
 
     def list_tokens(self) -> list[pb.TokenView]:
-        """The newest first."""
+        """Newest first."""
         request = pb.ListTokensRequest()
         response: pb.ListTokensResponse = call(
             self._stub.ListTokens, request, timeout=self._timeout

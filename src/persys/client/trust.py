@@ -1,4 +1,4 @@
-"""The certificate of a process that serves, renewed by persys-ca or by Vault if it knows one of them."""
+"""TLS of the server processes: a certificate that is renewed by persys-ca or Vault, if configured."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,9 +15,9 @@ from persys.model.identity import Identity
 
 
 def open_renewed(settings: TlsSettings, clock: Clock, vault: VaultSource | None) -> Tls:
-    """Without an authority and Vault somebody else renews, and only a file may say what is revoked.
+    """Without persys-ca and Vault, certificates are renewed externally and only tls_crl lists revocations.
 
-    Raises SettingsError for certificates that cannot be used.
+    Raises SettingsError for unusable certificates.
     """
     files = settings.files
     source: AuthoritySource | VaultSource | None = vault
@@ -45,7 +45,7 @@ def vault_source(
     service: str,
     hosts: Sequence[str],
 ) -> VaultSource:
-    """`service` is what its common name begins with; `hosts` are further names and addresses."""
+    """`service` is the start of the common name; `hosts` are additional names and addresses."""
     domain = settings.vault_service_domain.strip(".")
     common_name = f"{service}.{domain}" if domain else service
     return VaultSource(

@@ -1,4 +1,4 @@
-"""Calls about volumes."""
+"""Volumes."""
 
 from persys.client.call import RequestRefusedError, call
 from persys.client.calls import SchedulerCalls
@@ -9,7 +9,7 @@ class VolumeCalls(SchedulerCalls):
     def list_volumes(
         self, *, node_id: str = "", workload_id: str = "", name: str = ""
     ) -> pb.ListVolumesResponse:
-        """With the nodes that gave no answer, which may have some too."""
+        """Includes the nodes that did not respond; they may have volumes too."""
         request = pb.ListVolumesRequest(node_id=node_id, workload_id=workload_id, name=name)
         response: pb.ListVolumesResponse = call(
             self._stub.ListVolumes, request, timeout=self._timeout
@@ -17,7 +17,7 @@ class VolumeCalls(SchedulerCalls):
         return response
 
     def delete_volume(self, workload_id: str, name: str, *, node_id: str = "") -> None:
-        """With all that is in it. Refused while its workload has it."""
+        """Delete a volume and its data. Refused while its workload uses it."""
         request = pb.DeleteVolumeRequest(node_id=node_id, workload_id=workload_id, name=name)
         response = call(self._stub.DeleteVolume, request, timeout=self._timeout)
         if not response.success:

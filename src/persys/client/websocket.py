@@ -1,4 +1,4 @@
-"""A WebSocket (RFC 6455) as a client has it: binary messages both ways, pings answered. No extensions.
+"""A WebSocket client (RFC 6455) for binary messages, without extensions.
 
 One thread may send while another receives.
 """

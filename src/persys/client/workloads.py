@@ -1,4 +1,4 @@
-"""Calls about workloads."""
+"""Workloads."""
 
 from persys.client.call import RequestRefusedError, call
 from persys.client.calls import SchedulerCalls
@@ -27,7 +27,7 @@ class WorkloadCalls(SchedulerCalls):
         return response
 
     def apply(self, request: pb.ApplyWorkloadRequest) -> str:
-        """Make this revision so. Returns the revision that is now intended ("" from older schedulers)."""
+        """Create or update a workload. Returns its new revision ("" from older schedulers)."""
         response: pb.ApplyWorkloadResponse = call(
             self._stub.ApplyWorkload, request, timeout=self._timeout
         )
@@ -39,13 +39,13 @@ class WorkloadCalls(SchedulerCalls):
         return response.revision_id
 
     def set_desired_state(self, workload_id: str, desired_state: str) -> str:
-        """Start or stop what is there, at the revision it has."""
+        """Start or stop an existing workload at its current revision."""
         return self.apply(
             pb.ApplyWorkloadRequest(workload_id=workload_id, desired_state=desired_state)
         )
 
     def delete(self, workload_id: str) -> None:
-        """Returns when the wish is recorded; get_workload raises NotFoundError once it is gone."""
+        """Returns when the request is stored; get_workload raises NotFoundError after the deletion."""
         request = pb.DeleteWorkloadRequest(workload_id=workload_id)
         response: pb.DeleteWorkloadResponse = call(
             self._stub.DeleteWorkload, request, timeout=self._timeout
@@ -59,14 +59,18 @@ class WorkloadCalls(SchedulerCalls):
             self._stub.RetryWorkload, request, timeout=self._timeout
         )
         if not response.accepted:
-            raise RequestRefusedError(response.reason or "the scheduler gives no reason")
+            raise RequestRefusedError(
+                response.reason or "refused by the scheduler without a reason"
+            )
 
     def redeploy(self, workload_id: str) -> str:
-        """Make it anew from what its branch or tag names now. Returns the new revision."""
+        """Redeploy with the current commit or image tag. Returns the new revision."""
         request = pb.RedeployWorkloadRequest(workload_id=workload_id)
         response: pb.RedeployWorkloadResponse = call(
             self._stub.RedeployWorkload, request, timeout=self._timeout
         )
         if not response.accepted:
-            raise RequestRefusedError(response.reason or "the scheduler gives no reason")
+            raise RequestRefusedError(
+                response.reason or "refused by the scheduler without a reason"
+            )
         return response.revision_id

@@ -133,7 +133,7 @@ async def test_whoever_shows_the_right_root_but_has_no_key_below_it_gets_no_secr
     async with server:
         port = server.sockets[0].getsockname()[1]
         token = msgspec.structs.replace(await town.token(), ca=(f"127.0.0.1:{port}",))
-        with pytest.raises(DeniedError, match="not the authority") as err:
+        with pytest.raises(DeniedError, match="not the configured CA") as err:
             await town.join(token)
     assert err.value.reason == "authority"
     assert not any(token.secret.encode() in said for said in heard)

@@ -312,7 +312,7 @@ def test_a_gateway_of_another_authority_is_not_believed(
     ended = run("node", "list", "--api", secure[1], PERSYS_INSECURE="", **mine)
 
     assert ended.code == 4
-    assert "not a gateway that is believed here" in ended.err
+    assert "is not trusted" in ended.err
 
 
 def test_whoever_says_insecure_is_told_what_to_say(run: Run) -> None:

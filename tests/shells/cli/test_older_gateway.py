@@ -103,4 +103,4 @@ def test_what_it_does_not_know_is_said_plainly(run: Run, older: str) -> None:
         ended = run(*words, "--api", older)
 
         assert ended.code == 1, words
-        assert "older or of another make" in ended.err, words
+        assert "not supported by this gateway version" in ended.err, words
