@@ -37,7 +37,7 @@ def test_promise_11_while_docker_is_cut_off_nothing_is_deleted_and_all_is_unknow
     cluster.wait_for_all(some, "Unknown")
     view = cluster.client.get_workload(some[0])
     cluster.apply_all(late, sleeper)
-    assert view.reason.message == "docker gives no answer"
+    assert view.reason.message == "docker is not responding"
     assert cluster.containers() == before
 
     proxy.mend()

@@ -1,4 +1,4 @@
-"""persys-ca: the authority that gives every part of a cluster its certificate."""
+"""persys-ca: the certificate authority that issues the certificates of a cluster."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""Our own routes of the authority. Each runs on the authority's thread, behind its door."""
+"""The native REST routes of the CA. Handlers run on the CA's thread after authorization."""
 
 from collections.abc import Mapping
 
@@ -46,7 +46,7 @@ class Api:
 
     def _health(self, call: Call) -> Answer:
         keys = self._authority.keys
-        self._authority.book.audit(1)  # a book that cannot be read is no health
+        self._authority.book.audit(1)  # fails if the database cannot be read
         return _json(
             {
                 "status": "ok",

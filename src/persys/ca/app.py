@@ -1,4 +1,4 @@
-"""The composition root: the only place where the authority's parts meet."""
+"""Builds and runs the CA process."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ from persys.infra.process import serve
 
 log = structlog.get_logger()
 
-# Every request is short, so every connection ends soon, whatever it does.
+# Every request is short, so every connection has a short limit.
 LIMITS = HttpLimits(
     connections_max=1024,
     connections_per_address_max=128,
@@ -35,9 +35,9 @@ LIMITS = HttpLimits(
     closing_seconds=2.0,
 )
 REQUEST_SECONDS = 15.0
-_FORGET_AFTER = timedelta(days=1)
-_LOOK_SECONDS_MAX = 3600.0
-_LOOK_SECONDS_LEAST = 1.0
+_CLEANUP_INTERVAL = timedelta(days=1)
+_CHECK_SECONDS_MAX = 3600.0
+_CHECK_SECONDS_MIN = 1.0
 
 
 async def run_ca(settings: CaSettings, stop: asyncio.Event) -> None:
@@ -57,7 +57,7 @@ class Ca:
         limits: HttpLimits = LIMITS,
         request_seconds: float = REQUEST_SECONDS,
     ) -> None:
-        """Raises SettingsError when keys or book cannot be used."""
+        """Raises SettingsError if the keys or the database cannot be opened."""
         self._settings = settings
         self._clock = clock
         self._passphrase = settings.passphrase()
@@ -82,7 +82,7 @@ class Ca:
         self._renew_at = clock.now()
 
     async def start(self) -> None:
-        # Before the port is known the certificate has all names that it needs: ports are not in it.
+        # The certificate does not contain the port, so it can be issued before the port is known.
         await self._on_thread(self._renew)
         self.port = await self._listener.start(self._settings.listen, self._settings.port)
         root = self.authority.keys.root
@@ -94,17 +94,17 @@ class Ca:
         )
 
     async def run(self) -> None:
-        """Keeps the authority's own certificate young and its book short."""
-        forget_at = self._clock.now()
+        """Renew the CA's own certificate and delete old records."""
+        cleanup_at = self._clock.now()
         while True:
             now = self._clock.now()
             if now >= self._renew_at:
                 await self._on_thread(self._renew)
-            if now >= forget_at:
+            if now >= cleanup_at:
                 await self._on_thread(self.authority.forget)
-                forget_at = now + _FORGET_AFTER
-            left = (min(self._renew_at, forget_at) - now).total_seconds()
-            await asyncio.sleep(min(max(left, _LOOK_SECONDS_LEAST), _LOOK_SECONDS_MAX))
+                cleanup_at = now + _CLEANUP_INTERVAL
+            left = (min(self._renew_at, cleanup_at) - now).total_seconds()
+            await asyncio.sleep(min(max(left, _CHECK_SECONDS_MIN), _CHECK_SECONDS_MAX))
 
     async def stop(self) -> None:
         await self._listener.stop()
@@ -112,7 +112,7 @@ class Ca:
         self._thread.shutdown()
 
     def _renew(self) -> None:
-        """Also the intermediate, when it is time for that."""
+        """Renew the server certificate, and the intermediate when it is due."""
         now = self._clock.now()
         self.authority.keys = _keys(self._settings, self._passphrase, self._clock)
         key = new_key()
@@ -131,7 +131,7 @@ class Ca:
 def open_authority(
     settings: CaSettings, clock: Clock, found_at: Callable[[], Sequence[str]]
 ) -> Authority:
-    """Keys first: the book is that of a root which is there."""
+    """Opens the keys first: the database belongs to an existing root."""
     keys = _keys(settings, settings.passphrase(), clock)
     book = Book(settings.dir / BOOK, trust_domain=settings.trust_domain)
     rules = Rules(settings.trust_domain, settings.cert_ttl, settings.keep)

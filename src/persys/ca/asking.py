@@ -1,7 +1,7 @@
-"""What a certificate request asks for, and whether it asks to be somebody else.
+"""Parses certificate signing requests (CSR) and checks the identity that they request.
 
-Of a request only the public key, the common name and the alternative names are read; nothing else in it, such
-as a wish to be an authority, has any effect.
+Only the public key, the common name and the alternative names are read. All other attributes, such as CA
+constraints, are ignored.
 """
 
 from cryptography import x509
@@ -18,8 +18,8 @@ PublicKey = ec.EllipticCurvePublicKey | rsa.RSAPublicKey
 RSA_BITS = range(2048, 8192 + 1)
 _CURVES = (ec.SECP256R1, ec.SECP384R1, ec.SECP521R1)
 _COMMON_NAME_LENGTH = 64
-# What the library raises for a request that it cannot parse, as a whole or in part. Not all are ValueErrors.
-_UNREADABLE = (
+# Exceptions of the library for a request that it cannot parse. Not all are ValueErrors.
+_PARSE_ERRORS = (
     ValueError,
     UnsupportedAlgorithm,
     x509.DuplicateExtension,
@@ -36,17 +36,17 @@ class Asked(Struct, frozen=True):
 
 
 def read_request(pem: bytes) -> Asked:
-    """Raises InvalidError; also when the sender does not hold the key."""
+    """Raises InvalidError, also if the sender does not hold the private key."""
     try:
         request = x509.load_pem_x509_csr(pem)
         key = request.public_key()
         holds_key = request.is_signature_valid
         common_names = request.subject.get_attributes_for_oid(NameOID.COMMON_NAME)
         hosts, uris = _names(request)
-    except _UNREADABLE as err:
-        raise InvalidError("csr", "is no certificate request that can be read") from err
+    except _PARSE_ERRORS as err:
+        raise InvalidError("csr", "expected a certificate request in PEM format") from err
     if not holds_key:
-        raise InvalidError("csr", "is not signed by the key that it names")
+        raise InvalidError("csr", "is not signed with the key that it contains")
     if len(common_names) > 1:
         raise InvalidError("csr", "has more than one common name")
     common_name = str(common_names[0].value) if common_names else ""
@@ -54,16 +54,16 @@ def read_request(pem: bytes) -> Asked:
 
 
 def check_identity(asked: Asked, identity: Identity, trust_domain: str) -> None:
-    """Raises DeniedError when the request names anybody but this one. It need not name anybody."""
+    """Raises DeniedError if the request names another identity. It may name none."""
     named = asked.common_name
     if named and named != str(identity)[:_COMMON_NAME_LENGTH] and by_common_name(named) != identity:
         raise DeniedError(
-            f"the request is for {named}, but only {identity} may be had here", reason="identity"
+            f"the request is for {named}, but only {identity} is allowed", reason="identity"
         )
     for uri in asked.uris:
         if uri != identity.uri(trust_domain):
             raise DeniedError(
-                f"the request is for {uri}, but only {identity} may be had here", reason="identity"
+                f"the request is for {uri}, but only {identity} is allowed", reason="identity"
             )
 
 
@@ -78,7 +78,7 @@ def _usable(key: object) -> PublicKey:
 
 
 def _names(request: x509.CertificateSigningRequest) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Host names and addresses, and URIs."""
+    """Host names and addresses, and the URIs."""
     try:
         names = request.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -94,5 +94,5 @@ def _names(request: x509.CertificateSigningRequest) -> tuple[tuple[str, ...], tu
             case x509.UniformResourceIdentifier():
                 uris.append(name.value)
             case _:
-                raise ValueError("a name of a kind that nobody is given here")
+                raise ValueError("unsupported type of alternative name")
     return tuple(hosts), tuple(uris)

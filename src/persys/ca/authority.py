@@ -1,7 +1,7 @@
-"""The authority: each request is judged, signed, written into the book, and only then answered.
+"""The certificate authority: checks, signs and records each request before it responds.
 
-It is used by one thread at a time, and blocks on the disk. Nothing it hands out is secret but join tokens:
-keys are made by those who ask.
+It is used by one thread at a time and blocks on the disk. Only join tokens are secret: clients generate their
+own keys.
 """
 
 import secrets
@@ -64,7 +64,7 @@ class Rules(Struct, frozen=True):
 
 
 class Holder(Struct, frozen=True):
-    """One who has shown a certificate of ours."""
+    """A client that presented a certificate of this CA."""
 
     identity: Identity
     claims: Claims
@@ -72,7 +72,7 @@ class Holder(Struct, frozen=True):
 
 
 class Wish(Struct, frozen=True):
-    """What somebody may have, as far as it is settled by whom they are."""
+    """A certificate to issue, after all checks of the request."""
 
     identity: Identity
     hosts: tuple[str, ...]
@@ -80,7 +80,7 @@ class Wish(Struct, frozen=True):
     how: str  # joined, renewed, created, signed
     ttl: timedelta | None = None
     token_id: str = ""
-    renews: str = ""  # the serial of the certificate that it takes the place of
+    renews: str = ""  # the serial of the certificate that it replaces
     enrolled_at: datetime | None = None
 
 
@@ -94,7 +94,7 @@ class Authority:
         *,
         addresses: Callable[[], Sequence[str]],
     ) -> None:
-        """`addresses`, host:port, are where newcomers find it; asked for at each token."""
+        """`addresses` returns the host:port pairs of this CA; called for each token."""
         self.keys = keys
         self.book = book
         self._clock = clock
@@ -117,7 +117,7 @@ class Authority:
         fault = token_fault(token, request.secret, self._clock.now())
         if fault is not None:
             raise _denied(fault)
-        assert token is not None, "one that is not there has a fault"
+        assert token is not None, "token_fault rejects a missing token"
         asked = read_request(request.csr.encode())
         check_identity(asked, token.identity, self.trust_domain)
         wish = Wish(
@@ -133,7 +133,7 @@ class Authority:
             raise _denied(Fault.USED) from err
 
     def renew(self, holder: Holder, csr: bytes) -> IssuedAnswer:
-        """The same identity again. Hosts may become fewer, never other ones."""
+        """Issue a certificate for the same identity. The hosts may be a subset of the current ones."""
         asked = read_request(csr)
         check_identity(asked, holder.identity, self.trust_domain)
         self._limit_renewals(holder.identity)
@@ -149,7 +149,7 @@ class Authority:
         try:
             return self.give(wish, asked.public_key)
         except ConflictError as err:
-            raise DeniedError("this certificate has been revoked", reason="revoked") from err
+            raise DeniedError("the certificate has been revoked", reason="revoked") from err
 
     def create(self, asked_by: str, request: CertificateRequest) -> IssuedAnswer:
         asked = read_request(request.csr.encode())
@@ -160,7 +160,7 @@ class Authority:
         return self.give(wish, asked.public_key)
 
     def give(self, wish: Wish, public_key: PublicKey) -> IssuedAnswer:
-        """Sign what has been judged, and write it down before anybody has it."""
+        """Sign the certificate and record it before it is returned."""
         now = self._clock.now()
         issuer = self.keys.issuer
         self._check_alike(granted(wish.identity), now)
@@ -194,7 +194,7 @@ class Authority:
         )
 
     def certify_itself(self, public_key: PublicKey, hosts: Sequence[str], life: timedelta) -> bytes:
-        """The authority's own certificate as a server, with its chain. Nobody else has it, so no book."""
+        """The CA's own server certificate with its chain. It is not recorded."""
         wish = Wish(Identity(Role.CA, "ca"), tuple(hosts), asked_by="ca", how="created")
         made = self._sign(wish, public_key, self._clock.now(), life)
         return pem(made) + self.keys.chain_pem
@@ -227,16 +227,16 @@ class Authority:
         return TokenAnswer(write_token(line), token.id, token.expires_at)
 
     def revoke(self, asker: Identity, request: RevokeRequest) -> RevokeAnswer:
-        """Raises NotFoundError when there is none such, unless it asks only for those of a past.
+        """Raises NotFoundError if there is none, unless `enrolled_until` is set.
 
-        What is revoked already is no error. A serial stands for its whole renewal chain: whoever has the key
-        of one may have renewed it.
+        A certificate that is already revoked is not an error. A serial revokes its whole renewal chain: the
+        holder of a key may have renewed it.
         """
 
         def choose() -> list[CertificateView]:
             found = self._found(request)
             if asker.role is not Role.ADMIN and any(view.role != Role.AGENT for view in found):
-                raise DeniedError(f"{asker} may revoke only those of agents", reason="role")
+                raise DeniedError(f"{asker} may revoke certificates of agents only", reason="role")
             return found
 
         def line(view: CertificateView) -> AuditLine:
@@ -259,9 +259,9 @@ class Authority:
         return self.revocation_list().public_bytes(Encoding.PEM)
 
     def note_refusal(self, who: Identity | None, where: str, what: str, why: str) -> None:
-        """Anyone can cause these, so only some of each minute are written one by one.
+        """Record a rejected request. Any client can cause these, so only some per minute are recorded.
 
-        Those without an identity are counted apart: they cannot hide what an identity was refused.
+        Requests without an identity are counted separately, so that they cannot hide those with one.
         """
         name = f"{who or 'unknown'}, from {where}"
         ration = self._anonymous if who is None else self._identified
@@ -295,14 +295,14 @@ class Authority:
         )
 
     def _life_before(self, holder: Holder) -> timedelta | None:
-        """People keep the life that an admin gave them; parts of the cluster have the usual one."""
+        """Users keep the lifetime that an admin set; services get the default."""
         view = self.book.certificate(holder.claims.serial)
         if view is None or holder.identity.role in SERVICES:
             return None
         return view.expires_at - view.issued_at
 
     def _limit_renewals(self, identity: Identity) -> None:
-        """One key that renews without pause must not fill the disk."""
+        """A client that renews continuously must not fill the disk."""
         since = self._clock.now() - timedelta(hours=1)
         if self.book.issued_since(identity, since) >= RENEWALS_PER_HOUR:
             raise DeniedError(
@@ -311,10 +311,12 @@ class Authority:
             )
 
     def _check_alike(self, identity: Identity, now: datetime) -> None:
-        # In DNS, and so in certificates, capitals do not count: N1 could stand in for n1.
+        # DNS names in certificates are case-insensitive: N1 could impersonate n1.
         for view in self.book.certificates_of(identity, now):
             if view.name != identity.name:
-                raise InvalidError("name", f"{identity} is too much like {view.role}/{view.name}")
+                raise InvalidError(
+                    "name", f"{identity} differs only in case from {view.role}/{view.name}"
+                )
 
     def _found(self, request: RevokeRequest) -> list[CertificateView]:
         if bool(request.serial) == bool(request.role and request.name):
@@ -333,7 +335,7 @@ class Authority:
         return found
 
     def _chain_of(self, view: CertificateView) -> list[CertificateView]:
-        """The certificate, and those that renew it or that it renews."""
+        """The certificate with all others of its renewal chain."""
         identity = Identity(_role(view.role), view.name)
         chain = self.book.revocable(identity, self._clock.now(), enrolled_at=_enrolled(view))
         return [view, *(one for one in chain if one.serial != view.serial)]
@@ -352,7 +354,7 @@ def _denied(fault: Fault) -> DeniedError:
 
 def _role(text: str) -> Role:
     if text not in list(Role):
-        raise InvalidError("role", f"{text[:80]!r} is not one of {', '.join(Role)}")
+        raise InvalidError("role", f"invalid role {text[:80]!r}: expected {', '.join(Role)}")
     return Role(text)
 
 
@@ -360,4 +362,4 @@ def _span(seconds: float | None) -> timedelta | None:
     try:
         return None if seconds is None else timedelta(seconds=seconds)
     except (OverflowError, ValueError) as err:
-        raise InvalidError("ttl", "expected a span of time") from err
+        raise InvalidError("ttl", "expected a duration in seconds") from err

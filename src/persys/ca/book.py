@@ -1,8 +1,8 @@
-"""The authority's memory: every certificate it gave, every join token, and an audit of who did what.
+"""The database of the CA: issued certificates, join tokens and the audit log.
 
-One SQLite file. It is shared with commands on the same machine, so each change is one transaction that looks
-again at what it relies on. Secrets of tokens are kept only as hashes. What would surprise: refusals, which
-anybody can cause, are kept only up to a number.
+One SQLite file, shared with commands on the same host: each change is one transaction that checks its
+preconditions again. Token secrets are stored as hashes. The number of recorded rejections is limited, because
+any client can cause them.
 """
 
 import os
@@ -41,7 +41,7 @@ CREATE TABLE audit (
     who TEXT NOT NULL, what TEXT NOT NULL, detail TEXT NOT NULL, serial TEXT NOT NULL);
 CREATE TABLE facts (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 """
-# What makes a book of each schema one of the next; of a certificate from before it is not known.
+# Schema migrations. `enrolled_at` of older certificates is unknown.
 _STEPS = (_TABLES, "ALTER TABLE certificates ADD COLUMN enrolled_at TEXT")
 _CERTIFICATE = (
     "serial, role, name, hosts, issued_at, expires_at, asked_by, how,"
@@ -51,14 +51,14 @@ _INVITATION = (
     "id, secret_hash, role, name, hosts, created_at, expires_at, created_by, used_at, serial"
 )
 _WAIT_SECONDS = 5.0
-# A certificate matters until it expires. One that may create tokens matters for as long as these can live.
+# A certificate is relevant until it expires; one that may create tokens, until its last token expires.
 _TOKEN_CREATORS = sorted(role for role in Role if Deed.TOKENS in deeds_of(role))
 _MATTERS = "(expires_at > ? OR (role IN (SELECT value FROM json_each(?)) AND expires_at > ?))"
 
 
 class Book:
     def __init__(self, path: Path, *, trust_domain: str) -> None:
-        """Raises SettingsError when the file cannot be used."""
+        """Raises SettingsError if the file cannot be opened."""
         self._path = path
         try:
             self._connection = _connect(path)
@@ -72,19 +72,19 @@ class Book:
     def add_certificate(
         self, made: CertificateView, line: AuditLine, *, token_id: str = "", renews: str = ""
     ) -> None:
-        """Raises ConflictError when the token has been used meanwhile, or the certificate with the serial
-        that it `renews` has been revoked; nothing is written then."""
+        """Raises ConflictError, without a change, if the token was used or the certificate with the serial
+        `renews` was revoked in the meantime."""
         with self._writing():
             before = self.certificate(renews) if renews else None
             if before is not None and before.revoked_at is not None:
-                raise ConflictError("the certificate has been revoked meanwhile")
+                raise ConflictError("the certificate was revoked in the meantime")
             if token_id:
                 used = self._connection.execute(
                     "UPDATE tokens SET used_at = ?, serial = ? WHERE id = ? AND used_at IS NULL",
                     (_text(made.issued_at), made.serial, token_id),
                 )
                 if used.rowcount != 1:
-                    raise ConflictError("the token has been used meanwhile")
+                    raise ConflictError("the token was used in the meantime")
             self._connection.execute(
                 f"INSERT INTO certificates ({_CERTIFICATE}) VALUES (?,?,?,?,?,?,?,?,NULL,'','',?)",  # noqa: S608
                 (
@@ -112,20 +112,20 @@ class Book:
         choose: Callable[[], Sequence[CertificateView]],
         line: Callable[[CertificateView], AuditLine],
     ) -> tuple[str, ...]:
-        """The serials of those that `choose` finds in this transaction: none is renewed in between.
+        """Revoke the certificates that `choose` returns in this transaction, and return their serials.
 
-        Those that are revoked already stay as they were.
+        Certificates that are already revoked are not changed.
         """
         with self._writing():
             chosen = choose()
             for view in chosen:
-                told = line(view)
+                entry = line(view)
                 self._connection.execute(
                     "UPDATE certificates SET revoked_at = ?, revoked_by = ?, reason = ?"
                     " WHERE serial = ? AND revoked_at IS NULL",
-                    (_text(told.at), told.who, told.detail, view.serial),
+                    (_text(entry.at), entry.who, entry.detail, view.serial),
                 )
-                self._add_line(msgspec.structs.replace(told, serial=view.serial))
+                self._add_line(msgspec.structs.replace(entry, serial=view.serial))
         return tuple(view.serial for view in chosen)
 
     def add_line(self, line: AuditLine) -> None:
@@ -137,7 +137,7 @@ class Book:
         return _token(rows[0]) if rows else None
 
     def tokens(self, limit: int) -> list[Invitation]:
-        """The newest first."""
+        """Newest first."""
         query = f"SELECT {_INVITATION} FROM tokens ORDER BY created_at DESC, id LIMIT ?"  # noqa: S608
         return [_token(row) for row in self._read(query, limit)]
 
@@ -147,12 +147,12 @@ class Book:
         return _certificate(rows[0]) if rows else None
 
     def certificates(self, limit: int) -> list[CertificateView]:
-        """The newest first."""
+        """Newest first."""
         query = f"SELECT {_CERTIFICATE} FROM certificates ORDER BY issued_at DESC, serial LIMIT ?"  # noqa: S608
         return [_certificate(row) for row in self._read(query, limit)]
 
     def certificates_of(self, identity: Identity, now: datetime) -> list[CertificateView]:
-        """Those that could still be shown to somebody, also where the name is spelt with other capitals."""
+        """Valid certificates of the identity; the name is compared case-insensitively."""
         query = (
             f"SELECT {_CERTIFICATE} FROM certificates"  # noqa: S608
             " WHERE role = ? AND name = ? COLLATE NOCASE AND expires_at > ? AND revoked_at IS NULL"
@@ -163,9 +163,9 @@ class Book:
     def revocable(
         self, identity: Identity, now: datetime, *, enrolled_at: datetime | None = None
     ) -> list[CertificateView]:
-        """Those of a holder that matter and are not revoked, the newest first.
+        """Relevant certificates of a holder that are not revoked, newest first.
 
-        With `enrolled_at` only those of one renewal chain: renewals keep when their holder was let in.
+        With `enrolled_at` only those of one renewal chain: renewals keep the enrolment time.
         """
         chain = "" if enrolled_at is None else _text(enrolled_at)
         query = (
@@ -185,7 +185,7 @@ class Book:
         return int(rows[0][0])
 
     def revoked(self, now: datetime) -> list[CertificateView]:
-        """All that matter."""
+        """All relevant revoked certificates."""
         query = (
             f"SELECT {_CERTIFICATE} FROM certificates"  # noqa: S608
             f" WHERE revoked_at IS NOT NULL AND {_MATTERS} ORDER BY revoked_at, serial"
@@ -193,7 +193,7 @@ class Book:
         return [_certificate(row) for row in self._read(query, *_matters(now))]
 
     def audit(self, limit: int) -> list[AuditLine]:
-        """The newest, oldest first."""
+        """The newest lines, oldest first."""
         rows = self._read(
             "SELECT number, at, deed, who, what, detail, serial FROM audit"
             " ORDER BY number DESC LIMIT ?",
@@ -205,7 +205,7 @@ class Book:
         ]
 
     def forget(self, before: datetime, now: datetime) -> None:
-        """What was over before then, refusals beyond their number, lines beyond the share of one author."""
+        """Delete records that ended before then, and audit lines above the limits."""
         over = _text(before)
         with self._writing():
             self._connection.execute(
@@ -230,14 +230,14 @@ class Book:
         self._connection.execute(
             "INSERT OR IGNORE INTO facts VALUES ('trust_domain', ?)", (trust_domain,)
         )
-        ((kept,),) = self._connection.execute(
+        ((stored,),) = self._connection.execute(
             "SELECT value FROM facts WHERE name = 'trust_domain'"
         ).fetchall()
-        if kept != trust_domain:
+        if stored != trust_domain:
             self._connection.close()
             raise SettingsError(
-                f"PERSYS_TRUST_DOMAIN={trust_domain}: this authority is that of {kept}; "
-                "with another every certificate that it gave would be refused"
+                f"invalid PERSYS_TRUST_DOMAIN {trust_domain!r}: expected {stored!r}, the trust domain of "
+                "this CA; a change would invalidate all issued certificates"
             )
 
     def _add_line(self, line: AuditLine) -> None:
@@ -277,7 +277,9 @@ def _connect(path: Path) -> sqlite3.Connection:
         connection.execute("BEGIN IMMEDIATE")
         (schema,) = connection.execute("PRAGMA user_version").fetchone()
         if schema > _SCHEMA:
-            raise SettingsError(f"{path}: written by a newer version")
+            raise SettingsError(
+                f"{path}: written by a newer version of persys-ca; install that version"
+            )
         for step in _STEPS[schema:]:
             for statement in step.split(";"):
                 connection.execute(statement)
@@ -295,7 +297,7 @@ def _matters(now: datetime) -> tuple[str, str, str]:
 
 
 def _text(at: datetime) -> str:
-    return at.isoformat(timespec="microseconds")  # all alike, so that texts compare as times do
+    return at.isoformat(timespec="microseconds")  # fixed width, so that strings sort by time
 
 
 def _list(words: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""One request to the authority after its door, and its answer."""
+"""An authorized request to the CA, and its response."""
 
 from collections.abc import Callable, Mapping
 
@@ -16,24 +16,24 @@ JSON = "application/json"
 class Call(Struct, frozen=True):
     body: bytes
     query: Mapping[str, str]
-    where: str  # address of the other side
-    holder: Holder | None  # who has shown a certificate that is good
+    where: str  # address of the client
+    holder: Holder | None  # the client, if it presented a valid certificate
 
     @property
     def asker(self) -> Holder:
-        assert self.holder is not None, "its door asks for a certificate"
+        assert self.holder is not None, "the route requires a certificate"
         return self.holder
 
     @property
     def who(self) -> str:
-        named = "somebody" if self.holder is None else str(self.holder.identity)
+        named = "unknown" if self.holder is None else str(self.holder.identity)
         return f"{named}, from {self.where}"
 
     def limit(self) -> int:
         text = self.query.get("limit", str(_LIST_USUAL))
         limit = whole_number(text)
         if limit is None or not 1 <= limit <= LIST_MAX:
-            raise InvalidError("limit", f"is {text[:40]!r}; expected 1 to {LIST_MAX}")
+            raise InvalidError("limit", f"invalid limit {text[:40]!r}: expected 1 to {LIST_MAX}")
         return limit
 
 

@@ -1,9 +1,9 @@
-"""The shapes of cfssl's API, for clients that speak it, and whom such a request means.
+"""The message types of the cfssl API, and the identity that a cfssl request is for.
 
-cfssl knows profiles and common names instead of roles and names: a profile that is a role gives the role, and
-the common name the name; without one the common name says both, as agent/n1 or persys-agent-n1 do. What would
-surprise: a certificate is answered with the intermediate after it, and `info` names the root, so that what
-clients keep verifies everywhere.
+cfssl has profiles and common names instead of roles and names. A profile that is a role sets the role, and
+the common name sets the name; without such a profile the common name has both, as in agent/n1 or
+persys-agent-n1. A certificate is returned with its intermediate, and `info` returns the root, so that clients
+can verify the chain.
 """
 
 import base64
@@ -24,7 +24,7 @@ from persys.wire.authority import read_body
 
 PREFIX = "/api/v1/cfssl/"
 USAGES = ("digital signature", "server auth", "client auth")
-_REFUSED_CODE = 7000  # what cfssl calls an error of its API
+_REFUSED_CODE = 7000  # cfssl's code for API errors
 
 
 class Subject(Struct):
@@ -40,7 +40,7 @@ class SignRequest(Struct):
 
 
 class SealedRequest(Struct):
-    """A request with proof that its sender has the key."""
+    """A request with an HMAC of the shared key."""
 
     token: str
     request: str
@@ -63,22 +63,22 @@ class NewCertRequest(Struct):
 
 
 def unseal(body: bytes, key: bytes) -> SignRequest:
-    """Raises DeniedError unless it was sealed with this key."""
+    """Raises DeniedError if the HMAC does not match this key."""
     sealed = read_body(body, SealedRequest)
     if not key:
-        raise DeniedError("no key for authsign is set here (PERSYS_CA_AUTH_KEY_FILE)", reason="key")
+        raise DeniedError("authsign is disabled: set PERSYS_CA_AUTH_KEY_FILE", reason="key")
     try:
         token = base64.b64decode(sealed.token, validate=True)
         request = base64.b64decode(sealed.request, validate=True)
     except binascii.Error as err:
         raise InvalidError("token", "expected base64") from err
     if not hmac.compare_digest(token, hmac.new(key, request, hashlib.sha256).digest()):
-        raise DeniedError("this was sealed with another key", reason="key")
+        raise DeniedError("the authsign token does not match the key of this CA", reason="key")
     return read_body(request, SignRequest)
 
 
 def meant(profile: str, common_name: str) -> Identity:
-    """Whom a request of cfssl's kind is for."""
+    """The identity that a cfssl request is for."""
     named = by_common_name(common_name)
     role = Role(profile) if profile in list(Role) else None
     if named is not None and role in (None, named.role):
@@ -86,21 +86,22 @@ def meant(profile: str, common_name: str) -> Identity:
     if named is None and role is not None:
         return Identity(role, common_name)
     if named is not None:
-        raise InvalidError("profile", f"{profile} is another role than that of {named}")
+        raise InvalidError("profile", f"profile {profile} does not match the role of {named}")
     roles = ", ".join(sorted(SERVICES))
     raise InvalidError(
-        "CN", f"{common_name[:80]!r} says no role; say ROLE/NAME, or name a profile: {roles}, …"
+        "CN",
+        f"invalid common name {common_name[:80]!r}: expected ROLE/NAME, or set a profile: {roles}, …",
     )
 
 
 def hosts_of(request: SignRequest, in_csr: tuple[str, ...]) -> tuple[str, ...]:
-    """Those that are said beside the request are instead of those in it."""
-    said = tuple(word for part in request.hostname.split(",") if (word := part.strip()))
-    return said or request.hosts or in_csr
+    """Hosts of the API request take precedence over those of the CSR."""
+    named = tuple(word for part in request.hostname.split(",") if (word := part.strip()))
+    return named or request.hosts or in_csr
 
 
 def span(life: timedelta) -> str:
-    """As Go writes it, which knows no days."""
+    """Format a duration as Go does, which has no days."""
     seconds = round(life.total_seconds())
     return f"{seconds}s" if seconds % 3600 else f"{seconds // 3600}h"
 

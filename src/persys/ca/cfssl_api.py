@@ -1,4 +1,4 @@
-"""The routes of cfssl's API, answered by the same authority under the same rules."""
+"""The routes of the cfssl API, with the same rules as the native API."""
 
 import base64
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _CURVES: Mapping[int, ec.EllipticCurve] = {
 
 class CfsslApi:
     def __init__(self, authority: Authority, *, key: bytes, roles: frozenset[Role]) -> None:
-        """`key` is that of authsign, good for `roles`; empty: there is no authsign."""
+        """`key` is the authsign key, valid for `roles`; b"" disables authsign."""
         self._authority = authority
         self._key = key
         self._roles = roles
@@ -58,7 +58,7 @@ class CfsslApi:
         return _answer({"certificate": certificate})
 
     def _newcert(self, call: Call) -> Answer:
-        """The one route that makes a key for somebody, because clients of cfssl expect it."""
+        """The only route that generates a key for the client, because cfssl clients expect it."""
         asked = read_body(call.body, cfssl.NewCertRequest)
         identity = cfssl.meant(asked.profile, asked.request.CN)
         hosts = granted_hosts(asked.request.hosts or ())
@@ -83,17 +83,19 @@ class CfsslApi:
         asked = read_request(request.certificate_request.encode())
         identity = self._meant(request, asked)
         if roles is not None and identity.role not in roles:
-            raise DeniedError(f"the key is not good for role {identity.role}", reason="role")
+            raise DeniedError(
+                f"the authsign key is not valid for role {identity.role}", reason="role"
+            )
         hosts = granted_hosts(cfssl.hosts_of(request, asked.hosts))
         wish = Wish(identity, hosts, asked_by=asked_by, how="signed")
         return self._authority.give(wish, asked.public_key).certificate
 
     def _meant(self, request: cfssl.SignRequest, asked: Asked) -> Identity:
-        said = request.subject.CN if request.subject is not None else ""
-        identity = cfssl.meant(request.profile, said or asked.common_name)
+        named = request.subject.CN if request.subject is not None else ""
+        identity = cfssl.meant(request.profile, named or asked.common_name)
         for uri in asked.uris:
             if parse_uri(uri) != (identity, self._authority.trust_domain):
-                raise InvalidError("csr", f"{uri[:200]} is not {identity}")
+                raise InvalidError("csr", f"URI {uri[:200]} does not match {identity}")
         return identity
 
 

@@ -1,7 +1,6 @@
-"""What is done on the authority's own machine, with its keys and without its port: the first certificates.
+"""Commands of persys-ca on the CA host, which use the keys directly: issue the first certificates.
 
-Whoever can read the keys can do anything anyway, so nobody is asked who they are. The authority may run
-meanwhile.
+Access to the key files is sufficient authorization. The CA may run at the same time.
 """
 
 from argparse import ArgumentParser, ArgumentTypeError, Namespace
@@ -27,11 +26,11 @@ COMMANDS = {
     "certificate": "issue a key and a certificate, as files",
     "token": "print a token that is valid for one join",
 }
-_ASKED_BY = "the authority's machine"
+_ASKED_BY = "the CA host"
 
 
 def run_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Returns what is to be shown. `argv` begins with the command."""
+    """Run a command and return its output. `argv` begins with the command."""
     options, rest = new_parser().parse_known_args(argv)
     settings = load(CaSettings, rest, environ, program="persys-ca").settings
     authority = open_authority(
@@ -48,7 +47,7 @@ def run_command(argv: Sequence[str], environ: Mapping[str, str]) -> str:
 
 
 def is_revoked(serial: str, environ: Mapping[str, str]) -> bool:
-    """Asked on the authority's own machine, where there is one already."""
+    """Whether a certificate is revoked, on the CA host."""
     settings = load(CaSettings, [], environ, program="persys-ca").settings
     authority = open_authority(settings, SystemClock(), tuple)
     try:
@@ -101,7 +100,7 @@ def new_parser() -> ArgumentParser:
                 "--out",
                 default=".",
                 metavar="DIR",
-                help="directory of ROLE.crt, ROLE.key and ca.crt (default: %(default)s)",
+                help="directory for ROLE.crt, ROLE.key and ca.crt (default: %(default)s)",
             )
     return parser
 
@@ -111,7 +110,7 @@ def _add_identity(command: ArgumentParser) -> None:
         "--role",
         required=True,
         choices=[role.value for role in Role if role is not Role.CA],
-        help="what the holder may do",
+        help="role of the holder, which sets its permissions",
     )
     command.add_argument(
         "--name", "--node", required=True, help="name of the holder; for an agent, its node id"
@@ -120,19 +119,19 @@ def _add_identity(command: ArgumentParser) -> None:
         "--host",
         action="append",
         default=[],
-        help="DNS name or address in the certificate; may be given several times",
+        help="DNS name or IP address in the certificate; may be repeated",
     )
     command.add_argument(
         "--ttl",
         type=_span,
         default=None,
         metavar="DURATION",
-        help="how long it is valid, for example 12h (default: as persys-ca is configured)",
+        help="validity, for example 12h (default: as configured in persys-ca)",
     )
 
 
 def _span(text: str) -> timedelta:
-    """As an argument type, so that a wrong value is a usage error with its reason."""
+    """An argument type, so that an invalid value is a usage error with its reason."""
     try:
         return parse_duration(text)
     except ValueError as err:

@@ -1,7 +1,7 @@
-"""The door of every route: bounded in size and time, with the certificate that the table asks for.
+"""Authorizes every request: limits size and time, and checks the certificate that the route requires.
 
-Who has shown a certificate is looked up in the book at each request, so a revoked one is refused at once.
-What would surprise: a route that is in the table but has no handler, or the other way round, ends the start.
+The certificate is looked up in the database at each request, so a revocation is effective at once. A route
+without a handler, or a handler without a route, is an error at startup.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Door:
         supervisor: Supervisor,
         metrics: Metrics,
     ) -> None:
-        assert handlers.keys() == CA.keys(), "every route has its line in the table"
+        assert handlers.keys() == CA.keys(), "every route has a handler, and every handler a route"
         self._authority = authority
         self._clock = clock
         self._thread = thread
@@ -87,7 +87,7 @@ class Door:
             try:
                 answer = await self._answer(door, deed, request)
             except ConnectionError as err:
-                left = err  # the client left; aiohttp closes the connection
+                left = err  # the client disconnected; aiohttp closes the connection
         if left is not None:
             raise left
         if answer is not None:
@@ -106,9 +106,9 @@ class Door:
                 serve = partial(self._serve, door, deed, shown, where)
                 answer = await self._run(partial(serve, body, dict(request.query)))
         except TimeoutError:
-            return _refused(door, 408, "took too long")
+            return _refused(door, 408, f"the request took longer than {self._request_seconds:g} s")
         except web.HTTPRequestEntityTooLarge:
-            return _refused(door, 413, f"more than {BODY_BYTES_MAX} bytes")
+            return _refused(door, 413, f"request body is larger than {BODY_BYTES_MAX} bytes")
         except web.RequestPayloadError as err:
             return _refused(door, 400, f"body: {err}")
         except PersysError as err:
@@ -127,14 +127,14 @@ class Door:
         body: bytes,
         query: Mapping[str, str],
     ) -> Answer:
-        """On the authority's thread."""
+        """Runs on the CA's thread."""
         who: Identity | None = None
         try:
             holder = None if deed is None else self._holder(shown)
             if holder is not None:
                 who = holder.identity
             if holder is not None and deed not in deeds_of(holder.identity.role):
-                raise DeniedError(f"{holder.identity} may not do this", reason="role")
+                raise DeniedError(f"{holder.identity} has no permission for {door}", reason="role")
             return self._handlers[door](Call(body, query, where, holder))
         except (DeniedError, InvalidError) as err:
             log.warning("request.refused", door=door, who=str(who or ""), where=where, why=str(err))
@@ -143,22 +143,24 @@ class Door:
 
     def _holder(self, shown: bytes | None) -> Holder:
         if shown is None:
-            raise DeniedError("this needs a certificate of this authority", reason="certificate")
+            raise DeniedError("a client certificate of this CA is required", reason="certificate")
         certificate = x509.load_der_x509_certificate(shown)
         claims = claims_of(certificate)
         identity = claims.identity
         if identity is None or identity.role is Role.CA:
-            raise DeniedError("this certificate names nobody that is known here", reason="identity")
+            raise DeniedError("certificate identity is not recognised", reason="identity")
         if claims.trust_domain != self._authority.trust_domain:
-            raise DeniedError("this certificate is of another trust domain", reason="trust-domain")
+            raise DeniedError(
+                "the certificate belongs to another trust domain", reason="trust-domain"
+            )
         if self._clock.now() >= claims.not_after:  # since the handshake
-            raise DeniedError("this certificate has expired", reason="expired")
+            raise DeniedError("the certificate has expired", reason="expired")
         if self._authority.is_revoked(claims.serial):
-            raise DeniedError("this certificate has been revoked", reason="revoked")
+            raise DeniedError("the certificate has been revoked", reason="revoked")
         return Holder(identity, claims, hosts_of(certificate))
 
     async def _run(self, job: Callable[[], T]) -> T:
-        # Whoever stops waiting does not stop what is being written.
+        # A client that disconnects must not cancel a write.
         return await asyncio.shield(asyncio.get_running_loop().run_in_executor(self._thread, job))
 
 

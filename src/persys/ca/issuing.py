@@ -1,7 +1,7 @@
-"""Making certificates: a root, an intermediate below it, and leaves for those who act.
+"""Creates X.509 certificates: root, intermediate and leaf certificates.
 
-Keys are of the curve P-256, which every TLS library speaks and which cost little to make at each renewal.
-Nothing here keeps or decides anything: who may have which certificate is settled before.
+Keys use P-256, which every TLS library supports and which is cheap to generate at each renewal. This module
+stores nothing and makes no policy decisions.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from persys.infra.keys import host_name, new_key
 from persys.infra.rpc import server_name
 from persys.model.identity import Identity
 
-BACKDATED = timedelta(minutes=5)  # clocks of nodes may be a little behind
+BACKDATED = timedelta(minutes=5)  # tolerates clock skew of nodes
 ROOT_LIFE = timedelta(days=3650)
 INTERMEDIATE_LIFE = timedelta(days=1825)
 _ALL_USES = x509.KeyUsage(
@@ -59,9 +59,9 @@ def pem(certificate: x509.Certificate) -> bytes:
 def new_root(
     name: str, *, now: datetime, life: timedelta = ROOT_LIFE, trust_domain: str = ""
 ) -> Issuer:
-    """With a trust domain, only identities of that domain are valid below this root.
+    """With a trust domain, only identities of that domain are valid under this root.
 
-    Names of hosts are not constrained: gateways have names in domains of the operator.
+    Host names are not constrained: gateways have names in domains of the operator.
     """
     key = new_key()
     subject = _subject(name)
@@ -102,9 +102,9 @@ def issue(
     life: timedelta,
     enrolled_at: datetime | None = None,
 ) -> x509.Certificate:
-    """A leaf that acts as this identity, as client and as server. `hosts` are names and addresses.
+    """A leaf certificate for client and server use. `hosts` are names and addresses.
 
-    `enrolled_at`: when its holder was let in, for one that is renewed; else it is let in now.
+    `enrolled_at`: the enrolment time for a renewal; None for a new enrolment.
     """
     names: list[x509.GeneralName] = [
         x509.UniformResourceIdentifier(identity.uri(trust_domain)),
@@ -131,7 +131,7 @@ def _builder(
     now: datetime,
     life: timedelta,
 ) -> x509.CertificateBuilder:
-    # Backdated by less than a short life, whose half must not lie in the past.
+    # Less than a short lifetime: half of it must not be in the past.
     begins_at = now - min(BACKDATED, life / 10)
     return (
         x509.CertificateBuilder()

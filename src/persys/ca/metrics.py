@@ -1,4 +1,4 @@
-"""What the authority counts, and how long its own certificates last. Served at /metrics."""
+"""The metrics of the CA, served at /metrics."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -19,7 +19,7 @@ from persys.infra.clock import Clock
 
 PAGE = "text/plain"
 
-# When a counter was created would be one more series for each.
+# Creation timestamps would add one series per counter.
 disable_created_metrics()  # type: ignore[no-untyped-call]  # its library has no types here
 
 
@@ -36,14 +36,14 @@ class Metrics:
         )
         self._seconds = Histogram(
             "persys_ca_request_seconds",
-            "Time to answer a request, by route",
+            "Request duration in seconds, by route",
             ["route"],
             buckets=SECONDS,
             registry=self.registry,
         )
 
     def expect(self, route: str) -> None:
-        """Show a route before its first request, so that the first one counts as a rise."""
+        """Create the series of a route before its first request, so that a rate sees the first one."""
         self._requests.labels(route, "200")
 
     def served(self, route: str, status: int, seconds: float) -> None:
@@ -51,7 +51,7 @@ class Metrics:
         self._seconds.labels(route).observe(seconds)
 
     def watch_keys(self, keys: Callable[[], Keys]) -> None:
-        """`keys` are asked whenever the metrics are read: they are renewed."""
+        """`keys` is called at each scrape, because the keys are renewed."""
         self._watch("root", lambda: keys().root.not_valid_after_utc)
         self._watch("intermediate", lambda: keys().issuer.certificate.not_valid_after_utc)
 
@@ -61,7 +61,7 @@ class Metrics:
     def _watch(self, which: str, ends_at: Callable[[], datetime]) -> None:
         gauge = Gauge(
             f"persys_ca_{which}_expiry_seconds",
-            f"Until the {which} certificate of the authority ends",
+            f"Seconds until the {which} certificate of the CA expires",
             registry=self.registry,
         )
         gauge.set_function(lambda: (ends_at() - self._clock.now()).total_seconds())

@@ -1,6 +1,6 @@
-"""The list of certificates that are revoked, signed by the intermediate.
+"""The certificate revocation list (CRL), signed by the intermediate.
 
-It names serials of all intermediates that there ever were: they are drawn at random, so none occurs twice.
+It contains serials from all intermediates: serials are random and unique.
 """
 
 from collections.abc import Iterable
@@ -13,7 +13,7 @@ from persys.ca.issuing import Issuer
 from persys.wire.authority import CertificateView
 
 VALID_FOR = timedelta(days=7)
-_BACKDATED = timedelta(minutes=5)  # clocks of those who read it may be a little behind
+_BACKDATED = timedelta(minutes=5)  # tolerates clock skew of readers
 
 
 def revocation_list(
@@ -31,7 +31,7 @@ def revocation_list(
         )
     )
     for view in revoked:
-        assert view.revoked_at is not None, "only what is revoked is listed"
+        assert view.revoked_at is not None, "only revoked certificates are listed"
         entry = x509.RevokedCertificateBuilder(int(view.serial, 16), view.revoked_at)
         builder = builder.add_revoked_certificate(entry.build())
     return builder.sign(issuer.key, hashes.SHA256())

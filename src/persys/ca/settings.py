@@ -1,4 +1,4 @@
-"""What the authority can be told at its start, by flag, variable or file."""
+"""The settings of persys-ca, from flags, environment variables and files."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -16,38 +16,40 @@ AUTH_KEY_BYTES_LEAST = 16
 @dataclass(frozen=True, slots=True)
 class CaSettings:
     dir: Path = setting(
-        Path("/var/lib/persys/ca"), "PERSYS_CA_DIR", help="where its keys and its book are"
+        Path("/var/lib/persys/ca"), "PERSYS_CA_DIR", help="directory of the keys and the database"
     )
     listen: str = setting("0.0.0.0", "PERSYS_CA_LISTEN", help="address to listen on")
     port: int = setting(8888, "PERSYS_CA_PORT", help="port of the HTTPS API")
     advertise: tuple[str, ...] = setting(
         (),
         "PERSYS_CA_ADVERTISE",
-        help="host:port by which newcomers reach it, written into join tokens; else found by itself",
+        help="host:port of the CA in join tokens; detected if not set",
     )
     cert_ttl: timedelta = setting(
-        LIFE, "PERSYS_CA_CERT_TTL", help="life of a certificate, unless more or less is asked for"
+        LIFE, "PERSYS_CA_CERT_TTL", help="default validity of certificates"
     )
     trust_domain: str = setting(
-        "persys.local", "PERSYS_TRUST_DOMAIN", help="of the identities in certificates"
+        "persys.local", "PERSYS_TRUST_DOMAIN", help="trust domain of the identities in certificates"
     )
     passphrase_file: str = setting(
         "",
         "PERSYS_CA_PASSPHRASE_FILE",
-        help="file with what encrypts the keys on disk; none: plain",
+        help="file with the passphrase of the key files; not encrypted if not set",
     )
     auth_key_file: str = setting(
         "",
         "PERSYS_CA_AUTH_KEY_FILE",
-        help="file with the key of cfssl's authsign, in hexadecimal digits; none: no authsign",
+        help="file with the key of cfssl authsign in hexadecimal; authsign is disabled if not set",
     )
     auth_roles: tuple[str, ...] = setting(
         ("agent",),
         "PERSYS_CA_AUTH_ROLES",
-        help="for which that key is good: agent, gateway, scheduler",
+        help="roles that authsign may issue: agent, gateway, scheduler",
     )
     keep: timedelta = setting(
-        timedelta(days=400), "PERSYS_CA_KEEP", help="how long the book remembers what is over"
+        timedelta(days=400),
+        "PERSYS_CA_KEEP",
+        help="retention of expired certificates, tokens and audit lines",
     )
     log_level: str = setting("info", "PERSYS_LOG_LEVEL", help="debug, info, warn or error")
     log_format: str = setting("", "LOG_FORMAT", help="json or console; console on a terminal")
@@ -55,32 +57,36 @@ class CaSettings:
     def __post_init__(self) -> None:
         if not LIFE_LEAST <= self.cert_ttl <= SERVICE_LIFE_MOST:
             raise SettingsError(
-                f"PERSYS_CA_CERT_TTL: expected {LIFE_LEAST.seconds}s to {SERVICE_LIFE_MOST.days}d"
+                f"invalid PERSYS_CA_CERT_TTL: expected {LIFE_LEAST.seconds}s to {SERVICE_LIFE_MOST.days}d"
             )
         checked_name(self.trust_domain, field="PERSYS_TRUST_DOMAIN")
         if self.keep <= timedelta():
-            raise SettingsError("PERSYS_CA_KEEP: expected more than nothing")
+            raise SettingsError(
+                "invalid PERSYS_CA_KEEP: expected a positive duration, for example 400d"
+            )
         for role in self.auth_roles:
             if role not in SERVICES:
                 roles = ", ".join(sorted(SERVICES))
-                raise SettingsError(f"PERSYS_CA_AUTH_ROLES={role!r}: expected some of {roles}")
+                raise SettingsError(
+                    f"invalid PERSYS_CA_AUTH_ROLES {role!r}: expected some of {roles}"
+                )
 
     def passphrase(self) -> bytes:
-        """Empty: the keys are not encrypted."""
+        """Empty if the keys are not encrypted."""
         return _secret(self.passphrase_file, "PERSYS_CA_PASSPHRASE_FILE")
 
     def auth_key(self) -> bytes:
-        """Empty: nobody signs by key."""
+        """Empty if authsign is disabled."""
         text = _secret(self.auth_key_file, "PERSYS_CA_AUTH_KEY_FILE").decode("utf-8", "replace")
         try:
             key = bytes.fromhex(text)
         except ValueError:
             raise SettingsError(
-                "PERSYS_CA_AUTH_KEY_FILE: expected hexadecimal digits in the file"
+                "invalid PERSYS_CA_AUTH_KEY_FILE: expected hexadecimal digits in the file"
             ) from None
         if text and len(key) < AUTH_KEY_BYTES_LEAST:
             raise SettingsError(
-                f"PERSYS_CA_AUTH_KEY_FILE: expected {2 * AUTH_KEY_BYTES_LEAST} digits or more"
+                f"invalid PERSYS_CA_AUTH_KEY_FILE: expected {2 * AUTH_KEY_BYTES_LEAST} digits or more"
             )
         return key
 

@@ -1,4 +1,4 @@
-"""Where newcomers find the authority, and the names and addresses that its own certificate has."""
+"""The addresses of the CA in join tokens, and the host names of its own certificate."""
 
 import socket
 from collections.abc import Sequence
@@ -12,14 +12,14 @@ _ANY = ("", "0.0.0.0", "::")
 
 
 def addresses(advertised: Sequence[str], listening: str, port: int) -> list[str]:
-    """host:port, of which a newcomer tries each."""
+    """host:port pairs; a joining node tries each."""
     if advertised:
         return list(advertised)
     if listening not in _ANY:
         return [f"[{listening}]:{port}" if ":" in listening else f"{listening}:{port}"]
     try:
         return [f"{address_outward()}:{port}"]
-    except OSError:  # no way out: then nobody comes from elsewhere
+    except OSError:  # no route: the CA is reachable locally only
         return [f"127.0.0.1:{port}"]
 
 
@@ -34,5 +34,5 @@ def _usable(hosts: Sequence[str]) -> list[str]:
         try:
             usable += granted_hosts([host])
         except InvalidError:
-            continue  # such as a host's name with an underscore at the wrong place
+            continue  # for example a host name with an invalid underscore
     return usable

@@ -58,7 +58,7 @@ class Way:
         await self._life.gate("runtime")
         if self._trouble.out:
             await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
-            raise RuntimeUnavailableError("docker gives no answer")
+            raise RuntimeUnavailableError("docker is not responding")
         if self._random.random() < self._trouble.os_errors:
             raise self._random.choice(UNEXPECTED)()
 

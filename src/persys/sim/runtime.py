@@ -65,7 +65,7 @@ class SimRuntime:
         _examine_binds(order)
         found = self._docker.containers.get(order.workload_id)
         if found is not None and order.type is not WorkloadType.COMPOSE:
-            raise ConflictError("the container has appeared")
+            raise ConflictError("the container already exists")
         if failure := self._error(FailureReason.RUNTIME_ERROR):
             return failure
         if found is not None:
@@ -83,7 +83,7 @@ class SimRuntime:
         if container.condition.active:
             return None
         if (port := self._docker.port_taken(container)) is not None:
-            text = f"host port {port} is taken on this node"
+            text = f"host port {port} is already in use on this node"
             return Failure(FailureReason.NETWORK_ERROR, text, code="PortTaken")
         if failure := self._error(FailureReason.RUNTIME_ERROR):
             return failure
@@ -139,7 +139,7 @@ class SimRuntime:
         await self._way.reach("ping", LOOK_SECONDS)
 
     def _error(self, reason: FailureReason) -> Failure | None:
-        return Failure(reason, "docker says 500") if self._way.fails() else None
+        return Failure(reason, "docker returned status 500") if self._way.fails() else None
 
     def _same(self, order: Order, artefact: Artefact) -> Container | None:
         found = self._docker.containers.get(order.workload_id)

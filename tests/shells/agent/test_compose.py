@@ -370,7 +370,7 @@ def test_a_taken_host_port_is_named(stacks: "Agent", unique_id: str, free_port: 
         apply(stacks, unique_id, text)
         status = stacks.wait_for(unique_id, FAILED, within=WITHIN)
 
-    assert status.message == f"host port {free_port}/tcp is taken on this node"
+    assert status.message == f"host port {free_port}/tcp is already in use on this node"
     stacks.delete(unique_id)
     stacks.wait_until_gone(unique_id)
 

@@ -86,7 +86,7 @@ class Moody(MemoryRuntime):
 
     async def ping(self) -> None:
         if self.mood == "away":
-            raise RuntimeUnavailableError("docker gives no answer")
+            raise RuntimeUnavailableError("docker is not responding")
         if self.mood == "broken":
             raise ValueError("not JSON")
         if self.mood == "hanging":

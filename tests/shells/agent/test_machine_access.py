@@ -179,9 +179,9 @@ def test_a_console_is_a_terminal_of_the_guest(guest: Agent) -> None:
 def test_a_second_console_is_refused_or_takes_it(guest: Agent) -> None:
     first = Session(guest).opened()
 
-    assert "--force takes it" in Session(guest).refusal()
+    assert "--force disconnects the current session" in Session(guest).refusal()
     second = Session(guest, force=True).opened()
-    assert first.refusal() == "somebody else has taken the console"
+    assert first.refusal() == "another session has taken over the console"
     second.say("echo mine=$((1+1))")
     second.read_until("mine=2")
     assert second.leave() == 0

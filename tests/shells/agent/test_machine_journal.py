@@ -199,5 +199,5 @@ def test_a_machine_that_may_not_start_again_says_how_it_ended(host: Host) -> Non
 
     status = host.wait_for(FAILED)
     assert status.metadata["container.exit_code"] == "137"
-    assert "it was switched off" in status.message
+    assert "the VM was powered off" in status.message
     assert virsh("domstate", host.name) == "shut off"

@@ -183,7 +183,7 @@ async def test_a_guest_reads_its_seed_shuts_down_when_asked_and_keeps_its_disk(n
     assert await node.stop(order) is None
     ended = await node.seen(order)
 
-    assert (ended.exit_code, ended.error) == (0, "the guest shut itself down")
+    assert (ended.exit_code, ended.error) == (0, "the guest shut down")
     before = node.volume(order).read_bytes()
     larger = replace(
         order, revision=Revision("r2"), spec=replace(spec, vcpus=2, memory_mb=256, name="larger-vm")
@@ -208,7 +208,7 @@ async def test_a_guest_that_does_not_listen_is_switched_off_after_its_grace(node
     assert await node.stop(order) is None
 
     ended = await node.seen(order)
-    assert (ended.condition, ended.error) == (Condition.EXITED, "it was switched off")
+    assert (ended.condition, ended.error) == (Condition.EXITED, "the VM was powered off")
 
 
 async def test_a_deleted_machine_leaves_nothing(node: Node) -> None:

@@ -42,9 +42,9 @@ def test_while_docker_is_silent_nothing_is_known_and_afterwards_all_is_well(
     answer = agent.apply(f"{unique_id}-late", sleeper)
     agent.wait_for(f"{unique_id}-late", UNKNOWN)
 
-    assert silent.message == "docker gives no answer"
+    assert silent.message == "docker is not responding"
     assert not health.healthy
-    assert health.runtime_status["container"] == "unhealthy: docker gives no answer"
+    assert health.runtime_status["container"] == "unhealthy: docker is not responding"
     assert answer.applied
     assert agent.containers(unique_id, running=True) == [before.metadata["container.id"]]
 

@@ -226,7 +226,7 @@ async def test_without_the_programs_a_size_is_refused_by_name(room: Path) -> Non
     bare = LocalDriver(room / "local", Tools(str(room)), PATHS)
     async with volumes_of(room, ("local", bare)) as volumes:
         with pytest.raises(
-            InvalidError, match=r"size_gb: a size needs mount and umount and losetup"
+            InvalidError, match=r"size_gb: a volume with a size needs mount and umount and losetup"
         ):
             await volumes.check(an_order(DISK))
         await volumes.check(an_order(ManagedVolume("data")))

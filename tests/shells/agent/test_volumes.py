@@ -241,7 +241,7 @@ def test_a_failed_apply_removes_no_volume_that_existed_before(
     failed = agent.wait_for(unique_id, FAILED)
 
     assert failed.metadata["failure_reason"] == "STORAGE_ERROR"
-    assert "no room for 900000 GB" in failed.message
+    assert "not enough space for 900000 GB" in failed.message
     assert list(volumes(agent, unique_id)) == ["data"]
     run(agent, unique_id, holder, "r3")
     assert agent.inside(unique_id, "cat", "/data/file") == "kept"
@@ -252,9 +252,9 @@ def test_what_the_node_cannot_give_is_refused_by_name(
 ) -> None:
     local = agent_pb2.ManagedVolumeSpec(name="data", mount_path="/data")
     asked = {
-        "driver: 'nfs' is not available on this node, which has local; "
+        "driver: driver 'nfs' is not available on this node: expected local; "
         "set PERSYS_STORAGE_NFS_SERVER": {"driver": "nfs"},
-        "driver: 'ceph-rbd' is not available on this node, which has local; "
+        "driver: driver 'ceph-rbd' is not available on this node: expected local; "
         "set PERSYS_STORAGE_CEPH_POOL": {"driver": "ceph-rbd"},
         "fs_type: is only for a volume with size_gb": {"fs_type": "ext4"},
         "access_mode: 'ReadWriteMany': the driver local": {"access_mode": "ReadWriteMany"},

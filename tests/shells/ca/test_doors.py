@@ -73,7 +73,7 @@ async def test_without_a_certificate_these_routes_are_closed(town: Town, route: 
     assert status == 403
     refusal = json.loads(body)
     words = refusal["errors"][0]["message"] if path.startswith(PREFIX) else refusal["error"]
-    assert "needs a certificate" in words
+    assert "client certificate of this CA is required" in words
 
 
 async def test_health_and_what_everybody_may_know_is_open(town: Town) -> None:

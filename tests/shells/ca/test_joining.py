@@ -261,7 +261,7 @@ async def test_a_token_may_say_which_hosts_may_be_asked_for(town: Town) -> None:
 async def test_a_node_whose_name_differs_only_in_capitals_is_refused(town: Town) -> None:
     await town.joined("n1")
 
-    with pytest.raises(RefusedError, match="too much like agent/n1"):
+    with pytest.raises(RefusedError, match="differs only in case from agent/n1"):
         await town.token("N1")
 
 

@@ -35,7 +35,7 @@ def crashes(view: WorkloadView) -> None:
 def is_unhealthy(view: WorkloadView) -> None:
     view.status = "Running"
     view.reason.code = "Unhealthy"
-    view.reason.message = "the check ended with code 1"
+    view.reason.message = "the health check exited with code 1"
 
 
 def has_no_image(view: WorkloadView) -> None:

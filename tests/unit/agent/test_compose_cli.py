@@ -14,7 +14,7 @@ HOST = "unix:///var/run/docker.sock"
 
 
 async def test_a_binary_that_is_no_compose_is_refused_by_name() -> None:
-    with pytest.raises(SettingsError, match="PERSYS_COMPOSE_BINARY='false'"):
+    with pytest.raises(SettingsError, match="invalid PERSYS_COMPOSE_BINARY 'false'"):
         await detect("false", HOST)
 
 

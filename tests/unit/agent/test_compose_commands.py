@@ -66,7 +66,7 @@ async def test_only_some_compose_files_are_read_at_once(tmp_path: Path) -> None:
         cli.may_end.set()
 
     assert cli.most == CONFIGS_MAX
-    assert told == [f"{CONFIGS_MAX} Compose files are being read"]
+    assert told == [f"{CONFIGS_MAX} Compose files are being resolved"]
 
 
 async def test_a_compose_file_that_becomes_too_large_is_refused(tmp_path: Path) -> None:

@@ -74,10 +74,10 @@ def test_a_machine_that_was_never_started_is_only_made() -> None:
 @pytest.mark.parametrize(
     ("reason", "exit_code", "ending"),
     [
-        (libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN, 0, "the guest shut itself down"),
+        (libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN, 0, "the guest shut down"),
         (libvirt.VIR_DOMAIN_SHUTOFF_CRASHED, 1, "the guest crashed"),
-        (libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED, 137, "it was switched off"),
-        (libvirt.VIR_DOMAIN_SHUTOFF_UNKNOWN, 255, "it ended while nobody looked"),
+        (libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED, 137, "the VM was powered off"),
+        (libvirt.VIR_DOMAIN_SHUTOFF_UNKNOWN, 255, "stopped while the agent was not running"),
     ],
 )
 def test_how_a_machine_ended_is_kept(reason: int, exit_code: int, ending: str) -> None:

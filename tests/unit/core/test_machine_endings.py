@@ -41,7 +41,7 @@ CRASHED = replace(
     finished_at=NOON + timedelta(seconds=9),
     error="the guest crashed",
 )
-SHUT_DOWN = replace(CRASHED, exit_code=0, error="the guest shut itself down")
+SHUT_DOWN = replace(CRASHED, exit_code=0, error="the guest shut down")
 
 
 def an_order(policy: str = "unless-stopped", retries_max: int = 0) -> Order:
@@ -121,7 +121,7 @@ def test_a_crash_long_after_the_start_is_no_failed_boot() -> None:
 
 
 def test_a_machine_that_was_switched_off_by_hand_has_not_failed_to_boot() -> None:
-    killed = replace(CRASHED, exit_code=137, error="it was switched off")
+    killed = replace(CRASHED, exit_code=137, error="the VM was powered off")
 
     assert the_settled(after(killed, an_order())).actual is Actual.PENDING
     assert the_settled(after(killed, an_order("no"))).code == EXITED

@@ -356,14 +356,14 @@ def test_an_agent_that_gave_no_answer_is_tried_again_when_the_time_comes() -> No
 
 
 def test_what_an_agent_cannot_tell_is_shown_as_unknown() -> None:
-    seen = an_observation(Actual.UNKNOWN, message="docker gives no answer", seen_at=after(1))
+    seen = an_observation(Actual.UNKNOWN, message="docker is not responding", seen_at=after(1))
     decision = decided(
         a_situation(assignment=ON_N1, dispatch=a_dispatch(), observation=seen), now=after(1)
     )
 
     assert decision.belief is not None
     assert decision.belief.status is Status.UNKNOWN
-    assert decision.belief.message == "docker gives no answer"
+    assert decision.belief.message == "docker is not responding"
 
 
 @pytest.mark.parametrize("dispatch", [None, a_dispatch()], ids=["settled", "sent"])
@@ -374,7 +374,7 @@ def test_a_node_that_reports_and_cannot_tell_is_waited_for_without_a_deadline(
         assignment=ON_N1,
         belief=a_belief(Status.RUNNING),
         dispatch=dispatch,
-        observation=an_observation(Actual.UNKNOWN, message="docker gives no answer"),
+        observation=an_observation(Actual.UNKNOWN, message="docker is not responding"),
         observed_since=NOON,
         reports=True,
     )

@@ -1,6 +1,7 @@
 """Compose stacks on the Docker Engine.
 
-Compose creates and starts; Docker itself is asked for the state, and told to stop and remove.
+Compose creates and starts containers. State is read, and containers are stopped and removed, through the
+Docker API.
 """
 
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -81,7 +82,7 @@ class ComposeRuntime:
         self._binds = BindGuard(engine, paths)
         self._names = ProjectNames(engine, owner)
         self._prepared: dict[WorkloadId, Prepared] = {}
-        self._shapes: dict[WorkloadId, dict[str, Shape]] = {}  # that could not be written
+        self._shapes: dict[WorkloadId, dict[str, Shape]] = {}  # not yet written to disk
         self._puller = puller
         self._root = root
         self._stop_grace_seconds = stop_grace_seconds
@@ -112,7 +113,7 @@ class ComposeRuntime:
         )
 
     async def _limit(self, order: Order, record: StackRecord) -> None:
-        """Of all containers together; each has its own limits beside."""
+        """Set the limits of the stack as a whole. Each container has its own limits as well."""
         containers = sum(plan.replicas for plan in record.services.values())
         limits = limits_of(compose_spec(order), max(1, containers) * self._pids_max)
         await self._cgroups.limit(order.workload_id, limits)
@@ -123,7 +124,7 @@ class ComposeRuntime:
         if isinstance(prepared, Failure):
             return prepared
         for image, policy in prepared.images.items():
-            # Other registries of the stack never see the credential.
+            # The credential is sent only to its own registry.
             credential = await self._puller.credential_for(
                 image, compose_spec(order).image_credential
             )
@@ -199,10 +200,10 @@ class ComposeRuntime:
         if failure is None:
             return None
         if await end_lost(self._paths, failure.message):
-            raise ConflictError("Docker had lost the start of a container")
+            raise ConflictError("Docker lost the start of a container; the stale process was ended")
         after = {one["Id"] for one in await self._stack.containers(order.workload_id)}
         if any(one.artefact.id not in after for one in found):
-            raise ConflictError("somebody removed a container meanwhile")
+            raise ConflictError("a container of the stack was removed during the start")
         return await self._why(record, order.workload_id, failure.message)
 
     async def stop(self, order: Order, artefact: Artefact) -> Failure | None:
@@ -240,7 +241,7 @@ class ComposeRuntime:
         return None
 
     async def replace(self, order: Order, artefact: Artefact) -> Failure | None:
-        """Compose makes the containers of the services again, with all volumes, and starts them."""
+        """Recreate and start the containers of the services that deviate; their volumes stay."""
         place, name = self._place(order.workload_id), await self._project(order)
         prepared = await self._checked(order, place)
         if isinstance(prepared, Failure):
@@ -285,7 +286,7 @@ class ComposeRuntime:
                 self._engine, speaker.artefact.id if speaker is not None else artefact.id
             )
         except (EngineError, RuntimeUnavailableError):
-            return ""  # some log drivers keep nothing
+            return ""  # some log drivers store nothing
 
     def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
         return container_changes(self._engine, [*self._owner.filters(), PROJECT_LABEL])
@@ -297,7 +298,7 @@ class ComposeRuntime:
             raise as_unavailable(err) from err
 
     async def _differing(self, order: Order, record: StackRecord) -> set[str]:
-        """Services of the stack with a container that stayed and is not as it was made."""
+        """Services with an existing container that deviates from its recorded shape."""
         found = await self._stack.containers(order.workload_id)
         differing = await self._compare(order.workload_id, found)
         return {one.part for each in differing.values() for one in each} & set(record.services)
@@ -305,7 +306,7 @@ class ComposeRuntime:
     async def _compare(
         self, workload_id: WorkloadId, found: list[Described]
     ) -> dict[str, tuple[Deviation, ...]]:
-        """How its running containers differ from how they were made, by their ids."""
+        """Deviations of the running containers from their recorded shapes, by container id."""
         place = self._place(workload_id)
         shapes = await self._shapes_of(place, workload_id)
         with understood("a container"):
@@ -323,7 +324,7 @@ class ComposeRuntime:
     async def _keep_shapes(
         self, place: StackPlace, workload_id: WorkloadId, shapes: dict[str, Shape]
     ) -> None:
-        """What cannot be written is remembered: a full disk stops nothing that runs."""
+        """Store the shapes. They stay in memory if the write fails: a full disk must not stop a stack."""
         try:
             await self._paths.run(place.root, partial(place.keep_shapes, shapes))
         except (OSError, PathTimeoutError) as err:
@@ -343,14 +344,14 @@ class ComposeRuntime:
         return StackPlace(self._root, workload_id)
 
     async def _checked(self, order: Order, place: StackPlace) -> Prepared | Failure:
-        """The checked document of this revision. After a restart of the agent it is made again.
+        """The checked document of this revision. It is prepared again after an agent restart.
 
-        For a git stack that is from the commit in the private repository, never from what containers mount.
+        A git stack is prepared from the commit in the private repository, never from mounted files.
         """
         known = self._prepared.get(order.workload_id)
         if known is not None and known.record.revision == order.revision:
             return known
-        return await self._prepare(order, place, await self._project(order), _unseen)
+        return await self._prepare(order, place, await self._project(order), _ignore_progress)
 
     async def _prepare(
         self, order: Order, place: StackPlace, name: str, queued: Callable[[str], None]
@@ -366,5 +367,5 @@ class ComposeRuntime:
         return taken or Failure(FailureReason.RUNTIME_ERROR, message)
 
 
-def _unseen(_why: str) -> None:
-    """Only a pull tells what it waits for."""
+def _ignore_progress(_why: str) -> None:
+    """Queue progress is reported during a pull only."""

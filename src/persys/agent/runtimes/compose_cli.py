@@ -1,6 +1,6 @@
-"""The Compose command: v2 as a plugin of docker or by itself, or v1; whichever this machine has.
+"""The Compose command that this host has: v2 as a docker plugin, v2 standalone, or v1.
 
-It is given no environment but its own: what a Compose file refers to comes from the spec alone.
+Compose runs with a fixed environment: variables in a Compose file are resolved from the spec alone.
 """
 
 import os
@@ -17,7 +17,7 @@ _DETECT_SECONDS = 20.0
 _VERSION = re.compile(r"v?(\d+)\.\d+")
 _PASSED = ("PATH", "HOME", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY")
 _PLUGIN = ("docker", "compose")
-_ALONE = ("docker-compose",)
+_STANDALONE = ("docker-compose",)
 _NO_VARIABLES: Mapping[str, str] = {}
 
 
@@ -25,7 +25,7 @@ STDIN = Path("-")
 
 
 class Project(NamedTuple):
-    """What every call of Compose for one stack has in common. The file may be STDIN."""
+    """Arguments that all Compose calls of one stack share. `file` may be STDIN."""
 
     name: str
     directory: Path
@@ -52,13 +52,13 @@ class ComposeCli:
         stdin: bytes = b"",
         variables: Mapping[str, str] = _NO_VARIABLES,
     ) -> Ran:
-        """`variables` are for secrets that name one. Raises TimeoutError, OSError."""
+        """`variables` are environment variables that secrets refer to. Raises TimeoutError, OSError."""
         command = [*self._command, "--project-name", project.name]
         command += ["--project-directory", str(project.directory)]
         command += ["--env-file", str(project.env_file)]
         command += ["--file", str(project.file)]
         if self.is_old:
-            command += ["--compatibility"]  # else it would ignore the limits under `deploy`
+            command += ["--compatibility"]  # without it, v1 ignores the limits under `deploy`
         return await run(
             [*command, *arguments],
             env={**variables, **self._env()},
@@ -69,7 +69,7 @@ class ComposeCli:
         )
 
     def _env(self) -> dict[str, str]:
-        return _surroundings() | {
+        return _environment() | {
             "DOCKER_HOST": self._docker_host,
             "COMPOSE_ANSI": "never",
             "COMPOSE_INTERACTIVE_NO_CLI": "1",
@@ -78,14 +78,17 @@ class ComposeCli:
 
 
 async def detect(binary: str, docker_host: str) -> ComposeCli | None:
-    """`binary` is what an operator has set: a path, a name, or "docker compose"; "": look what is there."""
-    candidates = [tuple(binary.split())] if binary else [_PLUGIN, _ALONE]
+    """`binary` is the configured command: a path, a name, or "docker compose"; "" detects one."""
+    candidates = [tuple(binary.split())] if binary else [_PLUGIN, _STANDALONE]
     for command in candidates:
         version = await _version(command)
         if version:
             return ComposeCli(command, version, docker_host)
     if binary:
-        raise SettingsError(f"PERSYS_COMPOSE_BINARY={binary!r}: does not answer as Compose does")
+        raise SettingsError(
+            f"invalid PERSYS_COMPOSE_BINARY {binary!r}: expected a Compose command, "
+            "for example 'docker compose'; 'version --short' printed no version"
+        )
     return None
 
 
@@ -94,7 +97,7 @@ async def _version(command: tuple[str, ...]) -> str:
         return ""
     try:
         ran = await run(
-            [*command, "version", "--short"], env=_surroundings(), deadline=_DETECT_SECONDS
+            [*command, "version", "--short"], env=_environment(), deadline=_DETECT_SECONDS
         )
     except (TimeoutError, OSError):
         return ""
@@ -102,19 +105,19 @@ async def _version(command: tuple[str, ...]) -> str:
     return found.removeprefix("v") if ran.ok and _VERSION.match(found) else ""
 
 
-def _surroundings() -> dict[str, str]:
+def _environment() -> dict[str, str]:
     return {name: os.environ[name] for name in _PASSED if name in os.environ}
 
 
 def env_text(values: Mapping[str, str], *, is_old: bool) -> str:
-    """Lines for an env file that the given Compose reads back as the same values."""
+    """Lines of an env file that this Compose version parses to the same values."""
     return "".join(f"{name}={_quoted(value, is_old)}\n" for name, value in values.items())
 
 
 def _quoted(value: str, is_old: bool) -> str:
     if is_old:
-        # v1 puts ${…} in after it has taken quotes and escapes away, and knows no escape for it. An
-        # unnamed variable with a default stands for what it would otherwise take for something else.
+        # v1 expands ${…} after it removes quotes and escapes, and has no escape for it. A variable without
+        # a name and with a default value produces the literal character.
         plain = value.replace("${", "\0{").replace("\\", "${:-\\}").replace("\0{", "${:-$}{")
     else:
         plain = value.replace("\\", "\\\\").replace("$", "\\$")

@@ -1,4 +1,4 @@
-"""Runs Compose for one stack: build, create, start. The document goes in on standard input."""
+"""Runs Compose for one stack: build, create, start. The document is passed on standard input."""
 
 import asyncio
 from collections.abc import Callable, Iterable
@@ -13,15 +13,15 @@ from persys.agent.runtimes.docker_engine import Engine
 from persys.errors import RuntimeUnavailableError
 from persys.model.failure import Failure, FailureReason
 
-UP_DEADLINE_SECONDS = 1800.0  # a service may wait for another one to be healthy, or to end
+UP_DEADLINE_SECONDS = 1800.0  # a service may wait until another one is healthy or has exited
 CREATE_DEADLINE_SECONDS = 600.0
 BUILD_DEADLINE_SECONDS = 1700.0
-BUILDS_MAX = 2  # at once: each takes all processors that it can get
-_AGAIN = ("--force-recreate", "--no-deps", "--no-build")
+BUILDS_MAX = 2  # at once: a build uses all CPUs that it can get
+_RECREATE = ("--force-recreate", "--no-deps", "--no-build")
 
 
 class ComposeCommands:
-    """`document` is the checked one of `prepared`, with the agent's labels."""
+    """`document` is the checked document of `prepared` with the agent's labels."""
 
     def __init__(self, cli: ComposeCli, engine: Engine) -> None:
         self._cli = cli
@@ -47,7 +47,7 @@ class ComposeCommands:
     async def make(
         self, name: str, place: StackPlace, prepared: Prepared, document: Document
     ) -> Failure | None:
-        """Create and replace containers, and start none."""
+        """Create and replace containers without starting them."""
         if self._cli.is_old:
             document = no_waiting(document)
         words = ("up", "--no-start", "--no-build", "--remove-orphans")
@@ -69,8 +69,8 @@ class ComposeCommands:
         document: Document,
         services: Iterable[str],
     ) -> Failure | None:
-        """Make and start the containers of these services again, with the volumes that they have."""
-        words = ("up", "--detach", *_AGAIN, *sorted(services))
+        """Recreate and start the containers of these services. Their volumes stay."""
+        words = ("up", "--detach", *_RECREATE, *sorted(services))
         deadline = UP_DEADLINE_SECONDS
         return await self._run(name, place, prepared, document, *words, deadline=deadline)
 
@@ -82,8 +82,8 @@ class ComposeCommands:
         document: Document,
         services: Iterable[str],
     ) -> Failure | None:
-        """The same, and start none."""
-        words = ("up", "--no-start", *_AGAIN, *sorted(services))
+        """Recreate the containers of these services without starting them."""
+        words = ("up", "--no-start", *_RECREATE, *sorted(services))
         deadline = CREATE_DEADLINE_SECONDS
         return await self._run(name, place, prepared, document, *words, deadline=deadline)
 
@@ -108,11 +108,11 @@ class ComposeCommands:
                 variables=prepared.variables,
             )
         except TimeoutError:
-            text = f"compose {words[0]} did not end within {deadline:.0f} s"
+            text = f"compose {words[0]} did not finish within {deadline:.0f} s"
             return Failure(FailureReason.RUNTIME_ERROR, text, code=code)
         except OSError as err:
-            raise RuntimeUnavailableError(f"compose cannot be run: {err}") from err
+            raise RuntimeUnavailableError(f"cannot run compose: {err}") from err
         if ran.ok:
             return None
-        await self._engine.knock()  # no answer of Docker is no failure of the workload
+        await self._engine.knock()  # if Docker is down, the workload has not failed
         return Failure(FailureReason.RUNTIME_ERROR, last_words(ran.err), code=code)

@@ -1,6 +1,6 @@
-"""The document that Compose executes: what `config` printed, checked, with the agent's own parts added.
+"""The document that Compose executes: the checked output of `config` plus the agent's own parts.
 
-It exists in memory only and goes to Compose on its standard input, because it holds resolved values. Every
+It holds resolved values, so it exists in memory only and is passed to Compose on standard input. Every
 function returns a new document.
 """
 
@@ -21,7 +21,7 @@ _SECRET_VARIABLE = "PERSYS_STACK_VALUE_"  # noqa: S105  # a name, not a value
 
 
 class FileUse(NamedTuple):
-    """A file of the project that becomes a secret or a config of a service."""
+    """A file of the project that services use as a secret or a config."""
 
     section: str
     name: str
@@ -34,10 +34,10 @@ class FileUse(NamedTuple):
 
 
 def load(resolved: str) -> Document:
-    """What `config` printed. Raises InvalidError."""
+    """Parse the output of `config`. Raises InvalidError."""
     found = load_mapping(resolved)
     document = {key: value for key, value in found.items() if key != "version"}
-    # Without the aliases that v1 writes, so that a change in one place is none in another.
+    # v1 writes YAML aliases. The copy resolves them, so that a change affects one place only.
     plain: Document = json.loads(json.dumps(document, default=str))
     for section in _SECTIONS:
         parts = plain.get(section) or {}
@@ -52,7 +52,7 @@ def encode(document: Document) -> bytes:
 
 
 def section(document: Document, name: str) -> dict[str, dict[str, Json]]:
-    """A part of the document. Raises InvalidError if it is not a mapping of mappings."""
+    """A section of the document. Raises InvalidError if it is not a mapping of mappings."""
     found: dict[str, dict[str, Json]] = {}
     parts = document.get(name)
     for key, part in parts.items() if isinstance(parts, dict) else ():
@@ -63,7 +63,7 @@ def section(document: Document, name: str) -> dict[str, dict[str, Json]]:
 
 
 def with_active_services(document: Document, profiles: frozenset[str]) -> Document:
-    """Compose v1 also prints services of profiles that are not active; the executed document has none."""
+    """Remove services of inactive profiles, which Compose v1 prints too."""
     changed = deepcopy(document)
     services: dict[str, Json] = {}
     for name, service in section(changed, "services").items():
@@ -76,7 +76,7 @@ def with_active_services(document: Document, profiles: frozenset[str]) -> Docume
 
 
 def with_moved_paths(document: Document, *, old: Path, new: Path) -> Document:
-    """Binds, secrets and configs that Compose found below `old` are below `new`."""
+    """Rewrite the paths of binds, secrets and configs from `old` to `new`."""
     changed = deepcopy(document)
     for service in section(changed, "services").values():
         mounts = service.get("volumes")
@@ -91,7 +91,7 @@ def with_moved_paths(document: Document, *, old: Path, new: Path) -> Document:
 
 
 def with_own_images(document: Document, project: str) -> Document:
-    """What a stack builds gets a name of its own: it must not replace an image that others use."""
+    """Name the images that the stack builds after the project, so that they replace no image of others."""
     changed = deepcopy(document)
     services = section(changed, "services")
     own = {
@@ -111,7 +111,10 @@ def with_own_images(document: Document, project: str) -> Document:
 
 
 def with_values(document: Document, env: Mapping[str, str]) -> tuple[Document, dict[str, str]]:
-    """Secrets and configs that name a variable, and the variables to run Compose with. InvalidError."""
+    """Resolve secrets and configs that refer to a variable.
+
+    Returns the document and the environment variables to run Compose with. Raises InvalidError.
+    """
     changed = deepcopy(document)
     variables: dict[str, str] = {}
     for kind in ("secrets", "configs"):
@@ -129,7 +132,7 @@ def with_values(document: Document, env: Mapping[str, str]) -> tuple[Document, d
 
 
 def with_pids_limit(document: Document, pids_max: int, *, is_old: bool) -> Document:
-    """Every service that sets no limit of its own gets that of the node."""
+    """Set the node's limit on every service without a limit of its own."""
     changed = deepcopy(document)
     for service in section(changed, "services").values():
         limits = _limits(service)
@@ -138,21 +141,21 @@ def with_pids_limit(document: Document, pids_max: int, *, is_old: bool) -> Docum
             continue
         service["pids_limit"] = pids_max
         if limits and not is_old:
-            limits["pids"] = pids_max  # v2 refuses two limits that differ
+            limits["pids"] = pids_max  # v2 rejects two different limits
         else:
             limits.pop("pids", None)
     return changed
 
 
 def merged(document: Document, override: Mapping[str, Json]) -> Document:
-    """Mappings are merged key by key; everything else is replaced."""
+    """Merge mappings key by key and replace everything else."""
     changed = deepcopy(document)
     _merge(changed, override)
     return changed
 
 
 def file_uses(document: Document) -> list[FileUse]:
-    """Secrets and configs that are files, and where services have them."""
+    """Secrets and configs that are files, with their paths in the services."""
     found = []
     for kind, default in (("secrets", "/run/secrets/"), ("configs", "/")):
         for name, part in section(document, kind).items():

@@ -1,6 +1,6 @@
-"""A stack as Docker has it: its containers, networks and volumes, found by the labels that the agent put on.
+"""The containers, networks and volumes of a stack in Docker, found by the agent's labels.
 
-Stopping and removing go this way and not through Compose: they must work whatever the files say by now.
+Stop and remove use the Docker API and not Compose: they must work even if the Compose files have changed.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _DEPENDS_LABEL = "com.docker.compose.depends_on"
 _REMOVE_DEADLINE_SECONDS = 60.0
 _STOP_MARGIN_SECONDS = 20.0
 _LIST = "containers"
-_AS_MADE: Mapping[str, tuple[Deviation, ...]] = {}
+_NO_DEVIATIONS: Mapping[str, tuple[Deviation, ...]] = {}
 _GONE = (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
 
 Described = dict[str, Any]
@@ -40,7 +40,7 @@ class StackEngine:
         self._owner = owner
 
     async def containers(self, workload_id: WorkloadId) -> list[Described]:
-        """All that the stack has, as Docker describes each in full."""
+        """All containers of the stack, each as the full output of a container inspect."""
         listed = await self._list("containers/json", workload_id, {"all": "true"}, PROJECT_LABEL)
         with understood(_LIST):
             ids = [str(one["Id"]) for one in listed]
@@ -53,7 +53,7 @@ class StackEngine:
             return [{**one, "Id": str(one["Id"])} for one in listed]
 
     async def network_ids(self) -> set[str]:
-        """Of all networks there are, also those of others."""
+        """Ids of all networks on the node, including those that the agent does not own."""
         found = await self._call("GET", "networks", {})
         with understood("networks"):
             return {str(one["Id"]) for one in found}
@@ -76,7 +76,10 @@ class StackEngine:
             await self._quietly("POST", f"containers/{container_id}/unpause", {}, 20.0)
 
     async def stop(self, found: list[Described], grace_seconds: int, *, exactly: bool) -> None:
-        """First those on which no other depends. EngineError. `exactly`: whatever the file says."""
+        """Stop containers that no other depends on first. Raises EngineError.
+
+        `exactly`: use `grace_seconds` even if the Compose file sets a stop timeout.
+        """
         waiting = {one["Id"]: one for one in found}
         while waiting:
             layer = _without_dependents(list(waiting.values()))
@@ -85,7 +88,9 @@ class StackEngine:
                     for one in layer:
                         group.create_task(self._stop(one, grace_seconds, exactly))
             except ExceptionGroup as errors:
-                raise errors.exceptions[0] from errors  # one is enough to look again
+                raise errors.exceptions[
+                    0
+                ] from errors  # one error is enough: the worker inspects again
             for one in layer:
                 del waiting[one["Id"]]
 
@@ -145,7 +150,7 @@ class StackEngine:
 
 
 def _checked(found: Described) -> Described:
-    """What every reader of a description relies on. Raises KeyError, TypeError, ValueError."""
+    """Check the fields that all callers read. Raises KeyError, TypeError, ValueError."""
     Condition(found["State"]["Status"])
     if not isinstance(found["Config"], dict) or not isinstance(found["Id"], str):
         raise TypeError("not a container")
@@ -158,9 +163,9 @@ def labels_of(described: Described) -> dict[str, str]:
 
 
 def members(
-    found: list[Described], differing: Mapping[str, tuple[Deviation, ...]] = _AS_MADE
+    found: list[Described], differing: Mapping[str, tuple[Deviation, ...]] = _NO_DEVIATIONS
 ) -> list[Member]:
-    """Without those that were run beside the stack. `differing`: how a container is not as it was made."""
+    """Containers of services, without one-off runs. `differing`: deviations by container id."""
     with understood("a container"):
         return [
             _member(one, differing.get(one["Id"], ()))
@@ -177,7 +182,7 @@ def _member(one: Described, differs: tuple[Deviation, ...]) -> Member:
 
 
 def _without_dependents(found: list[Described]) -> list[Described]:
-    """Those that nothing else here depends on; all of them where Compose kept no such labels."""
+    """Containers that no other depends on; all if Compose set no dependency labels."""
     needed = {
         dependency.partition(":")[0]
         for one in found

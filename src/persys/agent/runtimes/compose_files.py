@@ -1,4 +1,4 @@
-"""The files that Compose reads while it resolves a project: all of them must be inside the project."""
+"""Checks that all files that Compose reads to resolve a project are inside the project."""
 
 import os
 import re
@@ -10,12 +10,14 @@ from persys.wire.stack_references import PROJECT_DIRECTORY, Reference, reference
 
 FILES_MAX = 50
 FILE_BYTES_MAX = 1024 * 1024
-# Compose takes its own options from an env file, too.
-_STEERS = re.compile(rb"^\s*(?:export\s+)?(?:DOCKER_|COMPOSE_(?!PROFILES\b|PROJECT_NAME\b))", re.M)
+# Compose also reads its own options from an env file.
+_COMPOSE_OPTIONS = re.compile(
+    rb"^\s*(?:export\s+)?(?:DOCKER_|COMPOSE_(?!PROFILES\b|PROJECT_NAME\b))", re.M
+)
 
 
 def references_problem(file: Path, base: Path) -> str:
-    """Why Compose must not resolve this file; "" if all that it would read is below `base`. OSError."""
+    """Why Compose must not resolve this file; "" if all files it would read are below `base`. OSError."""
     try:
         found = _collect(file, base)
     except InvalidError as err:
@@ -32,18 +34,18 @@ def references_problem(file: Path, base: Path) -> str:
 
 
 def project_env(path: Path) -> bytes:
-    """The env file of a repository, if it has one. Raises InvalidError, OSError."""
+    """The content of the repository's env file, or b"". Raises InvalidError, OSError."""
     if not path.is_file():
         return b""
     content = _read(path)
-    if found := _STEERS.search(content):
+    if found := _COMPOSE_OPTIONS.search(content):
         name = found[0].decode(errors="replace").strip()
-        raise InvalidError(".env", f"variables that begin with {name} are not allowed in it")
+        raise InvalidError(".env", f"variables that begin with {name} are not allowed in this file")
     return content + b"\n"
 
 
 def _collect(file: Path, base: Path) -> dict[Path, list[Reference]]:
-    """What each Compose file refers to, beginning with the first one."""
+    """The references of each Compose file, starting with `file`."""
     found: dict[Path, list[Reference]] = {}
     waiting = [file]
     while waiting:
@@ -62,7 +64,7 @@ def _collect(file: Path, base: Path) -> dict[Path, list[Reference]]:
 
 def _problem(item: Reference, directories: set[Path], base: Path) -> str:
     if "$" in item.path:
-        return "has a variable, which is not allowed in the path of a file"
+        return "contains a variable, which is not allowed in a file path"
     if urlsplit(item.path).scheme or "@" in item.path.partition("/")[0]:
         return "is not a file of the project"
     inside = all(

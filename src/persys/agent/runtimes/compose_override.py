@@ -1,7 +1,7 @@
-"""What the agent adds to a stack's document: labels for everything, and who restarts it.
+"""The agent's additions to a stack's document: labels, cgroup parent, pull and restart policy.
 
-What would surprise: a label that changes makes Compose replace a container, so a service that stays the same
-keeps the revision and epoch that it was made with. The revision of the stack as a whole is in its record.
+Compose replaces a container when a label changes. An unchanged service therefore keeps the revision and epoch
+labels of its existing container. The revision of the stack as a whole is in its record.
 """
 
 from collections.abc import Mapping
@@ -27,14 +27,14 @@ class Override:
     def __init__(
         self, stack: StackEngine, owner: Owner, cgroups: StackCgroups, *, is_old: bool
     ) -> None:
-        """`is_old`: for Compose v1, which knows less."""
+        """`is_old`: for Compose v1, which supports fewer options."""
         self._stack = stack
         self._cgroups = cgroups
         self._owner = owner
         self._is_old = is_old
 
     async def added_to(self, prepared: Prepared, order: Order) -> Document:
-        """The checked document with the parts of the agent."""
+        """The checked document with the agent's additions."""
         override = await self._of(order, prepared.record)
         said = documents.section(prepared.document, "services")
         for name, service in documents.section(override, "services").items():
@@ -66,14 +66,16 @@ class Override:
         labels = self._labels(order, had if stays else {})
         service: dict[str, Json] = {"labels": {**labels, _HASH_LABEL: hash_}}
         if before is not None and stays:
-            # Another one would replace a container of an earlier agent, which made no such groups.
+            # Keep the group: containers of earlier agents have none, and a change would replace them.
             parent = str(before["HostConfig"].get("CgroupParent") or "")
         if parent:
             service["cgroup_parent"] = parent
         if not self._is_old:
-            service["pull_policy"] = "never"  # all is here; Compose has no credentials
+            service["pull_policy"] = (
+                "never"  # all images are present, and Compose has no credentials
+            )
         if order.stop_after_seconds:
-            # Docker would start it after a reboot before the agent could count the silence.
+            # After a reboot Docker would start it before the agent knows how long the scheduler is lost.
             service |= {"restart": "no", "deploy": {"restart_policy": {"condition": "none"}}}
         return service
 
@@ -89,12 +91,12 @@ class Override:
             REVISION_LABEL: before.get(REVISION_LABEL, order.revision),
             _EPOCH_LABEL: before.get(_EPOCH_LABEL, str(order.epoch)),
         }
-        # Compose looks for variables in every value.
+        # Compose expands variables in every value.
         return {name: value.replace("$", "$$") for name, value in labels.items()}
 
 
 def no_waiting(document: Document) -> Document:
-    """For v1, which waits for services to be healthy also when it only creates containers."""
+    """Remove health conditions: v1 waits for healthy services even when it only creates containers."""
     changed = deepcopy(document)
     for service in documents.section(changed, "services").values():
         others = service.get("depends_on")

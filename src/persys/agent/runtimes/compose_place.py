@@ -1,13 +1,13 @@
-"""What the agent keeps of each stack: <root>/<workload id>, readable by the agent only.
+"""The state directory of each stack: <root>/<workload id>, readable by the agent only.
 
     repository.git  the bare repository of a git stack
-    export          the files of the deployed commit: what Compose reads and builds from
-    source          a copy of them that containers mount; nothing of it is read again
-    project         an empty directory, the working directory of Compose
-    shapes.json     how each container was when it was first seen running
+    export          the files of the deployed commit, which Compose reads and builds from
+    source          a copy of the export that containers mount; the agent never reads it
+    project         the working directory of Compose, empty
+    shapes.json     the shape of each container when it was first seen running
 
-`planned` is what the files beside it are for; `applied` is what the containers were last made from. Both are
-written whole or not at all. What Compose made is found by labels, so losing all of this restarts nothing.
+`planned` describes the current export; `applied` describes what the containers were last created from. Both
+are written atomically. Containers are found by labels, so losing this directory restarts nothing.
 """
 
 import shutil
@@ -24,7 +24,7 @@ from persys.model.ids import Revision, WorkloadId
 from persys.model.spec import Port
 
 _PRIVATE = 0o700
-# Earlier agents left resolved values in these.
+# Earlier agents left resolved values in these files.
 _FORMER = ("env", "override.json", "no_waiting.json")
 _FORMER_IN_PROJECT = ("compose.yaml", ".env")
 
@@ -32,15 +32,15 @@ _FORMER_IN_PROJECT = ("compose.yaml", ".env")
 class StackRecord(Struct, frozen=True):
     revision: Revision
     services: dict[str, ServicePlan]
-    hashes: dict[str, str]  # of what each service is made of
+    hashes: dict[str, str]  # of each service's configuration
     waits: dict[str, tuple[str, ...]] = {}  # services that start only when others are ready
     networks: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
     ports: tuple[Port, ...] = ()
     commit: str = ""
-    source_has_data: bool = False  # a service writes into its copy of the checkout
-    files: tuple[str, ...] = ()  # what that copy has from the commit
-    project: str = ""  # "": of an earlier agent, which named it after workload and node
+    source_has_data: bool = False  # a service writes to its copy of the checkout
+    files: tuple[str, ...] = ()  # files of the copy that come from the commit
+    project: str = ""  # "": created by an earlier agent, which named it after workload and node
 
 
 class StackPlace:
@@ -85,18 +85,18 @@ class StackPlace:
         write_whole(self._applied, msgspec.json.encode(record))
 
     def shapes(self) -> dict[str, Shape]:
-        """By the id of the container."""
+        """Recorded shapes by container id."""
         try:
             return msgspec.json.decode(self._shapes.read_bytes(), type=dict[str, Shape])
         except (FileNotFoundError, msgspec.DecodeError):
-            return {}  # taken again from what runs
+            return {}  # recorded again from the running containers
 
     def keep_shapes(self, shapes: Mapping[str, Shape]) -> None:
         """Raises OSError."""
         write_whole(self._shapes, msgspec.json.encode(shapes))
 
     def discard(self, *, keeps_data: bool) -> None:
-        """What services wrote into the checkout is data; all else here is not."""
+        """Remove the directory. Files that services wrote to the checkout are data and may be kept."""
         record = self.applied() or self.planned()
         if not keeps_data or record is None or not record.source_has_data:
             shutil.rmtree(self.root, ignore_errors=True)
@@ -110,4 +110,4 @@ def _read(path: Path) -> StackRecord | None:
     try:
         return msgspec.json.decode(path.read_bytes(), type=StackRecord)
     except (FileNotFoundError, msgspec.DecodeError):
-        return None  # it is made anew, which restarts nothing that stays the same
+        return None  # it is created again, which restarts no unchanged service

@@ -1,7 +1,7 @@
-"""The name of a stack's Compose project: which one it has, and whether it is free on this node.
+"""The Compose project name of a stack, and the check that it is free on this node.
 
-Compose finds what belongs to a project by this name alone. A stack that used a name which others use already
-would replace their containers, join their networks and write into their volumes, so such a name is refused.
+Compose finds the containers of a project by this name alone. A stack with a name that is already in use would
+replace other containers, join their networks and write to their volumes, so such a name is rejected.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ _SHOWN_MAX = 5
 def project_of(
     order: Order, record: StackRecord | None, found: Sequence[Described], owner: Owner
 ) -> str:
-    """A stack keeps its name until it is deleted. `found`: its containers, asked for without a record."""
+    """The project name, which does not change until deletion. `found`: its containers if `record` is None."""
     if record is not None:
         return record.project or owner.name(order.workload_id)
     for one in found:
@@ -40,14 +40,14 @@ class ProjectNames:
         self._owner = owner
 
     async def check(self, record: StackRecord, workload_id: WorkloadId) -> Failure | None:
-        """Whether others have containers, volumes or networks of this project. RuntimeUnavailableError."""
+        """Fail if resources of others use this project name. Raises RuntimeUnavailableError."""
         project = record.project
         containers = await self._list("containers/json", {"all": "true"})
         with understood("containers"):
             of_project = [one for one in _named(containers) if _is_of(project, one)]
             foreign = self._foreign("container", of_project, workload_id)
         if foreign or not of_project:
-            # While the stack itself has containers, its volumes and networks are its own.
+            # If the stack has containers, the volumes and networks of the project are its own.
             foreign += await self._foreign_data(record, workload_id)
         if not foreign:
             return None
@@ -59,7 +59,7 @@ class ProjectNames:
         return Failure(FailureReason.RUNTIME_ERROR, text, code=NAME_TAKEN)
 
     async def _foreign_data(self, record: StackRecord, workload_id: WorkloadId) -> list[str]:
-        """Volumes and networks of the project, also those that only have a name that it would use."""
+        """Volumes and networks of others that have the project label or a name that the project would use."""
         volumes = (await self._list("volumes", {}) or {}).get("Volumes") or ()
         networks = await self._list("networks", {})
         foreign: list[str] = []
@@ -96,7 +96,7 @@ class ProjectNames:
 
 
 def _named(containers: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Docker lists containers with several names, which begin with a slash."""
+    """Add `Name`: Docker lists several names per container, each with a leading slash."""
     return [{**one, "Name": str(one["Names"][0]).removeprefix("/")} for one in containers]
 
 

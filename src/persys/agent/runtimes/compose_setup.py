@@ -1,4 +1,4 @@
-"""Whether this machine can run Compose stacks, and with what."""
+"""Detects Compose and git on this host and builds the Compose runtime."""
 
 import shutil
 from pathlib import Path
@@ -34,13 +34,13 @@ async def find_compose(
     disk_limits: DiskLimits,
     is_first: bool,
 ) -> ComposeRuntime | None:
-    """None: Compose is absent or disabled, which is logged only the first time. Raises SettingsError."""
+    """None if Compose is absent or disabled, which is logged once. Raises SettingsError."""
     if not settings.compose_enabled:
         return None
     cli = await detect(settings.compose_binary, settings.docker_host)
     if cli is None:
-        say = log.info if is_first else log.debug
-        say("compose.absent", reason="neither docker compose nor docker-compose answers")
+        write = log.info if is_first else log.debug
+        write("compose.absent", reason="neither 'docker compose' nor 'docker-compose' is installed")
         return None
     git = None
     if has_git():

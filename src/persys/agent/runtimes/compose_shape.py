@@ -1,8 +1,8 @@
-"""Whether the running containers of a stack are still as Compose made them.
+"""Compares the running containers of a stack with their shape after creation.
 
-What a Compose file says of networks, limits and names takes many forms, so the comparison is with the
-container itself: how it was when it was first seen running. A container that was not seen before is compared
-with the network that Docker says it was created in.
+A Compose file can define networks, limits and names in many forms. The comparison therefore uses the shape of
+the container when it was first seen running. A container without a recorded shape is compared with the
+network that it was created in.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -16,15 +16,18 @@ _RUNNING = "running"
 
 
 class Compared(NamedTuple):
-    deviations: dict[str, tuple[Deviation, ...]]  # by the id of the container
-    shapes: dict[str, Shape]  # to compare with from now on
+    deviations: dict[str, tuple[Deviation, ...]]  # by container id
+    shapes: dict[str, Shape]  # the reference for later comparisons
 
 
 def compare(
     found: Sequence[Mapping[str, Any]], shapes: Mapping[str, Shape], *, gone: Collection[str] = ()
 ) -> Compared:
-    """`found` are all containers of the stack, `gone` those whose network one of them uses and that are not
-    there any more. Raises KeyError, TypeError, ValueError for what Docker does not describe as usual."""
+    """Compare all containers of the stack.
+
+    `gone`: removed containers whose network one of them still uses. Raises KeyError, TypeError, ValueError if
+    Docker's description has an unexpected form.
+    """
     differing: dict[str, tuple[Deviation, ...]] = {}
     known: dict[str, Shape] = {}
     starts = {one["Id"]: str(one["State"]["StartedAt"]) for one in found}
@@ -38,7 +41,7 @@ def compare(
         part = _service(one)
         differs = deviations(wanted, seen, part=part)
         if _has_lost_joined(one, starts, gone):
-            text = "the container whose network it uses was started again"
+            text = "the container whose network it uses was restarted"
             differs = (*differs, Deviation(DeviationKind.NETWORK, text, part=part))
         if differs:
             differing[container_id] = differs
@@ -50,9 +53,9 @@ def compare(
 def stranded_services(
     found: Sequence[Mapping[str, Any]], networks: Collection[str]
 ) -> frozenset[str]:
-    """Services with a container that cannot start: a network of it was removed while it was stopped.
+    """Services with a container that cannot start because one of its networks was removed.
 
-    `networks` are the ids of all that there are. Docker refers to them by id from the first start on.
+    `networks` are the ids of all existing networks. After the first start, Docker refers to networks by id.
     """
     return frozenset(
         _service(one)
@@ -62,14 +65,14 @@ def stranded_services(
 
 
 def joined_elsewhere(found: Sequence[Mapping[str, Any]]) -> set[str]:
-    """Ids of containers whose network one of these uses, and that are not among these."""
+    """Ids of containers outside the stack whose network one of these containers uses."""
     return {joined_container(one) for one in found} - {one["Id"] for one in found} - {""}
 
 
 def _has_lost_joined(
     one: Mapping[str, Any], starts: Mapping[str, str], gone: Collection[str]
 ) -> bool:
-    """It keeps the network of the process that has ended; only one that starts later gets the new one."""
+    """Whether the container it joined was removed or restarted later; then its network is stale."""
     joined = joined_container(one)
     return joined in gone or (joined in starts and starts[joined] > str(one["State"]["StartedAt"]))
 

@@ -1,8 +1,7 @@
-"""From an order to the document that Compose executes: written or fetched, resolved, checked.
+"""Turns an order into the document that Compose executes: write or fetch, resolve, check.
 
-What is checked is the document that Compose resolved, and exactly that document is executed; nothing is read
-from a file again. Files that Compose reads while it resolves (includes, env files) are checked before,
-because they must be inside the project.
+The resolved document is checked, and exactly that document is executed; no file is read again. Files that
+Compose reads during resolution (includes, env files) must be inside the project and are checked before.
 """
 
 import asyncio
@@ -51,12 +50,12 @@ _NAMES = ("compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.
 _PULL_POLICIES = {"always": PullPolicy.ALWAYS, "never": PullPolicy.NEVER}
 _MESSAGE_MAX = 1000
 _OUTSIDE = "is outside the repository"
-_IN_MEMORY = Path("/dev/shm")  # noqa: S108  # a directory of random name is made in it
+_IN_MEMORY = Path("/dev/shm")  # noqa: S108  # a directory with a random name is created in it
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A checked document, and what is needed to execute it."""
+    """A checked document with everything that is needed to execute it."""
 
     record: StackRecord
     document: Document
@@ -86,7 +85,7 @@ class ComposeSource:
     async def prepare(
         self, order: Order, place: StackPlace, name: str, queued: Callable[[str], None]
     ) -> Prepared | Failure:
-        """`queued` is told what it waits for."""
+        """`queued` is called with the reason while it waits."""
         try:
             return await self._prepare(order, place, name, queued)
         except InvalidError as err:
@@ -160,7 +159,7 @@ class ComposeSource:
         )
 
     def _profiles(self, spec: ComposeSpec) -> frozenset[str]:
-        """v2 prints only the services of active profiles."""
+        """Profiles to filter by; v2 already prints only services of active profiles."""
         profiles = frozenset(spec.env.get(PROFILES, "").split(",")) - {""}
         return profiles if self._cli.is_old else frozenset("*")
 
@@ -172,7 +171,7 @@ class ComposeSource:
         place: StackPlace,
         queued: Callable[[str], None],
     ) -> str:
-        """The commit. What was deployed once stays: the same revision is never another commit."""
+        """Fetch and return the commit. A deployed revision stays on its commit."""
         local = is_local(spec.git_repo)
         if local is not None:
             await self._paths.run(local, partial(self._check_local, local))
@@ -205,16 +204,16 @@ class ComposeSource:
         commit: str,
         queued: Callable[[str], None],
     ) -> str | Failure:
-        """What `config` prints. Values are in files only while it runs, and in memory where possible."""
+        """The output of `config`. Values are in files only while it runs, on tmpfs if possible."""
         work = await self._paths.run(place.root, partial(_work_directory, place), discard=_remove)
         try:
             file = await self._paths.run(place.root, partial(self._write, spec, place, work))
             if file is None:
-                where = spec.git_path or "the top"
+                where = spec.git_path or "the top level"
                 return _invalid(f"no Compose file found at {where} of commit {commit}")
             base = place.export if commit else work
-            looking = partial(references_problem, file, base)
-            if problem := await self._paths.run(place.root, looking):
+            check = partial(references_problem, file, base)
+            if problem := await self._paths.run(place.root, check):
                 return _invalid(problem)
             project = Project(name, file.parent, work / "env", file)
             return await self._config(project, queued)
@@ -229,19 +228,19 @@ class ComposeSource:
 
     async def _config(self, project: Project, queued: Callable[[str], None]) -> str | Failure:
         if self._config_room.locked():
-            queued(f"{CONFIGS_MAX} Compose files are being read")
+            queued(f"{CONFIGS_MAX} Compose files are being resolved")
         try:
             async with self._config_room:
                 ran = await self._cli.run(project, "config", deadline=CONFIG_DEADLINE_SECONDS)
         except TimeoutError:
-            text = f"compose config did not end within {CONFIG_DEADLINE_SECONDS:.0f} s"
+            text = f"compose config did not finish within {CONFIG_DEADLINE_SECONDS:.0f} s"
             return Failure(FailureReason.RUNTIME_ERROR, text)
         if ran.is_cut:
             return _invalid(f"compose config printed more than {OUTPUT_BYTES_MAX} bytes")
         return ran.out if ran.ok else _invalid(last_words(ran.err))
 
     def _write(self, spec: ComposeSpec, place: StackPlace, work: Path) -> Path | None:
-        """The Compose file, and in `work` the values for it. None: the repository has no such file."""
+        """Write the values to `work` and return the Compose file; None if the repository has none."""
         ours = env_text(effective_env(spec), is_old=self._cli.is_old).encode()
         if spec.source_type == "inline":
             write_whole(work / "compose.yaml", spec.yaml.encode())
@@ -261,7 +260,7 @@ class ComposeSource:
     def _check_builds(
         self, document: Document, place: StackPlace, links: Mapping[str, str]
     ) -> None:
-        """Contexts and Dockerfiles must really be in the export, whatever links it holds."""
+        """Contexts and Dockerfiles must be inside the export after links are resolved."""
         for name, service in documents.section(document, "services").items():
             build = service.get("build")
             if not isinstance(build, dict):
@@ -282,7 +281,7 @@ class ComposeSource:
         place: StackPlace,
         links: Mapping[str, str] | None,
     ) -> list[HostBind]:
-        """Every path of the host that the stack mounts. `links`: None without a repository. InvalidError."""
+        """All host paths that the stack mounts. `links`: None without a repository. Raises InvalidError."""
         binds = []
         for bind in found.binds:
             if links is not None and _is_below(bind.path, place.export):
@@ -303,7 +302,7 @@ class ComposeSource:
     async def _copy(
         self, place: StackPlace, document: Document, links: Mapping[str, str]
     ) -> tuple[str, ...]:
-        """Only a stack that mounts its files needs a copy of them."""
+        """Copy the files that containers mount, and return their names."""
         before = await self._paths.run(place.root, place.applied)
         previous = frozenset(before.files if before is not None else ())
         if str(place.export) not in json.dumps(document):
@@ -316,14 +315,14 @@ class ComposeSource:
     async def _hashes(
         self, document: Document, found: StackFile, place: StackPlace, commit: str
     ) -> dict[str, str]:
-        """A service is another one also when a file of the repository that it binds has changed."""
+        """Configuration hashes of the services, including the repository files that they bind."""
         contents: dict[str, list[str]] = {}
         if self._git is not None and commit:
             for bind in found.binds:
                 if _is_below(bind.path, place.export):
                     path = Path(bind.path).relative_to(place.export).as_posix()
-                    said = await self._git.object_id(place.repository, commit, path)
-                    contents.setdefault(bind.where.split(".")[1], []).append(said)
+                    object_id = await self._git.object_id(place.repository, commit, path)
+                    contents.setdefault(bind.where.split(".")[1], []).append(object_id)
         moved = documents.with_moved_paths(document, old=place.export, new=place.source)
         return {
             name: sha256(
@@ -334,7 +333,7 @@ class ComposeSource:
 
 
 def compose_spec(order: Order) -> ComposeSpec:
-    assert isinstance(order.spec, ComposeSpec), "intake gives this runtime only stacks"
+    assert isinstance(order.spec, ComposeSpec), "this runtime gets Compose stacks only"
     return order.spec
 
 
@@ -344,7 +343,7 @@ def last_words(text: str) -> str:
 
 
 def _images(document: Document) -> dict[str, PullPolicy]:
-    """What has to be pulled: neither what the stack builds nor what it uses of its own builds."""
+    """Images to pull: all except those that the stack builds."""
     services = documents.section(document, "services").values()
     built = {service.get("image") for service in services if service.get("build")}
     return {
@@ -372,7 +371,7 @@ def _found(export: Path, path: str) -> Path | None:
 
 
 def _copied(path: str, place: StackPlace, links: Mapping[str, str], where: str) -> str:
-    """Where containers have a file of the export. Raises InvalidError for one behind a link out of it."""
+    """The path of an exported file in the copy. Raises InvalidError behind a link out of the export."""
     relative = Path(path).relative_to(place.export)
     if any(relative.is_relative_to(link) for link in links):
         raise InvalidError(where, _OUTSIDE)
@@ -384,7 +383,7 @@ def _is_below(path: str, directory: Path) -> bool:
 
 
 def _is_inside(path: Path, directory: Path) -> bool:
-    """Also by way of links, which a repository may hold."""
+    """Whether the path is inside the directory after links are resolved."""
     try:
         return path.resolve().is_relative_to(directory.resolve())
     except RuntimeError:  # a loop of links

@@ -1,8 +1,8 @@
-"""Which runtimes this node has: Docker, Compose and libvirt, detected at the start and while the agent runs.
+"""Detects the runtimes of this node, Docker, Compose and libvirt, at start and while the agent runs.
 
-Docker counts as there whenever it is enabled: whether it answers is watched elsewhere. Compose and libvirt
-are added when they are found, also if they were installed after the agent started. Nothing is ever taken
-away: a runtime that is gone does not answer, and what it ran is unknown, not absent.
+Docker is present whenever it is enabled; its health is checked elsewhere. Compose and libvirt are added when
+they are found, including after the agent has started. A runtime is never removed: if it stops responding, the
+state of its workloads is unknown, not absent.
 """
 
 from collections.abc import Callable
@@ -59,16 +59,16 @@ _OF_LIBVIRT = frozenset({Kind.MACHINE})
 
 @dataclass(slots=True)
 class NodeRuntimes:
-    """What this node can run, and what belongs to it. Grows while the agent runs."""
+    """The runtimes of this node and their parts. Runtimes are added while the agent runs."""
 
     types: dict[WorkloadType, Runtime] = field(default_factory=dict)
-    samplers: dict[str, Sampler] = field(default_factory=dict)  # of usage, by source
+    samplers: dict[str, Sampler] = field(default_factory=dict)  # usage samplers by source
     leftovers: dict[frozenset[Kind], Leftovers] = field(default_factory=dict)
-    docker: DockerAccess | None = None  # into containers
-    machines: MachineAccess | None = None  # into machines
-    disks: Disks | None = None  # of machines
-    pools: PoolSource | None = None  # of libvirt
-    images: ImageStore | None = None  # that machines start from
+    docker: DockerAccess | None = None  # logs and exec of containers
+    machines: MachineAccess | None = None  # logs and consoles of VMs
+    disks: Disks | None = None  # VM disks
+    pools: PoolSource | None = None  # libvirt storage pools
+    images: ImageStore | None = None  # base images of VM disks
     disk_limits: DiskLimits | None = None  # of containers and stacks
 
     def all_leftovers(self) -> Leftovers:
@@ -76,7 +76,7 @@ class NodeRuntimes:
 
 
 class Detector:
-    """Adds to `found` what is there. Each runtime is built once."""
+    """Adds detected runtimes to `found`. Each runtime is built once."""
 
     def __init__(
         self,
@@ -88,7 +88,7 @@ class Detector:
         *,
         images_changed: Callable[[], None],
     ) -> None:
-        """Raises SettingsError for settings that no runtime can be reached with."""
+        """Raises SettingsError if a runtime setting is invalid."""
         self.found = NodeRuntimes()
         self._settings = settings
         self._owner = owner
@@ -111,8 +111,8 @@ class Detector:
             self._add_docker(self._engine)
 
     async def look(self) -> bool:
-        """Whether something was found that was not there before. Raises SettingsError."""
-        found = [await self._look_for_compose(), await self._look_for_libvirt()]
+        """Detect runtimes. Returns whether a new one was found. Raises SettingsError."""
+        found = [await self._detect_compose(), await self._detect_libvirt()]
         self._is_first = False
         return any(found)
 
@@ -141,10 +141,10 @@ class Detector:
         found.samplers["docker"] = DockerUsage(engine, self._owner, SystemClock(), self._paths)
         found.leftovers[_OF_DOCKER] = DockerLeftovers(engine, self._owner, files, self._paths)
 
-    async def _look_for_compose(self) -> bool:
-        """Built again when git appears: stacks from git can run from then on."""
-        there = WorkloadType.COMPOSE in self.found.types
-        if self._engine is None or (there and has_git() is self._compose_git):
+    async def _detect_compose(self) -> bool:
+        """The runtime is built again once git is installed: git stacks can run from then on."""
+        present = WorkloadType.COMPOSE in self.found.types
+        if self._engine is None or (present and has_git() is self._compose_git):
             return False
         compose = await find_compose(
             self._settings,
@@ -163,7 +163,7 @@ class Detector:
         self.found.types[WorkloadType.COMPOSE] = compose
         return True
 
-    async def _look_for_libvirt(self) -> bool:
+    async def _detect_libvirt(self) -> bool:
         if self._hypervisor is not None:
             return False
         settings, owner, clock, found = self._settings, self._owner, self._clock, self.found

@@ -1,4 +1,4 @@
-"""How much the containers of each workload have written outside of volumes, as Docker measures it."""
+"""Measures how much the containers of each workload wrote outside of volumes, and applies the disk limit."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ from persys.model.order import Order
 
 log = structlog.get_logger()
 
-# Docker walks through all files of a container.
+# Docker walks all files of a container.
 _MEASURE_SECONDS = 120.0
 
 
@@ -38,7 +38,7 @@ async def watch_disks(
     interval: timedelta,
     supervisor: Supervisor,
 ) -> None:
-    """Measure what runs, and have what is over its limit looked at."""
+    """Measure running workloads periodically and queue those that exceed their limit."""
     while True:
         await asyncio.sleep(interval.total_seconds())
         entries = list(state.entries.values())
@@ -49,14 +49,14 @@ async def watch_disks(
 
 class DiskLimits:
     def __init__(self, engine: Engine, owner: Owner, *, stops: bool) -> None:
-        """`stops`: a workload over its limit is stopped; otherwise that is only a note in its status."""
+        """`stops`: stop a workload over its limit; otherwise only add a note to its status."""
         self._engine = engine
         self._owner = owner
         self._stops = stops
         self._measured: dict[WorkloadId, _Measured] = {}
 
     async def measure(self, orders: Iterable[Order], supervisor: Supervisor) -> list[WorkloadId]:
-        """Those with a limit, one after the other. Returns those that are over it."""
+        """Measure workloads with a limit, one at a time. Returns those that exceed it."""
         limited = [order for order in orders if limit_gb(order)]
         known = {order.workload_id for order in limited}
         self._measured = {name: one for name, one in self._measured.items() if name in known}
@@ -78,7 +78,7 @@ class DiskLimits:
         return exceeded(order, measured.written_bytes) is not None
 
     def overrun(self, order: Order, container_ids: Iterable[str]) -> Failure | None:
-        """Why it is to be stopped. Containers that were made since are not judged by what was before."""
+        """Why the workload must be stopped. Old measurements do not apply to new containers."""
         return self._exceeded(order, container_ids) if self._stops else None
 
     def notes(self, order: Order, container_ids: Iterable[str]) -> tuple[str, ...]:
@@ -109,4 +109,4 @@ class DiskLimits:
 
 
 def _not_measured(_error: InternalError) -> None:
-    """It is recorded; what was measured before counts on."""
+    """The supervisor records the error; the previous measurement stays valid."""

@@ -1,4 +1,4 @@
-"""Containers on the Docker Engine. It touches only those that carry its own cluster and node."""
+"""Containers on the Docker Engine. Only containers with the labels of this cluster and node are changed."""
 
 import asyncio
 import json
@@ -71,7 +71,7 @@ class DockerRuntime:
         self._pids_max = pids_max
         self._disk_limits = disk_limits
         self._limits_layers: bool | None = (
-            None  # whether Docker's storage driver can; None: not tried
+            None  # whether the storage driver supports a size; None: not tried
         )
 
     async def inspect(self, order: Order) -> Artefact | None:
@@ -107,12 +107,12 @@ class DockerRuntime:
             if err.status == HTTPStatus.NOT_FOUND:
                 return image_not_found(err.message)
             if err.status == HTTPStatus.CONFLICT:
-                return await self._who_has(name, order.workload_id)
+                return await self._name_conflict(name, order.workload_id)
             return _failure(err, FailureReason.RUNTIME_ERROR)
         return None
 
     async def _create(self, name: str, body: dict[str, Any], disk_gb: int) -> None:
-        """Raises EngineError. Whether the storage driver can limit a container shows when it is tried."""
+        """Create with a size limit, or without if the storage driver does not support it. EngineError."""
         create = partial(
             self._engine.call,
             "POST",
@@ -159,9 +159,9 @@ class DockerRuntime:
         mounts = container_spec(order).volumes
         return [self._policy.bind(mount.host_path, mount.container_path) for mount in mounts]
 
-    async def _start(self, order: Order, artefact: Artefact, deed: str) -> Failure | None:
+    async def _start(self, order: Order, artefact: Artefact, verb: str) -> Failure | None:
         try:
-            await start_container(self._engine, self._paths, artefact.id, deed)
+            await start_container(self._engine, self._paths, artefact.id, verb)
         except EngineError as err:
             if err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
                 raise ConflictError(err.message) from err
@@ -187,7 +187,7 @@ class DockerRuntime:
         return artefact.overrun
 
     async def remove(self, order: Order, artefact: Artefact) -> Failure | None:
-        # The image's own volumes hold data too: only an explicit delete removes them.
+        # Anonymous volumes of the image hold data too: only an explicit delete removes them.
         with_volumes = order.desired is Desired.DELETED
         try:
             await self._engine.call(
@@ -198,7 +198,7 @@ class DockerRuntime:
             )
         except EngineError as err:
             if err.status == HTTPStatus.CONFLICT:
-                return await self._until_gone(artefact, order.workload_id)
+                return await self._wait_until_removed(artefact, order.workload_id)
             if err.status != HTTPStatus.NOT_FOUND:
                 return _failure(err, FailureReason.RUNTIME_ERROR)
         return None
@@ -217,18 +217,18 @@ class DockerRuntime:
         return None
 
     async def replace(self, order: Order, artefact: Artefact) -> Failure | None:
-        """It is removed here, and made again by the steps that follow."""
+        """Remove the container; the steps that follow create it again."""
         return await self.stop(order, artefact) or await self.remove(order, artefact)
 
     async def discard(self, order: Order) -> Failure | None:
-        """Nothing else is left of a container that was removed."""
+        """Remove the config files, the only remains of a removed container."""
         return await self._with_files(order, partial(self._files.remove, order.workload_id))
 
     async def log_tail(self, artefact: Artefact) -> str:
         try:
             return await docker_logs.tail(self._engine, artefact.id)
         except EngineError:
-            return ""  # some log drivers keep nothing
+            return ""  # some log drivers store nothing
 
     def changes(self) -> AsyncGenerator[WorkloadId | None, None]:
         return container_changes(self._engine, self._owner.filters())
@@ -250,7 +250,7 @@ class DockerRuntime:
         return None
 
     async def _fetch(self, name: str, workload_id: WorkloadId) -> dict[str, Any] | None:
-        """As Docker describes it, if it is ours."""
+        """The inspected container if this agent owns it, otherwise None."""
         try:
             found: dict[str, Any] = await self._engine.call("GET", f"containers/{name}/json")
         except EngineError as err:
@@ -271,23 +271,28 @@ class DockerRuntime:
         with understood(f"the containers of {workload_id}"):
             return [str(container["Id"]) for container in found]
 
-    async def _who_has(self, name: str, workload_id: WorkloadId) -> Failure:
+    async def _name_conflict(self, name: str, workload_id: WorkloadId) -> Failure:
         if await self._find(workload_id) is None:
-            text = f"the name {name} belongs to a container that this agent did not make"
+            text = (
+                f"container name {name!r} is in use by a container that Persys did not create: "
+                "remove or rename that container"
+            )
             return Failure(FailureReason.RUNTIME_ERROR, text, code="NameTaken")
-        raise ConflictError(f"container {name} has appeared")
+        raise ConflictError(f"container {name} already exists")
 
     async def _taken_port(self, order: Order) -> Failure | None:
         ports = container_spec(order).ports
         return await port_taken(self._engine, self._owner, order.workload_id, ports)
 
-    async def _until_gone(self, artefact: Artefact, workload_id: WorkloadId) -> Failure | None:
-        """Somebody else is removing it."""
+    async def _wait_until_removed(
+        self, artefact: Artefact, workload_id: WorkloadId
+    ) -> Failure | None:
+        """Wait until a removal by another process has finished."""
         for _ in range(100):
             if await self._fetch(artefact.id, workload_id) is None:
                 return None
             await asyncio.sleep(0.1)
-        text = f"container {artefact.name} is being removed and does not go away"
+        text = f"Docker has not finished removing container {artefact.name}"
         return Failure(FailureReason.RUNTIME_ERROR, text)
 
 

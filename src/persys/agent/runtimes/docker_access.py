@@ -1,7 +1,7 @@
-"""Into the containers of a workload: what they write, and commands inside them.
+"""Logs of containers and commands inside them.
 
-Containers are found by their labels, so a stack is all its services. What would surprise: Docker counts a
-tail before it cuts off at a time.
+Containers are found by their labels, so a stack has one part per service container. Docker applies `tail`
+before `since` and `until`.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from persys.errors import NotFoundError, RefusedError, RuntimeUnavailableError
 from persys.model.ids import WorkloadId
 
 _NEVER = "0001-"
-_MOMENT = 90_000_000  # nanoseconds
+_BOUNDARY_NANOS = 90_000_000  # below Docker's minimum restart delay
 _RESIZE_ATTEMPTS = 5
 _PAUSE_SECONDS = 0.05
 _END_ATTEMPTS = 100
@@ -39,24 +39,24 @@ class Part(Struct, frozen=True):
     """One container of a workload."""
 
     id: str
-    service: str  # of a stack, else ""
+    service: str  # of a stack, otherwise ""
     tty: bool
     status: str
-    started_at: str  # as Docker writes it, to the nanosecond
-    finished_at: str  # of the run before, while it runs
+    started_at: str  # as Docker reports it, in nanoseconds
+    finished_at: str  # of the previous run while it is running
 
     def before_present_run(self) -> str:
-        """An instant between the run before and the present one; "" if there was none before.
+        """A time between the previous run and the current one; "" if there was no previous run.
 
-        Docker notes a start after the first words were written, and an end before the last were. It lets at
-        least 100 ms pass before it restarts something, so the border is shortly after the end.
+        Docker records a start after the first output and an end before the last output. It waits at least
+        100 ms before a restart, so the boundary is shortly after the end.
         """
         if self.finished_at.startswith(_NEVER):
             return ""
         started, finished = unix_nanos(self.started_at), unix_nanos(self.finished_at)
         if finished >= started:
-            return unix_seconds(started - _MOMENT)
-        return unix_seconds(min((started + finished) // 2, finished + _MOMENT))
+            return unix_seconds(started - _BOUNDARY_NANOS)
+        return unix_seconds(min((started + finished) // 2, finished + _BOUNDARY_NANOS))
 
 
 class DockerAccess:
@@ -65,7 +65,7 @@ class DockerAccess:
         self._owner = owner
 
     async def parts(self, workload_id: WorkloadId) -> list[Part]:
-        """Also those that have ended, in the order of their services."""
+        """All containers, also exited ones, sorted by service."""
         filters = {"label": self._owner.filters(**{WORKLOAD_LABEL: workload_id})}
         params = {"all": "true", "filters": json.dumps(filters)}
         try:
@@ -78,7 +78,7 @@ class DockerAccess:
         return sorted((one for one in found if one is not None), key=lambda one: one.service)
 
     async def part(self, container_id: str) -> Part | None:
-        """As it is now; None: it is gone."""
+        """The current state of a container; None if it was removed."""
         try:
             found = await self._engine.call("GET", f"containers/{container_id}/json")
         except EngineError as err:
@@ -98,8 +98,10 @@ class DockerAccess:
         tail: int = 0,
         stamped: bool = False,
     ) -> AsyncGenerator[list[Frame], None]:
-        """What it wrote, in portions. `since` and `until` are seconds, with a fraction. It ends when the
-        container does, or is gone, or when all is told that is there."""
+        """Log output in batches. `since` and `until` are Unix seconds with a fraction.
+
+        Ends when the container exits or is removed, or, without `follow`, at the end of the log.
+        """
         params = {
             "stdout": "true",
             "stderr": "true",
@@ -151,7 +153,7 @@ class DockerAccess:
 
 
 class Session:
-    """One command that runs in a container."""
+    """A command that runs in a container."""
 
     def __init__(self, engine: Engine, exec_id: str, duplex: Duplex) -> None:
         self._engine = engine
@@ -162,7 +164,7 @@ class Session:
         self.has_ended = False
 
     async def resize(self, rows: int, columns: int) -> None:
-        """Best effort: Docker refuses until the process is there, and after its end."""
+        """Best effort: Docker rejects it before the process has started and after it has exited."""
         for _ in range(_RESIZE_ATTEMPTS):
             try:
                 params = {"h": str(rows), "w": str(columns)}
@@ -172,7 +174,7 @@ class Session:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def exit_code(self) -> int:
-        """After all was read. Docker notes the end a moment after the last byte."""
+        """Call after all output was read. Docker records the exit shortly after the last byte."""
         for _ in range(_END_ATTEMPTS):
             found = await self._engine.call("GET", f"exec/{self._id}/json")
             with understood("a command"):
@@ -180,7 +182,7 @@ class Session:
                     self.has_ended = True
                     return int(found["ExitCode"])
             await asyncio.sleep(_PAUSE_SECONDS)
-        raise RuntimeUnavailableError("docker does not say how the command ended")
+        raise RuntimeUnavailableError("docker did not report the exit code of the command")
 
 
 def _part(found: dict[str, Any]) -> Part:
@@ -196,14 +198,14 @@ def _part(found: dict[str, Any]) -> Part:
 
 
 def unix_nanos(stamp: str) -> int:
-    """Of an instant as Docker writes it: datetime is not fine enough."""
+    """Parse a Docker timestamp; datetime has no nanoseconds."""
     whole, _, fraction = stamp.rstrip("Z").partition(".")
     seconds = int(datetime.fromisoformat(f"{whole}+00:00").timestamp())
     return seconds * 10**9 + int(fraction.ljust(9, "0")[:9])
 
 
 def unix_seconds(nanos: int) -> str:
-    """In the form in which Docker wants to be asked for an instant."""
+    """Format a timestamp for Docker's `since` and `until`."""
     return f"{nanos // 10**9}.{nanos % 10**9:09}"
 
 

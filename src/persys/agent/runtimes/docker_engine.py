@@ -1,9 +1,10 @@
-"""Calls to the Docker Engine. The only file that knows aiodocker.
+"""Calls to the Docker Engine API. The only module that imports aiodocker.
 
-An answer is an answer, also a no: EngineError with its HTTP status. No answer is RuntimeUnavailableError,
-and so is one that is too large or cannot be understood: it costs that one call.
-What would surprise: an engine that is shutting down still answers on the connections that it has, and fails
-whatever it is asked to do. So a failure that is its own counts only if it takes new connections too.
+An error response is an EngineError with its HTTP status. No response is a RuntimeUnavailableError, and so is
+a response that is too large or has an unexpected form: only that call fails.
+
+An engine that is shutting down still responds on existing connections and fails every request. An error of
+the engine itself therefore counts only if the engine also accepts a new connection.
 """
 
 import asyncio
@@ -25,23 +26,23 @@ from persys.infra.aio.offload import off_loop
 
 DEADLINE_SECONDS = 20.0
 KNOCK_DEADLINE_SECONDS = 3.0
-ANSWER_BYTES_MAX = 32 * 1024 * 1024  # a list of ten thousand containers
-LINE_BYTES_MAX = 1024 * 1024  # of a stream of events
-_MESSAGE_BYTES_MAX = 64 * 1024  # of a no
+ANSWER_BYTES_MAX = 32 * 1024 * 1024  # a list of 10,000 containers
+LINE_BYTES_MAX = 1024 * 1024  # in a stream of events
+_MESSAGE_BYTES_MAX = 64 * 1024  # of an error response
 _PARSED_ON_LOOP_BYTES_MAX = 256 * 1024
 _PING, _VERSION = "_ping", "version"
-# A ValueError is an answer that is no JSON: whoever gave it was not Docker.
+# ValueError: the response is not JSON, so it does not come from Docker.
 _NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError, ValueError)
-_SILENCE = "docker gives no answer"
-# What is wrong with the request, or not there: that is so whether the engine stays or goes.
+_NOT_RESPONDING = "docker is not responding"
+# Errors of the request. They are valid even if the engine is shutting down.
 _OF_THE_REQUEST = (HTTPStatus.BAD_REQUEST, HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT)
-# What comes close together travels together: Docker sends every line by itself.
+# Docker sends every line separately. Lines that arrive within this time are sent as one chunk.
 _GATHER_SECONDS = 0.003
 _GATHERED_BYTES = 32 * 1024
 
 
 class EngineError(Exception):
-    """The engine said no. Callers tell the cases apart by `status`."""
+    """An error response of the engine. Callers distinguish cases by `status`."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -50,10 +51,10 @@ class EngineError(Exception):
 
 
 class AnswerTooLargeError(RuntimeUnavailableError):
-    """The engine said more than is read, so nothing is known."""
+    """The response exceeds the limit and was not read."""
 
     def __init__(self, asked: str, bytes_max: int) -> None:
-        super().__init__(f"docker's answer to {asked} is larger than {bytes_max} bytes")
+        super().__init__(f"docker's response to {asked} is larger than {bytes_max} bytes")
 
 
 class Engine:
@@ -62,19 +63,21 @@ class Engine:
         try:
             self._docker = _opened(host)
         except ValueError as err:
-            raise SettingsError(f"DOCKER_HOST={host!r}: {err}") from err
+            raise SettingsError(
+                f"invalid DOCKER_HOST {host!r}: {err}; expected for example unix:///var/run/docker.sock"
+            ) from err
 
     async def close(self) -> None:
         await self._docker.close()
 
     async def knock(self) -> None:
-        """Whether the engine answers on a new connection. RuntimeUnavailableError: it does not."""
+        """Check that the engine responds on a new connection. Raises RuntimeUnavailableError."""
         fresh = _opened(self._host)
         try:
             async with asyncio.timeout(KNOCK_DEADLINE_SECONDS), _asked(fresh, "GET", _PING):
                 pass
         except (EngineError, *_NO_ANSWER) as err:
-            raise RuntimeUnavailableError(_SILENCE) from err
+            raise RuntimeUnavailableError(_NOT_RESPONDING) from err
         finally:
             await fresh.close()
 
@@ -87,12 +90,12 @@ class Engine:
         body: object = None,
         deadline: float = DEADLINE_SECONDS,
     ) -> Any:
-        """The JSON of the answer, None if it has none."""
+        """The JSON of the response, or None if it is empty."""
         async with self._answer(method, path, params, body, deadline) as answer:
             return await _parsed(await _content(answer, f"{method} {path}"))
 
     async def read(self, path: str, *, params: Mapping[str, str], bytes_max: int) -> bytes:
-        """The raw answer, its end if it is longer than `bytes_max`."""
+        """The last `bytes_max` bytes of the raw response."""
         content, size = b"", 0
         async with self._answer("GET", path, params, None, DEADLINE_SECONDS) as answer:
             async for chunk in answer.content.iter_any():
@@ -111,12 +114,12 @@ class Engine:
         headers: Mapping[str, str] | None = None,
         begins_within: float | None = DEADLINE_SECONDS,
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """JSON lines as they come. Ends only when the engine ends it. The reader sets the deadline.
+        """JSON lines as they arrive, until the engine closes the stream. The caller sets the deadline.
 
-        `begins_within`: seconds until the engine must have begun its answer; None if the reader bounds that.
+        `begins_within`: seconds in which the response must start; None if the caller bounds that.
         """
         async with self._begun(method, path, params, begins_within, headers) as answer:
-            yield {}  # the engine listens from here on
+            yield {}  # the stream is open; later events are not missed
             rest = b""
             async for chunk in answer.content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
@@ -129,9 +132,9 @@ class Engine:
     async def chunks(
         self, path: str, *, params: Mapping[str, str], silence: float | None
     ) -> AsyncGenerator[bytes, None]:
-        """The raw answer as it comes; a slow reader slows the sender down.
+        """The raw response as it arrives. A slow reader slows the sender down.
 
-        `silence`: seconds after which an engine that sends nothing more gives no answer; None: it may.
+        `silence`: seconds without data after which the engine counts as not responding; None for no limit.
         """
         async with self._begun("GET", path, params, DEADLINE_SECONDS) as answer:
             while chunk := await _next(answer, silence):
@@ -142,7 +145,7 @@ class Engine:
 
     @asynccontextmanager
     async def converse(self, path: str, *, tty: bool) -> AsyncIterator["Duplex"]:
-        """Start what was prepared, and speak with it both ways."""
+        """Start a prepared exec and connect to its input and output."""
 
         async def setup() -> tuple[URL, bytes, bool]:
             return URL(path), json.dumps({"Detach": False, "Tty": tty}).encode(), tty
@@ -157,7 +160,7 @@ class Engine:
         except aiodocker.DockerError as err:
             raise EngineError(err.status, err.message) from err
         except _NO_ANSWER as err:
-            raise RuntimeUnavailableError(_SILENCE) from err
+            raise RuntimeUnavailableError(_NOT_RESPONDING) from err
         finally:
             await stream.close()
 
@@ -170,7 +173,7 @@ class Engine:
         begins_within: float | None,
         headers: Mapping[str, str] | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """An answer that may last for ever once it has begun."""
+        """A response without a time limit once it has started."""
         try:
             async with (
                 asyncio.timeout(begins_within) as deadline,
@@ -179,7 +182,7 @@ class Engine:
                 deadline.reschedule(None)
                 yield answer
         except TimeoutError as err:
-            raise RuntimeUnavailableError(_SILENCE) from err
+            raise RuntimeUnavailableError(_NOT_RESPONDING) from err
 
     @asynccontextmanager
     async def _answer(
@@ -204,36 +207,36 @@ class Engine:
                 await self.knock()
             raise
         except _NO_ANSWER as err:
-            raise RuntimeUnavailableError(_SILENCE) from err
+            raise RuntimeUnavailableError(_NOT_RESPONDING) from err
 
     async def _find_version(self) -> str:
-        """Asked once: every call names it."""
+        """The API version, fetched once and used in every call."""
         if self._docker.api_version == "auto":
             async with _asked(self._docker, "GET", _VERSION) as answer:
-                told = await _parsed(await _content(answer, f"GET {_VERSION}"))
+                found = await _parsed(await _content(answer, f"GET {_VERSION}"))
             with understood("its version"):
-                self._docker.api_version = f"v{told['ApiVersion']}"
+                self._docker.api_version = f"v{found['ApiVersion']}"
         return self._docker.api_version
 
 
 class Duplex:
-    """A connection to a process inside a container. Both ways hold back a sender that is too quick."""
+    """A connection to a process inside a container, with backpressure in both directions."""
 
     def __init__(self, stream: Stream) -> None:
         self._stream = stream
 
     async def read(self) -> tuple[int, bytes] | None:
-        """1 and what it wrote, or 2 for its standard error; None at its end."""
+        """1 for standard output or 2 for standard error, with the data; None at the end."""
         message = await self._stream.read_out()
         return None if message is None else (message.stream, message.data)
 
     async def write(self, data: bytes) -> None:
-        with suppress(ConnectionError):  # it has ended, as reading will tell
+        with suppress(ConnectionError):  # the process has ended; read() reports it
             if self._is_open():
                 await self._stream.write_in(data)
 
     def end_input(self) -> None:
-        """It reads the end of its input; what it writes still comes."""
+        """Close the input of the process. Its output is still read."""
         answer = self._stream._resp
         transport = answer.connection.transport if answer and answer.connection else None
         if transport is not None and transport.can_write_eof():
@@ -251,16 +254,16 @@ def _opened(host: str) -> aiodocker.Docker:
 
 @contextmanager
 def understood(what: str) -> Iterator[None]:
-    """Around the reading of an answer: one that lacks something is no answer. RuntimeUnavailableError."""
+    """Guards the parsing of a response: an unexpected form raises RuntimeUnavailableError."""
     try:
         yield
     except (KeyError, IndexError, TypeError, ValueError, AttributeError) as err:
-        raise RuntimeUnavailableError(f"docker describes {what} in unknown words") from err
+        raise RuntimeUnavailableError(f"unexpected response from docker about {what}") from err
 
 
 def as_unavailable(err: EngineError) -> RuntimeUnavailableError:
-    """For calls to which no answer of the engine but success says anything."""
-    return RuntimeUnavailableError(f"docker says {err.status}: {err.message}")
+    """For calls where any error response means that nothing is known."""
+    return RuntimeUnavailableError(f"docker returned status {err.status}: {err.message}")
 
 
 @asynccontextmanager
@@ -272,11 +275,11 @@ async def _asked(
     data: str | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> AsyncIterator[aiohttp.ClientResponse]:
-    """The answer, whose body is not read yet. Raises EngineError, and those of _NO_ANSWER."""
+    """Send a request. The body of the response is not read yet. Raises EngineError and _NO_ANSWER."""
     url = docker._canonicalize_url(path, versioned_api=False)
-    said = {"Content-Type": "application/json", **(headers or {})}
+    sent = {"Content-Type": "application/json", **(headers or {})}
     async with docker.session.request(
-        method, url, params=dict(params or {}), data=data, headers=said
+        method, url, params=dict(params or {}), data=data, headers=sent
     ) as answer:
         try:
             if answer.status >= HTTPStatus.BAD_REQUEST:
@@ -297,13 +300,13 @@ async def _content(answer: aiohttp.ClientResponse, asked: str) -> bytes:
 
 
 async def _next(answer: aiohttp.ClientResponse, silence: float | None) -> bytes:
-    """What comes next; empty at the end. Raises TimeoutError."""
+    """The next chunk, empty at the end. Raises TimeoutError."""
     async with asyncio.timeout(silence):
         return await answer.content.readany()
 
 
 async def _message(answer: aiohttp.ClientResponse) -> str:
-    """What a no says, or the beginning of it."""
+    """The message of an error response, cut to the limit."""
     content = b""
     while len(content) < _MESSAGE_BYTES_MAX and (chunk := await answer.content.readany()):
         content += chunk
@@ -314,7 +317,7 @@ async def _message(answer: aiohttp.ClientResponse) -> str:
 
 
 async def _parsed(content: bytes) -> Any:
-    """None if there is nothing. Raises ValueError, RuntimeUnavailableError."""
+    """Decode JSON, None if empty. Raises ValueError, RuntimeUnavailableError."""
     if not content:
         return None
     if len(content) <= _PARSED_ON_LOOP_BYTES_MAX:
@@ -328,23 +331,23 @@ async def _parsed(content: bytes) -> Any:
 def _object(line: bytes) -> dict[str, Any]:
     found = json.loads(line)
     if not isinstance(found, dict):
-        raise ValueError("a line that is not an object")
+        raise ValueError("expected a JSON object per line")
     return found
 
 
 class _BoundedParser(_ExecParser):
-    """Ends the session when a frame does not end."""
+    """Ends the session when a frame exceeds the limit."""
 
     def feed_data(self, data: bytes) -> tuple[bool, bytes]:
         ended, rest = super().feed_data(data)
         if len(self._buf) > FRAME_BYTES_MAX:
-            self.queue.set_exception(aiohttp.ClientPayloadError("a frame is too large"))
+            self.queue.set_exception(aiohttp.ClientPayloadError("frame too large"))
             return True, b""
         return ended, rest
 
 
 def _bound_frames(stream: Stream, *, tty: bool) -> None:
-    """aiodocker keeps a frame until it is whole, whatever size its header says."""
+    """Limit the frame size: aiodocker buffers a frame of any size until it is complete."""
     connection = stream._resp.connection if stream._resp is not None else None
     if connection is None or connection.protocol is None or tty:
         return

@@ -1,4 +1,4 @@
-"""Which of the agent's containers change, as Docker tells."""
+"""Changes of the agent's containers, from the event stream of Docker."""
 
 import json
 from collections.abc import AsyncGenerator
@@ -8,7 +8,7 @@ from persys.agent.runtimes.docker_engine import Engine, EngineError, as_unavaila
 from persys.agent.runtimes.docker_form import WORKLOAD_LABEL
 from persys.model.ids import WorkloadId
 
-# A change of one of these may change a status. Everything else Docker tells is noise here.
+# Events that can change a status. All others are filtered out.
 _EVENTS = (
     "create",
     "start",
@@ -26,7 +26,10 @@ _EVENTS = (
 async def container_changes(
     engine: Engine, labels: list[str]
 ) -> AsyncGenerator[WorkloadId | None, None]:
-    """None first: Docker listens from there on. RuntimeUnavailableError ends it."""
+    """Workloads whose containers change. The first item is None: the stream is open from then on.
+
+    Raises RuntimeUnavailableError when the stream ends.
+    """
     filters = {"type": ["container"], "event": list(_EVENTS), "label": labels}
     params = {"filters": json.dumps(filters)}
     try:

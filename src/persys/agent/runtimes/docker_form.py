@@ -1,4 +1,4 @@
-"""Orders and answers in the form Docker knows: names, labels, create bodies, inspected containers."""
+"""Maps orders to Docker's names, labels and create bodies, and inspected containers to artefacts."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -32,8 +32,8 @@ WORKLOAD_LABEL = "persys.workload_id"
 REVISION_LABEL = "persys.revision_id"
 SERVICE_LABEL = "com.docker.compose.service"  # written by Compose
 
-# Docker writes nanoseconds, datetime reads microseconds.
-_TOO_FINE = re.compile(r"(\.\d{6})\d+")
+# Docker writes nanoseconds; datetime parses microseconds.
+_NANOSECONDS = re.compile(r"(\.\d{6})\d+")
 _NEVER_YEAR = 1
 _HEALTH = {health.value: health for health in Health}
 _AILMENT_LENGTH_MAX = 512
@@ -41,7 +41,7 @@ _SECOND = 1_000_000_000
 
 
 class Owner(Struct, frozen=True):
-    """Whose containers these are: several agents may share one Docker."""
+    """The labels and names of this agent's containers. Several agents may share one Docker."""
 
     cluster_id: str
     node_id: NodeId
@@ -74,7 +74,7 @@ def create_body(
     files: Mapping[str, Path],
     pids_max: int,
 ) -> dict[str, Any]:
-    """`volumes` says where each is by its name, `files` by its path in the container."""
+    """`volumes`: host paths by volume name. `files`: host paths by path in the container."""
     spec = container_spec(order)
     labels = {
         **spec.labels,
@@ -100,7 +100,7 @@ def create_body(
 
 
 def container_spec(order: Order) -> ContainerSpec:
-    assert isinstance(order.spec, ContainerSpec), "intake gives this runtime only containers"
+    assert isinstance(order.spec, ContainerSpec), "this runtime gets containers only"
     return order.spec
 
 
@@ -128,7 +128,7 @@ def artefact(found: Mapping[str, Any]) -> Artefact:
 
 
 def wanted_shape(found: Mapping[str, Any], order: Order, owner: Owner) -> Shape:
-    """How a container of this order was created."""
+    """The shape that a container of this order was created with."""
     return Shape(
         name=owner.name(order.workload_id),
         networks=first_network(found),
@@ -143,7 +143,7 @@ def deviations_of(found: Mapping[str, Any], wanted: Shape) -> tuple[Deviation, .
 
 
 def _limits(order: Order) -> Limits:
-    """A limit of the node's settings is not judged: containers keep the one that they were created with."""
+    """Limits to compare. A default of the node is not compared: existing containers keep theirs."""
     spec = container_spec(order)
     limits: Limits = dict.fromkeys((name for name in LIMITS if name != "CpusetCpus"), 0)
     limits |= {name: value for name, value in _host_config(spec, 0).items() if name in LIMITS}
@@ -158,17 +158,17 @@ def _host_config(spec: ContainerSpec, pids_max: int) -> dict[str, Any]:
         "NanoCpus": spec.cpu_millicores * 1_000_000,
         "CpuShares": spec.cpu_shares,
         "Memory": spec.memory_bytes,
-        # Docker's own default would allow as much swap again.
+        # Docker's default would allow the same amount of swap in addition.
         "MemorySwap": spec.memory_swap_bytes or spec.memory_bytes,
         "PidsLimit": spec.pids_max or pids_max,
         "PortBindings": _bindings(spec.ports),
         "Privileged": spec.privileged,
-        "Init": spec.init or None,  # None: as the engine is set up
+        "Init": spec.init or None,  # None: the default of the engine
     }
 
 
 def _health_check(check: HealthCheck) -> dict[str, Any] | None:
-    """What Docker checks by itself, also while no agent runs. Checks by http and tcp are the agent's."""
+    """Checks that Docker runs, also without the agent. The agent runs http and tcp checks."""
     match check.type:
         case HealthType.EXEC:
             timing = timing_of(check)
@@ -181,7 +181,7 @@ def _health_check(check: HealthCheck) -> dict[str, Any] | None:
             }
         case HealthType.IMAGE if check == HealthCheck(restart_unhealthy=check.restart_unhealthy):
             return None
-        case HealthType.IMAGE:  # 0 is what the image says
+        case HealthType.IMAGE:  # 0: the value of the image
             return {
                 "Interval": check.interval_seconds * _SECOND,
                 "Timeout": check.timeout_seconds * _SECOND,
@@ -197,23 +197,23 @@ def _nanoseconds(span: timedelta) -> int:
 
 
 def _ailment(log: Sequence[Mapping[str, Any]]) -> str:
-    """What the last check said, if it did not go well."""
+    """The output of the last check if it failed, otherwise ""."""
     if not log or log[-1].get("ExitCode") == 0:
         return ""
     last = log[-1]
-    said = " ".join(str(last.get("Output", "")).split())[:_AILMENT_LENGTH_MAX]
-    return said or f"the check ended with code {last.get('ExitCode')}"
+    output = " ".join(str(last.get("Output", "")).split())[:_AILMENT_LENGTH_MAX]
+    return output or f"the health check exited with code {last.get('ExitCode')}"
 
 
 def _address(network: Mapping[str, Any]) -> str:
-    """Where the host reaches it. "": nowhere."""
+    """The IP address of the container on the host; "" if it has none."""
     joined = (network.get("Networks") or {}).values()
     return str(network.get("IPAddress") or next((one["IPAddress"] for one in joined), ""))
 
 
 def _restart(order: Order) -> dict[str, Any]:
     if order.stop_after_seconds:
-        # Docker would start it after a reboot before the agent could count the silence: the agent does it.
+        # After a reboot Docker would start it before the agent knows how long the scheduler is lost.
         return {"Name": "no"}
     policy = container_spec(order).restart
     if policy.name == "on-failure":
@@ -249,7 +249,7 @@ def _port_name(port: Port) -> str:
 
 
 def _published(ports: Mapping[str, list[dict[str, str]] | None]) -> tuple[str, ...]:
-    """`8080->80/tcp`, once where Docker tells it for both address families."""
+    """`8080->80/tcp`, once for both address families."""
     return tuple(
         sorted(
             {
@@ -262,5 +262,5 @@ def _published(ports: Mapping[str, list[dict[str, str]] | None]) -> tuple[str, .
 
 
 def _instant(text: str) -> datetime | None:
-    found = datetime.fromisoformat(_TOO_FINE.sub(r"\1", text))
+    found = datetime.fromisoformat(_NANOSECONDS.sub(r"\1", text))
     return found.astimezone(UTC) if found.year > _NEVER_YEAR else None

@@ -1,6 +1,6 @@
-"""What containers write, as Docker sends it: both outputs in one stream of frames, each with a header.
+"""Docker's log stream format: frames of stdout and stderr, each with a header.
 
-With time stamps asked for, every frame begins with one: 30 characters and a space.
+If timestamps are requested, every frame begins with one: 30 characters and a space.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,11 +18,11 @@ class Frame(NamedTuple):
 
 
 class FrameTooLargeError(ValueError):
-    """A header says more than is kept."""
+    """The size in a frame header exceeds the limit."""
 
 
 class Frames:
-    """Bytes in, whole frames out."""
+    """Splits a byte stream into frames."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -36,7 +36,9 @@ class Frames:
             body = start + _HEADER_BYTES
             after = body + int.from_bytes(content[start + 4 : body])
             if after - body > FRAME_BYTES_MAX:
-                raise FrameTooLargeError(f"a frame of {after - body} bytes")
+                raise FrameTooLargeError(
+                    f"frame of {after - body} bytes is larger than {FRAME_BYTES_MAX} bytes"
+                )
             if after > end:
                 break
             found.append(Frame(STREAMS.get(content[start], "stdout"), content[body:after]))
@@ -46,7 +48,7 @@ class Frames:
 
 
 def packed(frames: Iterable[Frame]) -> bytes:
-    """As Docker would send them."""
+    """Encode frames in Docker's format."""
     return b"".join(
         bytes((_STDERR if frame.stream == "stderr" else 1, 0, 0, 0))
         + len(frame.data).to_bytes(4)
@@ -56,7 +58,7 @@ def packed(frames: Iterable[Frame]) -> bytes:
 
 
 def stamp(frame: Frame) -> bytes:
-    """The time stamp that a frame begins with."""
+    """The timestamp at the start of a frame."""
     return frame.data.partition(b" ")[0]
 
 
@@ -65,7 +67,7 @@ def without_stamp(frame: Frame) -> Frame:
 
 
 def joined(frames: Iterable[Frame]) -> Iterator[Frame]:
-    """Frames in a row from the same output as one."""
+    """Merge consecutive frames of the same output."""
     stream, parts = "", list[bytes]()
     for frame in frames:
         if frame.stream != stream and parts:

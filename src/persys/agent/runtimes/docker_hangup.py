@@ -1,7 +1,7 @@
-"""Ending what exec started when its user has left, as a terminal does when its line is cut: with SIGHUP.
+"""Sends SIGHUP to an exec process when its client disconnects, as a terminal does.
 
-Docker has no call for it and lets the process go on. It is ended only where it can be seen from here that the
-process is one of the container's: with a Docker on another machine its number means nothing.
+Docker has no API call for it and lets the process run. The signal is sent only if /proc shows that the
+process belongs to the container: with a remote Docker the pid is not valid on this host.
 """
 
 import os

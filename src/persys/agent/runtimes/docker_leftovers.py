@@ -1,7 +1,7 @@
-"""What this agent has made in Docker, all of it, and how single things of it are removed.
+"""Lists everything that this agent created in Docker, and removes single items for garbage collection.
 
-Found by the labels of its cluster and node, so nothing of anybody else is ever seen here. Data stays: a
-container is removed without its volumes, and volumes are not listed at all.
+Items are found by the labels of cluster and node, so items of others are never listed. Data is kept: a
+container is removed without its volumes, and volumes are not listed.
 """
 
 import json
@@ -21,8 +21,8 @@ from persys.infra.aio.path_calls import LONG_SECONDS, PathCalls
 from persys.model.ids import WorkloadId
 
 REMOVE_DEADLINE_SECONDS = 60.0
-# A network has no state.
-_AT_REST = ("", "created", "exited", "dead")
+# "": a network has no state.
+_NOT_RUNNING = ("", "created", "exited", "dead")
 
 
 class DockerLeftovers:
@@ -58,7 +58,7 @@ class DockerLeftovers:
             raise RuntimeUnavailableError(f"files of containers: {err}") from err
 
     async def images(self, fetched: Mapping[str, Image]) -> list[ImageUse]:
-        """Those that are still what was fetched. In use is what any container has, whoever made it."""
+        """Images whose tag still points to the fetched id. Any container on the node counts as a user."""
         listed = await self._list("containers/json", {"all": "true"})
         with understood("containers"):
             used = {one["ImageID"] for one in listed}
@@ -69,13 +69,13 @@ class DockerLeftovers:
         ]
 
     async def remove(self, item: Item) -> str:
-        """ "" when it is gone, else why it is not. RuntimeUnavailableError: nobody knows."""
+        """Remove an item. Returns "" or the reason why it remains. Raises RuntimeUnavailableError."""
         if item.kind is Kind.FILES:
             return await self._remove_files(item)
         path, params = {
             Kind.CONTAINER: (f"containers/{item.id}", {"force": "true", "v": "false"}),
             Kind.NETWORK: (f"networks/{item.id}", {}),
-            # By its name, so that other names of the same image stay; used by anything, it stays too.
+            # By name, so that other tags of the image stay. Docker keeps an image that is in use.
             Kind.IMAGE: (f"images/{item.name}", {}),
         }[item.kind]
         try:
@@ -113,5 +113,5 @@ class DockerLeftovers:
 
 def _item(kind: Kind, described: Mapping[str, Any], name: str) -> Item:
     workload_id = (described.get("Labels") or {}).get(WORKLOAD_LABEL, "")
-    running = described.get("State", "") not in _AT_REST
+    running = described.get("State", "") not in _NOT_RUNNING
     return Item(kind, described["Id"], name, WorkloadId(workload_id), running)

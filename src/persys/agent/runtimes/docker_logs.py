@@ -1,4 +1,4 @@
-"""The last of what a container wrote. Docker sends both its outputs in one stream of frames."""
+"""The log tail of a container, decoded from Docker's frame format."""
 
 from persys.agent.runtimes.docker_engine import Engine
 
@@ -9,7 +9,7 @@ _STDERR = 2
 
 
 async def tail(engine: Engine, container_id: str) -> str:
-    """What it wrote to standard error, or to standard output if there is nothing else."""
+    """The last lines of standard error, or of standard output if standard error is empty."""
     for stream in ("stderr", "stdout"):
         content = await engine.read(
             f"containers/{container_id}/logs",
@@ -23,7 +23,7 @@ async def tail(engine: Engine, container_id: str) -> str:
 
 
 def payloads(content: bytes) -> bytes:
-    """The frames without their headers. Content whose beginning was cut off is taken from its first frame."""
+    """Frames without headers. If the beginning was cut off, decoding starts at the first whole frame."""
     start = _first_frame(content)
     parts = []
     while start + _HEADER_BYTES <= len(content):

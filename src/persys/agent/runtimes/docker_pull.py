@@ -1,11 +1,11 @@
-"""Fetching an image, from a private registry with a credential of this node.
+"""Pulls images, from private registries with a credential of this node.
 
-The credential is read for each fetch, goes to Docker in a header, and is in no message of ours. Why a fetch
-failed is told by Docker's HTTP status: 404 is an image that is not there; all else may pass, also a wrong
-password, which the operator of the node can put right without a new revision.
+The credential is read for each pull, passed to Docker in a header, and never part of a message. Docker's HTTP
+status classifies a failure: 404 means that the image does not exist. All other errors are retried, also a
+wrong password, which the operator can fix without a new revision.
 
-Each registry has a few places of its own, taken only when the image is absent, and a pull that makes no
-progress fails: a registry that hangs delays only its own images.
+Concurrent pulls are limited per registry, and a pull without progress fails: a registry that hangs delays
+only its own images.
 """
 
 import asyncio
@@ -43,21 +43,24 @@ class Puller:
         *,
         progress_deadline: float = PROGRESS_DEADLINE_SECONDS,
     ) -> None:
-        """A pull fails when Docker reports nothing new of it for `progress_deadline` seconds."""
+        """A pull fails if Docker reports no progress for `progress_deadline` seconds."""
         self._engine = engine
         self._credentials = credentials
         self._paths = paths
         self._progress_deadline = progress_deadline
-        self._places: defaultdict[str, asyncio.Semaphore] = defaultdict(
+        self._slots: defaultdict[str, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(PER_REGISTRY_MAX)
         )
 
     async def pull(self, spec: ContainerSpec, watch: PullWatch) -> Failure | None:
-        """Have the image here, as the pull policy says."""
+        """Make the image available according to its pull policy."""
         if spec.pull_policy is not PullPolicy.ALWAYS and await self._id(spec.image):
             return None
         if spec.pull_policy is PullPolicy.NEVER:
-            return image_not_found(f"image {spec.image} is not here and its pull policy is Never")
+            return image_not_found(
+                f"image {spec.image} is not on this node and its pull policy is Never: "
+                "pull or upload it, or change the pull policy"
+            )
         try:
             headers = await self._headers(spec)
         except (NotFoundError, InvalidError) as err:
@@ -67,12 +70,12 @@ class Puller:
                 code=CREDENTIAL_UNUSABLE,
             )
         registry = registry_of(spec.image)
-        places = self._places[registry]
-        if places.locked():
+        slots = self._slots[registry]
+        if slots.locked():
             watch.queued(f"{PER_REGISTRY_MAX} images of {registry} are being pulled")
-        async with places:
+        async with slots:
             if spec.pull_policy is not PullPolicy.ALWAYS and await self._id(spec.image):
-                return None  # another workload has pulled it meanwhile
+                return None  # another workload pulled it in the meantime
             watch.began()
             failure = await self._fetch_in_time(tagged(spec.image), headers, watch)
         if failure is None and (image_id := await self._id(spec.image)):
@@ -104,12 +107,12 @@ class Puller:
                     "images/create",
                     params=params,
                     headers=headers,
-                    begins_within=None,  # the registry is asked first; `deadline` bounds that
+                    begins_within=None,  # Docker contacts the registry first; `deadline` bounds that
                 )
             ) as lines:
                 async for line in lines:
                     if "error" in line:
-                        return _told_while_fetching(line)
+                        return _streamed_error(line)
                     deadline.reschedule(now() + self._progress_deadline)
                     with understood(f"the pull of {image}"):
                         layers.take(line)
@@ -134,17 +137,17 @@ class Puller:
             raise InvalidError(
                 f"credential {spec.image_credential}", "has no username and password for a registry"
             )
-        said = {
+        auth = {
             "username": found.username,
             "password": found.password,
             "serveraddress": registry_of(spec.image),
         }
-        return {"X-Registry-Auth": urlsafe_b64encode(json.dumps(said).encode()).decode()}
+        return {"X-Registry-Auth": urlsafe_b64encode(json.dumps(auth).encode()).decode()}
 
     async def credential_for(self, image: str, name: str) -> str:
-        """The credential if it belongs to the registry of this image; "": fetch without one.
+        """The credential if it belongs to the registry of this image; "" to pull without one.
 
-        A credential that cannot be used is returned, so that the fetch says what is wrong with it.
+        An invalid credential is returned as well, so that the pull reports what is wrong with it.
         """
         if not name:
             return ""
@@ -157,11 +160,11 @@ class Puller:
         return name if registry_host(image) in hosts else ""
 
     async def _id(self, image: str) -> str:
-        """ "" if it is not here."""
+        """The image id, or "" if the image is not on this node."""
         try:
             found = await self._engine.call("GET", f"images/{image}/json")
         except EngineError as err:
-            # 400 is not a name at all: the pull says so.
+            # 400: the image name is invalid. The pull reports that.
             if err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.BAD_REQUEST):
                 return ""
             raise as_unavailable(err) from err
@@ -170,20 +173,20 @@ class Puller:
 
 
 def tagged(image: str) -> str:
-    """Without a tag Docker would fetch all of them."""
+    """Add the default tag: without a tag Docker pulls all tags."""
     last = image.rpartition("/")[2]
     return image if ":" in last or "@" in last else f"{image}:latest"
 
 
 def registry_of(image: str) -> str:
-    """As Docker decides it: the first part is a host if it looks like one."""
+    """The registry by Docker's rule: the first part is a host if it contains a dot or a port."""
     first, slash, _ = image.partition("/")
     is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
     return first if is_host else _HUB
 
 
 def registry_host(image: str) -> str:
-    """The name by which a credential lists the registry."""
+    """The registry name as credentials list it."""
     registry = registry_of(image)
     return HUB_HOST if registry == _HUB or registry in _HUB_NAMES else registry.lower()
 
@@ -192,8 +195,8 @@ def image_not_found(message: str) -> Failure:
     return Failure(FailureReason.IMAGE_NOT_FOUND, message, retryable=False)
 
 
-def _told_while_fetching(line: dict[str, object]) -> Failure:
-    """Engines with another image store answer first and say what is wrong afterwards."""
+def _streamed_error(line: dict[str, object]) -> Failure:
+    """An error in the progress stream: engines with the containerd image store report it there."""
     detail = line.get("errorDetail")
     code = detail.get("code") if isinstance(detail, dict) else None
     if code == HTTPStatus.NOT_FOUND:

@@ -1,7 +1,7 @@
-"""How a container is attached, published, limited and named: as Docker shows it, and repaired in place.
+"""Reads the networks, ports, limits and name of a container, and repairs deviations without a restart.
 
-What would surprise: Docker goes on showing what a container was created with (`NetworkMode`, `PortBindings`)
-when nothing of it holds any more. What holds is under `NetworkSettings`; a restart does not bring it back.
+`NetworkMode` and `PortBindings` show how a container was created, even after it was disconnected. The actual
+state is in `NetworkSettings`; a restart does not restore it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from persys.agent.runtimes.docker_engine import Engine, EngineError
 from persys.core.deviations import Deviation, DeviationKind, Shape
 
 RESTART_POLICY = "RestartPolicy"
-# What `docker update` can change, by the names of Docker.
+# Limits that `docker update` can change, by Docker's names.
 LIMITS = (
     "NanoCpus",
     "CpuShares",
@@ -33,7 +33,7 @@ _DEADLINE_SECONDS = 60.0
 
 
 def shape_of(found: Mapping[str, Any]) -> Shape:
-    """As a container is now. A network counts only with an endpoint."""
+    """The current shape of a container. A network counts only with an endpoint."""
     network = found["NetworkSettings"]
     endpoints = network.get("Networks") or {}
     published = network.get("Ports") or {}
@@ -46,7 +46,7 @@ def shape_of(found: Mapping[str, Any]) -> Shape:
 
 
 def first_network(found: Mapping[str, Any]) -> tuple[str, ...]:
-    """The network that it was created in; empty if it has none of its own."""
+    """The network that it was created in; empty without a network of its own."""
     mode = str(found["HostConfig"].get("NetworkMode") or "default")
     if mode in _WITHOUT_NETWORK or mode.startswith(_JOINED):
         return ()
@@ -54,19 +54,19 @@ def first_network(found: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def joined_container(found: Mapping[str, Any]) -> str:
-    """The id of the container whose network it uses; empty if it uses none."""
+    """The id of the container whose network it shares, or ""."""
     mode = str(found["HostConfig"].get("NetworkMode") or "")
     return mode.removeprefix(_JOINED) if mode.startswith(_JOINED) else ""
 
 
 def ports_to_publish(found: Mapping[str, Any]) -> tuple[str, ...]:
-    """The ports of the container that it was created with. Not every network publishes them."""
+    """The container ports of its create body. Not every network publishes them."""
     bindings = found["HostConfig"].get("PortBindings") or {}
     return tuple(sorted(name for name, wanted in bindings.items() if wanted))
 
 
 def limits_of(host_config: Mapping[str, Any]) -> Limits:
-    """Without those that this engine does not know."""
+    """The limits that this engine reports."""
     limits = {name: value for name in LIMITS if (value := host_config.get(name)) is not None}
     return {**limits, RESTART_POLICY: policy_text(host_config.get(RESTART_POLICY) or {})}
 
@@ -77,7 +77,7 @@ def policy_text(policy: Mapping[str, Any]) -> str:
 
 
 def enforced(limits: Limits, wanted: Limits) -> Limits:
-    """Without limits that were wanted and are shown as not set: the machine cannot enforce them."""
+    """Without requested limits that Docker reports as unset: the host cannot enforce them."""
     return {
         name: value
         for name, value in limits.items()
@@ -88,7 +88,7 @@ def enforced(limits: Limits, wanted: Limits) -> Limits:
 async def repair_in_place(
     engine: Engine, container_id: str, wanted: Shape, differs: Iterable[Deviation]
 ) -> None:
-    """Without a restart. Networks are attached as Docker does it by itself. Raises EngineError."""
+    """Repair deviations without a restart. Raises EngineError."""
     kinds = {one.kind for one in differs if one.repairable}
     if kinds & {DeviationKind.NETWORK, DeviationKind.PORT}:
         await _attach(engine, container_id, wanted.networks)
@@ -100,7 +100,7 @@ async def repair_in_place(
 
 
 async def _update_limits(engine: Engine, container_id: str, limits: Limits) -> None:
-    """What is 0 or empty is left as it is."""
+    """Set the limits. Values of 0 or "" are not changed."""
     body: dict[str, Any] = {name: value for name, value in limits.items() if value}
     if RESTART_POLICY in body:
         name, _, count = str(body[RESTART_POLICY]).partition(":")
@@ -110,9 +110,9 @@ async def _update_limits(engine: Engine, container_id: str, limits: Limits) -> N
 
 
 async def _attach(engine: Engine, container_id: str, networks: Iterable[str]) -> None:
-    """Its ports are published again too."""
+    """Connect the container to the networks, which also publishes its ports again."""
     for network in networks:
-        with suppress(EngineError):  # an endpoint that is half gone would keep the new one away
+        with suppress(EngineError):  # a stale endpoint would block the new one
             body = {"Container": container_id, "Force": True}
             await engine.call("POST", f"networks/{network}/disconnect", body=body)
         path, body = f"networks/{network}/connect", {"Container": container_id}

@@ -1,8 +1,8 @@
-"""Starting a container, also one whose start Docker has lost.
+"""Starts a container, also after Docker lost an earlier start.
 
-A Docker that is stopped while it starts a container may leave the container's shim behind, with nothing in
-it. From then on it refuses every start, its own ones too: the task "already exists". When the shim ends,
-containerd tidies up after it, and the same container starts again.
+If Docker is stopped while it starts a container, the container's shim can remain without a process. Docker
+then rejects every start, also its own: the task "already exists". When the shim is killed, containerd cleans
+up and the container can start again.
 """
 
 import asyncio
@@ -23,20 +23,20 @@ log = structlog.get_logger()
 START_DEADLINE_SECONDS = 60.0
 AGAIN_SECONDS = 0.1
 AGAIN_MAX = 50
-# The latter while containerd tidies up.
+# The mkdir form appears while containerd cleans up.
 _LOST = re.compile(r"(?:task |mkdir \S+/)(?P<id>[0-9a-f]{64}): (?:already|file) exists")
 
 
 async def start_container(
-    engine: Engine, paths: PathCalls, container_id: str, deed: str = "start"
+    engine: Engine, paths: PathCalls, container_id: str, verb: str = "start"
 ) -> None:
-    """`deed`: or unpause. Raises EngineError."""
+    """`verb`: "start" or "unpause". Raises EngineError."""
     for attempt in range(AGAIN_MAX):
         if attempt:
             await asyncio.sleep(AGAIN_SECONDS)
         try:
             await engine.call(
-                "POST", f"containers/{container_id}/{deed}", deadline=START_DEADLINE_SECONDS
+                "POST", f"containers/{container_id}/{verb}", deadline=START_DEADLINE_SECONDS
             )
             return
         except EngineError as err:
@@ -45,7 +45,7 @@ async def start_container(
 
 
 async def end_lost(paths: PathCalls, text: str) -> bool:
-    """Whether Docker says that it has lost a start. What stands in its way is ended, if it is found here."""
+    """Whether the error text reports a lost start. The stale shim is killed if it runs on this host."""
     found = _LOST.search(text)
     if found is not None and await paths.run("/proc", partial(_end_shim, found["id"])):
         log.warning("container.lost_start_ended", container_id=found["id"])
@@ -57,7 +57,7 @@ def _end_shim(container_id: str) -> bool:
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
             words = file.read_bytes().decode(errors="replace").split("\0")
-        except OSError:  # it has ended
+        except OSError:  # the process has ended
             continue
         named = Path(words[0]).name.startswith("containerd-shim")
         if named and f"-id {container_id} " in f"{' '.join(words)} ":

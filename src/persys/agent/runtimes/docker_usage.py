@@ -1,7 +1,7 @@
-"""What the containers of this agent use: one list from Docker, then the kernel's own counters.
+"""Samples the usage of this agent's containers: one list from Docker, then the cgroup counters.
 
-Docker is asked only about a container that is not found there. What would surprise: it then waits for its
-next count, up to a second. So many are asked at once, and such a pass takes seconds in which little is done.
+Containers without a readable cgroup are sampled through the Docker API, which waits up to a second for its
+next sample. These calls run concurrently; such a pass takes seconds but little CPU.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from persys.infra.together import together
 from persys.model.ids import WorkloadId
 
 ASKED_AT_ONCE_MAX = 32
-_ONE_LOOK = {"stream": "false", "one-shot": "true"}
+_ONE_SHOT = {"stream": "false", "one-shot": "true"}
 
 
 class DockerUsage:
@@ -41,7 +41,7 @@ class DockerUsage:
         self._cgroups = cgroups or Cgroups()
 
     async def sample(self) -> list[Sample]:
-        """All containers of ours that run now. Raises RuntimeUnavailableError."""
+        """One sample per running container of this agent. Raises RuntimeUnavailableError."""
         params = {"filters": json.dumps({"label": self._owner.filters()})}
         try:
             listed = await self._engine.call("GET", "containers/json", params=params)
@@ -61,24 +61,24 @@ class DockerUsage:
         ]
         room = asyncio.Semaphore(ASKED_AT_ONCE_MAX)
         async with together() as group:
-            looks = [
-                group.create_task(self._look(container_id, workload_id, room))
+            tasks = [
+                group.create_task(self._fetch(container_id, workload_id, room))
                 for container_id, workload_id in owners.items()
                 if container_id not in counted
             ]
-        return samples + [sample for look in looks if (sample := look.result()) is not None]
+        return samples + [sample for task in tasks if (sample := task.result()) is not None]
 
-    async def _look(
+    async def _fetch(
         self, container_id: str, workload_id: WorkloadId, room: asyncio.Semaphore
     ) -> Sample | None:
         async with room:
             try:
                 stats = await self._engine.call(
-                    "GET", f"containers/{container_id}/stats", params=_ONE_LOOK
+                    "GET", f"containers/{container_id}/stats", params=_ONE_SHOT
                 )
             except EngineError as err:
                 if err.status in (HTTPStatus.NOT_FOUND, HTTPStatus.CONFLICT):
-                    return None  # it ended meanwhile
+                    return None  # it exited in the meantime
                 raise as_unavailable(err) from err
         with understood(f"the usage of {container_id}"):
             return _sample(workload_id, container_id, stats, self._clock.monotonic())
@@ -89,11 +89,11 @@ def _sample(
 ) -> Sample | None:
     memory = stats["memory_stats"]
     if "usage" not in memory:
-        return None  # it has ended, and Docker shows zeros
+        return None  # it has exited; Docker reports zeros
     disk = (stats.get("blkio_stats") or {}).get("io_service_bytes_recursive") or ()
     networks = (stats.get("networks") or {}).values()
     details = memory.get("stats") or {}
-    # Pages that can be given back at once are nobody's need, as `docker stats` has it.
+    # Reclaimable page cache is not counted, as in `docker stats`.
     cached = details.get("total_inactive_file", details.get("inactive_file", 0))
     return Sample(
         workload_id=workload_id,

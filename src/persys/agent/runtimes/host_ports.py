@@ -1,6 +1,6 @@
-"""Whether a host port is what kept a container from starting.
+"""Checks whether a container failed to start because a host port is in use.
 
-Docker says 500 when a port is taken, as it does for its own troubles: so we look who has it.
+Docker returns status 500 for a port in use as well as for its own errors, so the ports are checked directly.
 """
 
 import errno
@@ -17,7 +17,7 @@ from persys.model.spec import Port
 async def port_taken(
     engine: Engine, owner: Owner, workload_id: WorkloadId, ports: Iterable[Port]
 ) -> Failure | None:
-    """None: nobody else has any of them."""
+    """The failure for the first port in use by another process, or None."""
     try:
         found = await engine.call("GET", "containers/json")
     except EngineError as err:
@@ -33,17 +33,17 @@ async def port_taken(
     for port in ports:
         key = (port.host_port, port.protocol)
         if port.host_port and (key in others or (key not in own and _is_taken(port))):
-            text = f"host port {port.host_port}/{port.protocol} is taken on this node"
+            text = f"host port {port.host_port}/{port.protocol} is already in use on this node"
             return Failure(FailureReason.NETWORK_ERROR, text, code="PortTaken")
     return None
 
 
 def _is_taken(port: Port) -> bool:
-    """Found out by trying to take it."""
+    """Try to bind the port."""
     kind = socket.SOCK_DGRAM if port.protocol == "udp" else socket.SOCK_STREAM
     with socket.socket(socket.AF_INET, kind) as trial:
         if kind is socket.SOCK_STREAM:
-            # A connection that just ended does not hold the port; a listener does.
+            # A recently closed connection does not block the port; a listener does.
             trial.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             trial.bind(("0.0.0.0", port.host_port))

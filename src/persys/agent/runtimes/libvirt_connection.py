@@ -1,10 +1,9 @@
-"""One connection to libvirtd for the whole agent, opened anew when it broke.
+"""The agent's single connection to libvirtd, reopened after it breaks.
 
-libvirt's calls block, so each runs in a thread of its own. A call that is given up at its deadline goes on in
-its thread until libvirtd answers or the connection is seen to be dead. The threads are daemons: one that
-hangs must not keep the agent from ending. What would surprise: whoever listens also asks now and then, to
-find out about a libvirtd that is frozen. libvirt's own keepalive would do that too, but when it ended a
-connection with a call under way, the memory of the process was seen to be corrupt.
+libvirt calls block, so each runs in its own thread. A call that exceeds its deadline continues in its thread
+until libvirtd responds or the connection is dead. Threads are daemons, so that a hanging call does not block
+the exit of the agent. Event listeners also ping periodically, to detect a libvirtd that hangs. libvirt's own
+keepalive is not used: when it closed a connection during a call, it corrupted the memory of the process.
 """
 
 import asyncio
@@ -23,12 +22,12 @@ T = TypeVar("T")
 DEADLINE_SECONDS = 20.0
 PING_SECONDS = 5.0
 CLOSE_SECONDS = 2.0
-ASK_AFTER_SECONDS = 2.0  # without an event
-_LOST = "the connection to libvirt broke"
+ASK_AFTER_SECONDS = 2.0  # since the last event
+_LOST = "the connection to libvirt was lost"
 
 
 class LibvirtError(Exception):
-    """libvirt said no. Callers tell the cases apart by `code`, one of VIR_ERR_*."""
+    """An error from libvirt. Callers distinguish cases by `code`, one of VIR_ERR_*."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
@@ -44,7 +43,7 @@ class DomainEvent:
     detail: int
 
 
-Listener = asyncio.Queue["DomainEvent | None"]  # None: the connection broke
+Listener = asyncio.Queue["DomainEvent | None"]  # None: the connection was lost
 
 
 class Libvirt:
@@ -53,19 +52,19 @@ class Libvirt:
         self._connection: Any = None
         self._opening: asyncio.Future[Any] | None = None
         self._listeners: set[Listener] = set()
-        # Kept for ever: to free one while libvirt's own thread is still busy with its end was seen to
-        # corrupt the memory of the process. They are small, and few.
+        # Never freed: freeing a connection while libvirt's thread still closes it corrupted the memory of
+        # the process. They are small and few.
         self._lost: list[Any] = []
 
     async def call(self, work: Callable[[Any], T], *, deadline: float = DEADLINE_SECONDS) -> T:
-        """`work` is given a virConnect, which with all that came from it is for this one call only."""
+        """Run `work` with a virConnect. The connection and its objects must not be used after the call."""
         libvirt = load()
         try:
             async with asyncio.timeout(deadline):
                 connection = await self._open()
                 return await _in_thread(partial(work, connection))
         except TimeoutError as err:
-            raise RuntimeUnavailableError(f"libvirt gives no answer at {self._uri}") from err
+            raise RuntimeUnavailableError(f"libvirt at {self._uri} is not responding") from err
         except libvirt.libvirtError as err:
             if _is_dead(connection):
                 self._lose(connection)
@@ -76,7 +75,10 @@ class Libvirt:
         await self.call(lambda connection: connection.getLibVersion(), deadline=PING_SECONDS)
 
     async def domain_events(self) -> AsyncGenerator[DomainEvent | None, None]:
-        """None first: libvirt tells from there on. RuntimeUnavailableError ends it."""
+        """Domain events. The first item is None: the stream is open from then on.
+
+        Raises RuntimeUnavailableError when the connection is lost.
+        """
         listener: Listener = asyncio.Queue()
         self._listeners.add(listener)
         try:
@@ -103,7 +105,7 @@ class Libvirt:
                     await _in_thread(partial(_close, connection))
 
     async def _open(self) -> Any:
-        """All that call at once wait for the same attempt: one that hangs would hang for each of them."""
+        """Concurrent callers share one attempt to connect, so that a hanging libvirtd blocks one thread."""
         if self._connection is not None and _is_dead(self._connection):
             self._lose(self._connection)
         if self._connection is not None:
@@ -114,9 +116,9 @@ class Libvirt:
 
     def _attempt(self) -> asyncio.Future[Any]:
         loop = asyncio.get_running_loop()
-        tell = partial(_call_soon, loop, self._heard)
+        notify = partial(_call_soon, loop, self._on_event)
         lose = partial(_call_soon, loop, self._lose)
-        opening = _in_thread(partial(_connect, self._uri, tell, lose))
+        opening = _in_thread(partial(_connect, self._uri, notify, lose))
         opening.add_done_callback(self._opened)
         return opening
 
@@ -124,14 +126,14 @@ class Libvirt:
         if not opening.cancelled() and opening.exception() is None:
             self._connection = opening.result()
 
-    def _heard(self, event: DomainEvent) -> None:
+    def _on_event(self, event: DomainEvent) -> None:
         for listener in self._listeners:
             listener.put_nowait(event)
 
     def _lose(self, connection: Any) -> None:
         if connection is not self._connection:
             return
-        # It is not closed: a thread may still be in a call on it. Its socket is closed already.
+        # Not closed: a thread may still be in a call on it. Its socket is already closed.
         self._lost.append(connection)
         self._connection = None
         for listener in self._listeners:
@@ -143,15 +145,15 @@ def _in_thread(work: Callable[[], T]) -> "asyncio.Future[T]":
     result: asyncio.Future[T] = loop.create_future()
 
     def run() -> None:
-        with _Telling(loop, result):
+        with _ForwardErrors(loop, result):
             _call_soon(loop, _settle, result, result.set_result, work())
 
     _start_thread(run)
     return result
 
 
-class _Telling:
-    """Hands whatever is raised inside to the loop: in a thread nobody else would see it."""
+class _ForwardErrors:
+    """Passes an exception of the thread to the future."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, result: "asyncio.Future[Any]") -> None:
         self._loop = loop
@@ -175,12 +177,14 @@ def _start_thread(work: Callable[[], object]) -> None:
     threading.Thread(target=work, name="libvirt", daemon=True).start()
 
 
-def _call_soon(loop: asyncio.AbstractEventLoop, tell: Callable[..., object], *what: Any) -> None:
-    with suppress(RuntimeError):  # the loop has ended: nobody is left to tell
-        loop.call_soon_threadsafe(tell, *what)
+def _call_soon(
+    loop: asyncio.AbstractEventLoop, call: Callable[..., object], *arguments: Any
+) -> None:
+    with suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(call, *arguments)
 
 
-def _connect(uri: str, tell: Callable[[DomainEvent], None], lose: Callable[[Any], None]) -> Any:
+def _connect(uri: str, notify: Callable[[DomainEvent], None], lose: Callable[[Any], None]) -> Any:
     libvirt = load()
     _run_events()
 
@@ -188,7 +192,7 @@ def _connect(uri: str, tell: Callable[[DomainEvent], None], lose: Callable[[Any]
         lose(connection)
 
     def changed(_connection: Any, domain: Any, event: int, detail: int, _opaque: None) -> None:
-        tell(DomainEvent(domain.name(), domain.UUIDString(), event, detail))
+        notify(DomainEvent(domain.name(), domain.UUIDString(), event, detail))
 
     try:
         connection = libvirt.open(uri)
@@ -198,7 +202,7 @@ def _connect(uri: str, tell: Callable[[DomainEvent], None], lose: Callable[[Any]
         )
     except libvirt.libvirtError as err:
         raise RuntimeUnavailableError(
-            f"libvirt gives no answer at {uri}: {err.get_error_message()}"
+            f"cannot connect to libvirt at {uri}: {err.get_error_message()}"
         ) from err
     return connection
 
@@ -218,7 +222,7 @@ def _close(connection: Any) -> None:
 
 @cache
 def _run_events() -> None:
-    """Once per process, and before the first connection: it serves the events of them all."""
+    """Start the event thread, once per process and before the first connection."""
     libvirt = load()
     libvirt.virEventRegisterDefaultImpl()
 

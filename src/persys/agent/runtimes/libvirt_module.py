@@ -1,7 +1,7 @@
-"""Finds libvirt's binding for Python, which comes with libvirt and not with this project.
+"""Loads the Python binding of libvirt, which comes with libvirt and not with this project.
 
-It must be of the very libvirt that the machine has, so it is no dependency here: in a virtual environment the
-distribution's own (Debian: python3-libvirt) is loaded by its path. The only file that imports it.
+The binding must match the host's libvirt, so it is not a dependency: in a virtual environment the binding of
+the distribution (Debian: python3-libvirt) is loaded by path. The only module that imports it.
 """
 
 import sys
@@ -20,12 +20,12 @@ _PLACES = (
     f"/usr/lib64/python3.{sys.version_info.minor}/site-packages",
     f"/usr/lib/python3.{sys.version_info.minor}/site-packages",
 )
-_NATIVE = "libvirtmod"  # what libvirt.py imports itself
+_NATIVE = "libvirtmod"  # imported by libvirt.py
 
 
 @cache
 def load() -> Any:
-    """The module `libvirt`. RuntimeUnavailableError: there is none for this Python."""
+    """The module `libvirt`. Raises RuntimeUnavailableError if there is none for this Python."""
     try:
         return _quiet(import_module("libvirt"))
     except ImportError:
@@ -36,7 +36,8 @@ def load() -> Any:
             _load_file(_NATIVE, native)
             return _quiet(_load_file("libvirt", place / "libvirt.py"))
     raise RuntimeUnavailableError(
-        "this machine has no libvirt for Python: install python3-libvirt, or run without machines"
+        "the Python binding of libvirt is not installed: install python3-libvirt, or set "
+        "PERSYS_VM_ENABLED=false"
     )
 
 
@@ -55,11 +56,11 @@ def _load_file(name: str, path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except ImportError as err:
         del sys.modules[name]
-        raise RuntimeUnavailableError(f"{path} does not suit this Python: {err}") from err
+        raise RuntimeUnavailableError(f"{path} cannot be loaded by this Python: {err}") from err
     return module
 
 
 def _quiet(libvirt: Any) -> Any:
-    """It writes every error to standard error beside raising it, unless told what to do with them."""
+    """Disable the default error handler, which also prints every error to standard error."""
     libvirt.registerErrorHandler(lambda _context, _error: None, None)
     return libvirt

@@ -1,6 +1,6 @@
-"""The active storage pools of libvirt, with what they hold. Implements `PoolSource`.
+"""The active storage pools of libvirt with their capacity. Implements `PoolSource`.
 
-The agent's own pool is announced before it exists: the first disk in it creates it.
+The agent's own pool is reported before it exists: the first disk in it creates it.
 """
 
 import shutil
@@ -15,14 +15,14 @@ from persys.core.pools import Room
 from persys.errors import RuntimeUnavailableError
 from persys.model.volume import GIB
 
-# The contract's words; what has none keeps libvirt's.
+# The type names of the API; other types keep libvirt's names.
 _TYPES = {"dir": "local", "fs": "local", "logical": "local", "disk": "local", "netfs": "nfs"}
 _ON_A_FILE_SYSTEM = ("dir", "fs")
 
 
 class LibvirtPools:
     def __init__(self, libvirt: Libvirt, own: OwnPool) -> None:
-        """`own`: the pool of disks that name none."""
+        """`own`: the pool for disks without a pool name."""
         self._libvirt = libvirt
         self._own = own
 
@@ -30,7 +30,9 @@ class LibvirtPools:
         try:
             return await self._libvirt.call(self._read)
         except LibvirtError as err:
-            raise RuntimeUnavailableError(f"libvirt tells no pools: {err.message}") from err
+            raise RuntimeUnavailableError(
+                f"cannot list libvirt storage pools: {err.message}"
+            ) from err
 
     def _read(self, connection: Any) -> list[Room]:
         active = load().VIR_CONNECT_LIST_STORAGE_POOLS_ACTIVE
@@ -57,7 +59,7 @@ class LibvirtPools:
 
 
 def _planned(own: OwnPool) -> Room:
-    """The pool as it will be: on the file system on which its directory will be created."""
+    """The pool before its creation: capacity of the file system that its directory will be on."""
     place = next(each for each in (own.directory, *own.directory.parents) if each.is_dir())
     total_gb = shutil.disk_usage(place).total // GIB
     return Room(own.name, "local", total_gb, place.stat().st_dev, for_disks=True)

@@ -1,9 +1,9 @@
-"""Virtual machines over libvirt.
+"""VMs on libvirt.
 
-It touches only domains that carry its own cluster and node. A domain is found by an id made from the
-workload's, whatever it is called. What would surprise: an update undefines and defines a domain anew, and its
-disks stay; only a delete lets go of those that this agent made. Whatever can be known to be wrong is found
-out with the image, while the machine before still runs.
+Only domains with the labels of this cluster and node are changed. A domain is found by a UUID derived from
+the workload id, independent of its name. An update redefines the domain and keeps its disks; only a delete
+removes disks, and only those that this agent created. Checks run in the pull step, while the previous VM
+still runs.
 """
 
 from collections.abc import AsyncGenerator, Mapping
@@ -80,11 +80,11 @@ class MachineRuntime:
         self._networks = MachineNetworks(libvirt, paths)
         self._root = root
         self._stop_grace_seconds = stop_grace_seconds
-        self._ids: dict[str, WorkloadId] = {}  # by the id of the domain, for its events
-        self._runs: dict[WorkloadId, Run] = {}  # that could not be written
+        self._ids: dict[str, WorkloadId] = {}  # by domain UUID, to map events
+        self._runs: dict[WorkloadId, Run] = {}  # not yet written to disk
 
     async def inspect(self, order: Order) -> Artefact | None:
-        sight = await self._look(order.workload_id)
+        sight = await self._inspect(order.workload_id)
         if sight is None:
             return None
         now, workload_id = self._clock.now(), order.workload_id
@@ -94,7 +94,7 @@ class MachineRuntime:
         )
 
     async def _run_of(self, workload_id: WorkloadId, sight: Sight, now: datetime) -> Run | None:
-        """Its present run. One that cannot be written is remembered: a full disk hides no machine."""
+        """Its current run. It stays in memory if the write fails: a full disk must not hide a VM."""
         place = MachinePlace(self._root, workload_id)
         before = self._runs.get(workload_id)
         if before is None:
@@ -113,7 +113,7 @@ class MachineRuntime:
         return run
 
     async def pull(self, order: Order, watch: PullWatch) -> Failure | None:
-        """Beside the image: all that can be checked while the machine before still runs."""
+        """Pull the image and run all checks that are possible while the previous VM still runs."""
         spec = machine_spec(order)
         try:
             await self._disks.check(order, MachinePlace(self._root, order.workload_id))
@@ -130,11 +130,11 @@ class MachineRuntime:
             await self._paths.run(place.root, place.make)
             cards = await self._networks.attach(machine_spec(order))
             async with together() as group:
-                sowing = group.create_task(self._sow(order, place, cards))
+                cloud_init = group.create_task(self._write_cloud_init(order, place, cards))
                 disks = await self._disks.provide(order, place)
             more = [await self._kind_of(path) for path in volumes.values()]
             attached = _attached(volumes, more, disks)
-            parts = _parts(sowing.result(), place, cards, (*disks, *attached))
+            parts = _parts(cloud_init.result(), place, cards, (*disks, *attached))
             if failure := await self._networks.reserve(place, cards):
                 return failure
             xml = domain_xml(
@@ -147,7 +147,7 @@ class MachineRuntime:
             return err.failure
         except LibvirtError as err:
             if is_code(err, "VIR_ERR_OPERATION_FAILED", "VIR_ERR_DOM_EXIST"):
-                return await self._who_has(order, err)
+                return await self._name_conflict(order, err)
             return failure_of(err, FailureReason.RUNTIME_ERROR)
         return None
 
@@ -170,7 +170,7 @@ class MachineRuntime:
         return None
 
     async def _switch_on(self, artefact: Artefact, held: list[HeldDisk]) -> None:
-        """Raises MachineError, LibvirtError. A machine on a disk that was replaced is switched off."""
+        """Start the VM. It is powered off if one of its disks was replaced. MachineError, LibvirtError."""
         await self._libvirt.call(
             lambda connection: machine_power.switch_on(connection, artefact.id),
             deadline=START_SECONDS,
@@ -206,11 +206,11 @@ class MachineRuntime:
         return None
 
     async def repair(self, order: Order, artefact: Artefact) -> Failure | None:
-        """Machines are not compared with their definition, so there is nothing to repair."""
+        """Does nothing: VMs are not compared with their definition."""
         return None
 
     async def replace(self, order: Order, artefact: Artefact) -> Failure | None:
-        """As for `repair`."""
+        """Does nothing, see `repair`."""
         return None
 
     async def discard(self, order: Order) -> Failure | None:
@@ -246,7 +246,7 @@ class MachineRuntime:
     async def ping(self) -> None:
         await self._libvirt.ping()
 
-    async def _look(self, workload_id: WorkloadId) -> Sight | None:
+    async def _inspect(self, workload_id: WorkloadId) -> Sight | None:
         uuid = machine_uuid(self._owner, workload_id)
         self._ids[uuid] = workload_id
         try:
@@ -257,8 +257,10 @@ class MachineRuntime:
             return None
         return sight
 
-    async def _sow(self, order: Order, place: MachinePlace, cards: list[Attached]) -> str:
-        """The checksum of the seed that is written now; empty if it needs none."""
+    async def _write_cloud_init(
+        self, order: Order, place: MachinePlace, cards: list[Attached]
+    ) -> str:
+        """Write the cloud-init ISO and return its checksum; "" if the VM needs none."""
         spec = machine_spec(order)
         if not is_wanted(spec):
             return ""
@@ -279,11 +281,11 @@ class MachineRuntime:
         for device, path in found.sources.items():
             await self._disks.check_file(device, found.formats.get(device, ""), path)
 
-    async def _who_has(self, order: Order, err: LibvirtError) -> Failure:
+    async def _name_conflict(self, order: Order, err: LibvirtError) -> Failure:
         name = machine_spec(order).name or order.workload_id
         other = await self._libvirt.call(lambda connection: machine_power.id_of(connection, name))
         if other and other != machine_uuid(self._owner, order.workload_id):
-            text = f"the name {name} belongs to a machine that this agent did not make"
+            text = f"VM name {name!r} is in use by a VM that Persys did not create: choose another name"
             return Failure(FailureReason.RUNTIME_ERROR, text, code=NAME_TAKEN)
         return failure_of(err, FailureReason.RUNTIME_ERROR)
 
@@ -305,7 +307,7 @@ def _parts(
 def _attached(
     volumes: Mapping[str, Path], kinds: list[str], disks: list[DiskPart]
 ) -> list[DiskPart]:
-    """Managed volumes as disks, after the machine's own; the guest knows each by its serial number."""
+    """Managed volumes as disks after the VM's own disks, with the volume name as serial number."""
     taken = [disk.device for disk in disks]
     parts = []
     for (name, path), kind in zip(volumes.items(), kinds, strict=True):

@@ -1,6 +1,7 @@
-"""Into machines: the serial console, and what they wrote on it.
+"""The serial console of VMs and its log.
 
-libvirt gives a console to one at a time. A second one is refused, or takes it from the first, who is told.
+libvirt allows one console session at a time. A second session is rejected, or with `force` disconnects the
+first one, which gets the reason.
 """
 
 import asyncio
@@ -26,7 +27,7 @@ WAITING_BYTES_MAX = 256 * 1024
 WRITE_SECONDS = 20.0
 CLOSE_SECONDS = 5.0
 _AGAIN_SECONDS = 0.02
-_NOT_NOW = -2  # as libvirt says that it would have to wait
+_WOULD_BLOCK = -2  # libvirt's result for "would block"
 
 
 class MachineAccess:
@@ -45,12 +46,12 @@ class MachineAccess:
 
     @asynccontextmanager
     async def console(self, workload_id: WorkloadId, *, force: bool) -> AsyncIterator["Console"]:
-        """Raises RefusedError when it does not run, or somebody else has it and `force` is not said."""
+        """Raises RefusedError if the VM is not running, or if the console is in use and not `force`."""
         before = self._open.get(workload_id)
         if before is not None:
             if not force:
-                raise RefusedError(f"somebody has the console of {workload_id}; --force takes it")
-            await before.end("somebody else has taken the console")
+                raise RefusedError(_in_use(workload_id))
+            await before.end("another session has taken over the console")
         console = Console(self._libvirt)
         try:
             await console.open(machine_uuid(self._owner, workload_id), force=force)
@@ -66,58 +67,58 @@ class MachineAccess:
 
 
 class Console:
-    """One open console. Its bytes come by libvirt's own thread, and are held back when nobody takes them."""
+    """One open console. libvirt's event thread delivers the bytes, and pauses when the buffer is full."""
 
     def __init__(self, libvirt: Libvirt) -> None:
         self._libvirt = libvirt
         self._loop = asyncio.get_running_loop()
         self._stream: Any = None
-        self._came = bytearray()
-        self._news = asyncio.Event()
+        self._buffer = bytearray()
+        self._changed = asyncio.Event()
         self._over = False
         self._paused = False
-        self.why_ended = ""  # "": the machine has
+        self.why_ended = ""  # "": the VM has stopped
 
     async def open(self, uuid: str, *, force: bool) -> None:
         await self._libvirt.call(lambda connection: self._begin(connection, uuid, force))
 
     async def read(self) -> bytes | None:
-        """None: it has ended."""
-        await self._news.wait()
-        if not self._came:
+        """The next bytes, or None at the end."""
+        await self._changed.wait()
+        if not self._buffer:
             return None
-        data = bytes(self._came)
-        self._came.clear()
+        data = bytes(self._buffer)
+        self._buffer.clear()
         if not self._over:
-            self._news.clear()
+            self._changed.clear()
         if self._paused:
             self._paused = False
             await self._with_stream(lambda stream: stream.eventUpdateCallback(_events()))
         return data
 
     async def write(self, data: bytes) -> None:
-        """Returns when the machine has taken it. Raises RefusedError if it does not."""
+        """Returns when the VM has accepted all data. Raises RefusedError if it does not in time."""
         try:
             async with asyncio.timeout(WRITE_SECONDS):
                 while data and not self._over:
                     sent = await self._with_stream(partial(_send, data))
-                    if sent == _NOT_NOW:
+                    if sent == _WOULD_BLOCK:
                         await asyncio.sleep(_AGAIN_SECONDS)
                     else:
                         data = data[sent:]
         except TimeoutError as err:
-            raise RefusedError("the machine takes no input on its console") from err
+            raise RefusedError("the VM does not accept input on its console") from err
 
     async def end(self, why: str = "") -> None:
         stream, self._stream = self._stream, None
         self.why_ended = self.why_ended or why
         self._take(b"", over=True)
         if stream is not None:
-            with suppress(LibvirtError, RuntimeUnavailableError):  # it may have ended by itself
+            with suppress(LibvirtError, RuntimeUnavailableError):  # it may have ended already
                 await self._libvirt.call(lambda _: _abort(stream), deadline=CLOSE_SECONDS)
 
     async def watch(self) -> None:
-        """A console tells nobody that libvirt is gone. Raises RuntimeUnavailableError."""
+        """Wait until libvirt is lost, which the console itself does not report. RuntimeUnavailableError."""
         async for _ in self._libvirt.domain_events():
             pass
 
@@ -127,39 +128,39 @@ class Console:
         stream = connection.newStream(libvirt.VIR_STREAM_NONBLOCK)
         domain.openConsole(None, stream, libvirt.VIR_DOMAIN_CONSOLE_FORCE if force else 0)
         self._stream = stream
-        stream.eventAddCallback(_events(), self._heard, None)
+        stream.eventAddCallback(_events(), self._on_event, None)
 
-    def _heard(self, stream: Any, _events: int, _opaque: None) -> None:
-        """In libvirt's thread."""
+    def _on_event(self, stream: Any, _events: int, _opaque: None) -> None:
+        """Runs in libvirt's event thread."""
         libvirt = load()
         try:
             data = stream.recv(PIECE_BYTES)
-            if isinstance(data, bytes) and len(self._came) + len(data) > WAITING_BYTES_MAX:
+            if isinstance(data, bytes) and len(self._buffer) + len(data) > WAITING_BYTES_MAX:
                 stream.eventUpdateCallback(_events_of_end())
                 self._paused = True
         except libvirt.libvirtError:
             data = b""
-        if data == _NOT_NOW:
+        if data == _WOULD_BLOCK:
             return
         if not data:
             with suppress(libvirt.libvirtError):
                 stream.eventRemoveCallback()
-        with suppress(RuntimeError):  # the loop has ended: nobody is left to tell
+        with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(lambda: self._take(data, over=not data))
 
     def _take(self, data: bytes, *, over: bool) -> None:
-        self._came += data
+        self._buffer += data
         self._over = self._over or over
-        self._news.set()
+        self._changed.set()
 
-    async def _with_stream(self, deed: Callable[[Any], Any]) -> Any:
+    async def _with_stream(self, call: Callable[[Any], Any]) -> Any:
         stream = self._stream
         if stream is None:
             return 0
         try:
-            return await self._libvirt.call(lambda _: deed(stream))
+            return await self._libvirt.call(lambda _: call(stream))
         except LibvirtError:
-            self._take(b"", over=True)  # it has ended
+            self._take(b"", over=True)  # the stream has ended
             return 0
 
 
@@ -184,9 +185,13 @@ def _abort(stream: Any) -> None:
 
 def _refusal(err: LibvirtError, workload_id: WorkloadId) -> Exception:
     if is_code(err, "VIR_ERR_NO_DOMAIN"):
-        return NotFoundError("machine", workload_id)
+        return NotFoundError("vm", workload_id)
     if is_code(err, "VIR_ERR_OPERATION_INVALID"):
-        return RefusedError(f"{workload_id} is not running, so it has no console now")
+        return RefusedError(f"cannot open the console of {workload_id}: the VM is not running")
     if is_code(err, "VIR_ERR_OPERATION_FAILED"):
-        return RefusedError(f"somebody has the console of {workload_id}; --force takes it")
+        return RefusedError(_in_use(workload_id))
     return RefusedError(err.message)
+
+
+def _in_use(workload_id: WorkloadId) -> str:
+    return f"the console of {workload_id} is in use; --force disconnects the current session"

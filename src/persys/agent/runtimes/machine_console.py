@@ -1,16 +1,16 @@
-"""The end of what a machine wrote on its serial console, as people can read it."""
+"""The tail of a VM's serial console log without control sequences."""
 
 import re
 from pathlib import Path
 
 from persys.core.report import LOG_TAIL_BYTES_MAX
 
-# Colours, cursor moves and the like, which firmware and boot loaders write many of.
+# Colours, cursor movement and other control sequences of firmware and boot loaders.
 CONTROL = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[ -/]+[0-~]|[0-Z\\-~])|[\x00-\x08\x0b-\x1f\x7f]")
 
 
 def tail_of(path: Path) -> str:
-    """ "" if there is nothing."""
+    """The end of the log, or "" if there is none."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)

@@ -1,8 +1,8 @@
-"""Starts machines only on the disks that the node policy allows, and proves it afterwards.
+"""Verifies that a VM runs on the disks that the node policy allows.
 
-QEMU opens a disk by its path, so a link that is swapped in between the check and the start would be followed.
-Therefore the disks that a spec names are opened before the start, without following a link, and compared with
-the files that QEMU has open after it. It cannot be compared where QEMU's process is not visible from here.
+QEMU opens a disk by its path and would follow a link that is created between the check and the start. The
+disks of the spec are therefore opened before the start without following links, and compared with the files
+that QEMU has open after it. The comparison is skipped if the QEMU process is not visible to the agent.
 """
 
 import os
@@ -25,7 +25,7 @@ DISK_REPLACED = "DiskReplaced"
 
 
 class FileKey(NamedTuple):
-    """What tells one file or block device from another."""
+    """The identity of a file or block device."""
 
     kind: str
     device: int
@@ -34,7 +34,7 @@ class FileKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HeldDisk:
-    """An open disk. Who holds it closes it."""
+    """An open disk. The owner must close it."""
 
     disk: Disk
     key: FileKey
@@ -51,7 +51,7 @@ class DiskGuard:
 
     @asynccontextmanager
     async def held(self, disks: Iterable[Disk]) -> AsyncIterator[list[HeldDisk]]:
-        """Those that have a path and are there, open meanwhile. Raises MachineError."""
+        """Hold the existing disks that have a path open in this context. Raises MachineError."""
         with ExitStack() as stack:
             held = []
             for disk in disks:
@@ -65,7 +65,7 @@ class DiskGuard:
             yield held
 
     async def check_started(self, held: Sequence[HeldDisk], uuid: str) -> None:
-        """Raises MachineError if the machine runs on another file than is held."""
+        """Raises MachineError if the VM runs on a file other than the one that is held."""
         if not held:
             return
         problem = await self._paths.run("/proc", partial(_replaced, held, uuid))
@@ -77,7 +77,7 @@ class DiskGuard:
         try:
             descriptor = open_below(wanted.root, wanted.source)
         except HostPathError as err:
-            if err.missing:  # it is made, or reported where it is needed
+            if err.missing:  # it is created later, or reported where it is required
                 return None
             problem = f"disk {disk.device}: {err}"
             raise MachineError(err.failure.reason, problem, code="HostPath") from err
@@ -90,22 +90,22 @@ def _close(held: HeldDisk | None) -> None:
 
 
 def _replaced(held: Sequence[HeldDisk], uuid: str) -> str:
-    """Which disk the machine does not have open; "" if none, or if it cannot be seen."""
+    """The problem with the first disk that QEMU does not have open; "" if none, or if not visible."""
     opened = _open_files(uuid)
     if not opened:
         return ""
     for one in held:
         if one.key not in opened:
             path = one.disk.path
-            return f"disk {one.disk.device}: {path} was replaced while the machine started"
+            return f"disk {one.disk.device}: {path} was replaced while the VM started"
     return ""
 
 
 def _open_files(uuid: str) -> set[FileKey]:
-    """What QEMU has open. Empty: it has ended, or is not visible from here."""
+    """Files that QEMU has open. Empty if it has exited or is not visible."""
     found: set[FileKey] = set()
     for process in _processes(uuid):
-        with suppress(OSError):  # it has ended
+        with suppress(OSError):  # the process has exited
             for entry in os.scandir(process / "fd"):
                 with suppress(OSError):
                     found.add(_key(Path(entry.path).stat()))
@@ -113,10 +113,10 @@ def _open_files(uuid: str) -> set[FileKey]:
 
 
 def _processes(uuid: str) -> Iterator[Path]:
-    asked = b"\0-uuid\0" + uuid.encode() + b"\0"
+    wanted = b"\0-uuid\0" + uuid.encode() + b"\0"
     for file in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # it has ended
-            if asked in file.read_bytes():
+        with suppress(OSError):  # the process has exited
+            if wanted in file.read_bytes():
                 yield file.parent
 
 

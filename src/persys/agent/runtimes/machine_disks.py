@@ -1,8 +1,8 @@
-"""Disks of machines: in storage pools of libvirt, or at places that users name. They are data.
+"""Disks of VMs, in libvirt storage pools or at paths of the spec. Disks are data.
 
-A disk that exists is kept, grown when more is asked for, and never made smaller. Only what this agent made is
-ever removed: it writes down each disk before it makes it, and takes nothing of that name that it did not
-write down. A disk that a user placed and that was there before stays the user's.
+An existing disk is kept. It grows when the spec requests more and never shrinks. Only disks that this agent
+created are removed: each disk is recorded before it is created, and an existing volume without a record is
+rejected. A disk file that existed before belongs to the user.
 """
 
 import dataclasses
@@ -29,7 +29,7 @@ from persys.model.order import Order
 from persys.model.spec import Disk, VMSpec
 from persys.model.volume import GIB
 
-MAKE_SECONDS = 300.0  # some pools write all of a disk when they make it
+MAKE_SECONDS = 300.0  # some pools write the whole disk on creation
 
 
 class MachineDisks:
@@ -44,7 +44,7 @@ class MachineDisks:
         policy: NodePolicy,
         bases: Path,
     ) -> None:
-        """`bases` is the directory of the images that disks may stand on."""
+        """`bases` is the directory of the images that disks may use as backing files."""
         self._libvirt = libvirt
         self._paths = paths
         self.guard = DiskGuard(policy, paths)
@@ -54,7 +54,7 @@ class MachineDisks:
         self._clock = clock
 
     async def check(self, order: Order, place: MachinePlace) -> None:
-        """What can be known to be wrong before anything is stopped or made. Raises MachineError."""
+        """All checks that are possible before anything is stopped or created. Raises MachineError."""
         spec = machine_spec(order)
         made = await self.made(place)
         for disk in spec.disks:
@@ -67,25 +67,25 @@ class MachineDisks:
                 await self._libvirt.call(partial(machine_pool.active, name=name))
 
     async def made(self, place: MachinePlace) -> tuple[MadeDisk, ...]:
-        """Those that this agent made for the machine. Raises OSError."""
+        """The disks that this agent created for the VM. Raises OSError."""
         return await self._paths.run(place.root, place.read_disks)
 
     async def check_file(self, device: str, form: str, path: str) -> None:
-        """Whether a machine can start on this disk. Raises MachineError."""
+        """Check that a VM can start from this disk. Raises MachineError."""
         await self._files.check(device, form, path)
 
     async def provide(self, order: Order, place: MachinePlace) -> list[DiskPart]:
-        """Every disk of the machine, made or grown as need be. Raises MachineError, LibvirtError."""
+        """Create or grow the disks of the VM as needed. Raises MachineError, LibvirtError."""
         spec = machine_spec(order)
         boot = _boot_order(spec)
-        async with self.guard.held(spec.disks):  # every path must be reached without a link
+        async with self.guard.held(spec.disks):  # no path may contain a link
             return [
                 dataclasses.replace(await self._provide(disk, spec, place), boot=boot[disk.device])
                 for disk in spec.disks
             ]
 
     async def remove(self, place: MachinePlace) -> None:
-        """What was made for this machine, with all that is on it. Raises LibvirtError, MachineError."""
+        """Delete the disks that were created for this VM. Raises LibvirtError, MachineError."""
         for disk in await self.made(place):
             await self.remove_one(place, disk)
 
@@ -101,11 +101,11 @@ class MachineDisks:
         await self._paths.run(place.root, partial(place.keep_disks, left))
 
     def _pool_of(self, disk: Disk, made: tuple[MadeDisk, ...]) -> str:
-        """One that names no pool stays in the one where it was made, whatever the node's is by now."""
+        """The pool of a disk. Without a pool name an existing disk stays in its pool."""
         before = next((one.pool for one in made if one.device == disk.device), "")
         return disk.pool_name or before or self._pool.name
 
-    async def _write_down(self, place: MachinePlace, made: MadeDisk) -> None:
+    async def _record(self, place: MachinePlace, made: MadeDisk) -> None:
         others = (disk for disk in await self.made(place) if disk.device != made.device)
         await self._paths.run(place.root, partial(place.keep_disks, (*others, made)))
 
@@ -137,7 +137,7 @@ class MachineDisks:
         form = disk.format or QCOW2
         if not await self._files.exists(disk.path):
             size = _size_of(disk, base)
-            await self._write_down(place, made)
+            await self._record(place, made)
             await self._files.make(disk, form, size, base)
         elif form == QCOW2:
             await self._files.check_references(disk.device, disk.path)
@@ -161,14 +161,14 @@ class MachineDisks:
         found = await self._libvirt.call(partial(machine_pool.find, pool=pool, volume=volume))
         if found is None:
             size = _size_of(disk, base)
-            await self._write_down(place, replace(made, pool=pool, volume=volume))
+            await self._record(place, replace(made, pool=pool, volume=volume))
             xml = machine_pool.volume_xml(volume, form, size, base)
             found = await self._libvirt.call(
                 partial(machine_pool.make, pool=pool, xml=xml), deadline=MAKE_SECONDS
             )
             await self._files.note_made(found.source.get("file", ""))
         elif not known:
-            problem = f"volume {volume} in pool {pool} is there already, and not made by this agent"
+            problem = f"volume {volume} already exists in pool {pool} and was not created by Persys"
             raise MachineError(FailureReason.STORAGE_ERROR, problem, code=NAME_TAKEN)
         elif disk.size_gb and disk.size_gb * GIB != found.capacity:
             _refuse_smaller(disk, found.capacity)
@@ -185,19 +185,20 @@ def _check(disk: Disk) -> None:
     bus = bus_of(disk.device, cdrom=cdrom)
     if bus is None or (cdrom and bus == "virtio"):
         expected = "sda or hda" if cdrom else "vda, sda or hda"
-        problem = f"{disk.device} is no device for a {disk.type or 'disk'}; expected one such as {expected}"
+        kind = disk.type or "disk"
+        problem = f"invalid device {disk.device!r} of a {kind}: expected for example {expected}"
         raise MachineError(FailureReason.INVALID_SPEC, problem)
     if (cdrom or disk.format == "iso") and not disk.path:
-        problem = f"disk {disk.device} is read only, and has no path to read from"
+        problem = f"disk {disk.device} is read-only and has no path: set path"
         raise MachineError(FailureReason.INVALID_SPEC, problem)
 
 
 def _check_same(disk: Disk, known: MadeDisk, os_image: str, pool: str) -> None:
-    """What is on a disk stays; so it cannot come to stand on something else, or lie somewhere else."""
+    """A disk keeps its data, so neither its image nor its location can change."""
     if known.os_image != os_image and not disk.path:
         problem = (
-            f"disk {disk.device} was made from {known.os_image or 'no image'} and keeps its data; "
-            f"a machine from {os_image or 'no image'} needs another workload"
+            f"disk {disk.device} was created from {known.os_image or 'no image'} and keeps its data; "
+            f"a VM from {os_image or 'no image'} needs another workload"
         )
         raise MachineError(FailureReason.INVALID_SPEC, problem)
     if (known.path, known.pool) != (disk.path, "" if disk.path else pool):
@@ -207,13 +208,13 @@ def _check_same(disk: Disk, known: MadeDisk, os_image: str, pool: str) -> None:
 
 
 def _image_of(disk: Disk, spec: VMSpec) -> str:
-    """The first disk stands on the image."""
+    """The OS image if this is the first disk, otherwise ""."""
     first = next((one for one in spec.disks if one.type != "cdrom"), None)
     return spec.os_image if first is not None and disk.device == first.device else ""
 
 
 def _boot_order(spec: VMSpec) -> dict[str, int]:
-    """Those that say so first, then disks, then what is inserted."""
+    """Disks with `boot` first, then other disks, then cdroms."""
     ranked = sorted(spec.disks, key=lambda disk: (not disk.boot, disk.type == "cdrom"))
     return {disk.device: rank for rank, disk in enumerate(ranked, start=1)}
 
@@ -222,11 +223,11 @@ def _size_of(disk: Disk, base: BaseImage | None) -> int:
     size = disk.size_gb * GIB
     if base is None:
         if not size:
-            problem = f"disk {disk.device} is not there and has no size to make it with"
+            problem = f"disk {disk.device} does not exist and has no size: set size_gb"
             raise MachineError(FailureReason.INVALID_SPEC, problem)
         return size
     if disk.format == "raw":
-        problem = f"disk {disk.device} cannot be raw and stand on an image; expected qcow2"
+        problem = f"invalid format 'raw' of disk {disk.device}, which uses an image: expected qcow2"
         raise MachineError(FailureReason.INVALID_SPEC, problem)
     if size and size < base.virtual_size_bytes:
         problem = f"disk {disk.device} has {disk.size_gb} GB; its image needs {base.virtual_size_bytes} bytes"

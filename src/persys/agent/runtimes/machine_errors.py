@@ -1,4 +1,4 @@
-"""What goes wrong with machines, as a Failure: by libvirt's code or by what was found, never by its words."""
+"""Maps errors of VMs to a Failure by libvirt's error code, never by its message."""
 
 from persys.agent.runtimes.libvirt_connection import LibvirtError
 from persys.agent.runtimes.libvirt_module import load
@@ -29,7 +29,7 @@ _CODES = {
 
 
 class MachineError(PersysError):
-    """A machine cannot be made so."""
+    """A VM cannot be created or started as specified."""
 
     def __init__(self, reason: FailureReason, message: str, *, code: str = "") -> None:
         super().__init__(message)
@@ -37,7 +37,7 @@ class MachineError(PersysError):
 
 
 def failure_of(err: LibvirtError, otherwise: FailureReason) -> Failure:
-    """`otherwise` is for codes that say only that something failed."""
+    """`otherwise` is the reason for unspecific error codes."""
     libvirt = load()
     for reason, names in _CODES.items():
         if err.code in {getattr(libvirt, name, None) for name in names}:

@@ -1,4 +1,4 @@
-"""Disk files, by way of qemu-img: made, measured, grown, and seen to be sound before a machine is started."""
+"""Disk files through qemu-img: create, measure, grow, and check before a VM starts."""
 
 import json
 import os
@@ -25,31 +25,29 @@ from persys.model.spec import Disk
 from persys.model.volume import GIB
 
 DEADLINE_SECONDS = 60.0
-# As qemu-img ends a check: sound, or clusters are taken that nobody uses, or it cannot check this format.
+# Exit codes of `qemu-img check`: no errors, leaked clusters only, or a format without checks.
 _SOUND = (0, 3, 63)
 _CORRUPT = "CorruptDisk"
 _REFERS = "DiskRefersToFile"
-_SAID_LENGTH_MAX = 400
+_OUTPUT_LENGTH_MAX = 400
 _CHAIN_MAX = 8
 _Mark = tuple[int, int, int]
 
 
 class DiskFiles:
-    """`bases` is the directory of the images that disks may stand on."""
+    """`bases` is the directory of the images that disks may use as backing files."""
 
     def __init__(self, paths: PathCalls, *, bases: Path) -> None:
         self._paths = paths
         self._bases = bases
-        self._seen_sound: dict[str, _Mark] = {}  # many disks stand on one image
-        self._made: dict[
-            str, _Mark
-        ] = {}  # by this process, and as far as it knows not written to yet
+        self._seen_sound: dict[str, _Mark] = {}  # many disks share one image
+        self._made: dict[str, _Mark] = {}  # created by this process, not written to yet
 
     async def exists(self, path: str) -> bool:
         return await self._paths.run(path, Path(path).exists)
 
     async def source_of(self, disk: Disk) -> tuple[str, dict[str, str]]:
-        """What kind of source it is, and where. Raises MachineError if there is nothing."""
+        """The kind of source and its location. Raises MachineError if it does not exist."""
         return await self._paths.run(disk.path, partial(_source_of, disk))
 
     async def make(self, disk: Disk, form: str, size: int, base: BaseImage | None) -> None:
@@ -61,7 +59,7 @@ class DiskFiles:
         try:
             return int(json.loads(ran.out)["virtual-size"])
         except (ValueError, KeyError, TypeError) as err:
-            problem = f"disk {disk.device}: {disk.path} is described in unknown words"
+            problem = f"disk {disk.device}: unexpected output of qemu-img info for {disk.path}"
             raise MachineError(FailureReason.STORAGE_ERROR, problem) from err
 
     async def grow(self, disk: Disk, form: str) -> None:
@@ -74,23 +72,23 @@ class DiskFiles:
         await self._paths.run(path, unlink, deadline_seconds=LONG_SECONDS)
 
     async def check(self, device: str, form: str, path: str) -> None:
-        """Raises MachineError for a disk on which no machine can start, or may not."""
+        """Raises MachineError if a VM cannot or must not start from this disk."""
         if not await self.exists(path):
-            problem = f"disk {device}: there is no {path}"
+            problem = f"disk {device}: {path} does not exist"
             raise MachineError(FailureReason.STORAGE_ERROR, problem)
         if form == QCOW2:
             chain = await self.check_references(device, path)
-            # Also what it stands on: a guest would hang on its first look at a broken image, and seem to run.
+            # Check backing files too: with a corrupt image the guest hangs, but the VM appears to run.
             async with together() as group:
                 for name in dict.fromkeys(chain):
                     group.create_task(self._check_one(device, name))
 
     async def check_references(self, device: str, path: str) -> list[str]:
-        """A qcow2 disk and what it stands on: images of the store and nothing else. MachineError."""
+        """A qcow2 disk and its backing files, which must be in the image store. Raises MachineError."""
         return await self._paths.run(path, partial(chain_of, device, path, bases=self._bases))
 
     async def note_made(self, path: str) -> None:
-        """What was only just made has nothing that could be broken, and its machine is waited for."""
+        """Record a new disk: it cannot be corrupt yet, so its first start skips the check."""
         if path and (mark := await self._paths.run(path, partial(_mark_of, path))) is not None:
             self._made[path] = mark
 
@@ -99,13 +97,13 @@ class DiskFiles:
             if await self._paths.run(name, partial(_mark_of, name)) == made:
                 return
             self._made.pop(name, None)
-        as_it_is = await self._paths.run(name, partial(_signature, name))
-        if as_it_is is not None and self._seen_sound.get(name) == as_it_is:
+        signature = await self._paths.run(name, partial(_signature, name))
+        if signature is not None and self._seen_sound.get(name) == signature:
             return
         words = ("-q", "-U", "-f", "qcow2", name)
         await _qemu_img(device, "check", *words, ok=_SOUND, code=_CORRUPT)
-        if as_it_is is not None:
-            self._seen_sound[name] = as_it_is
+        if signature is not None:
+            self._seen_sound[name] = signature
 
 
 def _source_of(disk: Disk) -> tuple[str, dict[str, str]]:
@@ -120,13 +118,14 @@ def _source_of(disk: Disk) -> tuple[str, dict[str, str]]:
 
 
 def chain_of(device: str, path: str, *, bases: Path) -> list[str]:
-    """QEMU would open for the guest whatever file, device or address a disk names."""
+    """The disk and its backing files. Others are rejected: QEMU would open any path for the guest."""
     chain = [path]
     while (name := _backing_name(device, chain[-1])) and len(chain) < _CHAIN_MAX:
         backing = os.path.normpath(Path(chain[-1]).parent / name)
         if Path(backing).parent != bases or ":" in name or Path(backing).is_symlink():
             problem = (
-                f"disk {device}: {chain[-1]} refers to another file, {name[:200]!r}; not allowed"
+                f"disk {device}: {chain[-1]} refers to another file, {name[:200]!r}, "
+                "which is not allowed"
             )
             raise MachineError(FailureReason.INVALID_SPEC, problem, code=_REFERS)
         chain.append(backing)
@@ -134,14 +133,14 @@ def chain_of(device: str, path: str, *, bases: Path) -> list[str]:
 
 
 def _backing_name(device: str, path: str) -> str:
-    """ "" if the file is whole by itself."""
+    """The backing file of the disk, or ""."""
     try:
         with Path(path).open("rb") as file:
             head = file.read(HEAD_BYTES)
             if format_of(head) != QCOW2:
                 return ""
             if has_external_data(head):
-                problem = f"disk {device}: {path} keeps its data in another file; not allowed"
+                problem = f"disk {device}: {path} has an external data file, which is not allowed"
                 raise MachineError(FailureReason.INVALID_SPEC, problem, code=_REFERS)
             if (backing := backing_of(head)) is None:
                 return ""
@@ -163,7 +162,7 @@ def _mark_of(path: str) -> _Mark | None:
 
 
 def _signature(name: str) -> _Mark | None:
-    """By which a file that nobody may write is known to be the same. None: it changes, look each time."""
+    """The identity of a read-only file. None if it is writable: then it is checked each time."""
     try:
         status = Path(name).stat()
     except OSError:
@@ -181,13 +180,13 @@ async def _qemu_img(
     try:
         ran = await run(["qemu-img", verb, *words], env=os.environ, deadline=DEADLINE_SECONDS)
     except TimeoutError as err:
-        problem = f"disk {device}: qemu-img {verb} does not end"
+        problem = f"disk {device}: qemu-img {verb} did not finish within {DEADLINE_SECONDS:.0f} s"
         raise MachineError(FailureReason.STORAGE_ERROR, problem) from err
     except OSError as err:
-        problem = f"disk {device}: qemu-img cannot be run: {err.strerror}"
+        problem = f"disk {device}: cannot run qemu-img: {err.strerror}"
         raise MachineError(FailureReason.RUNTIME_ERROR, problem, code="ToolMissing") from err
     if ran.code not in ok:
-        said = " ".join((ran.err or ran.out).split())[-_SAID_LENGTH_MAX:]
-        problem = f"disk {device}: qemu-img {verb} ended with code {ran.code}: {said}"
+        output = " ".join((ran.err or ran.out).split())[-_OUTPUT_LENGTH_MAX:]
+        problem = f"disk {device}: qemu-img {verb} exited with code {ran.code}: {output}"
         raise MachineError(FailureReason.STORAGE_ERROR, problem, code=code)
     return ran

@@ -1,9 +1,9 @@
-"""Machines in the form libvirt knows: a domain's XML, out and in. Pure.
+"""Builds the domain XML of a VM. Pure.
 
-What would surprise: the seed is a virtio disk and no cdrom, because kernels for the cloud see no other bus,
-and it comes last, so that it never takes the name of a disk. A full disk pauses the machine instead of
-telling the guest, which would mount its file systems read-only. VNC listens on a UNIX socket that libvirt
-makes in its own directory: it has no password, so no other user of the machine may reach it.
+The cloud-init ISO is a virtio disk, because cloud kernels have no drivers for other buses, and the last disk,
+so that it does not change the names of the others. When the host's disk is full the VM pauses; an I/O error
+in the guest would make its file systems read-only. VNC has no password and listens on a UNIX socket in
+libvirt's own directory, which other users of the host cannot access.
 """
 
 import uuid
@@ -24,7 +24,7 @@ NAMESPACE = "urn:persys:machine:1"
 CLOUD_INIT_LABEL = "persys.cloud_init_sha256"
 ADDRESSES_LABEL = "persys.addresses"
 AGENT_CHANNEL = "org.qemu.guest_agent.0"
-SERIAL_LENGTH_MAX = 20  # of a virtio disk
+SERIAL_LENGTH_MAX = 20  # limit of virtio disks
 BALLOON_SECONDS = 10
 
 _UUIDS = uuid.UUID("5f0c1a52-3d5c-4c0e-9f39-0a4b6f7d2a11")
@@ -35,7 +35,7 @@ ET.register_namespace("persys", NAMESPACE)
 
 @dataclass(frozen=True, slots=True)
 class DiskPart:
-    """A disk as libvirt is told of it. `source` is what the kind names: file, dev, or pool and volume."""
+    """A disk of the domain. `source` depends on the kind: file, dev, or pool and volume."""
 
     device: str
     format: str
@@ -49,7 +49,7 @@ class DiskPart:
 
 @dataclass(frozen=True, slots=True)
 class CardPart:
-    """An interface on a network of libvirt or on a bridge of the host."""
+    """An interface on a libvirt network or on a bridge of the host."""
 
     kind: str  # network, bridge
     source: str
@@ -65,17 +65,17 @@ class Parts:
 
 
 def machine_spec(order: Order) -> VMSpec:
-    assert isinstance(order.spec, VMSpec), "intake gives this runtime only machines"
+    assert isinstance(order.spec, VMSpec), "this runtime gets VMs only"
     return order.spec
 
 
 def machine_uuid(owner: Owner, workload_id: WorkloadId) -> str:
-    """The same for ever, so that a machine is found whatever its name is."""
+    """The UUID of the domain, derived from the workload id and independent of the name."""
     return str(uuid.uuid5(_UUIDS, f"{owner.cluster_id}/{owner.node_id}/{workload_id}"))
 
 
 def bus_of(device: str, *, cdrom: bool = False) -> str | None:
-    """None: there is no such device."""
+    """The bus of a device name, or None if it is invalid."""
     bus = _BUSES.get(device[:2])
     return "sata" if cdrom and bus == "scsi" else bus
 
@@ -100,10 +100,10 @@ def domain_xml(order: Order, owner: Owner, parts: Parts, *, accel: Accel, consol
     features = _add(domain, "features")
     _add(features, "acpi")
     _add(features, "apic")
-    # Emulation can show all it has; under KVM the guest sees the processor that is there.
+    # Emulation offers all features; with KVM the guest sees the CPU of the host.
     cpu = _add(domain, "cpu", mode="host-passthrough" if accel is Accel.KVM else "maximum")
     if accel is not Accel.KVM:
-        _add(cpu, "feature", policy="disable", name="la57")  # a fifth level of pages to emulate
+        _add(cpu, "feature", policy="disable", name="la57")  # 5-level paging, slow to emulate
     _add(domain, "clock", offset="utc")
     _add(domain, "on_poweroff", text="destroy")
     _add(domain, "on_reboot", text="restart")
@@ -164,7 +164,7 @@ def _add_disk(devices: ET.Element, disk: DiskPart) -> None:
 
 
 def free_device(taken: Iterable[str]) -> str:
-    """The first name of a virtio disk after all that are taken, as far as that goes."""
+    """The next virtio disk name after the last one in use."""
     used = set(taken)
     pairs = (first + second for first in ascii_lowercase for second in ascii_lowercase)
     names = [f"vd{letters}" for letters in chain(ascii_lowercase, pairs)]

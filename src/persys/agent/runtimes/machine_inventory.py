@@ -1,4 +1,4 @@
-"""Disks that this agent made for machines, as volumes are shown, also those that outlived their machine."""
+"""The disks that this agent created for VMs as volumes, including those of deleted VMs."""
 
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ class DiskInventory:
         try:
             made = await self._paths.run(self._root, self._made)
         except OSError as err:
-            raise UnavailableError(f"disks of machines: {err}") from err
+            raise UnavailableError(f"cannot read the disks of VMs: {err}") from err
         if not made:
             return []
         try:
@@ -53,7 +53,7 @@ class DiskInventory:
             if len(made) == 1:
                 await self._paths.run(place.root, place.discard, deadline_seconds=LONG_SECONDS)
         except (LibvirtError, MachineError, OSError) as err:
-            raise RefusedError(f"volume {name} cannot be removed: {err}") from err
+            raise RefusedError(f"cannot remove volume {name}: {err}") from err
 
     def _made(self) -> list[tuple[WorkloadId, MadeDisk]]:
         return [
@@ -63,11 +63,11 @@ class DiskInventory:
     def _measure(
         self, connection: Any, made: list[tuple[WorkloadId, MadeDisk]]
     ) -> list[VolumeSeen]:
-        machines = {domain.UUIDString() for domain in connection.listAllDomains()}
+        domains = {domain.UUIDString() for domain in connection.listAllDomains()}
         seen = []
         for workload_id, disk in made:
             size = Measured(disk.path) if disk.path else measure(connection, disk)
-            here = machine_uuid(self._owner, workload_id) in machines
+            here = machine_uuid(self._owner, workload_id) in domains
             seen.append(
                 VolumeSeen(
                     workload_id,

@@ -1,7 +1,7 @@
-"""What this agent has made in libvirt, all of it, and how single machines of it are removed.
+"""Lists all VMs that this agent created in libvirt, and removes single ones for garbage collection.
 
-Found by the marks of its cluster and node, so nothing of anybody else is ever seen here. Data stays: a domain
-is undefined, and its disks, which are not listed at all, wait for an explicit word.
+VMs are found by the labels of cluster and node, so VMs of others are never listed. Data is kept: only the
+domain is undefined. Disks are not listed; they are removed on request only.
 """
 
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ class MachineLeftovers:
             raise machine_power.unavailable(err) from err
 
     async def images(self, fetched: Mapping[str, Image]) -> list[ImageUse]:
-        return []  # those that machines stand on have a store of their own
+        return []  # VM images are managed by the image store
 
     async def remove(self, item: Item) -> str:
         try:
@@ -51,7 +51,7 @@ class MachineLeftovers:
                 running = bool(domain.isActive())
             except libvirt.libvirtError as err:
                 if err.get_error_code() == libvirt.VIR_ERR_NO_DOMAIN:
-                    continue  # gone meanwhile
+                    continue  # removed in the meantime
                 raise
             workload_id = WorkloadId(found.labels.get(WORKLOAD_LABEL, ""))
             if self._owner.owns(found.labels, workload_id):

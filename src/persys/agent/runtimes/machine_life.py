@@ -1,4 +1,4 @@
-"""Begins and ends of machines, kept because libvirt forgets them: what was seen, and what it means."""
+"""Maps an inspected domain to an artefact, and tracks starts and stops, which libvirt does not store."""
 
 from datetime import datetime, timedelta
 from shutil import disk_usage
@@ -13,7 +13,9 @@ from persys.core.convergence import SWITCHED_OFF, Artefact, Condition
 from persys.model.failure import Failure, FailureReason
 from persys.model.ids import Revision
 
-ROOM_BYTES = 64 * 1024 * 1024  # so much free, and a machine without room may go on
+ROOM_BYTES = (
+    64 * 1024 * 1024
+)  # free space at which a VM that is paused for lack of space may resume
 ADDRESS_AWAITED = timedelta(minutes=3)
 ADDRESS_LOOK_AFTER = timedelta(seconds=1)
 CRASHED = 1
@@ -21,7 +23,7 @@ NOBODY_KNOWS = 255
 
 
 def run_of(sight: Sight, before: Run | None, *, now: datetime) -> Run | None:
-    """How its last life stands. None: it never ran."""
+    """The current or last run of the VM. None if it never ran."""
     if sight.number >= 0:
         if before is None or before.finished_at is not None or before.number != sight.number:
             return Run(sight.number, now)
@@ -33,7 +35,7 @@ def run_of(sight: Sight, before: Run | None, *, now: datetime) -> Run | None:
 
 
 def artefact_of(sight: Sight, run: Run | None, *, now: datetime) -> Artefact:
-    told = {name: word for name, word in facts(sight).items() if word}
+    known = {name: word for name, word in facts(sight).items() if word}
     condition = _condition(sight, run)
     runs = condition is Condition.RUNNING
     awaited = runs and run is not None and now - run.started_at < ADDRESS_AWAITED
@@ -49,7 +51,7 @@ def artefact_of(sight: Sight, run: Run | None, *, now: datetime) -> Artefact:
         error=run.ending if run is not None else "",
         boots=True,
         trouble=_trouble(sight) if condition is Condition.PAUSED else None,
-        facts=told,
+        facts=known,
         look_again_after=ADDRESS_LOOK_AFTER if awaited and nowhere else None,
     )
 
@@ -75,12 +77,12 @@ def _trouble(sight: Sight) -> Failure | None:
     for device in sight.full_disks:
         path = sight.described.sources.get(device, "")
         if not path or not _has_room(path):
-            text = f"disk {device}: no space left for it on this node; the machine is paused"
+            text = f"disk {device}: no space left on this node; the VM is paused"
             return Failure(FailureReason.STORAGE_ERROR, text, code="NoSpace")
     if sight.full_disks and not sight.broken_disks:
         return None
     devices = ", ".join(sight.broken_disks) or "unknown"
-    text = f"disk {devices}: reading or writing failed; the machine is paused"
+    text = f"disk {devices}: I/O error; the VM is paused"
     return Failure(FailureReason.STORAGE_ERROR, text, code="DiskError")
 
 
@@ -94,9 +96,9 @@ def _has_room(path: str) -> bool:
 def _ending(reason: int) -> tuple[int, str]:
     libvirt = load()
     return {
-        libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN: (0, "the guest shut itself down"),
-        libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED: (SWITCHED_OFF, "it was switched off"),
+        libvirt.VIR_DOMAIN_SHUTOFF_SHUTDOWN: (0, "the guest shut down"),
+        libvirt.VIR_DOMAIN_SHUTOFF_DESTROYED: (SWITCHED_OFF, "the VM was powered off"),
         libvirt.VIR_DOMAIN_SHUTOFF_CRASHED: (CRASHED, "the guest crashed"),
-        libvirt.VIR_DOMAIN_SHUTOFF_FAILED: (CRASHED, "QEMU ended"),
-        libvirt.VIR_DOMAIN_SHUTOFF_SAVED: (0, "it was saved"),
-    }.get(reason, (NOBODY_KNOWS, "it ended while nobody looked"))
+        libvirt.VIR_DOMAIN_SHUTOFF_FAILED: (CRASHED, "QEMU exited"),
+        libvirt.VIR_DOMAIN_SHUTOFF_SAVED: (0, "the VM was saved"),
+    }.get(reason, (NOBODY_KNOWS, "stopped while the agent was not running"))

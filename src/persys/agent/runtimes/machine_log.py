@@ -1,7 +1,7 @@
-"""What a machine writes on its serial console, read from the log that virtlogd keeps.
+"""Reads the serial console log of a VM, which virtlogd writes.
 
-virtlogd starts a new file when one has grown enough, and calls the ones before .0, .1 and so on, the newest
-first. A machine goes on in the same log when it starts again. There are no times in it, and no runs.
+virtlogd rotates the file and names older files .0, .1 and so on, newest first. A restarted VM appends to the
+same log. The log has no timestamps and does not separate runs.
 """
 
 import asyncio
@@ -20,24 +20,24 @@ from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 LOOK_SECONDS = 0.25
 PIECE_BYTES = 32 * 1024
 TAIL_BYTES_MAX = 4 * 1024 * 1024
-ALL_BYTES_MAX = 64 * 1024 * 1024  # told to a reader who does not follow
-_KEPT_MAX = 100  # files that are looked for
+ALL_BYTES_MAX = 64 * 1024 * 1024  # limit without `follow`
+_KEPT_MAX = 100  # rotated files
 _UNFINISHED = re.compile(r"\x1b(?:\[[0-?]*)?[ -/]*$")
 
 
 async def lines(
     path: Path, paths: PathCalls, *, tail: int, follow: bool, over: Callable[[], bool]
 ) -> AsyncGenerator[bytes, None]:
-    """In pieces, without what only a terminal understands. `tail` 0: all.
+    """Log output in chunks, without terminal control sequences. `tail` 0: all.
 
-    A follower is left only when `over` says that nothing more will come. Raises RefusedError.
+    With `follow` it ends when `over` returns True and all output was read. Raises RefusedError.
     """
     try:
         async with _reading(path, paths, follows=True) as reader:
             async for piece in _begin(reader, path, paths, tail):
                 yield piece
             while follow:
-                ends = over()  # asked before the look: what came until then is still told
+                ends = over()  # before the read, so that output until then is not lost
                 piece = await paths.run(path, reader.more)
                 if piece:
                     yield piece
@@ -46,7 +46,7 @@ async def lines(
                 else:
                     await asyncio.sleep(LOOK_SECONDS)
     except OSError as err:
-        raise RefusedError(f"the console's log cannot be read: {err.strerror}") from err
+        raise RefusedError(f"cannot read the console log: {err.strerror}") from err
 
 
 async def _begin(
@@ -63,9 +63,9 @@ async def _begin(
 
 
 async def _all(reader: "_Reader", path: Path, paths: PathCalls) -> AsyncGenerator[bytes, None]:
-    """All that there is now, the oldest first, in pieces.
+    """The existing log in chunks, oldest first.
 
-    No more than is kept of a log: a guest that writes as fast as its log is read would not let it end.
+    The total is limited: a guest that writes faster than the log is read would never let it end.
     """
     left = ALL_BYTES_MAX
     for older in await paths.run(path, reader.older):
@@ -84,12 +84,12 @@ async def _reading(path: Path, paths: PathCalls, *, follows: bool) -> AsyncItera
     try:
         yield reader
     finally:
-        with suppress(PathTimeoutError):  # closing waits for a read that does not return
+        with suppress(PathTimeoutError):  # close waits for a read that hangs
             await paths.run(path, reader.close)
 
 
 class _Reader:
-    """A file from its beginning; if it `follows`, then the next one that virtlogd has begun. Blocks."""
+    """Reads a file from the start. With `follows` it continues in the next file after rotation. Blocks."""
 
     def __init__(self, path: Path, *, follows: bool) -> None:
         self._path = path
@@ -99,12 +99,12 @@ class _Reader:
         self._rest = ""
 
     def older(self) -> list[Path]:
-        """The files before, the oldest first."""
+        """Rotated files, oldest first."""
         names = (self._path.with_name(f"{self._path.name}.{n}") for n in range(_KEPT_MAX))
         return [path for path in reversed(list(names)) if path.exists()]
 
     def more(self) -> bytes:
-        """Empty: there is no more now."""
+        """The next chunk, or b"" if there is none yet."""
         while piece := self._next():
             text = self._rest + self._decode(piece)
             unfinished = _UNFINISHED.search(text)
@@ -116,7 +116,7 @@ class _Reader:
 
     def _next(self) -> bytes:
         piece = self._read()
-        if not piece and self._follows and self._is_over():
+        if not piece and self._follows and self._was_rotated():
             self.close()
             piece = self._read()
         return piece
@@ -134,8 +134,8 @@ class _Reader:
                 return b""
         return self._file.read(PIECE_BYTES)
 
-    def _is_over(self) -> bool:
-        """Whether this file is not the present one any more."""
+    def _was_rotated(self) -> bool:
+        """Whether this file was rotated."""
         if self._file is None:
             return False
         try:

@@ -1,8 +1,7 @@
-"""Looking at one machine: all that libvirt and the guest tell of it, in one call.
+"""Inspects one VM: state, description and addresses from libvirt and the guest agent, in one call.
 
-Addresses come from the leases of libvirt's own DHCP and, where an agent in the guest answers, from the guest
-itself, which alone knows those of a bridge. An address that was given in the spec is told when nobody knows
-better: it is what the guest was told to have.
+Addresses come from libvirt's DHCP leases and from the guest agent if it responds, which is the only source
+for bridges. If neither has an address, the static address of the spec is used.
 """
 
 from collections.abc import Iterable
@@ -15,24 +14,24 @@ from persys.agent.runtimes.libvirt_module import load
 from persys.agent.runtimes.machine_form import ADDRESSES_LABEL, CLOUD_INIT_LABEL
 from persys.agent.runtimes.machine_reading import Described, described
 
-AGENT_SECONDS = 2  # for the guest to answer
-_LEASED, _TOLD = 0, 1  # VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_*
+AGENT_SECONDS = 2  # timeout of the guest agent
+_LEASE, _AGENT = 0, 1  # VIR_DOMAIN_INTERFACE_ADDRESSES_SRC_*
 
 
 @dataclass(frozen=True, slots=True)
 class Sight:
     uuid: str
-    number: int  # of this life of it; -1: it does not run
+    number: int  # libvirt's id of this run; -1 if it is not running
     state: int  # VIR_DOMAIN_*
     reason: int
     described: Described
     addresses: tuple[str, ...] = ()
-    full_disks: tuple[str, ...] = ()  # devices without room
+    full_disks: tuple[str, ...] = ()  # devices without space
     broken_disks: tuple[str, ...] = ()
 
 
 def look(connection: Any, uuid: str) -> Sight | None:
-    """None: there is no such domain."""
+    """None if there is no such domain."""
     libvirt = load()
     try:
         domain = connection.lookupByUUIDString(uuid)
@@ -47,7 +46,7 @@ def look(connection: Any, uuid: str) -> Sight | None:
         return Sight(uuid, number, state, reason, found)
     errors: dict[str, int] = {}
     if state == libvirt.VIR_DOMAIN_PAUSED:
-        with suppress(libvirt.libvirtError):  # it may have ended meanwhile: the next look tells
+        with suppress(libvirt.libvirtError):  # it may have stopped; the next inspection shows it
             errors = domain.diskErrors() or {}
     no_room = libvirt.VIR_DOMAIN_DISK_ERROR_NO_SPACE
     return Sight(
@@ -63,7 +62,7 @@ def look(connection: Any, uuid: str) -> Sight | None:
 
 
 def facts(sight: Sight) -> dict[str, str]:
-    """In the words that peers know, and some of ours."""
+    """Status metadata, most of it in the names that peers expect."""
     found = sight.described
     runs = sight.number >= 0
     return {
@@ -93,7 +92,7 @@ def state_word(state: int) -> str:
 
 
 def primary(addresses: Iterable[str]) -> str:
-    """The first of IPv4, else the first."""
+    """The first IPv4 address, otherwise the first address."""
     found = list(addresses)
     return next((one for one in found if ":" not in one), found[0] if found else "")
 
@@ -101,18 +100,18 @@ def primary(addresses: Iterable[str]) -> str:
 def _addresses(domain: Any, found: Described) -> tuple[str, ...]:
     libvirt = load()
     addresses: list[str] = []
-    with suppress(libvirt.libvirtError):  # no interface on a network of libvirt
-        addresses += _plain(domain.interfaceAddresses(_LEASED, 0), found)
+    with suppress(libvirt.libvirtError):  # no interface on a libvirt network
+        addresses += _plain(domain.interfaceAddresses(_LEASE, 0), found)
     if found.guest_agent:
-        with suppress(libvirt.libvirtError):  # it hangs, or has just gone
+        with suppress(libvirt.libvirtError):  # the guest agent hangs or has just stopped
             domain.agentSetResponseTimeout(AGENT_SECONDS, 0)
-            addresses += _plain(domain.interfaceAddresses(_TOLD, 0), found)
+            addresses += _plain(domain.interfaceAddresses(_AGENT, 0), found)
     given = [one for one in found.labels.get(ADDRESSES_LABEL, "").split(",") if one]
     return tuple(dict.fromkeys(addresses or given))
 
 
 def _plain(interfaces: dict[str, dict[str, Any]], found: Described) -> list[str]:
-    """Of the machine's own interfaces; what the guest made up for itself, nobody can reach."""
+    """Addresses of the VM's own interfaces. Internal interfaces of the guest are not reachable."""
     own = [
         (interface, found.mac_addresses.index(mac))
         for interface in interfaces.values()

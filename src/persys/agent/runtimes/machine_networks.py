@@ -1,9 +1,8 @@
-"""Interfaces of machines: on networks of libvirt, or on bridges of the host, by name.
+"""Interfaces of VMs on libvirt networks or on bridges of the host, by name.
 
-A static address on a network of libvirt is told to its DHCP too, so that guests which only ask get the same
-one, and nobody else does. A network that is not active is started only if it is to start by itself: an
-operator who stopped another one meant it. On a bridge nobody knows the network's size but the user; an
-address without one is taken to be in a network of its family's usual size.
+A static address on a libvirt network is also reserved in its DHCP, so that guests with DHCP get it and others
+do not. An inactive network is started only if it has autostart: an operator stopped any other on purpose. On
+a bridge an address without a prefix length gets the usual one of its family.
 """
 
 from collections.abc import Iterable
@@ -31,7 +30,7 @@ _CARDS = Path("/sys/class/net")
 
 @dataclass(frozen=True, slots=True)
 class Attached:
-    """One interface: as libvirt is told of it, as the guest is told of it, and what DHCP must know."""
+    """One interface: for the domain XML, for cloud-init, and its DHCP reservation."""
 
     card: CardPart
     link: Link
@@ -44,15 +43,15 @@ class MachineNetworks:
         self._paths = paths
 
     async def attach(self, spec: VMSpec) -> list[Attached]:
-        """Changes nothing but that a network which starts by itself is started. Raises MachineError."""
+        """Resolve the interfaces. Networks with autostart are started. Raises MachineError."""
         return await self._libvirt.call(lambda connection: _attach(connection, spec))
 
     async def reserve(self, place: MachinePlace, wanted: Iterable[Attached]) -> Failure | None:
-        """Reserve these addresses with DHCP, and give up those of before."""
+        """Reserve these addresses in DHCP and release previous ones."""
         reservations = tuple(each.reservation for each in wanted if each.reservation)
         before = await self._paths.run(place.root, place.read_reservations)
         if reservations or before:
-            # All of both are remembered until what is not wanted any more is gone.
+            # Both are recorded until the old reservations are released.
             both = (*before, *(one for one in reservations if one not in before))
             await self._paths.run(place.root, partial(place.keep_reservations, both))
             old = [reservation for reservation in before if reservation not in reservations]
@@ -91,8 +90,8 @@ def _attached(networks: dict[str, Any], network: Network) -> Attached:
 
 def _unknown(name: str, networks: Iterable[str]) -> str:
     bridges = (path.parent.name for path in _CARDS.glob("*/bridge"))
-    known = ", ".join(sorted({*networks, *bridges})) or "none at all"
-    return f"there is no network or bridge {name} on this node; there is {known}"
+    known = ", ".join(sorted({*networks, *bridges})) or "none"
+    return f"invalid network {name!r}: expected a libvirt network or bridge of this node ({known})"
 
 
 def _with_address(card: CardPart, network: Network, xml: str | None) -> Attached:
@@ -107,7 +106,9 @@ def _with_address(card: CardPart, network: Network, xml: str | None) -> Attached
         link = _static(card, network, f"{address.ip}/{prefix}", network.gateway, ())
         return Attached(card, link)
     if address.ip not in own.network:
-        problem = f"address {address.ip} is not in network {card.source}, which is {own.network}"
+        problem = (
+            f"invalid address {address.ip}: expected one in network {card.source}, {own.network}"
+        )
         raise MachineError(FailureReason.INVALID_SPEC, problem)
     prefix = address.network.prefixlen if sized else own.network.prefixlen
     gateway = network.gateway or str(own.ip)
@@ -115,7 +116,7 @@ def _with_address(card: CardPart, network: Network, xml: str | None) -> Attached
     assert xml is not None
     if not _has_dhcp(xml, address.version):
         return Attached(card, link)
-    if network.dhcp:  # what it asks for is what it was promised
+    if network.dhcp:  # DHCP returns the reserved address
         link = Link(card.mac_address, nameservers=network.nameservers)
     return Attached(card, link, Reservation(card.source, card.mac_address, str(address.ip)))
 
@@ -139,7 +140,7 @@ def _ip_elements(xml: str, version: int) -> Iterable[ET.Element]:
 
 
 def _own_address(xml: str, version: int) -> IPv4Interface | IPv6Interface | None:
-    """The host's own address in a network of libvirt, None where libvirt knows of none."""
+    """The host's address in a libvirt network, or None."""
     for ip in _ip_elements(xml, version):
         size = ip.get("prefix") or ip.get("netmask")
         if size:
@@ -148,7 +149,7 @@ def _own_address(xml: str, version: int) -> IPv4Interface | IPv6Interface | None
 
 
 def _has_dhcp(xml: str, version: int) -> bool:
-    # A reservation for IPv6 goes by an identity that the guest makes up itself.
+    # An IPv6 reservation needs a DUID, which the guest generates.
     return version == 4 and any(ip.find("dhcp") is not None for ip in _ip_elements(xml, version))
 
 

@@ -1,9 +1,9 @@
-"""What the agent keeps of each machine: <root>/<workload id>, with its seed, its console log and records.
+"""The state directory of each VM: <root>/<workload id>, with cloud-init ISO, console log and records.
 
-`run` is when the machine began and ended, which libvirt does not remember. `disks` are those that this agent
-made, written before they are: only they are ever removed. `reservations` are its addresses with libvirt's
-DHCP. Losing all of it restarts nothing and removes nothing. Others may pass through, but not look around:
-QEMU runs as another user.
+`run` has the start and end of the last run, which libvirt does not store. `disks` are the disks that this
+agent created, recorded before their creation: only these are ever removed. `reservations` are addresses in
+libvirt's DHCP. Losing the directory restarts and removes nothing. Other users may traverse the directory but
+not list it: QEMU runs as another user.
 """
 
 import shutil
@@ -17,12 +17,12 @@ from msgspec import Struct
 from persys.infra.files import write_whole
 from persys.model.ids import WorkloadId
 
-_PASSABLE = 0o711
+_TRAVERSABLE = 0o711
 RecordT = TypeVar("RecordT")
 
 
 class Run(Struct, frozen=True):
-    """One life of a machine. `number` is libvirt's own for it."""
+    """One run of a VM. `number` is libvirt's id of the running domain."""
 
     number: int
     started_at: datetime
@@ -34,11 +34,11 @@ class Run(Struct, frozen=True):
 class MadeDisk(Struct, frozen=True):
     device: str
     made_at: datetime
-    path: str = ""  # for one that the user gave a place
+    path: str = ""  # if the spec has a path
     pool: str = ""
     volume: str = ""
-    os_image: str = ""  # what it stands on
-    base: str = ""  # the file of that
+    os_image: str = ""  # the image of its backing file
+    base: str = ""  # the backing file
 
     @property
     def name(self) -> str:
@@ -52,7 +52,7 @@ class Reservation(Struct, frozen=True):
 
 
 class MachinePlace:
-    """All methods block, and raise OSError."""
+    """All methods block and raise OSError."""
 
     def __init__(self, root: Path, workload_id: WorkloadId) -> None:
         self.root = root / workload_id
@@ -65,7 +65,7 @@ class MachinePlace:
 
     def make(self) -> None:
         for directory in (self.root.parent, self.root):
-            directory.mkdir(parents=True, exist_ok=True, mode=_PASSABLE)
+            directory.mkdir(parents=True, exist_ok=True, mode=_TRAVERSABLE)
 
     def read_run(self) -> Run | None:
         return _read(self._run, Run)
@@ -75,7 +75,7 @@ class MachinePlace:
         write_whole(self._run, msgspec.json.encode(run))
 
     def forget_run(self) -> None:
-        """What is defined anew has not run yet."""
+        """A redefined domain has not run yet."""
         self._run.unlink(missing_ok=True)
 
     def read_disks(self) -> tuple[MadeDisk, ...]:
@@ -93,19 +93,19 @@ class MachinePlace:
         write_whole(self._reservations, msgspec.json.encode(reservations))
 
     def discard(self) -> None:
-        """All but the record of disks that are still there."""
+        """Remove everything except the record of existing disks."""
         if not self.read_disks():
             shutil.rmtree(self.root, ignore_errors=True)
             return
         for path in self.root.iterdir():
-            if path.is_dir():  # an agent died while it wrote a seed
+            if path.is_dir():  # left by an agent that died while it wrote an ISO
                 shutil.rmtree(path)
             elif path != self._disks:
                 path.unlink(missing_ok=True)
 
 
 def places(root: Path) -> list[MachinePlace]:
-    """Of all machines that there is anything of. Blocks."""
+    """The state directories of all VMs. Blocks."""
     if not root.is_dir():
         return []
     return [MachinePlace(root, WorkloadId(path.name)) for path in sorted(root.iterdir())]

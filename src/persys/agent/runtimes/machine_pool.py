@@ -1,4 +1,4 @@
-"""Storage pools of libvirt and the volumes in them. These run in a thread, with a connection for one call."""
+"""Storage pools of libvirt and their volumes. These functions run in a thread with a connection."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -14,12 +14,12 @@ from persys.agent.runtimes.machine_errors import MachineError
 from persys.agent.runtimes.machine_place import MadeDisk
 from persys.model.failure import FailureReason
 
-_PASSABLE = 0o711  # QEMU runs as another user
+_TRAVERSABLE = 0o711  # QEMU runs as another user
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A volume as a domain refers to it."""
+    """A volume as a disk source of a domain."""
 
     kind: str
     source: Mapping[str, str]
@@ -28,7 +28,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """0: not known."""
+    """0 if unknown."""
 
     path: str = ""
     capacity: int = 0
@@ -36,14 +36,14 @@ class Measured:
 
 
 class OwnPool:
-    """The pool for disks that name none: a directory, made by the first agent that needs it."""
+    """The pool for disks without a pool name: a directory, created when it is first needed."""
 
     def __init__(self, name: str, directory: Path) -> None:
         self.name = name
         self.directory = directory
 
     def ensure(self, connection: Any) -> None:
-        """Whoever else needs it at the same time may be faster, at each of the two steps."""
+        """Define and start the pool. Another process may do either step at the same time."""
         libvirt = load()
         found = _lookup(connection, self.name)
         if found is None:
@@ -60,7 +60,7 @@ class OwnPool:
                     raise
 
     def _define(self, connection: Any) -> Any:
-        self.directory.mkdir(parents=True, exist_ok=True, mode=_PASSABLE)
+        self.directory.mkdir(parents=True, exist_ok=True, mode=_TRAVERSABLE)
         pool = ET.Element("pool", type="dir")
         ET.SubElement(pool, "name").text = self.name
         target = ET.SubElement(pool, "target")
@@ -71,11 +71,11 @@ class OwnPool:
 
 
 def active(connection: Any, name: str) -> Any:
-    """Raises MachineError, with what there is. One that starts by itself is started."""
+    """The active pool. A pool with autostart is started. Raises MachineError with the known pools."""
     pool = _lookup(connection, name)
     if pool is None:
-        there = ", ".join(sorted(one.name() for one in connection.listAllStoragePools())) or "none"
-        problem = f"there is no storage pool {name} on this node; there is {there}"
+        known = ", ".join(sorted(one.name() for one in connection.listAllStoragePools())) or "none"
+        problem = f"invalid storage pool {name!r}: expected a pool of this node ({known})"
         raise MachineError(FailureReason.STORAGE_ERROR, problem)
     if not pool.isActive():
         if not pool.autostart():
@@ -101,7 +101,7 @@ def grow(connection: Any, *, pool: str, volume: str, size: int) -> None:
 
 
 def remove(connection: Any, *, pool: str, volume: str) -> None:
-    """A pool that is gone has taken its volumes with it; one that is only not active has not."""
+    """Delete a volume. Nothing to do if its pool does not exist; an inactive pool is an error."""
     if _lookup(connection, pool) is None:
         return
     found = _volume(active(connection, pool), volume)
@@ -153,13 +153,13 @@ def _volume(pool: Any, name: str) -> Any | None:
             raise
     if _is_surely_new(pool, name):
         return None
-    # libvirt knows what it saw at its last look; another may have made it since.
+    # libvirt's list may be outdated: another process may have created the volume.
     pool.refresh()
     return next((volume for volume in pool.listAllVolumes() if volume.name() == name), None)
 
 
 def _is_surely_new(pool: Any, name: str) -> bool:
-    """Where the pool is a directory that is seen from here, one look at it is enough."""
+    """Whether a local directory pool has no such file; then a refresh is not needed."""
     described = ET.fromstring(pool.XMLDesc())  # noqa: S314  # libvirt wrote it
     path = described.findtext("./target/path")
     if described.get("type") != "dir" or not path or urlsplit(pool.connect().getURI()).netloc:

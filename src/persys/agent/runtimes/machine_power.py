@@ -1,4 +1,4 @@
-"""On and off: what is done to a domain by its id."""
+"""Start, resume, shut down, power off and undefine domains, by UUID."""
 
 import asyncio
 from functools import partial
@@ -11,7 +11,7 @@ from persys.errors import RuntimeUnavailableError
 from persys.infra.clock import Clock
 
 LOOK_EVERY_SECONDS = 0.2
-# A guest that is still coming up does not hear the button.
+# A booting guest ignores the power button.
 PRESS_EVERY_SECONDS = 10.0
 OFF_SECONDS = 30.0
 
@@ -30,7 +30,7 @@ def go_on(connection: Any, uuid: str) -> None:
 
 
 async def shut_down(libvirt: Libvirt, artefact: Artefact, *, grace: float, clock: Clock) -> None:
-    """Ask the guest, and switch it off when its grace is over. One that is paused cannot hear."""
+    """Shut the guest down, and power it off after the grace. A paused guest is powered off at once."""
     begun_at = clock.monotonic()
     pressed_at: float | None = None
     while artefact.condition is not Condition.PAUSED:
@@ -62,7 +62,7 @@ def xml(connection: Any, uuid: str) -> str:
 
 
 def id_of(connection: Any, name: str) -> str:
-    """The id of the domain of this name, "" if there is none."""
+    """The UUID of the domain with this name, or ""."""
     libvirt = load()
     try:
         return str(connection.lookupByName(name).UUIDString())
@@ -73,7 +73,7 @@ def id_of(connection: Any, name: str) -> str:
 
 
 def unavailable(err: LibvirtError) -> RuntimeUnavailableError:
-    """What libvirt says when it is only asked: then nothing is known."""
+    """For read calls: on an error nothing is known."""
     return RuntimeUnavailableError(f"libvirt: {err.message}")
 
 
@@ -93,7 +93,7 @@ def _press(connection: Any, uuid: str) -> None:
     try:
         domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
     except libvirt.libvirtError as err:
-        if err.get_error_code() != libvirt.VIR_ERR_OPERATION_INVALID:  # it is off already
+        if err.get_error_code() != libvirt.VIR_ERR_OPERATION_INVALID:  # it is already off
             raise
 
 

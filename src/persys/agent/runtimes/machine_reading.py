@@ -1,4 +1,4 @@
-"""A domain as libvirt describes it, read. Pure; whatever is not there is empty."""
+"""Parses the domain XML of libvirt. Pure; missing values are empty."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from persys.agent.runtimes.machine_form import AGENT_CHANNEL, NAMESPACE
 class Described:
     name: str
     accel: str  # as in model: kvm or tcg
-    labels: Mapping[str, str]  # whose it is; empty for a stranger's
+    labels: Mapping[str, str]  # owner labels; empty if Persys did not create it
     mac_addresses: tuple[str, ...]
-    sources: Mapping[str, str]  # file or device by device name; only of what is a path
+    sources: Mapping[str, str]  # paths of files and block devices by device name
     formats: Mapping[str, str]
-    console: str  # the file of its serial console
-    guest_agent: bool  # it answers
+    console: str  # the log file of its serial console
+    guest_agent: bool  # connected
     vnc: str
 
 

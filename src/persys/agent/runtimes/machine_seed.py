@@ -1,6 +1,6 @@
-"""The seed of a machine: what cloud-init reads, as a small ISO file that every guest can mount.
+"""Writes the cloud-init data of a VM as an ISO file (NoCloud data source).
 
-Written by whichever of three programs is there; they are one family and take the same words.
+Uses the first of three compatible programs that is installed.
 """
 
 import os
@@ -17,16 +17,16 @@ from persys.infra.aio.path_calls import PathCalls, PathTimeoutError
 from persys.model.failure import FailureReason
 
 PROGRAMS = ("genisoimage", "mkisofs", "xorrisofs")
-LABEL = "cidata"  # by which cloud-init knows it
+LABEL = "cidata"  # the volume label that cloud-init expects
 DEADLINE_SECONDS = 30.0
-_OWN_ONLY = 0o600  # libvirt gives it to QEMU's user while the machine runs
+_OWN_ONLY = 0o600  # libvirt changes the owner to QEMU's user while the VM runs
 
 
 async def write_seed(seed: Seed, path: Path, paths: PathCalls) -> None:
-    """Raises MachineError, OSError. Whole or not at all; a running machine keeps the one it has."""
+    """Write the file atomically; a running VM keeps the old one. Raises MachineError, OSError."""
     program = next((found for name in PROGRAMS if (found := shutil.which(name))), None)
     if program is None:
-        problem = f"no program to write a seed for cloud-init; install one of {', '.join(PROGRAMS)}"
+        problem = f"no program to write the cloud-init ISO: install one of {', '.join(PROGRAMS)}"
         raise MachineError(FailureReason.RUNTIME_ERROR, problem, code="ToolMissing")
     new = path.with_name(f"{path.name}.new")
     directory = await paths.run(path, partial(_write_files, seed, path.parent), discard=_remove)
@@ -35,7 +35,7 @@ async def write_seed(seed: Seed, path: Path, paths: PathCalls) -> None:
         command = [program, "-quiet", "-output", str(new), "-volid", LABEL, "-joliet", "-rock"]
         await _run([*command, *names])
     finally:
-        with suppress(PathTimeoutError):  # it goes with the machine
+        with suppress(PathTimeoutError):  # removed together with the VM
             await paths.run(path, partial(_remove, directory))
     await paths.run(path, partial(_put, new, path))
 
@@ -45,18 +45,18 @@ async def _run(command: list[str]) -> None:
     try:
         ran = await run(command, env=os.environ, deadline=DEADLINE_SECONDS)
     except TimeoutError as err:
-        raise MachineError(FailureReason.RUNTIME_ERROR, f"{program} does not end") from err
+        raise MachineError(FailureReason.RUNTIME_ERROR, f"{program} timed out") from err
     except OSError as err:
-        problem = f"{program} cannot be run: {err}"
+        problem = f"cannot run {program}: {err}"
         raise MachineError(FailureReason.RUNTIME_ERROR, problem, code="ToolMissing") from err
     if not ran.ok:
-        said = " ".join(ran.err.split())
-        problem = f"{program} ended with code {ran.code}: {said[-400:]}"
+        output = " ".join(ran.err.split())
+        problem = f"{program} exited with code {ran.code}: {output[-400:]}"
         raise MachineError(FailureReason.STORAGE_ERROR, problem)
 
 
 def _write_files(seed: Seed, parent: Path) -> Path:
-    """A new directory with them."""
+    """Write the files to a new directory and return it."""
     directory = Path(tempfile.mkdtemp(dir=parent))
     try:
         for name, content in seed.files.items():

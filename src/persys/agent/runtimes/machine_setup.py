@@ -1,4 +1,4 @@
-"""Whether this machine can run virtual machines, and how fast."""
+"""Detects libvirt and KVM on this host and builds the VM runtime."""
 
 import platform
 from collections import defaultdict
@@ -40,24 +40,24 @@ class Hypervisor:
 async def find_hypervisor(
     settings: AgentSettings, clock: Clock, paths: PathCalls, *, has_machines: bool, is_first: bool
 ) -> Hypervisor | None:
-    """None: libvirt is absent or disabled, which is logged only the first time.
+    """None if libvirt is absent or disabled, which is logged once.
 
-    A node that has machines keeps their type while libvirt is silent: they are unknown then, not gone.
+    A node with VMs keeps the type while libvirt does not respond: the state of its VMs is unknown then.
     """
     if not settings.vm_enabled:
         return None
-    say = log.info if is_first else log.debug
+    write = log.info if is_first else log.debug
     try:
         load()
     except RuntimeUnavailableError as err:
-        say("machines.absent", reason=str(err))
+        write("machines.absent", reason=str(err))
         return None
     libvirt = Libvirt(settings.libvirt_uri)
     try:
         version = await libvirt.call(lambda connection: _version(connection.getLibVersion()))
     except RuntimeUnavailableError as err:
         if not has_machines:
-            say("machines.absent", reason=str(err))
+            write("machines.absent", reason=str(err))
             await libvirt.close()
             return None
         version = "silent"
@@ -88,8 +88,8 @@ def machine_runtime(
 
 
 class MachineUsers:
-    """Implements agent.images.Users: by what the journal says, and by what is noted of each disk, which may
-    outlive its workload."""
+    """Implements agent.images.Users: from the journal and from the records of disks, which may outlive
+    their workload."""
 
     def __init__(self, state: State, root: Path) -> None:
         self._state = state
@@ -143,21 +143,21 @@ def _disks(
 async def _accel(
     settings: AgentSettings, libvirt: Libvirt, clock: Clock, paths: PathCalls
 ) -> Accel:
-    """libvirt is asked first: what it does not offer need not be tried."""
+    """KVM is tried only if libvirt offers it."""
     if settings.vm_accel == "auto":
         with suppress(RuntimeUnavailableError):
             try:
-                await libvirt.call(_ask_for_kvm)
+                await libvirt.call(_check_kvm)
             except LibvirtError:
                 return Accel.TCG
     found_path = settings.state_path.absolute().parent / "kvm.json"
     return await find_accel(settings.vm_accel, found_path, clock, paths)
 
 
-def _ask_for_kvm(connection: Any) -> None:
+def _check_kvm(connection: Any) -> None:
     connection.getDomainCapabilities(None, platform.machine(), None, Accel.KVM.value)
 
 
 def _version(number: int) -> str:
-    """9000000 is 9.0.0."""
+    """Format a libvirt version: 9000000 is 9.0.0."""
     return f"{number // 1_000_000}.{number // 1_000 % 1_000}.{number % 1_000}"

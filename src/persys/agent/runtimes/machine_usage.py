@@ -1,7 +1,7 @@
-"""What the machines of this agent use: one call to libvirt for all of them.
+"""Samples the usage of this agent's VMs with one call to libvirt.
 
-Memory is what QEMU holds on this node, not what the guest takes for itself. A machine that is busy with
-something else tells not all of it; what it does not tell is as it was told last.
+Memory is the resident memory of QEMU, not the usage inside the guest. libvirt omits values of a busy domain;
+the last known value is used instead.
 """
 
 from collections.abc import Callable, Iterable
@@ -31,7 +31,7 @@ class MachineUsage:
         clock: Clock,
         machines: Callable[[], Iterable[WorkloadId]],
     ) -> None:
-        """`machines` are those that this agent has. Their ids alone tell them from others."""
+        """`machines` returns the workload ids of this agent's VMs."""
         self._libvirt = libvirt
         self._owner = owner
         self._clock = clock
@@ -39,14 +39,16 @@ class MachineUsage:
         self._last: dict[str, Sample] = {}
 
     async def sample(self) -> list[Sample]:
-        """All that run now. Raises RuntimeUnavailableError."""
+        """One sample per running VM. Raises RuntimeUnavailableError."""
         owners = {machine_uuid(self._owner, named): named for named in self._machines()}
         if not owners:
             return []
         try:
             found = await self._libvirt.call(_all_stats)
         except LibvirtError as err:
-            raise RuntimeUnavailableError(f"libvirt does not count: {err.message}") from err
+            raise RuntimeUnavailableError(
+                f"cannot read the usage of VMs from libvirt: {err.message}"
+            ) from err
         at = self._clock.monotonic()
         samples = [
             sample_of(owners[uuid], uuid, stats, at, self._last.get(uuid))
@@ -61,7 +63,7 @@ def sample_of(
     workload_id: WorkloadId, uuid: str, stats: Stats, at: float, before: Sample | None
 ) -> Sample:
     sample = Sample(workload_id, uuid, at, cpu_nanos=stats["cpu.time"])
-    told = {
+    found = {
         "memory_bytes": _KIB * int(stats.get("balloon.rss") or stats.get("balloon.current") or 0),
         "disk_read_bytes": _total(stats, "block", "rd.bytes"),
         "disk_write_bytes": _total(stats, "block", "wr.bytes"),
@@ -69,8 +71,8 @@ def sample_of(
         "net_tx_bytes": _total(stats, "net", "tx.bytes"),
     }
     if before is not None and before.cpu_nanos <= sample.cpu_nanos:
-        told = {name: amount or getattr(before, name) for name, amount in told.items()}
-    return replace(sample, **told)
+        found = {name: amount or getattr(before, name) for name, amount in found.items()}
+    return replace(sample, **found)
 
 
 def _total(stats: Stats, kind: str, what: str) -> int:

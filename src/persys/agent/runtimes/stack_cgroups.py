@@ -1,9 +1,9 @@
-"""One control group per stack, which limits its containers together: cpu, memory and processes.
+"""One cgroup per stack that limits CPU, memory and processes of all its containers together.
 
-Docker makes the groups of containers below the one that `cgroup_parent` names. The group of the stack is made
-and limited here, in both versions of cgroups: through the file system where Docker does that itself, through
-systemd where Docker's driver is systemd. What would surprise: after a reboot Docker starts containers by
-itself and makes that group without limits, so they are compared at every look and written again.
+Docker creates the cgroups of containers below `cgroup_parent`. The cgroup of the stack is created and limited
+here, for cgroup v1 and v2: through the file system with the cgroupfs driver, through systemd with the systemd
+driver. After a reboot Docker starts containers on its own and creates the stack's cgroup without limits, so
+the limits are compared and written again at every inspection.
 """
 
 import os
@@ -31,8 +31,8 @@ ROOT = Path("/sys/fs/cgroup")
 _GROUP = "persys"
 _CONTROLLERS = ("cpu", "memory", "pids")
 _PERIOD_MICROSECONDS = 100_000
-_QUOTA_LEAST = 1000
-_UNLIMITED_FROM = 1 << 60  # what version 1 shows for a memory limit that is not set
+_QUOTA_MIN = 1000
+_UNLIMITED_FROM = 1 << 60  # cgroup v1 shows at least this if no memory limit is set
 _SYSTEMD_SECONDS = 20.0
 _OF_CONTAINERS = ("overlay", "fuse-overlayfs")
 _SYSTEMCTL = "systemctl"
@@ -47,8 +47,11 @@ class StackLimits(NamedTuple):
 
 
 def limits_of(spec: ComposeSpec, pids: int) -> StackLimits:
-    """What `resources` says. What was only read from the file is the sum of limits of single services:
-    Compose enforces those, and services without a limit of their own are not to share them."""
+    """The limits of `resources`.
+
+    Values derived from the Compose file are the sum of the services' own limits. Compose enforces those, and
+    services without a limit must not share them.
+    """
     reserved, read = spec.reserved, spec.needs
     return StackLimits(
         reserved.cpu_millicores if reserved.cpu_millicores != read.cpu_millicores else 0,
@@ -58,7 +61,7 @@ def limits_of(spec: ComposeSpec, pids: int) -> StackLimits:
 
 
 class FileCgroups:
-    """Groups through the file system. All methods but `parent` and `place` block and raise OSError."""
+    """Cgroups through the file system. Methods except `parent` and `place` block and raise OSError."""
 
     def __init__(self, root: Path = ROOT) -> None:
         self._root = root
@@ -68,7 +71,7 @@ class FileCgroups:
         return f"/{_GROUP}/{name}"
 
     def place(self, name: str, container_id: str) -> str:
-        """Where the group of a container is, below each controller."""
+        """The path of a container's cgroup below each controller."""
         return f"{_GROUP}/{name}/{container_id}"
 
     def limit(self, name: str, limits: StackLimits) -> None:
@@ -78,13 +81,13 @@ class FileCgroups:
             self._limit_separate(name, limits)
 
     def remove(self, name: str) -> None:
-        """A group in which something still runs stays."""
+        """Remove the cgroup. It stays while a process runs in it."""
         for controller in [""] if self._is_unified else self._controllers():
             with suppress(OSError):
                 (self._root / controller / _GROUP / name).rmdir()
 
     def _controllers(self) -> Iterator[str]:
-        """Docker makes the group in every one of them."""
+        """Docker creates the cgroup in every controller."""
         return (path.name for path in self._root.iterdir() if path.is_dir())
 
     def _limit_separate(self, name: str, limits: StackLimits) -> None:
@@ -98,15 +101,15 @@ class FileCgroups:
         self._limit_memory(groups["memory"], limits.memory_mb << 20 or -1)
 
     def _limit_memory(self, group: Path, wanted: int) -> None:
-        """Memory with swap may never be less than memory alone, so the order depends on the direction."""
+        """Write both limits in an order that keeps memory with swap at or above memory alone."""
         files = [group / "memory.limit_in_bytes", group / "memory.memsw.limit_in_bytes"]
-        there = [file for file in files if file.exists()]
-        before = int(there[0].read_text()) if there else 0
+        present = [file for file in files if file.exists()]
+        before = int(present[0].read_text()) if present else 0
         unlimited = wanted < 0 and before >= _UNLIMITED_FROM
         if unlimited or before == wanted:
             return
         raises = wanted < 0 or wanted > before
-        for file in reversed(there) if raises else there:
+        for file in reversed(present) if raises else present:
             file.write_text(str(wanted))
 
     def _limit_unified(self, name: str, limits: StackLimits) -> None:
@@ -126,10 +129,10 @@ class FileCgroups:
 
 
 class SystemdCgroups:
-    """Slices of systemd, which alone may change groups where Docker's driver is systemd."""
+    """Cgroups as systemd slices: with the systemd driver, only systemd may change cgroups."""
 
     def slice(self, name: str) -> str:
-        # A dash in the name of a slice would be a level of its own.
+        # A dash in a slice name adds a level.
         return f"{_GROUP}-{name.replace('-', '_')}.slice"
 
     def parent(self, name: str) -> str:
@@ -159,20 +162,20 @@ Driver = FileCgroups | SystemdCgroups
 
 
 def driver_of(info: Mapping[str, object], *, contained: bool, has_systemd: bool) -> Driver | str:
-    """How the groups of this Docker are made; a text says why they cannot be."""
+    """The driver that matches this Docker, or the reason why limits are not possible."""
     if contained:
-        return "the agent runs in a container and has no access to the control groups of its host"
+        return "the agent runs in a container and has no access to the host's cgroups"
     match info.get("CgroupDriver"):
         case "cgroupfs":
             return FileCgroups()
         case "systemd" if has_systemd:
             return SystemdCgroups()
         case other:
-            return f"cgroup driver {other!r} is not supported here"
+            return f"cgroup driver {other!r} is not supported on this node"
 
 
 class StackCgroups:
-    """The group of each stack of this agent."""
+    """Sets and checks the cgroup limits of each stack."""
 
     def __init__(self, engine: Engine, owner: Owner, paths: PathCalls) -> None:
         self._engine = engine
@@ -183,12 +186,12 @@ class StackCgroups:
         self._problems: dict[WorkloadId, str] = {}
 
     async def parent(self, workload_id: WorkloadId) -> str:
-        """What containers of the stack have as `cgroup_parent`; "" where there are no such groups."""
+        """The `cgroup_parent` of the stack's containers; "" if stack cgroups are not supported."""
         driver = await self._find_driver()
         return "" if isinstance(driver, str) else driver.parent(self._owner.name(workload_id))
 
     async def limit(self, workload_id: WorkloadId, limits: StackLimits) -> None:
-        """Set the limits. What cannot be set is told by `problem`: the stack runs, with less comfort."""
+        """Set the limits. If that fails, the stack runs without them and `problem` returns the reason."""
         driver, name = await self._find_driver(), self._owner.name(workload_id)
         problem = ""
         match driver:
@@ -205,7 +208,7 @@ class StackCgroups:
             self._set[workload_id] = limits
 
     def problem(self, workload_id: WorkloadId) -> str:
-        """Why the limits of a stack are not enforced; "" if they are."""
+        """Why the limits of the stack are not enforced, or ""."""
         return self._problems.get(workload_id, "")
 
     async def remove(self, workload_id: WorkloadId) -> None:
@@ -219,7 +222,7 @@ class StackCgroups:
                 await _command(driver.remove_command(name))
 
     async def _find_driver(self) -> Driver | str:
-        """Asked once. Raises RuntimeUnavailableError."""
+        """Read from Docker once and cached. Raises RuntimeUnavailableError."""
         if self._driver is None:
             try:
                 info = await self._engine.call("GET", "info")
@@ -248,17 +251,17 @@ async def _command(words: Sequence[str]) -> str:
     try:
         ran = await run(words, env=environ, deadline=_SYSTEMD_SECONDS)
     except (TimeoutError, OSError) as err:
-        return f"{words[0]}: {err or 'no answer'}"
+        return f"{words[0]}: {err or 'no response'}"
     return "" if ran.ok else " ".join(ran.err.split())
 
 
 def _quota(limits: StackLimits) -> int:
-    """Microseconds of each period; 0: no limit. The kernel takes no fewer than a thousand."""
+    """Microseconds per period, 0 for no limit. The kernel requires at least 1000."""
     wanted = limits.cpu_millicores * _PERIOD_MICROSECONDS // 1000
-    return max(wanted, _QUOTA_LEAST) if wanted else 0
+    return max(wanted, _QUOTA_MIN) if wanted else 0
 
 
 def _put(file: Path, value: str) -> None:
-    """Only what differs is written."""
+    """Write the value if it differs."""
     if " ".join(file.read_text().split()) != value:
         file.write_text(value)

@@ -1,7 +1,7 @@
-"""The book of volumes: which there are on this node, whose, and which are attached. It is in the journal.
+"""The registry of volumes on this node: owner and whether attached. It is part of the journal.
 
-A volume is written down after it was made and crossed out after it was deleted, so what is in the book is
-there. What is missing there although the book has it was lost, and is never made anew without being asked.
+A volume is added after its creation and removed after its deletion, so a registered volume exists. If its
+data is missing nevertheless, it was lost and is never recreated automatically.
 """
 
 from persys.agent.journal_changes import Change
@@ -24,7 +24,7 @@ class Book:
         return [each for each in self.all() if each.workload_id == workload_id]
 
     def attached(self, driver: str) -> list[Volume]:
-        """Those that need what the driver shares among them."""
+        """Attached volumes of a driver, which share its mount."""
         return [each for each in self.all() if each.driver == driver and each.attached]
 
     def has_owner(self, workload_id: WorkloadId) -> bool:

@@ -1,10 +1,10 @@
-"""Volumes as images of a Ceph cluster, mapped by the kernel and mounted here, or given to a machine as disks.
+"""Volumes as Ceph RBD images, mapped by the kernel and mounted, or attached to a VM as disks.
 
     <pool>/<cluster>.<workload>.<name>   the image
-    <stage>/<workload>/<name>            where it is mounted; a container gets `data` inside
+    <stage>/<workload>/<name>            its mount point; containers get `data` inside
 
-Whether an image exists is only told by the list of its pool: rbd ends with the same code for an image that is
-missing and for a cluster that does not answer. An image is mapped for this node alone.
+Only the list of the pool shows whether an image exists: rbd exits with the same code for a missing image and
+for a cluster that does not respond. An image is mapped exclusively by this node.
 """
 
 import json
@@ -57,7 +57,7 @@ class CephDriver:
         return formats.problem_with(fs_type, self._tools) if fs_type else ""
 
     async def find(self, _workload_id: WorkloadId, _name: str) -> Volume | None:
-        """An image that another node made is found when it is attached."""
+        """An image of another node is found when it is attached."""
         return None
 
     async def find_all(self) -> list[Volume]:
@@ -73,7 +73,7 @@ class CephDriver:
         images = await self._rbd_json("ls", self._ceph.pool)
         if self._name(wanted) not in images:
             if known is not None:
-                text = f"volume {wanted.name} was {self._image(wanted)}, and is there no more"
+                text = f"volume {wanted.name} is lost: image {self._image(wanted)} does not exist any more"
                 raise VolumeError(text, code="VolumeLost")
             await self._rbd("create", "--size", f"{wanted.size_gb}G", self._image(wanted))
         has_bytes = await self._size_of(wanted)
@@ -82,7 +82,7 @@ class CephDriver:
         device = await self._map(wanted)
         if not await formats.type_on(Path(device), self._tools):
             if known is not None:
-                text = f"volume {wanted.name} has no file system any more"
+                text = f"volume {wanted.name} is lost: {self._image(wanted)} has no file system any more"
                 raise VolumeError(text, code="VolumeLost")
             await formats.make(wanted.fs_type, Path(device), self._tools)
         if wanted.as_disk:
@@ -100,7 +100,7 @@ class CephDriver:
     async def _grow(self, device: str, at: Path, wanted: Volume) -> None:
         try:
             await formats.grow(wanted.fs_type, device, at, self._tools)
-        except VolumeError:  # an agent without CAP_SYS_RESOURCE may not
+        except VolumeError:  # online resize needs CAP_SYS_RESOURCE
             if not formats.grows_unmounted(wanted.fs_type):
                 raise
             await self._mounts.unmount(at)
@@ -128,14 +128,14 @@ class CephDriver:
         return ran.out.strip()
 
     async def _mapped(self, volume: Volume) -> str:
-        """The device that it has on this node; "" if it is not mapped."""
+        """Its device on this node, or "" if it is not mapped."""
         listed = await self._rbd_json("device", "list")
         try:
             for found in listed:
                 if (found["pool"], found["name"]) == (self._ceph.pool, self._name(volume)):
                     return str(found["device"])
         except (KeyError, TypeError) as err:
-            raise _unknown_answer("device") from err
+            raise _unexpected_output("device") from err
         return ""
 
     async def _size_of(self, volume: Volume) -> int:
@@ -143,7 +143,7 @@ class CephDriver:
         try:
             return int(found["size"])
         except (KeyError, TypeError, ValueError) as err:
-            raise _unknown_answer("info") from err
+            raise _unexpected_output("info") from err
 
     async def _rbd(self, *words: str, deadline: float = BRIEF_SECONDS) -> None:
         await self._tools.run(*self._command(*words), deadline=deadline)
@@ -153,7 +153,7 @@ class CephDriver:
         try:
             return json.loads(ran.out)
         except ValueError as err:
-            raise _unknown_answer(words[0]) from err
+            raise _unexpected_output(words[0]) from err
 
     def _command(self, *words: str) -> tuple[str, ...]:
         who: Mapping[str, str] = {
@@ -173,5 +173,5 @@ class CephDriver:
         return self._stage / volume.workload_id / volume.name
 
 
-def _unknown_answer(verb: str) -> VolumeError:
-    return VolumeError(f"rbd {verb} answered in an unknown form", code="ToolFailed")
+def _unexpected_output(verb: str) -> VolumeError:
+    return VolumeError(f"unexpected output of rbd {verb}", code="ToolFailed")

@@ -1,4 +1,4 @@
-"""What a driver of volumes can do. Each deed looks first, so that it may be repeated after a crash."""
+"""The interface of volume drivers. Each method checks the current state first and can be repeated."""
 
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -19,30 +19,30 @@ class Driver(Protocol):
 
     @property
     def pool(self) -> str:
-        """Where its volumes are, as the node calls that."""
+        """The name of the pool that holds its volumes."""
 
     def lacks(self, fs_type: str) -> str:
-        """What this node lacks to make a volume with such a file system; "" if nothing."""
+        """Why this node cannot create a volume with such a file system, or ""."""
 
     async def find(self, workload_id: WorkloadId, name: str) -> Volume | None:
-        """One that the book does not have, for it is older than the book. Raises OSError."""
+        """A volume that is older than the registry and not in it. Raises OSError."""
 
     async def find_all(self) -> list[Volume]:
         """Raises OSError."""
 
     def path(self, volume: Volume) -> Path:
-        """Where a container finds it. Not there unless it is attached."""
+        """The host path for containers. It exists only while the volume is attached."""
 
     def disk(self, volume: Volume) -> Path:
-        """The file or the device that a machine has as its disk."""
+        """The file or block device for VMs."""
 
     async def attach(self, wanted: Volume, known: Volume | None) -> None:
-        """Make it or grow it, and attach it. Raises VolumeError; what existed before is still there."""
+        """Create or grow the volume and attach it. Raises VolumeError; existing data is kept."""
 
     async def detach(self, volume: Volume) -> None:
-        """Raises VolumeError, as when it is in use."""
+        """Raises VolumeError, for example if it is in use."""
 
     async def delete(self, volume: Volume) -> None:
-        """With all that is in it; it is detached."""
+        """Delete a detached volume with its data."""
 
     async def measure(self, volume: Volume) -> Measure: ...

@@ -1,4 +1,4 @@
-"""The file systems that a volume of a size can have: how each is made, and grown while it is mounted."""
+"""The file systems of volumes with a size: commands to create and to grow each."""
 
 from pathlib import Path
 
@@ -6,18 +6,18 @@ from msgspec import Struct
 
 from persys.agent.volumes.tools import LONG_SECONDS, Tools
 
-_NOT_FOUND = 2  # blkid: nothing that it knows
-_MENDED = 1  # e2fsck: whatever was wrong is right now
+_NOT_FOUND = 2  # exit code of blkid: no known signature
+_CORRECTED = 1  # exit code of e2fsck: errors were corrected
 
 
 class Format(Struct, frozen=True):
     make: tuple[str, ...]  # before the device
-    grow: tuple[str, ...]  # before the device or the mount
+    grow: tuple[str, ...]  # before the device or the mount point
     grows_by_device: bool = False
-    check: tuple[str, ...] = ()  # before growing it unmounted; none: it cannot be grown so
+    check: tuple[str, ...] = ()  # before an unmounted resize; empty if not supported
 
 
-# None of them may discard: that would give back the blocks that the pool has reserved.
+# Without discard, which would release the blocks that the pool has reserved.
 FORMATS = {
     "ext4": Format(
         ("mkfs.ext4", "-q", "-F", "-m", "0", "-E", "nodiscard"),
@@ -31,12 +31,12 @@ FORMATS = {
 
 
 def problem_with(fs_type: str, tools: Tools) -> str:
-    """Why this node makes no such file system; "" if it does."""
+    """Why this node cannot create such a file system, or ""."""
     if fs_type not in FORMATS:
-        return f"{fs_type!r} is not known here; expected {', '.join(FORMATS)}"
+        return f"invalid file system {fs_type!r}: expected {', '.join(FORMATS)}"
     known = FORMATS[fs_type]
     if missing := tools.missing(known.make[0], known.grow[0]):
-        return f"{fs_type!r} needs {' and '.join(missing)}, not installed on this node"
+        return f"file system {fs_type!r} needs {' and '.join(missing)}: install them on this node"
     return ""
 
 
@@ -45,7 +45,7 @@ async def make(fs_type: str, device: Path, tools: Tools) -> None:
 
 
 async def grow(fs_type: str, device: str, mount: Path, tools: Tools) -> None:
-    """To all that the device has now, while it is mounted: nothing has to be read for that."""
+    """Grow a mounted file system to the size of its device."""
     known = FORMATS[fs_type]
     target = device if known.grows_by_device else str(mount)
     await tools.run(*known.grow, target, deadline=LONG_SECONDS)
@@ -57,12 +57,12 @@ def grows_unmounted(fs_type: str) -> bool:
 
 async def grow_unmounted(fs_type: str, device: str, tools: Tools) -> None:
     known = FORMATS[fs_type]
-    await tools.run(*known.check, device, deadline=LONG_SECONDS, ok=(0, _MENDED))
+    await tools.run(*known.check, device, deadline=LONG_SECONDS, ok=(0, _CORRECTED))
     await tools.run(*known.grow, device, deadline=LONG_SECONDS)
 
 
 async def type_on(device: Path, tools: Tools) -> str:
-    """The file system that is there; "" if the device is blank."""
+    """The file system on the device, or "" if it is blank."""
     ran = await tools.run(
         "blkid", "-p", "-s", "TYPE", "-o", "value", str(device), ok=(0, _NOT_FOUND)
     )

@@ -1,11 +1,11 @@
-"""Volumes on this node's own file system: a directory, or with a size a file with a file system in it.
+"""Volumes on the local file system: a directory, or with a size a file that contains a file system.
 
-    <root>/<workload>/<name>             the directory, or where the file system is mounted
+    <root>/<workload>/<name>             the directory, or the mount point of the file system
     <root>/.files/<workload>/<name>.ext4 the file system of a container's volume
-    <root>/.disks/<workload>/<name>.ext4 the same for a machine, which mounts it by itself
+    <root>/.disks/<workload>/<name>.ext4 the same for a VM, which mounts it itself
 
-What would surprise: a container gets `data` inside the mount, which is not there while nothing is mounted. So
-Docker, which may come up before the agent, cannot start it on the bare directory and fill the node's disk.
+A container gets `data` inside the mount, which does not exist while nothing is mounted. If Docker starts
+before the agent, it cannot start the container on the unmounted directory and fill the node's disk.
 """
 
 import errno
@@ -38,7 +38,7 @@ class LocalDriver:
     pool = DRIVER
 
     def __init__(self, root: Path, tools: Tools, paths: PathCalls) -> None:
-        self.root = root.resolve()  # as the table of mounts has it
+        self.root = root.resolve()  # as in the mount table
         self._tools = tools
         self._paths = paths
         self._mounts = Mounts(tools, paths)
@@ -47,7 +47,7 @@ class LocalDriver:
         if not fs_type:
             return ""
         if missing := self._tools.missing(*_TOOLS):
-            return f"a size needs {' and '.join(missing)}, not installed on this node"
+            return f"a volume with a size needs {' and '.join(missing)}: install them on this node"
         return formats.problem_with(fs_type, self._tools)
 
     async def find(self, workload_id: WorkloadId, name: str) -> Volume | None:
@@ -88,7 +88,7 @@ class LocalDriver:
     async def detach(self, volume: Volume) -> None:
         if volume.size_gb:
             await self._mounts.unmount(self._at(volume))
-            with suppress(VolumeError):  # it is unmounted; only to write into the file needs more
+            with suppress(VolumeError):  # it is unmounted; only writes to the file need more
                 await self._mounts.until_let_go(self._file(volume))
 
     async def delete(self, volume: Volume) -> None:
@@ -124,11 +124,11 @@ class LocalDriver:
             data = self._at(wanted) / _DATA
             await self._paths.run(data, partial(data.mkdir, exist_ok=True))
         elif grows and await formats.type_on(file, self._tools) == wanted.fs_type:
-            # What the machine made of its disk otherwise is for the machine to grow.
+            # If the VM changed the file system, the VM must grow it.
             await self._grow_disk(file, wanted)
 
     async def _make_file(self, file: Path, wanted: Volume) -> None:
-        """Under another name until it is whole: a file of the right name always has a file system."""
+        """Create it under a temporary name, so that a file with the final name always has a file system."""
         unfinished = file.with_name(f"{file.name}{_UNFINISHED}")
         reserve = partial(_reserve, unfinished, wanted.size_gb * GIB)
         try:
@@ -141,10 +141,10 @@ class LocalDriver:
             raise
 
     async def _mount(self, file: Path, wanted: Volume) -> str:
-        """The device that is mounted now."""
+        """Mount the file and return its loop device."""
         at = self._at(wanted)
         if await self._mounts.at(at) is None:
-            # What a machine made of its disk is mounted only to grow it, so nothing of it is run.
+            # A VM's disk is mounted only to grow it; its content is untrusted.
             options = "loop,noexec" if wanted.as_disk else "loop"
             await self._mounts.mount(str(file), at, wanted.fs_type, options)
         mounted = await self._mounts.at(at)
@@ -154,13 +154,13 @@ class LocalDriver:
         return mounted.source
 
     async def _grow(self, file: Path, wanted: Volume) -> None:
-        """Nobody uses it while it is prepared, so it can be unmounted where that is the only way."""
+        """Grow the file system. It is not in use during preparation, so it may be unmounted if necessary."""
         at = self._at(wanted)
         device = await self._mount(file, wanted)
         await self._tools.run("losetup", "-c", device)
         try:
             await formats.grow(wanted.fs_type, device, at, self._tools)
-        except VolumeError:  # an agent without CAP_SYS_RESOURCE may not
+        except VolumeError:  # online resize needs CAP_SYS_RESOURCE
             if not formats.grows_unmounted(wanted.fs_type):
                 raise
             await self._mounts.unmount(at)
@@ -169,7 +169,7 @@ class LocalDriver:
             await self._mount(file, wanted)
 
     async def _grow_disk(self, file: Path, wanted: Volume) -> None:
-        """Mounted only to be grown: the machine is off while its volumes are prepared."""
+        """Mount a VM's disk to grow it: the VM is off while its volumes are prepared."""
         try:
             await self._grow(file, wanted)
         finally:
@@ -197,7 +197,7 @@ class LocalDriver:
         _remove_empty(at, self.root)
 
     def _delete_tree(self, at: Path, doomed: Path) -> None:
-        """Out of the way at once: a volume that comes under its name meanwhile is another one."""
+        """Rename the tree before deleting it, so that a new volume of that name is not affected."""
         if at.exists():
             if doomed.exists():
                 shutil.rmtree(doomed)
@@ -237,7 +237,7 @@ def _found(
     *,
     as_disk: bool = False,
 ) -> Volume:
-    """Kept unless somebody says otherwise."""
+    """A volume without a registry entry; it is retained by default."""
     made_at = datetime.fromtimestamp(path.stat().st_ctime, tz=UTC)
     return Volume(
         workload_id,
@@ -252,7 +252,7 @@ def _found(
 
 
 def _reserve(unfinished: Path, size_bytes: int) -> None:
-    """A new file of that size, with all its blocks."""
+    """Create a file with all blocks reserved."""
     unfinished.parent.mkdir(parents=True, exist_ok=True)
     unfinished.unlink(missing_ok=True)
     extend(unfinished, size_bytes)
@@ -272,11 +272,13 @@ def _remove_empty(directory: Path, root: Path) -> None:
                 directory.rmdir()
             except OSError as err:
                 if err.errno == errno.ENOTEMPTY:
-                    return  # others are in it, maybe since a moment ago
+                    return  # it is in use by other volumes
                 raise
         directory = directory.parent
 
 
 def _lost(volume: Volume, path: Path) -> VolumeError:
-    text = f"volume {volume.name} was here, and {path} is gone: put it back, or delete the workload"
+    text = (
+        f"volume {volume.name} is lost: {path} does not exist; restore it, or delete the workload"
+    )
     return VolumeError(text, code="VolumeLost")

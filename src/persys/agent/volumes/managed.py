@@ -1,7 +1,7 @@
-"""All managed volumes of this node, whichever driver has them. Implements `Volumes`.
+"""All managed volumes of this node over all drivers. Implements `Volumes`.
 
-Called by one workload's lane at a time, so that nothing else touches its volumes meanwhile. What fails leaves
-everything as it was: nothing here removes a volume but `remove` and `delete`.
+Calls for one workload come from its lane, one at a time. A failed call changes nothing: only `remove` and
+`delete` remove a volume.
 """
 
 import os
@@ -67,7 +67,7 @@ class ManagedVolumes:
         spec = order.spec
         if not isinstance(spec, ContainerSpec | VMSpec):
             return None
-        if isinstance(spec, ContainerSpec) and (failure := await self._look_at_binds(spec.volumes)):
+        if isinstance(spec, ContainerSpec) and (failure := await self._check_binds(spec.volumes)):
             return failure
         try:
             await self.check(order)
@@ -81,8 +81,8 @@ class ManagedVolumes:
         await self._detach_others(order.workload_id, {each.name for each in spec.managed_volumes})
         return None
 
-    async def _look_at_binds(self, mounts: tuple[VolumeMount, ...]) -> Failure | None:
-        """Whether each host path exists. What keeps it from being looked at is its failure."""
+    async def _check_binds(self, mounts: tuple[VolumeMount, ...]) -> Failure | None:
+        """Check that each host path exists."""
         for mount in mounts:
             path = mount.host_path
             try:
@@ -131,7 +131,7 @@ class ManagedVolumes:
             await self._detach(volume)
             await self._driver(volume.driver).delete(volume)
         except VolumeError as err:
-            raise RefusedError(f"volume {name} of {workload_id} stays: {err}") from err
+            raise RefusedError(f"cannot delete volume {name} of {workload_id}: {err}") from err
         await self._book.drop(volume)
         log.info("volume.deleted", workload_id=workload_id, name=name, driver=volume.driver)
 
@@ -151,7 +151,7 @@ class ManagedVolumes:
             await self._book.keep(replace(volume, attached=False))
 
     async def _detach_others(self, workload_id: WorkloadId, wanted: set[str]) -> None:
-        """Those that an earlier revision had, or that nothing uses now. They stay until the workload goes."""
+        """Detach volumes of an earlier revision. They are kept until the workload is deleted."""
         for volume in self._book.of(workload_id):
             if volume.attached and volume.name not in wanted:
                 try:
@@ -190,9 +190,9 @@ class ManagedVolumes:
     ) -> None:
         driver = self._drivers.get(wanted.driver)
         if driver is None:
-            has = ", ".join(sorted(self._drivers))
+            present = ", ".join(sorted(self._drivers))
             cure = self._cures.get(wanted.driver, "")
-            problem = f"{wanted.driver!r} is not available on this node, which has {has}"
+            problem = f"driver {wanted.driver!r} is not available on this node: expected {present}"
             raise InvalidError(f"{where}.driver", f"{problem}; {cure}" if cure else problem)
         if objection := object_to(wanted, known, driver.can, as_disk=as_disk):
             raise InvalidError(f"{where}.{objection.field}", objection.problem)
@@ -203,7 +203,7 @@ class ManagedVolumes:
             raise InvalidError(f"{where}.{'fs_type' if wanted.fs_type else 'size_gb'}", lack)
 
     async def _known(self, workload_id: WorkloadId, name: str) -> Volume | None:
-        """The book, else what is older than the book. Raises UnavailableError."""
+        """The registered volume, or one that is older than the registry. Raises UnavailableError."""
         if (kept := self._book.get(workload_id, name)) is not None:
             return kept
         for driver in self._drivers.values():
@@ -218,15 +218,15 @@ class ManagedVolumes:
 
     def _driver(self, name: str) -> Driver:
         if name not in self._drivers:
-            text = f"the driver {name} is not set up on this node any more"
+            text = f"volume driver {name} is not configured on this node any more"
             raise VolumeError(text, code="DriverMissing")
         return self._drivers[name]
 
 
-async def _found(looking: Awaitable[T]) -> T:
-    """A volume that cannot be looked for may be there: raises UnavailableError."""
+async def _found(search: Awaitable[T]) -> T:
+    """If the search fails the volume may exist: raises UnavailableError."""
     try:
-        return await looking
+        return await search
     except OSError as err:
         raise UnavailableError(f"volumes: {err.filename}: {_problem(err)}") from err
 

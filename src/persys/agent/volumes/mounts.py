@@ -1,7 +1,7 @@
-"""Mounting and unmounting, as the kernel's own table says what is mounted.
+"""Mounts and unmounts, based on the kernel's mount table.
 
-Both look first: what is mounted already stays, what is not mounted is unmounted. mount(8) says by its exit
-code whose fault a failure is.
+Both operations check the table first and are idempotent. The exit code of mount(8) gives the cause of a
+failure.
 """
 
 import asyncio
@@ -17,17 +17,17 @@ MOUNT_SECONDS = 60.0
 UNTRUSTED = "nosuid,nodev"
 _LOOPS = Path("/sys/block")
 _TABLE = "/proc/self/mountinfo"
-_LAYERS_MAX = 16  # mounted on top of each other
-_LOOKS_MAX = 500
-_LOOK_AGAIN_SECONDS = 0.02
-# Of mount(8); 32 is every failure of the mount itself, also of an NFS server that does not answer.
+_LAYERS_MAX = 16  # stacked mounts
+_POLLS_MAX = 500
+_POLL_SECONDS = 0.02
+# Exit codes of mount(8). 32 is any failure of the mount itself, also an NFS server that does not respond.
 _FAULTS = {
-    1: ("MountNotPermitted", "the agent may not mount"),
-    2: ("MountSystemError", "the system has no room or no loop device for it"),
-    4: ("MountBroken", "mount itself is broken"),
+    1: ("MountNotPermitted", "the agent is not permitted to mount"),
+    2: ("MountSystemError", "out of memory or no free loop device"),
+    4: ("MountBroken", "internal error of mount"),
     8: ("MountInterrupted", "mount was interrupted"),
-    16: ("MountTableBroken", "the table of mounts cannot be written"),
-    32: ("MountFailed", "it cannot be mounted"),
+    16: ("MountTableBroken", "cannot write the mount table"),
+    32: ("MountFailed", "mount failed"),
 }
 _BUSY = 32
 
@@ -38,24 +38,24 @@ class Mounted(NamedTuple):
 
 
 def mounted_at(path: Path) -> Mounted | None:
-    """What is mounted there now. The path must have no links in it. Blocks."""
+    """The current mount at a path without links. Blocks."""
     found = None
     for entry in read_mount_table():
         if entry.mount_point == str(path):
-            found = Mounted(entry.source, entry.fs_type)  # the last one is on top
+            found = Mounted(entry.source, entry.fs_type)  # the last entry is on top
     return found
 
 
 def backing_file(device: str) -> str:
-    """The file behind a loop device; "" if there is none. Blocks."""
+    """The backing file of a loop device, or "". Blocks."""
     try:
-        said_path = (_LOOPS / Path(device).name / "loop/backing_file").read_text()
+        content = (_LOOPS / Path(device).name / "loop/backing_file").read_text()
     except OSError:
         return ""
-    return said_path.rstrip("\n")
+    return content.rstrip("\n")
 
 
-def _is_behind_a_device(file: str) -> bool:
+def _has_loop_device(file: str) -> bool:
     return any(backing_file(device.name) == file for device in _LOOPS.glob("loop*"))
 
 
@@ -65,42 +65,42 @@ class Mounts:
         self._paths = paths
 
     async def at(self, path: Path) -> Mounted | None:
-        """What is mounted there now. The path must have no links in it."""
+        """The current mount at a path without links."""
         return await self._paths.run(_TABLE, partial(mounted_at, path))
 
     async def file_behind(self, device: str) -> str:
-        """The file behind a loop device; "" if there is none."""
+        """The backing file of a loop device, or ""."""
         return await self._paths.run(_LOOPS, partial(backing_file, device))
 
     async def until_let_go(self, file: Path) -> None:
-        """A loop device outlives its mount while a process reads it, and keeps its own view of the file.
+        """Wait until no loop device uses the file. A device outlives its mount while a process reads it.
 
-        Raises VolumeError if it does not end.
+        Raises VolumeError if the device is not released in time.
         """
-        for _ in range(_LOOKS_MAX):
-            if not await self._paths.run(_LOOPS, partial(_is_behind_a_device, str(file))):
+        for _ in range(_POLLS_MAX):
+            if not await self._paths.run(_LOOPS, partial(_has_loop_device, str(file))):
                 return
-            await asyncio.sleep(_LOOK_AGAIN_SECONDS)
-        raise VolumeError(f"{file} is still behind a loop device", code="VolumeBusy")
+            await asyncio.sleep(_POLL_SECONDS)
+        raise VolumeError(f"{file} is still in use by a loop device", code="VolumeBusy")
 
     async def mount(self, source: str, at: Path, fs_type: str, options: str = "") -> None:
-        """Raises VolumeError. Its content is a workload's, so it brings neither devices nor set-uid files."""
+        """Mount untrusted content, without devices and set-uid files. Raises VolumeError."""
         await self._paths.run(at, partial(at.mkdir, parents=True, exist_ok=True))
         flags = ",".join(filter(None, (options, UNTRUSTED)))
         command = ("mount", "-t", fs_type, "-o", flags, source, str(at))
         ran = await self._tools.run(*command, deadline=MOUNT_SECONDS, ok=range(256))
         if not ran.ok:
             code, fault = _FAULTS.get(ran.code, _FAULTS[32])
-            raise VolumeError(f"mounting {source}: {fault}: {said(ran)}", code=code)
+            raise VolumeError(f"cannot mount {source}: {fault}: {said(ran)}", code=code)
 
     async def unmount(self, at: Path) -> None:
-        """Raises VolumeError; then it is in use, or cannot be reached."""
+        """Raises VolumeError if it is in use or cannot be reached."""
         for _ in range(_LAYERS_MAX):
             if await self.at(at) is None:
                 return
             ran = await self._tools.run("umount", str(at), deadline=MOUNT_SECONDS, ok=range(256))
             if not ran.ok:
                 code = "VolumeBusy" if ran.code == _BUSY else "UnmountFailed"
-                raise VolumeError(f"unmounting {at}: {said(ran)}", code=code)
-        text = f"unmounting {at}: something is mounted there after {_LAYERS_MAX} runs of umount"
+                raise VolumeError(f"cannot unmount {at}: {said(ran)}", code=code)
+        text = f"cannot unmount {at}: still mounted after {_LAYERS_MAX} runs of umount"
         raise VolumeError(text, code="UnmountFailed")

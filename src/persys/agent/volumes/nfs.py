@@ -1,11 +1,11 @@
-"""Volumes on an NFS server: its export is mounted once, and each volume is a directory of it.
+"""Volumes on an NFS server: the export is mounted once, and each volume is a directory of it.
 
     <stage>/<cluster>/<workload>/<name>       for one workload
-    <stage>/<cluster>/.shared/<name>/data     for all that say ReadWriteMany
-    <stage>/<cluster>/.shared/<name>/holders  a file for each of them, whichever node it is on
+    <stage>/<cluster>/.shared/<name>/data     for all workloads with ReadWriteMany
+    <stage>/<cluster>/.shared/<name>/holders  one file per workload, on any node
 
-A server that does not answer makes whoever touches its files wait without end: so they are only touched by
-programs that can be killed. The export is unmounted with the last volume that this node needs.
+Access to files of a server that does not respond blocks forever, so files are accessed only by programs that
+can be killed. The export is unmounted with the last volume of this node.
 """
 
 import asyncio
@@ -49,17 +49,17 @@ class NfsDriver:
         self._book = book
         self._tools = tools
         self._mounts = Mounts(tools, paths)
-        self._turn = asyncio.Lock()  # of mounting and unmounting
+        self._mount_lock = asyncio.Lock()  # serializes mount and unmount
 
     @property
     def pool(self) -> str:
         return self._export.source
 
     def lacks(self, fs_type: str) -> str:
-        return "a share has the file system of its server" if fs_type else ""
+        return "is not supported by nfs: the server determines the file system" if fs_type else ""
 
     async def find(self, _workload_id: WorkloadId, _name: str) -> Volume | None:
-        """The data of a workload that was on another node is there when the directory is made again."""
+        """Data from another node is found when the directory is created again."""
         return None
 
     async def find_all(self) -> list[Volume]:
@@ -69,13 +69,13 @@ class NfsDriver:
         return self._root(volume) / "data" if volume.shared else self._root(volume)
 
     def disk(self, volume: Volume) -> Path:
-        raise AssertionError(f"{volume.driver} gives no disks, and none is asked of it")
+        raise AssertionError(f"driver {volume.driver} does not support disks")
 
     async def attach(self, wanted: Volume, known: Volume | None) -> None:
-        async with self._turn:
+        async with self._mount_lock:
             await self._mount()
-        if known is not None and not await self._is_there(self.path(wanted)):
-            text = f"volume {wanted.name} was at {self.pool}, and is there no more"
+        if known is not None and not await self._exists(self.path(wanted)):
+            text = f"volume {wanted.name} is lost: it does not exist at {self.pool} any more"
             raise VolumeError(text, code="VolumeLost")
         if not wanted.shared:
             await self._run("mkdir", "-p", str(self.path(wanted)))
@@ -85,23 +85,27 @@ class NfsDriver:
         await self._run("touch", str(holders / wanted.workload_id))
 
     async def detach(self, volume: Volume) -> None:
-        """Called while the book still has it as attached."""
-        async with self._turn:
+        """Called while the registry still lists the volume as attached."""
+        async with self._mount_lock:
             others = [each for each in self._book.attached(DRIVER) if not _same(each, volume)]
             if not others:
                 await self._mounts.unmount(self._stage)
 
     async def delete(self, volume: Volume) -> None:
-        async with self._turn:
+        async with self._mount_lock:
             await self._mount()
             try:
-                await (self._leave(volume) if volume.shared else self._delete(self._root(volume)))
+                await (
+                    self._remove_holder(volume)
+                    if volume.shared
+                    else self._delete(self._root(volume))
+                )
             finally:
                 if not self._book.attached(DRIVER):
                     await self._mounts.unmount(self._stage)
 
     async def measure(self, _volume: Volume) -> Measure:
-        return Measure(0, 0)  # counting files of a server may take for ever
+        return Measure(0, 0)  # counting files on a server may take too long
 
     async def _mount(self) -> None:
         mounted = await self._mounts.at(self._stage)
@@ -111,29 +115,29 @@ class NfsDriver:
             text = f"{self._stage}: {mounted.source} is mounted there, not {self.pool}"
             raise VolumeError(text, code="MountFailed")
 
-    async def _leave(self, volume: Volume) -> None:
-        """Whoever goes last takes the data along. One that comes at the same moment gets it back."""
+    async def _remove_holder(self, volume: Volume) -> None:
+        """Remove a holder; the last one deletes the data. A concurrent new holder gets the data back."""
         root = self._root(volume)
         holders = root / "holders"
         await self._run("mkdir", "-p", str(holders))
         await self._run("rm", "-f", str(holders / volume.workload_id))
         await self._run("rmdir", "--ignore-fail-on-non-empty", str(holders))
-        if await self._is_there(holders):
+        if await self._exists(holders):
             return
-        doomed = self._base / f".doomed-{volume.workload_id}-{volume.name}"
-        await self._delete(doomed)
-        await self._run("mv", "-T", str(root), str(doomed))
-        if await self._is_there(doomed / "holders"):
-            await self._run("mv", "-T", str(doomed), str(root))
+        trash = self._base / f".doomed-{volume.workload_id}-{volume.name}"
+        await self._delete(trash)
+        await self._run("mv", "-T", str(root), str(trash))
+        if await self._exists(trash / "holders"):
+            await self._run("mv", "-T", str(trash), str(root))
             return
-        await self._delete(doomed)
+        await self._delete(trash)
 
     async def _delete(self, directory: Path) -> None:
         await self._tools.run(
             "rm", "-rf", "--one-file-system", str(directory), deadline=LONG_SECONDS
         )
 
-    async def _is_there(self, directory: Path) -> bool:
+    async def _exists(self, directory: Path) -> bool:
         return (await self._tools.run("test", "-d", str(directory), ok=(0, 1))).ok
 
     async def _run(self, *command: str) -> None:

@@ -1,4 +1,4 @@
-"""Which drivers this node has: those that are set up and whose programs are here. Others name their cure."""
+"""Detects the volume drivers of this node: those that are configured and whose programs are installed."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ log = structlog.get_logger()
 @dataclass(frozen=True, slots=True)
 class Drivers:
     there: dict[str, Driver]
-    cures: dict[str, str]  # of those that are not there, what would bring them
+    cures: dict[str, str]  # what to do to enable a missing driver
 
 
 def find_drivers(settings: AgentSettings, book: Book, tools: Tools, paths: PathCalls) -> Drivers:

@@ -1,6 +1,6 @@
-"""The programs that volumes are made with: found on the path, bounded in time, their failures as ours.
+"""Runs the programs for volumes, with a deadline, and maps their failures.
 
-A failure is told by which program it was and how it ended; what it wrote is only shown.
+A failure is classified by program and exit code; the output is only shown.
 """
 
 import os
@@ -12,13 +12,15 @@ from persys.errors import PersysError
 from persys.model.failure import Failure, FailureReason
 
 BRIEF_SECONDS = 30.0
-LONG_SECONDS = 600.0  # making or growing a file system
-_SYSTEM = "/usr/local/sbin:/usr/sbin:/sbin"  # an agent that root starts by hand may lack these
-_SAID_LENGTH_MAX = 400
+LONG_SECONDS = 600.0  # to create or grow a file system
+_SYSTEM = (
+    "/usr/local/sbin:/usr/sbin:/sbin"  # may be missing in PATH if root starts the agent manually
+)
+_OUTPUT_LENGTH_MAX = 400
 
 
 class VolumeError(PersysError):
-    """A volume could not be made so. `code` is a finer word for it."""
+    """A volume operation failed. `code` is a more specific reason."""
 
     def __init__(
         self,
@@ -41,7 +43,7 @@ class Tools:
     async def run(
         self, *command: str, deadline: float = BRIEF_SECONDS, ok: Collection[int] = (0,)
     ) -> Ran:
-        """Raises VolumeError unless the program ends with one of `ok`."""
+        """Raises VolumeError unless the program exits with one of `ok`."""
         program = command[0]
         found = shutil.which(program, path=self._path)
         if found is None:
@@ -50,17 +52,17 @@ class Tools:
         try:
             ran = await run([found, *command[1:]], env=env, deadline=deadline)
         except TimeoutError as err:
-            text = f"{program} was not done after {deadline:.0f} s"
+            text = f"{program} did not finish within {deadline:.0f} s"
             raise VolumeError(text, code="ToolTimeout") from err
         except OSError as err:
-            text = f"{program} cannot be run: {err.strerror}"
+            text = f"cannot run {program}: {err.strerror}"
             raise VolumeError(text, code="ToolMissing") from err
         if ran.code not in ok:
-            text = f"{program} ended with code {ran.code}: {said(ran)}"
+            text = f"{program} exited with code {ran.code}: {said(ran)}"
             raise VolumeError(text, code="ToolFailed")
         return ran
 
 
 def said(ran: Ran) -> str:
-    """What it wrote, in one line."""
-    return " ".join((ran.err or ran.out).split())[-_SAID_LENGTH_MAX:] or "it said nothing"
+    """The output of the program in one line."""
+    return " ".join((ran.err or ran.out).split())[-_OUTPUT_LENGTH_MAX:] or "no output"
