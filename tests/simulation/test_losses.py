@@ -31,16 +31,16 @@ def test_nothing_is_stopped_or_started_for_a_lost_store(ruling: str, *, forgets:
     outcome = run_with(ruling, forgets=forgets)
 
     assert outcome.violation is None
-    assert any(line.what == f"rules: {ruling}" for line in outcome.lines)
+    assert any(line.what == f"recovers: {ruling}" for line in outcome.lines)
     assert deeds_after_loss(outcome, "stops") == []
-    assert deeds_after_loss(outcome, "is told to delete") == []
+    assert deeds_after_loss(outcome, "receives delete") == []
 
 
 def test_several_schedulers_stay_in_recovery_until_the_ruling() -> None:
     outcome = run_with("rebuild", schedulers=3)
 
     assert outcome.violation is None
-    assert any(line.what == "rules: rebuild" for line in outcome.lines)
+    assert any(line.what == "recovers: rebuild" for line in outcome.lines)
 
 
 def test_what_was_accepted_as_lost_is_noted_as_orphans() -> None:

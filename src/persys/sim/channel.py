@@ -1,4 +1,4 @@
-"""A channel of the simulated network, as the generated stubs use one of gRPC."""
+"""A gRPC channel over the simulated network, as far as the generated stubs need it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator
@@ -18,7 +18,7 @@ _numbers = count()
 
 
 class SimChannel:
-    """From one process to an address; the port of it does not matter."""
+    """A channel from one process to an address; the port is ignored."""
 
     def __init__(self, network: Network, source: Life, endpoint: str) -> None:
         self._network = network
@@ -30,10 +30,10 @@ class SimChannel:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
     async def close(self, _grace: float | None = None) -> None:
-        """Nothing is open."""
+        """Nothing to close."""
 
     def unary_unary(self, method: str, **_: Any) -> Callable[..., "SimCall"]:
         def call(
@@ -48,7 +48,7 @@ class SimChannel:
 
     def stream_unary(self, method: str, **_: Any) -> Callable[..., Any]:
         def call(*_arguments: Any, **_options: Any) -> Any:
-            raise rpc_error(grpc.StatusCode.UNIMPLEMENTED, f"nobody here restores: {method}")
+            raise rpc_error(grpc.StatusCode.UNIMPLEMENTED, f"not simulated: {method}")
 
         return call
 
@@ -75,7 +75,7 @@ class SimChannel:
         return call
 
     def get_state(self, *, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
-        """A frozen process accepts no connection, but keeps those it has."""
+        """A frozen process accepts no new connections; existing ones stay open."""
         listener = self._network.listener(self._source.name, self._target)
         if not self._network.is_open(self._source.name, self._target):
             self._connected = False
@@ -93,7 +93,7 @@ class SimChannel:
 
 
 class SimCall:
-    """A call that was made: awaited for its answer, or read as a stream."""
+    """A call in progress: awaited for its response, or iterated as a stream."""
 
     def __init__(
         self,

@@ -1,6 +1,6 @@
-"""Since when each agent is without a scheduler that leads, and whether it could act on that.
+"""Tracks when each agent last had contact with the leader, and whether it was able to react to a loss.
 
-What agents heard is noted where their calls return, whatever they make of it themselves.
+Contact is recorded where the agent's calls return, independently of the agent's own state.
 """
 
 import asyncio
@@ -14,38 +14,41 @@ from persys.sim.docker import Container
 from persys.wire.gen.control.v1 import control_pb2
 
 NEVER = float("-inf")
-# What is written down of the last word may be so much older than the word.
+# The stored time of the last contact may be older than the contact by this much.
 KEPT_LATE_SECONDS = 6.0
-# A stop that was begun in the silence may end so much after it, by a Docker that is well.
+# A stop that began while contact was lost may end this much later, with a healthy Docker.
 STOPPING_SECONDS = 15.0
 SILENCE_SECONDS = 20.0
 
 
 @dataclass(slots=True)
 class Contacts:
-    """Instants on the loop's clock."""
+    """All instants are on the loop's clock."""
 
-    spoke: dict[NodeId, float] = field(default_factory=dict)  # sent then, and acknowledged
-    hindered: dict[NodeId, float] = field(default_factory=dict)  # the last such moment
-    misled: dict[NodeId, float] = field(default_factory=dict)  # its clock was set
-    broken: dict[NodeId, tuple[float, float]] = field(
+    spoke: dict[NodeId, float] = field(
         default_factory=dict
-    )  # when, and how long it was
+    )  # send time of the last acknowledged heartbeat
+    hindered: dict[NodeId, float] = field(
+        default_factory=dict
+    )  # the last time the agent could not act
+    misled: dict[NodeId, float] = field(default_factory=dict)  # its wall clock was changed
+    # When the last loss of contact ended, and how long it was.
+    broken: dict[NodeId, tuple[float, float]] = field(default_factory=dict)
 
     def heard(self, node_id: NodeId, sent: float) -> None:
-        """An agent has the word of a scheduler that leads, about what it sent then."""
+        """The leader acknowledged a heartbeat that was sent at `sent`."""
         now, before = asyncio.get_running_loop().time(), self.spoke.get(node_id, NEVER)
         if now - before > SILENCE_SECONDS:
             self.broken[node_id] = (now, now - before)
         self.spoke[node_id] = max(sent, before)
 
     def clock_set(self, node_id: NodeId, *, back: bool) -> None:
-        """A step back is not followed by who runs, and found by whoever starts next."""
+        """A running process ignores a step back; the next process sees it."""
         until = float("inf") if back else asyncio.get_running_loop().time()
         self.misled[node_id] = max(until, self.misled.get(node_id, NEVER))
 
     def silence(self, node_id: NodeId) -> float:
-        """As long as it is, or was until a moment ago."""
+        """How long contact is lost, or was lost until a moment ago."""
         now = asyncio.get_running_loop().time()
         ended, lasted = self.broken.get(node_id, (NEVER, 0.0))
         if max(ended, self.hindered.get(node_id, NEVER)) < now - STOPPING_SECONDS:
@@ -53,7 +56,7 @@ class Contacts:
         return max(now - self.spoke.get(node_id, NEVER), lasted)
 
     def allows_to_stop(self, node_id: NodeId, stop_after_seconds: int) -> bool:
-        """Whether an agent may have had enough of the silence: a clock that was set cannot say how long."""
+        """Whether the agent may stop workloads: after stop_after, or when its clock was changed."""
         if not stop_after_seconds:
             return False
         if self.misled.get(node_id, NEVER) > self.spoke.get(node_id, NEVER):
@@ -64,7 +67,7 @@ class Contacts:
         return 0 < stop_after_seconds <= self.silence(node_id) + KEPT_LATE_SECONDS
 
     def excuses(self, node_id: NodeId, container: Container) -> bool:
-        """Whether the agent was dead, or without Docker, when it should have stopped this by itself."""
+        """Whether the agent was dead, or without Docker, when it should have stopped the container."""
         if not container.stop_after_seconds:
             return False
         due = self.spoke.get(node_id, NEVER) + container.stop_after_seconds
@@ -72,7 +75,7 @@ class Contacts:
 
 
 class HeardLink:
-    """A link whose acknowledged heartbeats are noted, and its registrations."""
+    """A link that reports acknowledged heartbeats and registrations."""
 
     def __init__(
         self,
@@ -127,6 +130,6 @@ async def overheard(
     joining: Callable[[], None],
     reporting: Callable[[control_pb2.HeartbeatRequest], None],
 ) -> AsyncIterator[Link]:
-    """`reporting` may change a report before it is sent."""
+    """`reporting` may change a heartbeat before it is sent."""
     async with link as inner:
         yield HeardLink(inner, heard, joining, reporting)

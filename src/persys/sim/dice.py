@@ -1,7 +1,7 @@
-"""Randomness from one seed: each user of it has dice of its own, so that one throw more shifts no other's."""
+"""Random numbers from one seed. Each user has its own generator, so an extra draw shifts no other."""
 
 from random import Random
 
 
 def dice(seed: int, *names: object) -> Random:
-    return Random("/".join([str(seed), *map(str, names)]))  # noqa: S311  # it shall be repeatable
+    return Random("/".join([str(seed), *map(str, names)]))  # noqa: S311  # must be repeatable

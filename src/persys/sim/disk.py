@@ -1,7 +1,7 @@
-"""The disk of a node: an agent's journal that outlives its agents, and the thread that writes to it.
+"""The disk of a node: the journal, which survives agent crashes, and the thread that writes to it.
 
-A write takes a moment. An agent that dies before that leaves no trace of it; one that dies after it was never
-told. A disk that is full or damaged refuses, for its journal or for its volumes.
+A write takes time. A crash before it completes loses the write; a crash after it loses only the
+acknowledgement. A full or damaged disk fails writes to the journal or to volumes.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class Disk:
         self._connection: sqlite3.Connection | None = None
 
     def journal(self, life: Life, *, written_by_call: Callable[[], None]) -> State:
-        """As the last agent left it, for the next one. `written_by_call`: a write depends on its caller."""
+        """The journal for the next agent process. `written_by_call`: an RPC task wrote to the journal."""
         self._last = _Journal(
             life,
             written_by_call,
@@ -65,7 +65,7 @@ class Disk:
         return self._last
 
     def kept(self, workload_id: WorkloadId) -> Entry | None:
-        """What is really written of a workload, whatever an agent remembers."""
+        """The journal entry of a workload as stored on disk."""
         if self._last is None:
             return None
         found = self._last.connection.execute(
@@ -80,7 +80,7 @@ class Disk:
         return [decode(record, Entry) for (record,) in found]
 
     def removed(self, workload_id: WorkloadId) -> int:
-        """The epoch of the copy that was removed last; 0 if there was none."""
+        """The epoch of the last removed copy, or 0."""
         if self._last is None:
             return 0
         found = self._last.connection.execute(
@@ -97,7 +97,7 @@ class Disk:
         return clone
 
     def check(self, part: Part) -> None:
-        """Raises OSError, if that is the disk's trouble now."""
+        """Raises OSError with the current error probability."""
         if self._random.random() < self.errors.get(part, 0.0):
             raise self._random.choice(_ERRORS)()
 
@@ -113,7 +113,7 @@ class Disk:
 
 
 class _Journal(State):
-    """Accepted work belongs to the process: no write is waited for by a call, which its caller can end."""
+    """Reports writes in the task of an RPC: its caller could cancel them."""
 
     def __init__(
         self, life: Life, written_by_call: Callable[[], None], *args: Any, **named: Any
@@ -129,7 +129,7 @@ class _Journal(State):
 
 
 class _Writer(Executor):
-    """Runs at once while there is no loop, as at the start; later, when the disk has had its time."""
+    """Runs immediately during start-up, later with the delay of the disk."""
 
     def __init__(self, life: Life, disk: Disk) -> None:
         self._life = life
@@ -137,7 +137,7 @@ class _Writer(Executor):
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
         done: Future[T] = Future()
-        if not self._life.serves:  # still starting: the journal is being read
+        if not self._life.serves:  # start-up: the journal is being read
             done.set_result(fn(*args, **kwargs))
             return done
         later(self._disk.delay(), lambda: self._write(done, lambda: fn(*args, **kwargs)))

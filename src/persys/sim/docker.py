@@ -1,9 +1,8 @@
-"""A model of the runtimes of one node: containers, stacks and VMs that outlive agents and run by themselves.
+"""A model of the runtimes of one node: containers, stacks and VMs, which keep running when the agent crashes.
 
-All three are one kind of thing here: a stack or a VM is a container with a behaviour derived from its spec
-(`behaviour_of`). What a container does is in the last two parts of its image's name: `steady/1` runs until
-it is stopped, `job/30` ends well after 30 s, `faulty/10` ends badly after 10 s, `missing/1` and `refused/1`
-cannot be fetched.
+A stack or a VM is modelled as a container with a behaviour derived from its spec (`behaviour_of`). The last
+two parts of the image name define the behaviour: `steady/1` runs until it is stopped, `job/30` exits with 0
+after 30 s, `faulty/10` fails after 10 s, `missing/1` and `refused/1` cannot be pulled.
 """
 
 import asyncio
@@ -34,7 +33,7 @@ KILLED = 137
 
 
 class Witness(Protocol):
-    """Who is told of every deed on containers and volumes, and may object; and of what agents hear."""
+    """Checks every operation on containers and volumes, and the contacts of agents."""
 
     def heard(self, node_id: NodeId, sent: float) -> None: ...
 
@@ -80,20 +79,20 @@ class Container:
 
     @property
     def restarts(self) -> RestartPolicy:
-        """What the runtime itself does. The agent restarts VMs, and what must not run without a scheduler."""
+        """The policy of the runtime itself. The agent restarts VMs and workloads with stop_after."""
         if self.stop_after_seconds or self.kind is WorkloadType.VM:
             return RestartPolicy("no")
         return self.spec.restart
 
     @property
     def is_left_to_agent(self) -> bool:
-        """When it has ended, its agent starts it again."""
+        """Whether the agent restarts it after it exits."""
         by_agent = bool(self.stop_after_seconds) or self.kind is WorkloadType.VM
         return by_agent and not self.spec.restart.runs_to_completion
 
     @property
     def is_restless(self) -> bool:
-        """It will end by itself."""
+        """Whether it exits without being stopped."""
         return behaves_like(self.spec.image)[0] != "steady"
 
     @property
@@ -184,7 +183,7 @@ class Docker:
         self._tell(container)
 
     def kill_one(self, *, oom: bool) -> None:
-        """What runs in some container dies of itself."""
+        """Kill the process in a random running container."""
         live = self.live()
         if live:
             victim = live[self._random.randrange(len(live))]
@@ -201,7 +200,7 @@ class Docker:
         self.lose_listeners()
 
     def power_on(self) -> None:
-        """Docker starts again what its policy says, without asking anybody."""
+        """Docker restarts containers by their restart policy, without the agent."""
         for container in list(self.containers.values()):
             policy = container.restarts.name
             if container.started_at is None or container.stopped_by_hand:
@@ -268,13 +267,13 @@ class Docker:
 
 
 def behaves_like(image: str) -> tuple[str, str]:
-    """The kind of behaviour, and its argument."""
+    """The behaviour of an image and its argument."""
     *_, kind, argument = image.split("/")
     return kind, argument
 
 
 def behaviour_of(spec: Spec) -> ContainerSpec:
-    """A stack or a VM as the container that behaves like it."""
+    """The container spec that models this spec."""
     match spec:
         case ContainerSpec():
             return spec

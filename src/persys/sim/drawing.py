@@ -1,4 +1,4 @@
-"""Draws a plan from a seed. Each seed has its own few kinds of faults, so that rare pairs meet often."""
+"""Generates a plan from a seed. Each seed enables few kinds of faults, so that rare pairs often coincide."""
 
 from random import Random
 
@@ -12,15 +12,15 @@ from persys.sim.scenario.faults import FAULTS, Group, kinds_of
 VARIANTS = 5
 CROWDED = Shape(nodes=2, workloads=600, minutes=4.0)
 CROWDED_EVERY = 8  # seeds
-CHANGES = 3.0  # of a workload, in one run
+CHANGES = 3.0  # per workload and run
 CROWDED_CHANGES = 0.3
-MANY_SHARE = 0.2  # of seeds: those with three schedulers
-LOSS_SHARE = 0.35  # of seeds: those whose store is lost
-SETTLING_SECONDS = 20.0  # before the first fault, so that something runs that can be harmed
+MANY_SHARE = 0.2  # of seeds have three schedulers
+LOSS_SHARE = 0.35  # of seeds lose their store
+SETTLING_SECONDS = 20.0  # before the first fault, so that workloads are running
 
 
 def shape_for(seed: int) -> Shape:
-    """Of a run whose size was not chosen: now and then few nodes with 300 workloads each."""
+    """The default size of a run: every few seeds, two nodes with 300 workloads each."""
     return CROWDED if seed % CROWDED_EVERY == CROWDED_EVERY // 2 else Shape()
 
 
@@ -39,7 +39,7 @@ def draw(seed: int, shape: Shape) -> Plan:
 
 
 def _whole(seed: int, shape: Shape) -> Shape:
-    """With what the seed decides, where nobody has."""
+    """Fill unset fields from the seed."""
     random = dice(seed, "shape")
     schedulers = 3 if random.random() < MANY_SHARE else 1
     streams = random.choice((0.0, 0.0, 0.5, 1.0))
@@ -51,7 +51,7 @@ def _whole(seed: int, shape: Shape) -> Shape:
 
 
 def _of_removals(random: Random, shape: Shape) -> list[Happening]:
-    """An operator takes a node out of the books: drained before, or while it is away."""
+    """An operator removes a node, after a drain or while it is unreachable."""
     found = []
     for _ in range(random.choice((0, 0, 1, 1, 2))):
         node = random.choice(node_names(shape))
@@ -66,7 +66,7 @@ def _of_removals(random: Random, shape: Shape) -> list[Happening]:
 
 
 def _of_hostile(random: Random, shape: Shape, faults: list[Happening]) -> list[Happening]:
-    """An operator removes the hostile node, while it reports or after that."""
+    """An operator removes the hostile node, while it is active or later."""
     found = [
         Happening(fault.at + random.uniform(30, 250), "remove", HOSTILE)
         for fault in faults
@@ -76,7 +76,7 @@ def _of_hostile(random: Random, shape: Shape, faults: list[Happening]) -> list[H
 
 
 def _of_crowds(random: Random, shape: Shape) -> list[Happening]:
-    """A registry hangs while hundreds are deployed, and a node with hundreds is lost for good and removed."""
+    """A registry hangs during many deployments, and a node with hundreds of workloads is lost and removed."""
     node = random.choice(node_names(shape))
     lost_at = random.uniform(2 * SETTLING_SECONDS, shape.minutes * 60 - 120)
     return [
@@ -87,7 +87,7 @@ def _of_crowds(random: Random, shape: Shape) -> list[Happening]:
 
 
 def _of_losses(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happening]:
-    """Snapshots, and a store that loses all it held, once or twice."""
+    """Snapshots, and one or two losses of all data in the store."""
     end = shape.minutes * 60
     found = []
     if random.random() >= LOSS_SHARE:
@@ -96,7 +96,7 @@ def _of_losses(random: Random, shape: Shape, wishes: list[Happening]) -> list[Ha
         found.append(Happening(random.uniform(SETTLING_SECONDS, end), "snapshot"))
     for _ in range(random.choice((1, 1, 1, 2))):
         at = random.uniform(SETTLING_SECONDS, end)
-        if random.random() < 0.5:  # while something is under way
+        if random.random() < 0.5:  # near a user request
             at = max(SETTLING_SECONDS, random.choice(wishes).at + random.uniform(-0.1, 0.4))
         ruling = random.choice(("rebuild", "rebuild", "restore", "accept"))
         patience = random.choice((0, 10, 60)) * random.uniform(0.5, 1.5)
@@ -106,12 +106,12 @@ def _of_losses(random: Random, shape: Shape, wishes: list[Happening]) -> list[Ha
 
 
 def _of_many(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happening]:
-    """Faults of schedulers of which there are several. SCHEDULER is the leader of that moment."""
+    """Faults of one of several schedulers. SCHEDULER means the current leader."""
     kinds = (*kinds_of(Group.MANY_SCHEDULERS), "crash-scheduler", "crash-scheduler-at")
     found = []
     for _ in range(random.randint(3, 12)):
         at = random.uniform(SETTLING_SECONDS / 2, shape.minutes * 60)
-        if random.random() < 0.6:  # while something is under way
+        if random.random() < 0.6:  # near a user request
             at = max(0.0, random.choice(wishes).at + random.uniform(-0.2, 0.4))
         found.append(_fault(random, random.choice(kinds), at, shape))
     return found
@@ -143,7 +143,7 @@ def _users(random: Random, shape: Shape) -> list[Happening]:
         found.append(Happening(at, "apply", name, amount=variant))
         while (at := at + random.expovariate(changes / end)) < end:
             found.append(_wish(random, at, name))
-            if random.random() < 0.25:  # people change their minds at once, too
+            if random.random() < 0.25:  # a second request right after the first
                 found.append(_wish(random, at + random.uniform(0, 3), name))
     return [each for each in found if each.at < end]
 
@@ -173,7 +173,7 @@ def _faults(random: Random, shape: Shape, wishes: list[Happening]) -> list[Happe
     for _ in range(random.randint(4, 30)):
         kind = random.choice(enabled)
         at = random.uniform(SETTLING_SECONDS / 2, end)
-        if FAULTS[kind].timely and random.random() < 0.7:  # when something is going on
+        if FAULTS[kind].timely and random.random() < 0.7:  # near a user request
             at = max(0.0, random.choice(wishes).at - random.uniform(0, 0.5))
         found.append(_fault(random, kind, at, shape))
     return found

@@ -1,7 +1,7 @@
-"""The way of one agent to the Docker of its node: slow, in error or without an answer, as the faults say.
+"""The Docker engine of a node with injected faults: slow, failing or unresponsive.
 
-Images are pulled by the agent's own code (`agent/runtimes/docker_pull.py`) from an engine that knows the two
-calls which that code makes.
+Images are pulled by the agent's own code (`agent/runtimes/docker_pull.py`); the simulated engine implements
+the two calls that it uses.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ UNEXPECTED: tuple[Callable[[], Exception], ...] = (
 
 @dataclass(slots=True)
 class RuntimeTrouble:
-    """What is wrong with Docker on one node now. All zero: nothing."""
+    """The active faults of Docker on one node."""
 
     out: bool = False
     answers_lost: float = 0.0
@@ -45,7 +45,7 @@ class RuntimeTrouble:
 
 
 class Way:
-    """Calls that one process makes: each may fail before it is performed, and after."""
+    """Runtime calls of one process. Each can fail before or after its effect."""
 
     def __init__(self, life: Life, trouble: RuntimeTrouble, random: Random) -> None:
         self._life = life
@@ -63,21 +63,21 @@ class Way:
             raise self._random.choice(UNEXPECTED)()
 
     async def answer(self, call: str) -> None:
-        """It is done. Whether the agent is told is another matter."""
+        """The effect happened. The response may be lost."""
         await self._life.gate(f"{call}.done")
         if self._random.random() < self._trouble.answers_lost:
-            raise RuntimeUnavailableError("the answer of docker was lost")
+            raise RuntimeUnavailableError("the response of docker was lost")
 
     def fails(self) -> bool:
-        """Docker answers with an error of its own."""
+        """Whether Docker responds with an error."""
         return self._random.random() < self._trouble.errors
 
 
 class SimEngine:
-    """As much of docker_engine.Engine as pulls need."""
+    """The part of docker_engine.Engine that pulls use."""
 
     def __init__(self, docker: Docker, way: Way, silent_registries: set[str]) -> None:
-        """`silent_registries` send no data: a pull that has begun never ends by itself."""
+        """A pull from one of `silent_registries` hangs."""
         self._docker = docker
         self._way = way
         self._silent = silent_registries

@@ -1,4 +1,4 @@
-"""The plan of a run: what users and misfortune do, and when. Plain data, to be shrunk and replayed."""
+"""The plan of a run: user requests and faults with their times. Plain data, to shrink and replay."""
 
 import msgspec
 from msgspec import Struct
@@ -11,32 +11,31 @@ ANYBODY = "anybody"
 
 
 class Shape(Struct, frozen=True):
-    """How large a run is."""
+    """The size of a run."""
 
     nodes: int = 5
     workloads: int = 24
     minutes: float = 12.0
-    schedulers: int = 0  # 0: as the seed has it
-    streams: float = (
-        -1.0
-    )  # share of agents that use a control stream; less than 0: as the seed has it
+    schedulers: int = 0  # 0: chosen by the seed
+    # Share of agents that use a control stream; negative: chosen by the seed.
+    streams: float = -1.0
 
 
 CROWDED_FROM = 50  # workloads per node
 
 
 def is_crowded(shape: Shape) -> bool:
-    """Nodes with hundreds of workloads: whatever is done in parts takes more than one."""
+    """Whether nodes have hundreds of workloads, so that batched work takes several batches."""
     return shape.workloads / shape.nodes >= CROWDED_FROM
 
 
 def node_size(shape: Shape) -> int:
-    """How much larger than usual its nodes are. Half of the crowded ones have room for all workloads."""
+    """The size factor of the nodes. Two thirds of the workloads per node fit on a crowded node."""
     return round(shape.workloads / shape.nodes / 1.5) if is_crowded(shape) else 1
 
 
 class Happening(Struct, frozen=True, omit_defaults=True):
-    """`target` is a workload, a node or a part. `kind` says what `seconds`, `amount` and `word` mean."""
+    """`target` is a workload, a node or a component. `kind` defines `seconds`, `amount` and `word`."""
 
     at: float
     kind: str
@@ -84,7 +83,7 @@ def streaming_nodes(seed: int, shape: Shape) -> frozenset[str]:
 
 
 def nodes_behind_nat(seed: int, shape: Shape) -> frozenset[str]:
-    """Some of those that use a control stream, in some seeds."""
+    """Some of the nodes with a control stream, in some seeds."""
     random = dice(seed, "nat")
     share = random.choice((0.0, 0.5, 1.0))
     streaming = sorted(streaming_nodes(seed, shape))

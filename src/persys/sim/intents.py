@@ -1,7 +1,7 @@
-"""What users were told, and so what may be stored: for each workload the states that their words allow.
+"""The states of each workload that are allowed in the store, given the requests and responses of users.
 
-A word without an answer may or may not have been heard, so it adds states; an acknowledged one leaves only
-those that follow it. None stands for no workload at all.
+A request without a response may or may not have been processed, so it adds states; an acknowledged request
+leaves only the states that follow it. None means that the workload does not exist.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ State = Stored | None
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """Apply a revision, or want another state of what there is."""
+    """A user request: apply a revision, or change the desired state."""
 
     revision: str = ""
     desired: Desired | None = None
@@ -56,12 +56,12 @@ class Intents:
             self.deleted.add(workload_id)
 
     def forgive(self, stored: Mapping[WorkloadId, Collection[State]]) -> None:
-        """The store was lost: whatever was stored before may come back, or nothing."""
+        """The store was lost: any earlier state may be restored, or none."""
         for workload_id, states in stored.items():
             self.allowed[workload_id] = frozenset({*self.of(workload_id), *states, None})
 
     def begin_anew(self, workload_id: WorkloadId, states: Collection[State], word: Word) -> None:
-        """These are what there may be, and one word may still be on its way."""
+        """Reset to `states`; one request may still be in flight."""
         self.allowed[workload_id] = _with_time(
             frozenset({*states, *(word.said_to(state) for state in states)})
         )
@@ -74,7 +74,7 @@ class Intents:
 
 
 def _with_time(states: frozenset[State]) -> frozenset[State]:
-    """What is being deleted is gone some day."""
+    """A workload that is being deleted may also be gone."""
     if any(state is not None and _is_going(state) for state in states):
         return states | {None}
     return states

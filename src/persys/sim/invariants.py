@@ -1,6 +1,6 @@
-"""The promises, checked at each step that could break them. The first broken one ends the run.
+"""Safety checks, run at each step that could violate a promise. The first violation ends the run.
 
-Numbers are those of the README's promises. What can only be judged when all is quiet is in `settled.py`.
+Numbers are those of the promises in the README. Liveness is checked in `settled.py`.
 """
 
 from collections import deque
@@ -33,13 +33,13 @@ from persys.wire.beside import ROLE
 from persys.wire.gen.agent.v1 import agent_pb2
 from persys.wire.gen.control.v1 import control_pb2
 
-# An order that was right when it was sent may be carried out this much later.
+# An order that was correct when it was sent may be executed this much later.
 STALE_ORDER_SECONDS = 60.0
 JUDGING_SECONDS = 12.0
-# What was told to stop and to start again may end by itself meanwhile, and is then started anew.
+# A container that is stopped and started again may exit in between; then it is restarted.
 STOPPING_SECONDS = 15.0
 HEARD_MAX = 100
-# Until a node reports that its runtimes give no answer, and until what was decided before that is stored.
+# Until a node reports that its runtimes do not respond, and until earlier decisions are stored.
 NOTICE_SECONDS = 12.0
 DECIDED_SECONDS = 8.0
 
@@ -56,14 +56,14 @@ class Violation:
 
 @dataclass(slots=True)
 class Heard:
-    """When a scheduler last acknowledged a heartbeat of a node."""
+    """When a scheduler acknowledged a heartbeat of a node."""
 
     by: Life
     at: float
 
 
 class Invariants:
-    """Implements docker.Witness; also told of commits, requests and answers."""
+    """Implements docker.Witness; also receives commits, requests and responses."""
 
     def __init__(
         self,
@@ -80,11 +80,11 @@ class Invariants:
         is_cloned: Callable[[NodeId, Container], bool],
         reserved_by: Callable[[Life], Columns | None],
     ) -> None:
-        """`live` gives the running containers per node, `kept` what is in an agent's journal.
+        """`live` returns the running containers per node, `kept` an entry of an agent's journal.
 
-        `holds` says of what a node has anything, `keeps` what its agent is to have. `silent_since` says since
-        when the runtimes of a node give no answer. `is_cloned`: the container follows from the journal with
-        which a clone was made. `reserved_by` gives what a scheduler reserves in memory, once it leads.
+        `holds` returns the workloads with anything on a node, `keeps` those that its agent must keep.
+        `silent_since` returns since when the runtimes of a node do not respond. `is_cloned`: the container
+        comes from the journal of a cloned node. `reserved_by` returns the reservations in a leader's memory.
         """
         self._time = time
         self._trace = trace
@@ -96,12 +96,12 @@ class Invariants:
         self._silent_since = silent_since
         self._is_cloned = is_cloned
         self._reserved_by = reserved_by
-        # By request: the epoch that the agent knew when it came, and the cluster that gave it.
+        # By request: the epoch and the cluster that the agent knew when it arrived.
         self._known: dict[int, tuple[int, str]] = {}
         self.mirror = Mirror()
         self.contacts = Contacts()
         self.intents = Intents()
-        self.given_up: set[tuple[NodeId, WorkloadId]] = set()  # copies whose records are gone
+        self.given_up: set[tuple[NodeId, WorkloadId]] = set()  # copies without records
         self.has_given_up = False
         self.losses = Losses(self.mirror, self.intents, time, self.fail, keeps)
         self.removals = Removals(self.mirror, time, self.fail)
@@ -109,8 +109,8 @@ class Invariants:
         self._leader_since = 0.0
         self.reads = Reads(self.mirror)
         self._heard: dict[NodeId, deque[Heard]] = {}
-        self._stopping_alone: set[str] = set()  # containers whose agent had enough of a silence
-        self._finished: dict[str, float] = {}  # containers that ended well, and when
+        self._stopping_alone: set[str] = set()  # containers stopped by stop_after
+        self._finished: dict[str, float] = {}  # exit time of containers that exited with 0
 
     def fail(self, promise: str, text: str) -> None:
         self._failed(Violation(self._time(), promise, text))
@@ -122,7 +122,7 @@ class Invariants:
     # Commits
 
     def committed(self, life: Life, units: Sequence[Unit], leader: Record | None) -> None:
-        """`leader` is the leader's key as it was before."""
+        """`leader` is the leader key before the commit."""
         self._check_fence(life, units, leader)
         self._trace.add(life.title, f"commits {changed_keys(units)}")
         if (columns := self._reserved_by(life)) is not None and not self.losses.open:
@@ -176,31 +176,31 @@ class Invariants:
         bound_before: Mapping[str, Assignment],
         buried_before: Collection[str],
     ) -> None:
-        """A copy is condemned only where it was bound; in a recovery, where it was found."""
+        """A tombstone is written only for a node with an assignment, or for found copies in a recovery."""
         for key, buried in self.mirror.tombstones.items():
             if key not in touched or key in buried_before or self.losses.open:
                 continue
             copy = buried.assignment
             new = self.mirror.assignment(copy.workload_id)
             if new is not None and new.node_id == copy.node_id:
-                text = f"{copy.workload_id} shall leave {copy.node_id} and is bound there"
+                text = f"{copy.workload_id} has a tombstone and an assignment on {copy.node_id}"
                 self.fail("3 reservation", text)
             old = bound_before.get(keys.assignment_key(copy.workload_id))
             if old is None or old.node_id != copy.node_id:
-                text = f"{copy.workload_id} on {copy.node_id} shall go, and was never bound there"
+                text = f"{copy.workload_id} has a tombstone on {copy.node_id}, never assigned there"
                 self.fail("11 recovery", text)
 
     def give_up(self, node_id: NodeId) -> None:
-        """Nobody has to know any more what the node has now."""
+        """The copies that the node has now need no records any more."""
         self.has_given_up = True
         self.given_up |= {(node_id, workload_id) for workload_id in self._holds(node_id)}
 
     def store_lost(self, nodes: Iterable[NodeId], remembering: frozenset[str]) -> None:
-        """`remembering`: the schedulers that have read what was stored."""
+        """`remembering`: the schedulers with the lost records in memory."""
         for node_id in nodes:
             self.give_up(node_id)
         self.losses.lose(remembering)
-        self.removals.removed.clear()  # a snapshot of before may have them
+        self.removals.removed.clear()  # an older snapshot may contain them
         self.reads.forget()
 
     def _check_fence(self, life: Life, units: Sequence[Unit], leader: Record | None) -> None:
@@ -209,15 +209,15 @@ class Invariants:
                 self._leader_since = self._time()
             self._leader = life
         elif units and (leader is None or leader_of(leader).name != life.title):
-            led = leader_of(leader).name if leader is not None else "nobody"
-            text = f"{life.title} wrote {sorted(units[0].puts)}, and {led} leads"
+            led = leader_of(leader).name if leader is not None else "none"
+            text = f"{life.title} wrote {sorted(units[0].puts)}, but the leader is {led}"
             self.fail("fence", text)
 
     def _check_intent(self, workload_id: WorkloadId) -> None:
         state = state_of(self.mirror.workload(workload_id))
         if state not in self.intents.of(workload_id):
             self.fail(
-                "1 acknowledged", f"{workload_id} is stored as {state}, which nobody asked for"
+                "1 acknowledged", f"{workload_id} is stored as {state}, which no user requested"
             )
 
     def _check_assignment(
@@ -240,27 +240,27 @@ class Invariants:
         return {new.node_id}
 
     def _check_epoch(self, old: Assignment | None, new: Assignment) -> None:
-        """A new assignment has a higher epoch than any before it, also of a workload that was deleted."""
+        """A new assignment has a higher epoch than all earlier ones, also after a deletion."""
         highest = self.mirror.epochs.get(new.workload_id, 0)
         is_same = old is not None and (old.node_id, old.epoch) == (new.node_id, new.epoch)
         if not is_same and new.epoch <= highest and not self.losses.open:
-            text = f"{new.workload_id} goes to {new.node_id} at {new.epoch}, after epoch {highest}"
+            text = f"{new.workload_id} assigned to {new.node_id}: epoch {new.epoch} after {highest}"
             self.fail("epoch", text)
         self.mirror.epochs[new.workload_id] = max(highest, new.epoch)
 
     def _check_answering(self, life: Life, new: Assignment) -> None:
-        """Nothing new goes to a node whose runtimes give no answer, once the node has reported that."""
+        """No assignment to a node that has reported that its runtimes do not respond."""
         since, now = self._silent_since(new.node_id), self._time()
         if since is None or self.losses.open:
             return
         for heard in self._heard.get(new.node_id, ()):
             if heard.by is life and since + NOTICE_SECONDS <= heard.at <= now - DECIDED_SECONDS:
-                silent = f"the runtimes of {new.node_id} are silent for {now - since:.0f}s"
-                self.fail("unhealthy node", f"{silent}, and {new.workload_id} goes there")
+                silent = f"runtimes of {new.node_id} not responding for {now - since:.0f}s"
+                self.fail("unhealthy node", f"{new.workload_id} assigned, {silent}")
                 return
 
     def _check_stopped_alone(self, old: Assignment) -> None:
-        """It leaves a silent node: by now that has stopped it, if it chose so."""
+        """A workload with stop_after that leaves an unreachable node must be stopped there by now."""
         if self.silent_for(old.node_id) < self._lease_seconds:
             return
         for container in self._live()[old.node_id]:
@@ -269,24 +269,24 @@ class Invariants:
                 and container.stop_after_seconds
                 and not self.contacts.excuses(old.node_id, container)
             ):
-                text = f"{old.workload_id} leaves {old.node_id}, which is silent and still runs it"
+                text = f"{old.workload_id} still runs on the unreachable {old.node_id} it leaves"
                 self.fail("4 stopped alone", text)
 
     def silent_for(self, node_id: NodeId) -> float:
-        """Towards schedulers."""
+        """Seconds since a scheduler acknowledged a heartbeat of the node."""
         heard = self._heard.get(node_id)
         return self._time() - heard[-1].at if heard else self._time()
 
     def _check_silence(self, life: Life, node_id: NodeId) -> None:
-        """Words that came while the judgement was being written are too late; those before are not."""
+        """A node is marked not ready only after its lease; heartbeats during the commit do not count."""
         now = self._time()
         led = now - self._leader_since
         if led < self._lease_seconds - 1:
-            self.fail("lease", f"{node_id} was judged silent by one that leads for {led:.1f}s")
+            self.fail("lease", f"{node_id} marked not ready by a leader since {led:.1f}s")
         for heard in self._heard.get(node_id, ()):
             silent = now - heard.at
             if heard.by is life and JUDGING_SECONDS < silent < self._lease_seconds - 1:
-                self.fail("lease", f"{node_id} was judged silent {silent:.1f}s after it was heard")
+                self.fail("lease", f"{node_id} marked not ready {silent:.1f}s after a heartbeat")
 
     # Users
 
@@ -297,7 +297,7 @@ class Invariants:
     def answered(
         self, life: Life, method: str, request: Any, answer: Any, beside: Mapping[str, str]
     ) -> None:
-        """`beside` says whether a standby answers, and how old its memory is."""
+        """`beside`: response metadata with the role of the scheduler and the data age."""
         if method == "Heartbeat" and answer.acknowledged:
             heard = self._heard.setdefault(NodeId(request.node_id), deque(maxlen=HEARD_MAX))
             heard.append(Heard(life, self._time()))
@@ -307,7 +307,7 @@ class Invariants:
             answer, control_pb2.ApplyWorkloadResponse | control_pb2.DeleteWorkloadResponse
         ):
             if not answer.success or self.losses.open:
-                return  # what was so before the loss may be said to be so until it is noticed
+                return  # until the loss is noticed, responses may reflect the state before it
             workload_id = WorkloadId(request.workload_id)
             self.intents.acknowledge(workload_id, self.losses.words[workload_id])
             self._check_intent(workload_id)
@@ -324,12 +324,12 @@ class Invariants:
     def _check_empty(self, node_id: NodeId) -> None:
         if found := self._live().get(node_id):
             names = ", ".join(each.workload_id for each in found)
-            self.fail("12 drained", f"{node_id} says it is drained and runs {names}")
+            self.fail("12 drained", f"{node_id} is reported as drained and runs {names}")
 
     # Orders
 
     def ordered(self, node_id: NodeId, request: Any) -> None:
-        """An order has reached an agent: it must follow from what was committed."""
+        """An order has reached an agent: it must follow from a commit."""
         if isinstance(request, agent_pb2.ApplyWorkloadRequest | agent_pb2.DeleteWorkloadRequest):
             entry = self._kept(node_id, WorkloadId(request.id))
             if entry is not None:
@@ -338,7 +338,7 @@ class Invariants:
             workload_id = WorkloadId(request.id)
             self._trace.add(
                 node_id,
-                f"is told to apply {workload_id} {request.revision_id} epoch {request.epoch}",
+                f"receives apply {workload_id} {request.revision_id} epoch {request.epoch}",
             )
             desired = (
                 Desired.STOPPED
@@ -347,19 +347,21 @@ class Invariants:
             )
             order = (workload_id, request.revision_id, desired)
             if order not in self.mirror.wanted:
-                self.fail("commit before act", f"{node_id} was ordered {order}, never stored")
+                self.fail(
+                    "commit before act", f"{node_id} received {order}, which was never stored"
+                )
             if (workload_id, node_id, request.epoch) not in self.mirror.bound:
-                text = f"{node_id} was given {workload_id} at epoch {request.epoch}, never stored"
+                text = f"{node_id} received {workload_id} epoch {request.epoch}, never stored"
                 self.fail("commit before act", text)
             self._fail_if("3 reservation", order_problem(self.mirror, node_id, request))
         elif isinstance(request, agent_pb2.DeleteWorkloadRequest):
             workload_id = WorkloadId(request.id)
-            self._trace.add(node_id, f"is told to delete {workload_id} epoch {request.epoch}")
+            self._trace.add(node_id, f"receives delete {workload_id} epoch {request.epoch}")
             self._check_delete(node_id, workload_id, request.epoch)
             self.losses.check_delete(node_id, workload_id)
 
     def obeyed(self, node_id: NodeId, request: Any, answer: Any) -> None:
-        """An agent has said yes to an order: it must be in its journal, and not older than what was there."""
+        """An agent accepted an order: it must be in the journal, and not older than the entry before it."""
         known, cluster_uid = self._known.pop(id(request), (0, ""))
         workload_id = WorkloadId(getattr(request, "id", ""))
         entry = self._kept(node_id, workload_id)
@@ -375,10 +377,10 @@ class Invariants:
                 return
         same_cluster = entry is None or entry.cluster_uid == cluster_uid
         if 0 < request.epoch < known and same_cluster:
-            text = f"{node_id} took {workload_id} at epoch {request.epoch} and knew {known}"
+            text = f"{node_id} accepted {workload_id} epoch {request.epoch} after epoch {known}"
             self.fail("epoch", text)
         elif lost:
-            self.fail("1 acknowledged", f"{node_id} took {workload_id} and did not keep it")
+            self.fail("1 acknowledged", f"{node_id} accepted {workload_id} and did not store it")
 
     def _check_delete(self, node_id: NodeId, workload_id: WorkloadId, epoch: int) -> None:
         workload, bound = self.mirror.workload(workload_id), self.mirror.assignment(workload_id)
@@ -391,20 +393,20 @@ class Invariants:
             and self._time() - self.mirror.changed_at[workload_id] > STALE_ORDER_SECONDS
         ):
             self.fail(
-                "5 nothing stops", f"{node_id} was told to delete {workload_id}, which is wanted"
+                "5 nothing stops", f"{node_id} received delete of {workload_id}, which must stay"
             )
 
     # Containers
 
     def start_asked(self, node_id: NodeId, order: Order) -> None:
-        """An agent begins a start: a crash from now on must not make it start twice."""
+        """An agent starts a workload: the journal must say so, or a crash would start it twice."""
         entry = self._kept(node_id, order.workload_id)
         if entry is None or (entry.order == order and not entry.progress.launching):
-            text = f"{node_id} starts {order.workload_id}, and its journal does not say so"
+            text = f"{node_id} starts {order.workload_id} without a journal entry"
             self.fail("commit before act", text)
 
     def stop_asked(self, node_id: NodeId, order: Order, container_id: str) -> None:
-        """A stop takes its time: whether it was right is judged by the moment at which it began."""
+        """A stop takes time: whether it was allowed is decided when it begins."""
         if self.contacts.allows_to_stop(node_id, order.stop_after_seconds):
             self._stopping_alone.add(container_id)
 
@@ -419,21 +421,21 @@ class Invariants:
         self._stopping_alone.discard(container.id)
 
     def container_stops(self, node_id: NodeId, container: Container, order: Order) -> None:
-        """`order` is what the agent follows; a newer one may have come while the container ended."""
+        """`order` is the one that the agent executes; a newer one may have arrived meanwhile."""
         name = f"{container.workload_id} {container.revision}"
         self._trace.add(node_id, f"stops {container.id} {name}")
         if order.desired is Desired.RUNNING and order.revision == container.revision:
             if container.id in self._stopping_alone:
-                return  # as its user chose
+                return  # stop_after
             if self.contacts.allows_to_stop(node_id, order.stop_after_seconds):
                 return
             if container.holds_data and self._is_cloned(node_id, container):
-                return  # the node that was cloned has the data
-            self.fail("5 nothing stops", f"{name} was stopped on {node_id}, and it was to run")
+                return  # the original node has the data
+            self.fail("5 nothing stops", f"{name} was stopped on {node_id}, but must run")
         elif (order.workload_id, order.revision, order.desired) not in self.mirror.wanted and (
             order.desired is not Desired.DELETED
         ):
-            self.fail("5 nothing stops", f"{name} was stopped on {node_id} by an order of nobody")
+            self.fail("5 nothing stops", f"{name} was stopped on {node_id} without a stored order")
 
     def heard(self, node_id: NodeId, sent: float) -> None:
         self.contacts.heard(node_id, sent)
@@ -477,7 +479,7 @@ class Invariants:
                     and not self.contacts.excuses(other_id, other)
                     and not self.contacts.excuses(node_id, container)
                 ):
-                    text = f"{container.workload_id} starts on {node_id} and lives on {other_id}"
+                    text = f"{container.workload_id} starts on {node_id} and runs on {other_id}"
                     self.fail("4 one copy of data", text)
 
     def _check_repeat(self, node_id: NodeId, container: Container) -> None:
@@ -486,7 +488,7 @@ class Invariants:
             finished_at is not None
             and container.spec.restart.runs_to_completion
             and self.intents.asked_at[container.workload_id] < finished_at - STOPPING_SECONDS
-            and container.id not in self._stopping_alone  # it ended while it was being stopped
+            and container.id not in self._stopping_alone  # it exited during a stop
         ):
             text = f"{container.workload_id} had run to completion on {node_id} and starts again"
             self.fail("6 no restart", text)
@@ -496,5 +498,5 @@ class Invariants:
         if self.mirror.accounts_for(*copy):
             self.given_up.discard(copy)
         elif copy not in self.given_up and not self._is_cloned(node_id, container):
-            text = f"{container.workload_id} runs on {node_id}, and no record says so"
+            text = f"{container.workload_id} runs on {node_id} without a record"
             self.fail("3 reservation", text)

@@ -1,4 +1,4 @@
-"""Among several schedulers one leads soon, and those that stand by know what is stored."""
+"""Checks of several schedulers: a leader is elected in time, and standbys match the store."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,15 +9,15 @@ from persys.sim.world import World
 
 LOOK_SECONDS = 0.5
 LEASES_MAX = 1.5
-# To read what is stored, and to write a name.
+# To read the store and to write the leader key.
 SLACK_SECONDS = 1.0
-# What was slow or lost may have its consequences so much later.
+# Effects of a fault may appear this much later.
 AFTERMATH_SECONDS = 8.0
 DIFFER_SECONDS = 10.0
 
 
 async def watch_leadership(world: World) -> None:
-    """While the store answers, nobody leads for a lease and a half at most."""
+    """While the store responds, there is no leader for at most one and a half leases."""
     time = asyncio.get_running_loop().time
     well_at = taken_at = time()
     leader = ""
@@ -26,7 +26,7 @@ async def watch_leadership(world: World) -> None:
         if leader != world.leader_name:
             leader, taken_at = world.leader_name, time()
         if leader and not _is_up(world, leader):
-            well_at = max(well_at, taken_at)  # the next one had taken its place, and was struck too
+            well_at = max(well_at, taken_at)  # the next leader had been elected, and failed too
         lease = world.shared[0].settings.leader_lease.total_seconds()
         candidates = [seat for seat in world.shared if seat.is_up]
         ailing = world.invariants.losses.open or not all(seat.trouble.none for seat in candidates)
@@ -35,12 +35,12 @@ async def watch_leadership(world: World) -> None:
         elif _leads(world):
             well_at = max(well_at, time())
         if time() - well_at > LEASES_MAX * lease + SLACK_SECONDS:
-            text = f"nobody led for {time() - well_at:.1f}s; the store has {world.leader_name!r}"
+            text = f"no leader for {time() - well_at:.1f}s; the store has {world.leader_name!r}"
             world.invariants.fail("7 leader", text)
 
 
 async def compare_followers(world: World) -> None:
-    """A standby may lag behind for a moment and no longer."""
+    """A standby may lag behind the store only for a short time."""
     time = asyncio.get_running_loop().time
     since: dict[str, float] = {}
     while world.shared:
@@ -55,7 +55,7 @@ async def compare_followers(world: World) -> None:
             ):
                 since.pop(seat.name, None)
             elif time() - since.setdefault(seat.name, time()) > DIFFER_SECONDS:
-                world.invariants.fail("memory", f"{seat.name} stands by: {found}")
+                world.invariants.fail("memory", f"standby {seat.name}: {found}")
 
 
 def standby_differences(world: World) -> Iterator[str]:
@@ -63,7 +63,7 @@ def standby_differences(world: World) -> Iterator[str]:
         if seat.mourns:
             continue
         for difference in _differences(world, seat):
-            yield f"{seat.name} stands by: {difference}"
+            yield f"standby {seat.name}: {difference}"
 
 
 def _differences(world: World, seat: SharedSeat) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _is_up(world: World, leader: str) -> bool:
 
 
 def _leads(world: World) -> bool:
-    """Somebody does, and the store says so too."""
+    """Whether a scheduler leads and the store confirms it."""
     leader = world.leader_name
     return any(
         seat.leads and seat.newest is not None and seat.newest.title == leader

@@ -1,7 +1,7 @@
-"""One run of a simulated process, from its start to its crash.
+"""One simulated process, from its start to its crash.
 
-Everything the process does to the world passes a gate of its life. A crash shuts the gates first, so that
-what the code still does while its tasks are being cancelled has no effect on anybody.
+Every effect of the process on the world passes a gate. A crash closes the gates first, so code that still
+runs while its tasks are being cancelled has no effect.
 """
 
 import asyncio
@@ -21,22 +21,20 @@ class Life:
         self.frozen = False
         self.backlog: list[asyncio.Handle] = []
         self.thawed_at = -1.0
-        self.ends: list[Callable[[], None]] = []  # what the kernel does when the process is gone
-        self.restart_seconds: float | None = None  # None: whoever ends it starts it again
+        self.ends: list[Callable[[], None]] = []  # called after the crash, like a kernel does
+        self.restart_seconds: float | None = None  # None: no automatic restart
         self.serves: dict[str, Callable[..., Any]] = {}
-        self.calls: set[asyncio.Task[Any]] = set()  # one for each call that is being answered
+        self.calls: set[asyncio.Task[Any]] = set()  # one for each call being served
         self._trace = trace
         self._died = died
         self._group: asyncio.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
         self._context = Context()
         self._struck: Callable[[], None] = lambda: None
-        self._doom: tuple[str, int] | None = (
-            None  # the deed at which it shall die, and how many more
-        )
+        self._doom: tuple[str, int] | None = None  # crash at this gate, after this many passes
 
     async def run(self, body: Callable[["Life"], Coroutine[None, None, None]]) -> None:
-        """The body until it ends, raises or the crash comes. Cancelled only by the crash."""
+        """Run the body until it ends, raises or crashes. Only a crash cancels it."""
         self._task = asyncio.current_task()
         owner.set(self)
         self._context = copy_context()
@@ -44,14 +42,14 @@ class Life:
             await body(self)
 
     def answers_call(self) -> None:
-        """The current task ends when its caller gives up."""
+        """The current task serves a call: it ends when the caller gives up."""
         task = asyncio.current_task()
         assert task is not None
         self.calls.add(task)
         task.add_done_callback(self.calls.discard)
 
     def doom(self, deed: str, count: int, struck: Callable[[], None] = lambda: None) -> None:
-        """Die at the `count`-th deed of this kind from now on."""
+        """Crash at the `count`-th pass of this gate from now on."""
         self._doom = (deed, count)
         self._struck = struck
 
@@ -59,27 +57,27 @@ class Life:
         self._doom = None
 
     def passes(self, deed: str) -> None:
-        """Here its doom may strike."""
+        """Crash here if this gate was chosen."""
         if self.alive and self._doom is not None and self._doom[0] == deed:
             left = self._doom[1] - 1
             self._doom = (deed, left) if left > 0 else None
             if left <= 0:
-                self._trace.add(self.name, f"dies at {deed}")
+                self._trace.add(self.name, f"crashes at {deed}")
                 self._struck()
                 self.crash()
 
     async def gate(self, deed: str) -> None:
-        """Before and after each deed. Who is dead does not come through."""
+        """Called before and after each effect. A crashed process does not pass."""
         self.passes(deed)
         if self.alive:
             return
         task = asyncio.current_task()
         if task is not None and task.cancelling():
-            raise asyncio.CancelledError  # it was cleaning up: a dead process does not
+            raise asyncio.CancelledError  # a crashed process runs no clean-up
         await asyncio.get_running_loop().create_future()
 
     def freeze(self) -> None:
-        """As by SIGSTOP: none of its code runs, time goes on, and what comes waits for it."""
+        """Like SIGSTOP: no code of the process runs, time continues, input waits."""
         self.frozen = True
 
     def thaw(self) -> None:
@@ -97,7 +95,7 @@ class Life:
             return
         self.alive = False
         self.serves = {}
-        self.thaw()  # so that its tasks can be ended
+        self.thaw()  # so that its tasks can be cancelled
         ends, self.ends = self.ends, []
         for end in ends:
             end()
@@ -106,13 +104,13 @@ class Life:
         self._died(self)
 
     async def together(self, parts: Iterable[Awaitable[None]]) -> None:
-        """All parts of the process; the first to fail ends them all."""
+        """Run all parts of the process; the first failure ends them all."""
         async with asyncio.TaskGroup() as group:
             for part in parts:
                 group.create_task(_as_coroutine(part))
 
     def spawn(self, work: Coroutine[None, None, None]) -> asyncio.Task[None] | None:
-        """Work that dies with the process, such as the answer to a call."""
+        """Start a task that ends with the process, such as the handler of a call."""
         if self.alive and self._group is not None:
             return self._group.create_task(work, context=self._context.copy())
         work.close()

@@ -1,8 +1,8 @@
 """An event loop in virtual time: when nothing is ready, its clock jumps to the next timer.
 
-No thread, no socket, no waiting: an hour costs what its callbacks cost. Order is that of asyncio itself, so
-the same callbacks in the same order give the same run. A process can be frozen, as by SIGSTOP: time goes on,
-and what it would do waits until it is let go.
+There are no threads, sockets or waits: an hour costs only its callbacks. The order is that of asyncio, so the
+same callbacks in the same order give the same run. A process can be frozen, like with SIGSTOP: time
+continues, and its callbacks wait until it is resumed.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from contextvars import Context, ContextVar
 from itertools import count
 from typing import Any, ParamSpec, Protocol, TypeVar, TypeVarTuple
 
-# Sums of floats may fall short of a timer by a hair.
+# Sums of floats may miss a timer by a rounding error.
 RESOLUTION_SECONDS = 1e-6
 
 P = ParamSpec("P")
@@ -27,15 +27,15 @@ class Mortal(Protocol):
     @property
     def frozen(self) -> bool: ...
 
-    backlog: list[asyncio.Handle]  # what it will do when it is not frozen any more
+    backlog: list[asyncio.Handle]  # callbacks to run when it is resumed
 
 
-# The simulated process on whose behalf code runs. Its timers die with it.
+# The simulated process that runs the current code. Its timers end with it.
 owner: ContextVar[Mortal] = ContextVar("owner")
 
 
 class StandstillError(RuntimeError):
-    """Nothing is ready and no timer is set: whoever waits would wait for ever."""
+    """Nothing is ready and no timer is set: the run would hang."""
 
 
 class VirtualLoop(asyncio.BaseEventLoop):
@@ -66,7 +66,7 @@ class VirtualLoop(asyncio.BaseEventLoop):
         return handle
 
     def go_on(self, backlog: Iterable[asyncio.Handle]) -> None:
-        """Do what was held back, in its order."""
+        """Run the held-back callbacks in their order."""
         for handle in backlog:
             super().call_soon(_run, handle)
 
@@ -93,14 +93,14 @@ class VirtualLoop(asyncio.BaseEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts
     ) -> asyncio.Future[T]:
-        """What would go to a thread is done at once: it takes no time here."""
+        """Run the work immediately instead of in a thread; it takes no virtual time."""
         return super().run_in_executor(executor or _AtOnce(), func, *args)
 
     def _process_events(self, event_list: list[Any]) -> None:
-        """There are none: nothing comes from outside."""
+        """There are no external events."""
 
     def _write_to_self(self) -> None:
-        """Nobody sleeps who would have to be woken."""
+        """There is no selector to wake up."""
 
 
 class _AtOnce(Executor):
@@ -111,7 +111,7 @@ class _AtOnce(Executor):
 
 
 class _NumberedTask(asyncio.Task[Any]):
-    """Sets of tasks, as task groups have, are gone through in the same order in every process."""
+    """A task with a stable hash: sets of tasks have the same order in every process."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._number = next(_numbers)
@@ -136,7 +136,7 @@ def _run(handle: asyncio.Handle) -> None:
 
 
 class _TimeMachine:
-    """Stands where the loop expects its selector: instead of waiting it lets the time pass."""
+    """Replaces the selector of the loop: instead of waiting it advances the virtual time."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
@@ -150,5 +150,5 @@ class _TimeMachine:
 
 
 def later(seconds: float, deed: Callable[[], object]) -> asyncio.TimerHandle:
-    """A timer of the world itself, which outlives whoever sets it."""
+    """A timer that belongs to no simulated process."""
     return asyncio.get_running_loop().call_later(seconds, deed, context=Context())

@@ -1,4 +1,4 @@
-"""A node as hardware: what it has, its clock, its disk, and whether its power is on."""
+"""The hardware of a node: its capacity and its wall clock."""
 
 import asyncio
 from datetime import UTC, datetime, timedelta
@@ -11,7 +11,7 @@ EPOCH = datetime(2030, 1, 1, tzinfo=UTC)
 
 
 class WallClock:
-    """A clock on a wall: it can be set."""
+    """A wall clock, which faults can change."""
 
     def __init__(self) -> None:
         self.ahead = timedelta()
@@ -23,7 +23,7 @@ class WallClock:
         return asyncio.get_running_loop().time()
 
     def as_read(self) -> SystemClock:
-        """As one process reads it, from its start on."""
+        """The clock of one process."""
         return SystemClock(wall=self.now, monotonic=self.elapsed)
 
 

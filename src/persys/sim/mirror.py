@@ -1,4 +1,4 @@
-"""The store's records as committed, decoded, beside what they have been: what checks compare with."""
+"""The decoded records of the store with their history, for the checks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -24,18 +24,18 @@ class Mirror:
     tombstones: dict[str, Tombstone] = field(default_factory=dict)
     nodes: dict[str, Node] = field(default_factory=dict)
     drifts: dict[str, Drift] = field(default_factory=dict)
-    # Everything that was ever so.
+    # Everything that was ever stored.
     wanted: set[tuple[WorkloadId, str, str]] = field(default_factory=set)
     bound: set[tuple[WorkloadId, NodeId, int]] = field(default_factory=set)
     stored: dict[WorkloadId, set[State]] = field(default_factory=dict)
-    # When a record last said that a copy shall go.
+    # When a record last required the removal of a copy.
     doomed: dict[tuple[NodeId, WorkloadId], float] = field(default_factory=dict)
-    # The highest that an assignment of each id ever had, since the store was lost.
+    # The highest epoch of each workload since the store was lost.
     epochs: dict[WorkloadId, int] = field(default_factory=dict)
     changed_at: dict[WorkloadId, float] = field(default_factory=dict)
 
     def take(self, units: Sequence[Unit], now: float) -> set[str]:
-        """The keys that changed."""
+        """Apply committed units. Returns the changed keys."""
         touched: set[str] = set()
         for unit in units:
             for key in unit.deletes:
@@ -52,7 +52,7 @@ class Mirror:
         return touched
 
     def lose(self) -> None:
-        """The store holds nothing any more. What was so once was so all the same."""
+        """The store lost all data. The history stays."""
         for records_of in (
             self.workloads,
             self.assignments,
@@ -66,7 +66,7 @@ class Mirror:
         self.epochs.clear()
 
     def orphans(self) -> set[tuple[NodeId, WorkloadId]]:
-        """Copies on record as nobody's, which only an operator may touch."""
+        """Recorded orphans, which only an operator may adopt or delete."""
         return {
             (drift.node_id, drift.workload_id)
             for drift in self.drifts.values()
@@ -93,7 +93,7 @@ class Mirror:
         return self.tombstones.get(keys.tombstone_key(node_id, workload_id))
 
     def holds(self, node_id: NodeId) -> dict[WorkloadId, Assignment]:
-        """What is reserved on a node, by workload: assigned, or a copy that must go."""
+        """Reservations on a node by workload: assignments and tombstones."""
         found = {
             buried.assignment.workload_id: buried.assignment
             for buried in self.tombstones.values()
@@ -107,7 +107,7 @@ class Mirror:
         return found
 
     def accounts_for(self, node_id: NodeId, workload_id: WorkloadId) -> bool:
-        """Whether some record knows that the node may have a copy of the workload."""
+        """Whether a record says that the node may have a copy of the workload."""
         bound = self.assignment(workload_id)
         if bound is not None and bound.node_id == node_id:
             return True
@@ -136,7 +136,7 @@ class Mirror:
             case Node() as node:
                 self.nodes[key] = node
             case _:
-                return  # no check compares it
+                return  # not used by any check
 
     def _note(self, workload: Workload, now: float) -> None:
         self.wanted.add((workload.id, workload.revision, workload.desired))

@@ -1,7 +1,7 @@
-"""Calls between simulated processes: serialised, delayed, lost, doubled, cut off, as the faults say.
+"""Calls between simulated processes: serialised, and delayed, lost, duplicated or cut by faults.
 
-A call is like one over gRPC: it has a deadline, at which the caller gives up and the handler is cancelled. A
-request whose sender has died does not arrive any more.
+A call behaves like gRPC: at its deadline the caller gives up and the handler is cancelled. A request of a
+crashed process does not arrive.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 class AbortedError(Exception):
-    """How a handler ends that refuses with a status."""
+    """A handler aborted the call with a status."""
 
     def __init__(self, code: grpc.StatusCode, details: str) -> None:
         super().__init__(details)
@@ -31,7 +31,7 @@ class AbortedError(Exception):
 
 
 class Context:
-    """As much of gRPC's as handlers use. `deadline` is an instant on the loop's clock."""
+    """The part of gRPC's context that handlers use. `deadline` is an instant on the loop's clock."""
 
     def __init__(self, metadata: Metadata = (), deadline: float | None = None) -> None:
         self._metadata = metadata
@@ -40,7 +40,7 @@ class Context:
         self.written: list[Any] = []
 
     async def write(self, message: Any) -> None:
-        """One of several answers."""
+        """Add a message to a streamed response."""
         self.written.append(message)
 
     async def abort(self, code: grpc.StatusCode, details: str = "") -> NoReturn:
@@ -63,7 +63,7 @@ class Context:
 
 @dataclass(slots=True, eq=False)
 class Weather:
-    """A time of bad weather between two places; empty names mean any. One way: from `source` to `target`."""
+    """Faults of one direction of a link, from `source` to `target`; an empty name matches any."""
 
     source: str = ""
     target: str = ""
@@ -106,15 +106,15 @@ class Stream(Protocol):
 
 class Network:
     def __init__(self, random: Random, *, resolve: Callable[[str, str], Life | None]) -> None:
-        """`resolve` gives the process that listens at an address, as seen by a caller."""
+        """`resolve` returns the process that listens at an address, for a caller."""
         self._random = random
         self._resolve = resolve
         self.weather: list[Weather] = []
         self.powered_off: set[str] = set()
-        self.behind_nat: set[str] = set()  # reached only over connections that they opened
-        self.silent_registries: set[str] = set()  # a pull from them never ends by itself
+        self.behind_nat: set[str] = set()  # reachable only over connections that they opened
+        self.silent_registries: set[str] = set()  # pulls from them hang
         self.streams: set[Stream] = set()
-        self.breaks: dict[str, int] = {}  # whose stream breaks, and at which message from now on
+        self.breaks: dict[str, int] = {}  # caller: its stream breaks after this many messages
         self.on_answer: Callable[[Life, str, Any, Any, Metadata], None] = lambda *_: None
         self.on_send: Callable[[Life, str], None] = lambda *_: None
         self.on_request: Callable[[str, str, Any], None] = lambda *_: None
@@ -122,7 +122,7 @@ class Network:
     async def call(
         self, source: Life, target: str, method: str, request: Any, *, timeout: float
     ) -> list[Any]:
-        """The answer's messages, one but for streams. AioRpcError as gRPC would raise it."""
+        """The response messages: one for a unary call. Raises AioRpcError like gRPC."""
         messages, _ = await self.exchange(self.new_call(source, target, method, request, timeout))
         return messages
 
@@ -154,7 +154,7 @@ class Network:
         return [call.answer_type.FromString(message) for message in got.messages], got.trailing
 
     def is_open(self, source: str, target: str) -> bool:
-        """Whether a connection can be made now."""
+        """Whether a connection can be opened now."""
         if target in self.powered_off or source in self.powered_off or target in self.behind_nat:
             return False
         return not any(
@@ -167,7 +167,7 @@ class Network:
         return self._resolve(source, target)
 
     def crossing(self, source: str, target: str) -> float | None:
-        """How long a message takes on a connection that keeps their order; None: it does not get through."""
+        """The delay of a message on an ordered connection; None: it is lost."""
         delay = self._random.uniform(*DELAY_SECONDS)
         if source in self.powered_off or target in self.powered_off:
             return None
@@ -181,7 +181,7 @@ class Network:
         return delay
 
     def sent_on(self, stream: Stream) -> None:
-        """A message has set out: here the stream may break."""
+        """A message was sent: the stream may break here."""
         if (left := self.breaks.get(stream.caller)) is None:
             return
         self.breaks[stream.caller] = left - 1
@@ -233,7 +233,7 @@ class Network:
             return
         else:
             if asyncio.get_running_loop().time() >= call.deadline:
-                return  # it was frozen meanwhile: nobody waits any more
+                return  # it was frozen: the caller has given up
             trailing = context.trailing_metadata()
             for message in got:
                 self.on_answer(listener, call.method, request, message, trailing)
@@ -256,7 +256,7 @@ def rpc_error(code: grpc.StatusCode, details: str, trailing: Metadata = ()) -> g
 
 
 async def _messages(answer: Any, context: Context) -> list[Any]:
-    """A handler yields its answers, writes them to the context, or returns the only one."""
+    """A handler yields its messages, writes them to the context, or returns the only one."""
     if hasattr(answer, "__aiter__"):
         return [message async for message in answer]
     only = await answer

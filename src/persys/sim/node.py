@@ -1,4 +1,4 @@
-"""A node of the simulation: a machine with Docker, volumes and a disk, and on it the real agent."""
+"""A simulated node: a machine with Docker, volumes and a disk, which runs the real agent."""
 
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
@@ -42,7 +42,7 @@ METHODS = tuple(
 
 
 class Overheard:
-    """The door of an agent, for calls that come by its stream: the world hears them as it hears others."""
+    """Reports calls over the control stream to the network, like all other calls."""
 
     def __init__(self, api: AgentApi, life: Life, network: Network) -> None:
         self._api = api
@@ -80,10 +80,9 @@ class SimNode:
         size: int = 1,
         clone_of: "SimNode | None" = None,
     ) -> None:
-        """`name` is its address and its node id; a clone has the id and journal of another.
+        """`name` is its address and its node id; a clone has the id and the journal of another node.
 
-        `streams`: it speaks to schedulers by a control stream, else by plain calls. `size` is how much more
-        it has than usual.
+        `streams`: it uses a control stream instead of unary calls. `size` multiplies its capacity.
         """
         self.name = name
         self.id: NodeId = clone_of.id if clone_of is not None else NodeId(name)
@@ -92,13 +91,13 @@ class SimNode:
         self.state: State | None = None
         self.wall = WallClock()
         self.trouble = RuntimeTrouble()
-        self.silent_since: float | None = None  # its Docker
+        self.silent_since: float | None = None  # since when Docker does not respond
         self.false_reports = 0.0  # share of its heartbeats with arbitrary content
         random = dice(seed, name, "disk")
         self.disk: Disk = (
             clone_of.disk.copy(random) if clone_of is not None else Disk(self.id, random)
         )
-        # The orders that a clone has from the beginning.
+        # The orders that a clone starts with.
         self.inherited: frozenset[tuple[WorkloadId, int]] = frozenset()
         if clone_of is not None:
             orders = [entry.order for entry in clone_of.disk.all_kept()]
@@ -120,12 +119,12 @@ class SimNode:
 
     @property
     def is_hindered(self) -> bool:
-        """Its agent cannot do what it should: it is dead, or Docker ails."""
+        """Whether the agent is dead or Docker has a fault."""
         up = self.life is not None and self.life.alive
         return self.powered and (not up or self.trouble != RuntimeTrouble())
 
     def docker_fails(self, now: float) -> None:
-        """No answer, and no event, from now on."""
+        """Docker stops responding and sending events."""
         self.trouble.out = True
         self.silent_since = now if self.silent_since is None else self.silent_since
         self.docker.lose_listeners()
@@ -135,20 +134,20 @@ class SimNode:
         self.silent_since = None
 
     def end(self) -> None:
-        """The machine is switched off for good."""
+        """Switch the machine off permanently."""
         if self.life is not None:
             self.life.crash()
         self.docker.power_off()
 
     def holds(self) -> set[WorkloadId]:
-        """Whatever is of it here, wanted or not."""
+        """All workloads with a container or a journal entry here."""
         return {
             *self.docker.containers,
             *(entry.order.workload_id for entry in self.disk.all_kept()),
         }
 
     def keeps(self) -> set[WorkloadId]:
-        """What its agent is to have, running or stopped."""
+        """Workloads that the agent must keep, running or stopped."""
         return {
             entry.order.workload_id
             for entry in self.disk.all_kept()
@@ -160,7 +159,7 @@ class SimNode:
             falsify(report, self._random)
 
     async def run(self, life: Life) -> None:
-        """The agent, until it dies."""
+        """Run the agent until it crashes."""
         self.state = state = self.disk.journal(
             life,
             written_by_call=lambda: self._witness.fail(

@@ -1,7 +1,7 @@
-"""Somebody asks a node on a stream, leaves before the answer, and asks of something else at once.
+"""Probes control streams: cancels a status call before its response and sends another one at once.
 
-Schedulers do so seldom, and what they then believe heals by itself: asked on purpose, the answer must be of
-what was asked.
+Schedulers rarely do this, and a wrong result would be corrected later. Here the second response must belong
+to the second request.
 """
 
 import asyncio
@@ -31,14 +31,14 @@ async def probe_streams(world: World) -> None:
         await _ask(scheduler, node_id, first, random.uniform(*IMPATIENT_SECONDS))
         answered = await _ask(scheduler, node_id, second, PATIENT_SECONDS)
         if answered not in ("", second):
-            text = f"{node_id} was asked of {second}, and the answer is of {answered}"
+            text = f"{node_id} was queried for {second}, but the response is for {answered}"
             world.invariants.fail("stream", text)
 
 
 async def _ask(
     scheduler: Scheduler, node_id: NodeId, workload_id: WorkloadId, seconds: float
 ) -> str:
-    """Of what the answer is; empty if there was none."""
+    """The workload id of the response; empty without a response."""
     with suppress(PersysError, TimeoutError):
         async with asyncio.timeout(seconds):
             return (await scheduler.agents.ask(node_id, "", workload_id)).workload_id
@@ -46,7 +46,7 @@ async def _ask(
 
 
 def _choices(scheduler: Scheduler) -> list[tuple[NodeId, list[WorkloadId]]]:
-    """Nodes on a stream with two workloads or more."""
+    """Nodes with a control stream and two or more workloads."""
     found = (
         (node_id, sorted(workload_ids))
         for node_id, workload_ids in sorted(scheduler.cluster.on_node.items())

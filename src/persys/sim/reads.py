@@ -1,4 +1,4 @@
-"""What readers were shown, against what was stored: no answer may be older than it says it is."""
+"""Compares read responses with the store: no response may be older than its reported age."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -9,13 +9,13 @@ from persys.model.workload import Desired
 from persys.sim.intents import State, Stored, state_of
 from persys.sim.mirror import Mirror
 
-# What is stored is in memory when the store has answered, or when the watch has come by.
+# Until a commit is in memory: after the store's response, or after the watch event.
 SLACK_SECONDS = 1.0
 
 
 @dataclass(slots=True)
 class Reads:
-    """For each workload what was stored of it, and when that ended."""
+    """The stored states of each workload, and when each was replaced."""
 
     mirror: Mirror
     _now: dict[WorkloadId, State] = field(default_factory=dict)
@@ -30,12 +30,12 @@ class Reads:
                 self._now[workload_id] = new
 
     def forget(self) -> None:
-        """The store was lost: memories of it are all there is."""
+        """The store was lost: only memory is left to read from."""
         self._now.clear()
         self._past.clear()
 
     def too_old(self, views: Iterable[Any], *, age_seconds: float, now: float) -> str:
-        """What the reader was shown and should not have been; empty if nothing."""
+        """The first state that is older than allowed; empty if there is none."""
         shown = {
             WorkloadId(view.workload_id): Stored(
                 view.revision_id, Desired(view.desired_state.lower())
@@ -47,5 +47,5 @@ class Reads:
             seen = shown.get(workload_id)
             recent = (old for old, ended_at in self._past[workload_id] if ended_at >= since)
             if seen != state and seen not in recent:
-                return f"{workload_id} was shown as {seen} with an age of {age_seconds:.1f}s, and is {state}"
+                return f"{workload_id} was returned as {seen} at age {age_seconds:.1f}s, but is {state}"
         return ""

@@ -1,4 +1,4 @@
-"""The operator on the night the store dies: kept snapshots, looks at the mode, and rules after a while."""
+"""The operator during a loss of the store: saves snapshots, watches the mode, and starts a recovery."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -28,7 +28,7 @@ class Rescue:
     def __init__(
         self, losses: Losses, trace: Trace, *, ask: Ask, leader: Callable[[], Life | None]
     ) -> None:
-        """`ask` calls a scheduler; a snapshot is carried to the one that leads."""
+        """`ask` calls a scheduler; a snapshot is restored on the leader."""
         self._losses = losses
         self._trace = trace
         self._ask = ask
@@ -52,7 +52,7 @@ class Rescue:
         )
 
     async def run(self) -> None:
-        """Recovery may begin long after the loss: a scheduler that forgot all learns it from agents."""
+        """Recovery mode may start long after the loss: a restarted scheduler detects it from agents."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             mode = await self._mode() if self._losses.ever else None
@@ -67,7 +67,7 @@ class Rescue:
         return view.mode if view is not None and view.role == "leader" else None
 
     def _look_at_normal(self) -> None:
-        """The answer to a ruling was lost; or who leads remembers nothing, and no agent has told it yet."""
+        """The recovery response was lost, or the leader restarted and no agent has reported yet."""
         leader = self._leader()
         if self._losses.asked or leader is None or leader.title not in self._losses.remembering:
             self._losses.close()
@@ -81,7 +81,7 @@ class Rescue:
         self._losses.reopen()
         self._losses.asked = True
         ruling = self.ruling if self._chunks or self.ruling != RESTORE else REBUILD
-        self._trace.add("user", f"rules: {ruling}")
+        self._trace.add("user", f"recovers: {ruling}")
         match ruling:
             case "restore":
                 await self._restore()
@@ -93,7 +93,7 @@ class Rescue:
                 await self._ask("RebuildFromAgents", rebuild, seconds=RULING_SECONDS)
 
     async def _restore(self) -> None:
-        """A stream of requests, which the simulated network does not carry: it is handed over."""
+        """Call the handler directly: the simulated network has no request streams."""
         leader = self._leader()
         handler = leader.serves.get("RestoreSnapshot") if leader is not None else None
         if leader is None or handler is None:

@@ -1,6 +1,6 @@
-"""Whether nodes are given no more than they have, and ordered no more than is reserved. Pure.
+"""Checks of reservations: nodes are not overcommitted, and orders fit their reservation. Pure.
 
-Each function returns what is wrong, or an empty string.
+Each function returns the problem, or an empty string.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from persys.wire.gen.agent.v1 import agent_pb2
 
 
 def room_problem(mirror: Mirror, node_id: NodeId) -> str:
-    """Resources or host ports that are given twice, by the records of one node."""
+    """Resources or host ports of a node that are reserved twice."""
     node = mirror.nodes.get(keys.node_key(node_id))
     if node is None:
         return ""
@@ -26,17 +26,17 @@ def room_problem(mirror: Mirror, node_id: NodeId) -> str:
         total = total + held.reserved
         for port in held.host_ports:
             if port in ports:
-                return f"{ports[port]} and {workload_id} both have port {port} on {node_id}"
+                return f"{ports[port]} and {workload_id} both reserve port {port} on {node_id}"
             ports[port] = workload_id
     if total.fits_in(node.capabilities.allocatable):
         return ""
-    return f"{node_id} has {node.capabilities.allocatable}, gave {total}"
+    return f"{node_id} has {node.capabilities.allocatable}, but {total} is reserved"
 
 
 def release_problem(mirror: Mirror, columns: Columns, units: Sequence[Unit]) -> str:
-    """A reservation that the leader gave up while the record of it was still in the store.
+    """A reservation that the leader released in memory while its record was still in the store.
 
-    `mirror` is what was stored before these units, `columns` what the leader reserves at this moment.
+    `mirror` is the state before these units, `columns` the current reservations of the leader.
     """
     for key in (key for unit in units for key in (*unit.puts, *unit.deletes)):
         old = mirror.assignments.get(key)
@@ -45,12 +45,12 @@ def release_problem(mirror: Mirror, columns: Columns, units: Sequence[Unit]) -> 
         held = columns.held(old.workload_id, old.node_id)
         if held is None or not old.reserved.fits_in(held.resources):
             has = held.resources if held is not None else "nothing"
-            return f"{old.workload_id} has {old.reserved} on {old.node_id}, and {has} in memory"
+            return f"{old.workload_id} has {old.reserved} on {old.node_id}, but {has} in memory"
     return ""
 
 
 def order_problem(mirror: Mirror, node_id: NodeId, request: agent_pb2.ApplyWorkloadRequest) -> str:
-    """An order for more than is reserved, so far as it is about what is on record now."""
+    """An order for more than is reserved, if it belongs to the current records."""
     workload = mirror.workload(WorkloadId(request.id))
     bound = mirror.assignment(WorkloadId(request.id))
     if workload is None or bound is None or workload.revision != request.revision_id:
@@ -60,4 +60,4 @@ def order_problem(mirror: Mirror, node_id: NodeId, request: agent_pb2.ApplyWorkl
     needed = needs_of(workload).resources
     if needed.fits_in(bound.reserved):
         return ""
-    return f"{node_id} was ordered {workload.id} with {needed}, and has {bound.reserved} for it"
+    return f"{node_id} received {workload.id} with {needed}, but {bound.reserved} is reserved"

@@ -1,4 +1,4 @@
-"""One run: trouble as planned, then peace until all is settled, then quiet, in which nothing may happen."""
+"""One run: a phase with faults, then convergence without faults, then a quiet phase without changes."""
 
 import asyncio
 import gc
@@ -20,11 +20,11 @@ from persys.sim.world import World
 PEACE_SECONDS_MAX = 1200.0
 LOOK_SECONDS = 5.0
 QUIET_SECONDS = 120.0
-# How often the reconciler may look at a workload in that time: at one that is well, and at one that failed.
+# Allowed reconciler steps per workload in that time: for healthy and for failed workloads.
 QUIET_LOOKS_MAX = 6
 FAILED_LOOKS_MAX = 40
 SHOWN_MAX = 6
-# Until copies that nobody has on record are noted, and who was turned away because of them asks again.
+# Until orphans are recorded, and workloads that they block are placed again.
 ORPHAN_SECONDS = 75.0
 HINDRANCE_SECONDS = 0.25
 DEFECT_SECONDS = 0.5
@@ -62,7 +62,7 @@ def run(plan: Plan, world_type: type[World] = World) -> Outcome:
     defects: list[str] = []
     loop.set_exception_handler(lambda _, context: surprises.append(str(context)))
     collecting = gc.isenabled()
-    gc.disable()  # so that no destructor runs at a moment of its own choosing
+    gc.disable()  # destructors must not run at random times
     try:
         with silence(defects.append):
             world = loop.run_until_complete(_run(plan, world_type, defects))
@@ -145,12 +145,12 @@ async def _settle(world: World) -> None:
 
 def _open_questions(world: World) -> list[str]:
     if world.invariants.losses.open:
-        return ["the store was lost, and nobody has ruled"]
+        return ["the store was lost, and no recovery has completed"]
     return [*_soon_stopped(world), *unsettled(world.invariants.mirror, world.live())]
 
 
 def _soon_stopped(world: World) -> list[str]:
-    """What its agent may just be stopping because of a silence that is over."""
+    """Containers that an agent may be stopping because of an earlier loss of contact."""
     contacts = world.invariants.contacts
     return [
         f"{container.workload_id} may be stopped on {node_id}"
@@ -161,7 +161,7 @@ def _soon_stopped(world: World) -> list[str]:
 
 
 async def _compare(world: World) -> None:
-    """While the store is well, memory may lag behind it for a moment and no longer."""
+    """While the store is healthy, memory may lag behind it only for a short time."""
     differ_count, before = 0, world.seat.scheduler
     while True:
         await asyncio.sleep(LOOK_SECONDS)
@@ -178,7 +178,7 @@ async def _compare(world: World) -> None:
 
 
 async def _watch_defects(world: World, defects: list[str]) -> None:
-    """An exception that a process contains costs one key, and is a defect all the same."""
+    """A contained exception fails only one key, but it is still a bug."""
     while True:
         await asyncio.sleep(DEFECT_SECONDS)
         if defects:
@@ -186,7 +186,7 @@ async def _watch_defects(world: World, defects: list[str]) -> None:
 
 
 async def _note_hindrances(world: World) -> None:
-    """What an agent must do in time is not asked of one that is dead, or without Docker."""
+    """Record agents that are dead or without Docker: deadlines do not apply to them."""
     time = asyncio.get_running_loop().time
     hindered = world.invariants.contacts.hindered
     while True:
@@ -195,7 +195,7 @@ async def _note_hindrances(world: World) -> None:
 
 
 def _asks_again(world: World) -> bool:
-    """Who is turned away by nodes that orphans fill asks them again every minute."""
+    """Whether workloads blocked by orphans are placed again every minute."""
     mirror = world.invariants.mirror
     return bool(mirror.orphans()) and any(
         belief.code == "Unplaceable" for belief in mirror.beliefs.values()
@@ -218,16 +218,16 @@ async def _stay_quiet(world: World) -> None:
     for difference in (*differences(mirror, scheduler), *standby_differences(world)):
         world.invariants.fail("memory", difference)
     steps, written = scheduler.reconciler.steps, world.store.transactions
-    due = len(mirror.retries)  # plans to retry are dropped after ten good minutes
+    due = len(mirror.retries)  # retry records are deleted after ten healthy minutes
     await asyncio.sleep(QUIET_SECONDS)
     problems = _open_questions(world)
     if restless and problems:
-        await asyncio.sleep(LOOK_SECONDS)  # a container that exited is started again in a moment
+        await asyncio.sleep(LOOK_SECONDS)  # an exited container is about to be restarted
         problems = [problem for problem in _open_questions(world) if problem in problems]
     for problem in problems:
-        world.invariants.fail("8 everything ends", f"settled, and then: {problem}")
+        world.invariants.fail("8 everything ends", f"after convergence: {problem}")
     if restless:
-        return  # what ends by itself is news
+        return  # containers that exit cause changes
     steps, written = scheduler.reconciler.steps - steps, world.store.transactions - written
     failed = sum(belief.status is Status.FAILED for belief in mirror.beliefs.values())
     if steps > QUIET_LOOKS_MAX * len(mirror.workloads) + FAILED_LOOKS_MAX * failed:

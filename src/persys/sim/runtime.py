@@ -1,4 +1,4 @@
-"""The runtimes and the volumes of one node, as its agent uses them."""
+"""The runtimes and volumes of one node, behind the ports of the agent."""
 
 import asyncio
 import errno
@@ -79,7 +79,7 @@ class SimRuntime:
         await self._way.reach("start", STEP_SECONDS)
         container = self._same(order, artefact)
         if container is None:
-            raise ConflictError("the container has gone")
+            raise ConflictError("the container no longer exists")
         if container.condition.active:
             return None
         if (port := self._docker.port_taken(container)) is not None:
@@ -109,7 +109,7 @@ class SimRuntime:
         return None
 
     async def repair(self, order: Order, artefact: Artefact) -> Failure | None:
-        return None  # nothing changes a container of the simulation behind its agent
+        return None  # simulated containers are changed only by their agent
 
     async def replace(self, order: Order, artefact: Artefact) -> Failure | None:
         return await self.stop(order, artefact) or await self.remove(order, artefact)
@@ -133,7 +133,7 @@ class SimRuntime:
         finally:
             if heard.put_nowait in self._docker.listeners:
                 self._docker.listeners.remove(heard.put_nowait)
-        raise RuntimeUnavailableError("the stream of events broke")
+        raise RuntimeUnavailableError("the event stream was lost")
 
     async def ping(self) -> None:
         await self._way.reach("ping", LOOK_SECONDS)
@@ -147,7 +147,7 @@ class SimRuntime:
 
 
 def _examine_binds(order: Order) -> None:
-    """A path that nobody can look at raises at every look."""
+    """Raises OSError for an unreadable bind source."""
     if isinstance(order.spec, ContainerSpec):
         for mount in order.spec.volumes:
             if mount.host_path.startswith(UNREADABLE):
@@ -169,7 +169,7 @@ class SimVolumes:
     drivers = frozenset({"local"})
 
     async def check(self, order: Order) -> None:
-        """Wishes in the simulation are modest."""
+        """Volume requests of the simulation are always valid."""
 
     def path(self, workload_id: WorkloadId, name: str) -> Path:
         return Path("/volumes") / workload_id / name

@@ -1,4 +1,4 @@
-"""The seat of the scheduler: the real one on a store with faults, and now and then a second one beside it."""
+"""A simulated scheduler host: the real scheduler on a store with faults, sometimes with a second process."""
 
 from functools import partial
 
@@ -50,14 +50,14 @@ class Seat:
 
     @property
     def scheduler(self) -> Scheduler | None:
-        """The one that leads, if it does."""
+        """The scheduler of the newest process, if it leads."""
         newest = self.newest
         if newest is None or not newest.alive or not newest.serves:
             return None
         return self.schedulers.get(newest.title)
 
     def remembering(self) -> list[str]:
-        """The titles of the processes that know something of what is stored."""
+        """The titles of the processes with records in memory."""
         return [
             life.title
             for life in self.lives
@@ -65,7 +65,7 @@ class Seat:
         ]
 
     async def run(self, life: Life) -> None:
-        """A scheduler, until it dies."""
+        """Run a scheduler until it crashes."""
         store = self._reach_store(life)
         scheduler = Scheduler(
             self.settings,
@@ -81,7 +81,7 @@ class Seat:
         await life.together(scheduler.parts())
 
     def _reach_store(self, life: Life) -> SimStore:
-        """Each process has a title of its own."""
+        """Give the process a unique title and its view of the store."""
         self._count += 1
         life.title = f"{self.name}-{self._count}"
         return SimStore(self.store, life, self.trouble, self._random, committed=self._committed)

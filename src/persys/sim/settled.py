@@ -1,6 +1,6 @@
-"""What must be so when all has been quiet for a while: everything as wanted, or waiting for a true reason.
+"""Liveness checks: without faults every workload reaches its desired state, or waits for a valid reason.
 
-Promises 2, 7, 8 and 9, and that the scheduler's memory is what its store says.
+Promises 2, 7, 8 and 9, and that the scheduler's memory matches the store.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,7 @@ def copies_of(live: dict[NodeId, list[Container]]) -> Copies:
 
 
 def unsettled(mirror: Mirror, live: dict[NodeId, list[Container]]) -> Iterator[str]:
-    """What is not yet as it should be, one line each."""
+    """Workloads that have not converged, one line each."""
     orphans = mirror.orphans()
     copies = copies_of(live)
     for found in copies.values():
@@ -38,13 +38,13 @@ def unsettled(mirror: Mirror, live: dict[NodeId, list[Container]]) -> Iterator[s
     for _, workload in sorted(mirror.workloads.items()):
         if problem := _problem(workload, mirror, copies):
             belief = mirror.belief(workload.id)
-            shown = f"{belief.status} {belief.code} {belief.message!r}" if belief else "no belief"
+            shown = f"{belief.status} {belief.code} {belief.message!r}" if belief else "no status"
             yield f"{workload.id} ({workload.desired} {workload.revision}): {problem}; {shown}"
     for workload_id, found in sorted(copies.items()):
         if found and mirror.workload(workload_id) is None:
-            yield f"{workload_id} is gone and runs on {', '.join(node for node, _ in found)}"
+            yield f"{workload_id} is deleted and runs on {', '.join(node for node, _ in found)}"
     for key in sorted(mirror.tombstones):
-        yield f"{key} is still there"
+        yield f"{key} still exists"
 
 
 def _problem(workload: Workload, mirror: Mirror, copies: Copies) -> str:
@@ -53,24 +53,24 @@ def _problem(workload: Workload, mirror: Mirror, copies: Copies) -> str:
     if workload.desired is Desired.DELETED:
         return "is still being deleted"
     if belief is None:
-        return "nothing is believed of it"
+        return "has no status"
     if len(found) > 1:
         return f"runs on {', '.join(node for node, _ in found)}"
     if is_retried_slowly(mirror, workload.id):
-        return ""  # it fails, waits and starts in turn, for as long as it is wanted
+        return ""  # it fails and is retried until it is deleted
     if belief.status is Status.FAILED:
         return _why_failed(workload, mirror, belief, found)
     if belief.code == "Unplaceable":
         return _why_waiting(workload, mirror, bound)
     if not fulfils(belief, workload):
-        return "is neither as wanted nor failed nor waiting"
+        return "is neither in its desired state nor failed nor waiting"
     if workload.desired is Desired.STOPPED or belief.code == COMPLETED:
-        return "runs, and is not believed to" if found else ""
+        return "runs, but its status is not running" if found else ""
     if not found:
-        return "is believed to run, and does not"
+        return "has status running, but does not run"
     node_id, container = found[0]
     if bound is None or bound.node_id != node_id:
-        return f"runs on {node_id}, which is not its node"
+        return f"runs on {node_id}, where it is not assigned"
     if container.revision != workload.revision:
         return f"runs at {container.revision}"
     return ""
@@ -93,7 +93,7 @@ def _why_failed(
         return "failed without a reason"
     for node_id, container in found:
         if container.revision == workload.revision and not container.is_restless:
-            return f"is believed to have failed, and runs on {node_id}"
+            return f"has status failed, but runs on {node_id}"
     if retry is None or retry.next_at is not None:
         return "failed, and its next attempt is still to come"
     return ""
@@ -101,13 +101,13 @@ def _why_failed(
 
 def _why_waiting(workload: Workload, mirror: Mirror, bound: Assignment | None) -> str:
     if any(orphan == workload.id for _, orphan in mirror.orphans()):
-        return ""  # it waits for the node with its data, until the operator decides
+        return ""  # it waits for the node with its data, until the operator decides on the orphan
     needs = needs_of(workload)
     for node in mirror.nodes.values():
         if closed_because(node) or (bound is not None and bound.node_id != node.id):
             continue
         if any(crowded == node.id for crowded, _ in mirror.orphans()):
-            continue  # what is nobody's takes room all the same, and only the node knows how much
+            continue  # orphans use an unknown amount of resources
         held = {
             other: hold for other, hold in mirror.holds(node.id).items() if other != workload.id
         }
@@ -116,12 +116,12 @@ def _why_waiting(workload: Workload, mirror: Mirror, bound: Assignment | None) -
             free = free - hold.reserved
         taken = {port for hold in held.values() for port in hold.host_ports}
         if needs.resources.fits_in(free) and not (needs.host_ports & taken):
-            return f"waits, and {node.id} has room: {free}"
+            return f"waits, but {node.id} has capacity: {free}"
     return ""
 
 
 def differences(mirror: Mirror, scheduler: Scheduler) -> Iterator[str]:
-    """Where the scheduler's memory is not what its store says."""
+    """Differences between the scheduler's memory and the store."""
     cluster = scheduler.cluster
     stored = {workload.id for workload in mirror.workloads.values()}
     if stored != set(cluster.entries):
@@ -137,7 +137,7 @@ def differences(mirror: Mirror, scheduler: Scheduler) -> Iterator[str]:
         )
         for mine, theirs in zip(remembered, recorded, strict=True):
             if mine != theirs:
-                yield f"of {workload_id} memory has {mine} and the store {theirs}"
+                yield f"{workload_id}: memory has {mine}, the store has {theirs}"
     for node_id, row in sorted(cluster.columns.rows.items()):
         held = sum((hold.reserved for hold in mirror.holds(node_id).values()), Resources())
         if row.free != row.allocatable - held:

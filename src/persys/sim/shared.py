@@ -1,6 +1,6 @@
-"""One seat of several on one store: the real plane of a scheduler, but for its sockets.
+"""One of several schedulers on one store: the real scheduler server without sockets.
 
-It leads or stands by, and behind its door the next leader is found, as in a real process.
+It leads or is a standby, and forwards calls to the leader, like a real process.
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class SharedSeat(Seat):
 
     @property
     def leads(self) -> bool:
-        """As it believes itself."""
+        """Whether it considers itself the leader."""
         return self.is_up and self.plane is not None and self.plane.front.leads
 
     @property
@@ -71,7 +71,7 @@ class SharedSeat(Seat):
 
     @property
     def follower(self) -> Scheduler | None:
-        """The memory of one that stands by, if it has read what is stored."""
+        """The state of a standby, if it has read the store."""
         plane = self.plane
         if not self.is_up or plane is None or self.leads or plane.standby is None:
             return None
@@ -79,7 +79,7 @@ class SharedSeat(Seat):
 
     @property
     def mourns(self) -> bool:
-        """It remembers a cluster that the store does not have, and follows nobody."""
+        """Whether it is in recovery mode and does not follow the store."""
         scheduler = self.plane.scheduler if self.plane is not None else None
         return scheduler is not None and scheduler.modes.in_recovery
 

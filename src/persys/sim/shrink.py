@@ -1,4 +1,4 @@
-"""Find a shorter plan that breaks the same promise: leave out what it does not take, piece by piece."""
+"""Shrinks a failing plan: removes events that are not needed to violate the same promise."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ ATTEMPTS_MAX = 250
 def shrink(
     failed: Outcome, *, attempts_max: int = ATTEMPTS_MAX, run: Callable[[Plan], Outcome] = run
 ) -> Outcome:
-    """The outcome of the shortest plan that was found. `failed` has a violation."""
+    """The outcome of the shortest plan found. `failed` has a violation."""
     assert failed.violation is not None
     promise, broken_at = failed.violation.promise, failed.violation.at
     best = failed
@@ -28,7 +28,7 @@ def shrink(
         best = outcome
         return True
 
-    # What came after the breach cannot have caused it.
+    # Events after the violation cannot have caused it.
     breaks(tuple(each for each in failed.plan.happenings if each.at <= broken_at))
     size = max(1, len(best.plan.happenings) // 2)
     while attempts < attempts_max:

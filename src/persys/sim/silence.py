@@ -1,6 +1,6 @@
-"""No logs: the trace tells what happens. Only contained exceptions are taken out of them.
+"""Suppresses logs during a run: the trace replaces them. Contained exceptions are collected.
 
-An exception that a process contains is a defect of the program, unless the simulation raised it itself.
+A contained exception is a bug, unless the simulation injected it.
 """
 
 from collections.abc import Callable, Iterator, MutableMapping
@@ -12,13 +12,13 @@ import structlog
 from persys.sim.loop import owner
 
 ERROR = 40
-# Part of the text of every exception that the simulation raises.
+# Part of the text of every injected exception.
 INJECTED = "injected by the simulation"
 
 
 @contextmanager
 def silence(defect: Callable[[str], None] = lambda _text: None) -> Iterator[None]:
-    """`defect` gets each exception that a process contained and that was not injected."""
+    """`defect` is called for each contained exception that was not injected."""
 
     def take(_logger: object, _level: str, line: MutableMapping[str, Any]) -> NoReturn:
         if line["event"] == "internal_error" and INJECTED not in line["exception"]:

@@ -1,4 +1,4 @@
-"""The store as one scheduler reaches it: slow, out, or losing answers, as the faults say."""
+"""The store of the simulation, and the view of one scheduler with faults: slow, down, or losing responses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -24,12 +24,12 @@ AFTERMATH_SECONDS = 20.0
 
 @dataclass(slots=True)
 class StoreTrouble:
-    """What ails the store now. All zero: nothing."""
+    """The active faults of the store."""
 
     out: bool = False
     answers_lost: float = 0.0
-    partial: float = 0.0  # share of commits of which only some units are written
-    late: float = 0.0  # share of commits that are written after the caller was refused
+    partial: float = 0.0  # share of commits that write only some units
+    late: float = 0.0  # share of commits that are written after the caller got an error
     delay_seconds: float = 0.0
 
     over_at: float = 0.0
@@ -42,7 +42,7 @@ class StoreTrouble:
 
     @property
     def is_long_over(self) -> bool:
-        """So that nothing is still on its way because of it."""
+        """Whether the last fault ended long ago, so that no effects are pending."""
         return self.none and asyncio.get_running_loop().time() > self.over_at + AFTERMATH_SECONDS
 
     def heal(self) -> None:
@@ -55,7 +55,7 @@ Committing = Callable[[Life, Sequence[Unit], Record | None], None]
 
 
 class SharedStore(MemoryStore):
-    """The store itself, which the world can look into without anybody noticing."""
+    """The store itself, which checks can read without side effects."""
 
     def __init__(self, monotonic: Callable[[], float]) -> None:
         super().__init__(monotonic)
@@ -66,7 +66,7 @@ class SharedStore(MemoryStore):
         return self._revision
 
     def wipe(self) -> None:
-        """As with a new disk under it: empty, and counting from the beginning. Who watched is cut off."""
+        """Lose all data, like with a new disk: revisions restart, watches are closed."""
         self._records.clear()
         self._holders.clear()
         self._leases = Leases(self._monotonic)
@@ -75,7 +75,7 @@ class SharedStore(MemoryStore):
         history.close()
 
     def rewrite(self, key: str) -> None:
-        """As an operator does with a tool of the store: the same value, at a new version."""
+        """Write the same value at a new version, like an operator with a tool of the store."""
         self._settle()
         self._apply((Change(key, self._records[key].value, self._revision + 1),))
 
@@ -98,7 +98,7 @@ class SimStore:
         *,
         committed: Committing,
     ) -> None:
-        """`committed` hears of each write, whether or not its answer arrives, and who led before it."""
+        """`committed` is called for each write, also if its response is lost, with the previous leader."""
         self._inner = inner
         self._life = life
         self._trouble = trouble
@@ -125,12 +125,12 @@ class SimStore:
         if len(units) > 1 and self._random.random() < self._trouble.partial:
             units = self._random.sample(units, k=self._random.randint(1, len(units) - 1))
             await self._write(units, fence)
-            raise StoreUnavailableError("the connection to the store broke within a batch")
+            raise StoreUnavailableError("the connection to the store was lost within a batch")
         outcomes = await self._write(units, fence)
         await self._life.gate("store.committed")
         if self._random.random() < self._trouble.answers_lost:
             await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
-            raise StoreUnavailableError("the answer of the store was lost")
+            raise StoreUnavailableError("the response of the store was lost")
         await self._pause()
         return outcomes
 
@@ -146,22 +146,22 @@ class SimStore:
         return outcomes
 
     async def _commit_late(self, units: Sequence[Unit], fence: tuple[str, int] | None) -> NoReturn:
-        """The request stays under way while its sender is told that there was no answer."""
+        """The sender gets a timeout, and the request is executed later."""
 
         def write() -> None:
-            # Nothing in memory waits, so this is done at once; the process may be dead by now.
+            # The memory store never waits, so one send() completes it; the process may have crashed.
             with suppress(FencedError, NotFoundError, StopIteration):
                 self._write(units, fence).send(None)
 
         later(self._random.uniform(0, LATE_SECONDS), write)
         await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
-        raise StoreUnavailableError("the store gave no answer in time")
+        raise StoreUnavailableError("timeout of the store")
 
     async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
         await self._reach()
         async for changes in self._inner.watch(prefix, after=after):
             if self._inner.revision <= changes[0].version:
-                await self._pause()  # those before are on their way already
+                await self._pause()  # earlier changes are already in flight
             await self._life.gate("store.watch")
             if self._trouble.out or self._random.random() < self._trouble.answers_lost / 10:
                 await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
@@ -185,7 +185,7 @@ class SimStore:
         await self._inner.compact(revision)
 
     async def close(self) -> None:
-        """The store outlives its clients."""
+        """The shared store stays open."""
 
     @property
     def transactions(self) -> int:
@@ -196,7 +196,7 @@ class SimStore:
         await self._pause()
         if self._trouble.out:
             await asyncio.sleep(self._random.uniform(0, NO_ANSWER_SECONDS))
-            raise StoreUnavailableError("the store gives no answer")
+            raise StoreUnavailableError("the store does not respond")
 
     async def _pause(self) -> None:
         delay = self._random.uniform(*DELAY_SECONDS)

@@ -1,7 +1,7 @@
-"""A stream both ways between two simulated processes: ordered, and broken as a connection breaks.
+"""A bidirectional stream between two simulated processes: ordered, and broken like a TCP connection.
 
-Nothing on it is lost or doubled alone, as over TCP: what does not get through is sent again, and all behind
-it waits. After some time without getting through, each end finds the stream broken.
+Single messages are not lost or duplicated: a lost message is sent again, and all later ones wait. After some
+time without progress both ends see the stream as broken.
 """
 
 import asyncio
@@ -18,14 +18,14 @@ from persys.sim.network import AbortedError, Context, Metadata, Network, rpc_err
 from persys.wire.gen.control.v1 import control_pb2
 
 SEND_AGAIN_SECONDS = 0.3
-# What gRPC takes to notice: its pings are 20 s apart, and one is waited for for 10 s.
+# The time that gRPC keepalive needs: a ping every 20 s with a timeout of 10 s.
 KEEPALIVE_SECONDS = 30.0
 
 _numbers = count()
 
 
 class End:
-    """The last that comes: a status. None of its own is sent by a process that died."""
+    """The end of a stream with its status. A crashed process sends none."""
 
     def __init__(self, code: grpc.StatusCode, details: str = "", trailing: Metadata = ()) -> None:
         self.code = code
@@ -33,11 +33,11 @@ class End:
         self.trailing = trailing
 
 
-BROKEN = End(grpc.StatusCode.UNAVAILABLE, "the connection broke")
+BROKEN = End(grpc.StatusCode.UNAVAILABLE, "the connection was lost")
 
 
 class Pipe:
-    """One direction."""
+    """One direction of a stream."""
 
     def __init__(
         self,
@@ -48,9 +48,9 @@ class Pipe:
         stuck: Callable[[], None],
         ended: Callable[[], None] = lambda: None,
     ) -> None:
-        """`ended` is called when the other end is found to be gone, read or not."""
+        """`ended` is called when the other end is detected as gone."""
         self.inbox: asyncio.Queue[bytes | End] = asyncio.Queue()
-        self.swallows = False  # half-open: what is sent goes nowhere, and nobody is told
+        self.swallows = False  # half-open: sent messages are lost without an error
         self._network = network
         self._source = source
         self._target = target
@@ -70,7 +70,7 @@ class Pipe:
             self._push()
 
     def cut(self) -> None:
-        """What is under way is lost, and the reader finds the stream broken."""
+        """Lose messages in flight; the reader sees a broken stream."""
         if not self._cut:
             self._cut = True
             self._waiting.clear()
@@ -100,7 +100,7 @@ class Pipe:
 
 
 class Conversation:
-    """A stream as its caller has it, like gRPC's call; the other side is served by a handler."""
+    """The client side of a stream, like a gRPC call; a handler serves the other side."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class Conversation:
         self.down = Pipe(network, target, source.name, stuck=self.cut)
         self._target = target
         self._over = False
-        self._end = BROKEN  # what its caller learns of how it ended
+        self._end = BROKEN  # the status for the caller
         self._begun = asyncio.Event()
         self._served: asyncio.Task[None] | None = None
         self._feeding = source.spawn(self._feed(requests)) if requests is not None else None
@@ -165,7 +165,7 @@ class Conversation:
         return self._end.details
 
     def begin(self) -> None:
-        """The served side says that it serves; only those who wait for it notice when that is lost."""
+        """Send the initial metadata; it may be lost."""
         crossing = self.network.crossing(self._target, self.caller)
         if crossing is not None:
             later(crossing, self._begun.set)
@@ -177,18 +177,18 @@ class Conversation:
             self.down.cut()
 
     def cut(self) -> None:
-        """It breaks: each end learns of it, what is under way is lost."""
+        """Break the stream: both ends see it, messages in flight are lost."""
         self.up.cut()
         self.down.cut()
         self._end_service()
 
     def lose(self, way: str) -> None:
-        """Half-open: one direction leads nowhere, until somebody notices."""
+        """Make one direction half-open until keepalive detects it."""
         (self.up if way == "to" else self.down).swallows = True
         later(KEEPALIVE_SECONDS, self.cut)
 
     def _open(self) -> None:
-        """The connection is made, or the first message waits for it."""
+        """Connect, with retries while the network is down."""
         crossing = self.network.crossing(self._source.name, self._target)
         if self._over or not self._source.alive:
             return
@@ -228,12 +228,12 @@ class Conversation:
             yield message
 
     def _end_service(self) -> None:
-        """As gRPC does it when the caller is gone."""
+        """Cancel the handler, like gRPC does when the caller is gone."""
         if self._served is not None:
             self._served.cancel()
 
     async def _feed(self, requests: AsyncIterator[Any]) -> None:
-        """Pass on what comes from elsewhere. Its end is that of our requests, not of the stream."""
+        """Send the requests of an iterator. Its end is a half-close, not the end of the stream."""
         async for message in requests:
             if self._over:
                 return
@@ -256,7 +256,7 @@ class Conversation:
 
 
 class StreamContext(Context):
-    """The served side of a stream."""
+    """The context of the serving side of a stream."""
 
     def __init__(self, stream: Conversation, listener: Life, metadata: Metadata) -> None:
         super().__init__(metadata)
@@ -274,7 +274,7 @@ class StreamContext(Context):
 
     async def write(self, message: control_pb2.ControlMessage) -> None:
         await self._listener.gate("answer")
-        # What is written as it wakes was decided before it was frozen.
+        # A message written right after a thaw was decided before the freeze.
         awake = self._listener.thawed_at != asyncio.get_running_loop().time()
         if message.HasField("call") and awake:
             self._network.on_send(self._listener, message.call.method)

@@ -1,4 +1,4 @@
-"""What happened, line by line, and its fingerprint: equal runs have equal ones."""
+"""The trace of a run, and its fingerprint: equal runs have equal fingerprints."""
 
 import hashlib
 from collections import deque
@@ -20,7 +20,7 @@ class Line:
 
 
 class Trace:
-    """Keeps the last lines only; the fingerprint is of all."""
+    """Stores the last lines only; the fingerprint covers all."""
 
     def __init__(self, time: Callable[[], float]) -> None:
         self._time = time

@@ -1,4 +1,4 @@
-"""Users and operators: they ask, ask again when there is no answer, and go on with their day."""
+"""Users and operators: they send requests, and retry a few times without a response."""
 
 import asyncio
 from collections.abc import Callable
@@ -55,7 +55,7 @@ class Users:
         async with asyncio.TaskGroup() as group:
             self._lanes = Lanes(group, contain=nullcontext)
             group.create_task(self.rescue.run())
-            while True:  # somebody looks at the nodes now and then, and believes what they say
+            while True:  # periodic reads
                 await asyncio.sleep(LOOK_SECONDS)
                 await self._call("ListNodes", control_pb2.ListNodesRequest())
                 if len(self._schedulers) > 1:
@@ -104,16 +104,16 @@ class Users:
                 await self._call(OPERATOR_CALLS[kind], control_pb2.NodeRequest(node_id=name))
 
     async def _remove(self, name: str) -> None:
-        """It may still have something to give up: asked again a few times."""
+        """Remove a node, with retries while it still has workloads."""
         for _ in range(ATTEMPTS_MAX):
             answer = await self._call("RemoveNode", control_pb2.NodeRequest(node_id=name))
             if answer is not None and answer.accepted:
-                self._trace.add("user", f"was told yes: RemoveNode {name}")
+                self._trace.add("user", f"accepted: RemoveNode {name}")
                 return
             await asyncio.sleep(REMOVE_AGAIN_SECONDS)
 
     async def confirm_dead(self, name: str) -> None:
-        """The machine is lost for good: say so as soon as the scheduler takes it."""
+        """Confirm a destroyed machine as dead, with retries until the scheduler accepts it."""
         request = control_pb2.NodeRequest(node_id=name)
         while True:
             await asyncio.sleep(CONFIRM_SECONDS)
@@ -122,20 +122,20 @@ class Users:
                 return
 
     async def _insist(self, method: str, request: Any, word: Word) -> None:
-        """The same word until it is acknowledged, or the user has had enough."""
+        """Repeat a request until it is acknowledged or the attempts are used up."""
         workload_id = WorkloadId(request.workload_id)
         self._invariants.asks(workload_id, word)
         for _ in range(ATTEMPTS_MAX):
             answer = await self._call(method, request)
             if answer is not None and answer.success:
-                self._trace.add("user", f"was told yes: {method} {workload_id} {word.revision}")
+                self._trace.add("user", f"accepted: {method} {workload_id} {word.revision}")
                 return
             await asyncio.sleep(1)
 
     async def _call(
         self, method: str, request: Any, *, seconds: float = DEADLINE_SECONDS, whole: bool = False
     ) -> Any:
-        """The first message of the answer, or the `whole` of a stream; None if there was none."""
+        """The first response message, or all with `whole`; None without a response."""
         time = asyncio.get_running_loop().time
         until = time() + seconds
         address = self._random.choice(self._schedulers)
@@ -143,6 +143,6 @@ class Users:
             answer = await self._network.call(self._life, address, method, request, timeout=seconds)
             return answer if whole else answer[0]
         if len(self._schedulers) > 1:
-            # One scheduler may still be at what another has given up: what is said next shall come after it.
+            # Another scheduler may still process the request: the next one must come after its deadline.
             await asyncio.sleep(max(0.0, until - time()))
         return None

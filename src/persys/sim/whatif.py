@@ -1,4 +1,4 @@
-"""What if: the real scheduler on the records of a real cluster, with nodes that do at once as told."""
+"""What-if analysis: the real scheduler on the records of a real cluster, with nodes that obey immediately."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -45,7 +45,7 @@ Places = dict[WorkloadId, tuple[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Fate:
-    """Of one workload. No node: it waits."""
+    """The change of one workload. An empty node: it is pending."""
 
     workload_id: WorkloadId
     before: str
@@ -54,7 +54,7 @@ class Fate:
 
 
 class ObedientNode:
-    """Does what it is told in no time, and says so."""
+    """A node that executes every order immediately and reports success."""
 
     def __init__(self, node_id: NodeId, now: Callable[[], datetime]) -> None:
         self.node_id = node_id
@@ -94,14 +94,14 @@ async def _unimplemented(_request: object, context: Context) -> None:
 
 
 class _SeatByNodeId(Seat):
-    """Reaches nodes by their ids: the addresses in the records are those of the real machines."""
+    """Connects to nodes by id: the addresses in the records are those of the real machines."""
 
     def _connect(self, life: Life, node_id: NodeId, endpoint: str) -> tuple[AgentStub, Close]:
         return super()._connect(life, node_id, node_id)
 
 
 class WhatIf:
-    """A cluster as its records say. Nodes that were not ready stay silent."""
+    """A cluster built from records. Nodes that were not ready stay unreachable."""
 
     def __init__(self, contents: Sequence[tuple[str, bytes]]) -> None:
         self._trace = Trace(asyncio.get_running_loop().time)
@@ -136,11 +136,11 @@ class WhatIf:
             life.crash()
 
     def places(self) -> Places:
-        """Where each workload is, and what is said of it."""
+        """The node and the status text of each workload."""
         return {name: _place(entry) for name, entry in self.scheduler.cluster.entries.items()}
 
     async def lose(self, node_id: NodeId) -> None:
-        """Until everything that follows has been decided."""
+        """Crash a node, and wait until the scheduler has made all decisions."""
         if node_id in self._nodes:
             self._nodes.pop(node_id).crash()
         settings = self._seat.settings
@@ -148,7 +148,7 @@ class WhatIf:
         await asyncio.sleep(silence.total_seconds() + SETTLING_SECONDS)
 
     async def add(self, requests: Sequence[control_pb2.ApplyWorkloadRequest]) -> list[str]:
-        """What was refused, and why."""
+        """Apply requests. Returns the refusals."""
         refused = []
         for request in requests:
             answer = (
@@ -178,7 +178,7 @@ class WhatIf:
 
 
 def lose(contents: Sequence[tuple[str, bytes]], node_id: NodeId) -> list[Fate]:
-    """What becomes of all that is on the node. NotFoundError: there is no such node."""
+    """The effect of losing a node. Raises NotFoundError for an unknown node."""
 
     async def story(cluster: WhatIf) -> list[Fate]:
         if node_id not in cluster.scheduler.cluster.members:
@@ -193,7 +193,7 @@ def lose(contents: Sequence[tuple[str, bytes]], node_id: NodeId) -> list[Fate]:
 def add(
     contents: Sequence[tuple[str, bytes]], requests: Sequence[control_pb2.ApplyWorkloadRequest]
 ) -> tuple[list[Fate], list[str]]:
-    """Where each of the new ones goes, what else moves, and what was refused."""
+    """The effect of adding workloads: all changes, and the refusals."""
 
     async def story(cluster: WhatIf) -> tuple[list[Fate], list[str]]:
         before = cluster.places()

@@ -1,4 +1,4 @@
-"""What users ask for: each name has a character, each variant of it is another revision."""
+"""Specs that users apply: the name defines the base of a workload, each variant is another revision."""
 
 import json
 from random import Random
@@ -51,7 +51,7 @@ def spec_of(seed: int, name: str, variant: int) -> control_pb2.WorkloadSpec:
 def _individualise(
     container: control_pb2.ContainerSpec, seed: int, name: str, variant: int
 ) -> None:
-    """Some have an image that no other has, some a bind whose source nobody can look at."""
+    """Give some containers an image of their own, and some an unreadable bind source."""
     own = dice(seed, "own", name)
     if container.image == f"steady/{variant}" and own.random() < OWN_IMAGE_SHARE:
         container.image = f"{OWN_IMAGE}-{name}-{variant}"
@@ -60,7 +60,7 @@ def _individualise(
 
 
 def _port(character: Random, name: str) -> int:
-    """Few have to share: nodes with hundreds of workloads could run nearly none of them."""
+    """Only the first workloads share ports: otherwise crowded nodes could run very few."""
     number = int(name.removeprefix("w"))
     return 8000 + number if number >= PORTS_SHARED_BELOW else character.choice((8080, 8443))
 
@@ -96,7 +96,7 @@ def _container(
     container = control_pb2.ContainerSpec(
         image=image, restart_policy=policy, env={"VARIANT": str(variant)}
     )
-    # Now and then a revision gives up its volume, or gets one.
+    # Some revisions drop or add the volume.
     if (character.random() < DATA_SHARE) != (mood.random() < CHANGE_SHARE):
         container.managed_volumes.add(
             name="data",
@@ -111,7 +111,7 @@ def _container(
 
 
 def _stop_after(seed: int, name: str, variant: int) -> int:
-    """Some must not run without a scheduler; now and then a revision thinks otherwise."""
+    """Some workloads have stop_after; some revisions change it."""
     character, mood = dice(seed, "alone", name), dice(seed, "alone", name, variant)
     chosen = (character.random() < ALONE_SHARE) != (mood.random() < CHANGE_SHARE)
     return character.choice((30, 45, 90)) if chosen else 0

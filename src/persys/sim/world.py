@@ -1,4 +1,4 @@
-"""The world of one run: a store, schedulers, nodes, users and a network, all in virtual time."""
+"""The simulated cluster of one run: store, schedulers, nodes, users and network in virtual time."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -106,12 +106,12 @@ class World:
 
     @property
     def shared(self) -> list[SharedSeat]:
-        """The seats of schedulers that elect a leader; none if there is one scheduler."""
+        """The hosts of schedulers that elect a leader; empty with a single scheduler."""
         return [seat for seat in self.seats.values() if isinstance(seat, SharedSeat)]
 
     @property
     def seat(self) -> Seat:
-        """The one that leads; while none does, any."""
+        """The host of the leader; without a leader, any."""
         seats = list(self.seats.values())
         return next((seat for seat in seats if seat.scheduler is not None), seats[0])
 
@@ -120,7 +120,7 @@ class World:
 
     @property
     def is_steady(self) -> bool:
-        """The leader reaches the store, and nobody doubts who it is."""
+        """The leader reaches the store, and leadership is unambiguous."""
         seat = self.seat
         newest = seat.newest
         if not seat.trouble.none or newest is None or self.invariants.losses.open:
@@ -129,7 +129,7 @@ class World:
 
     @property
     def leader_name(self) -> str:
-        """As the store has it."""
+        """The leader in the store."""
         found = self.store.peek(keys.LEADER)
         return leader_of(found).name if found is not None else ""
 
@@ -142,7 +142,7 @@ class World:
             self.start_agent(node)
 
     def close(self) -> None:
-        """End everything, so that nothing is left to be waited for."""
+        """Stop all processes and tasks."""
         schedulers = (life for seat in self.seats.values() for life in seat.lives)
         nodes = (*self.nodes.values(), *self.clones.values())
         for life in (*schedulers, *(node.life for node in nodes), self.hostile):
@@ -153,11 +153,11 @@ class World:
             task.cancel()
 
     def machine(self, address: str) -> SimNode:
-        """A node, or the clone of one."""
+        """A node or a clone."""
         return self.nodes.get(address) or self.clones[address]
 
     def _silent_since(self, node_id: NodeId) -> float | None:
-        """Since when its runtimes give no answer."""
+        """Since when the runtimes of a node do not respond."""
         node = self.nodes.get(node_id)
         return node.silent_since if node is not None else None
 
@@ -182,7 +182,7 @@ class World:
         self._supervise(life, seat.run)
 
     def _reserved_by(self, life: Life) -> Columns | None:
-        """What a process has reserved in memory, once it has read the store."""
+        """The reservations in the memory of a process, once it has read the store."""
         for seat in self.seats.values():
             scheduler = seat.schedulers.get(life.title)
             if scheduler is not None and life.alive:
@@ -201,7 +201,7 @@ class World:
         self._supervise(node.life, node.run)
 
     def start_clone(self, node: SimNode) -> SimNode:
-        """A second machine from a copy of this node's disk. Its agent runs beside that of the node."""
+        """Start a second machine from a copy of this node's disk, in parallel to the node."""
         name = f"{node.id}-clone-{len(self.clones) + 1}"
         clone = self.clones[name] = self.node_type(
             self.plan.seed,
@@ -218,11 +218,11 @@ class World:
         return clone
 
     def is_in_touch(self, node: SimNode) -> bool:
-        """A scheduler has heard of it within the last heartbeats."""
+        """A scheduler has acknowledged a recent heartbeat."""
         return self.invariants.silent_for(node.id) < IN_TOUCH_SECONDS
 
     def start_hostile(self) -> None:
-        """A node with a valid identity that reports anything; at most one at a time."""
+        """Start a node with a valid identity that sends arbitrary reports; at most one at a time."""
         if self.hostile is not None and self.hostile.alive:
             return
         life = self.hostile = Life(HOSTILE, self.trace, died=lambda _: None)
@@ -243,19 +243,19 @@ class World:
         self._supervise(life, report)
 
     def lose_store(self) -> None:
-        """Everything in it is gone. Schedulers that had read it remember it."""
+        """Delete all data of the store. Running schedulers keep their memory."""
         titles = [title for seat in self.seats.values() for title in seat.remembering()]
         self.invariants.store_lost([node.id for node in self.nodes.values()], frozenset(titles))
         self.store.wipe()
 
     def deliver_old_order(self, node: SimNode) -> None:
-        """An order that is older than what the node has, or than what it has removed, comes once more."""
+        """Deliver again an order that is older than the node's entry or removal."""
         old = [
             (method, request)
             for listener, method, request in self._past_orders
             if listener == node.id
             and 0 < request.epoch < self._newest_epoch(node, request.id)
-            # Whether a record of before a loss said so is not known any more.
+            # After a loss it is unknown whether a record had required a deletion.
             and (method == "ApplyWorkload" or not self.invariants.losses.ever)
         ]
         if old:
@@ -277,7 +277,7 @@ class World:
         self._tasks.append(self._group.create_task(work))
 
     def for_a_while(self, seconds: float, cure: Callable[[], None]) -> None:
-        """Undo a misfortune after its time, or when peace comes."""
+        """Undo a fault after its duration, or at the end of the fault phase."""
         name = object()
 
         def heal() -> None:
@@ -288,8 +288,8 @@ class World:
         later(seconds, heal)
 
     def make_peace(self) -> None:
-        """All misfortune ends, and whatever is down comes up."""
-        self.trace.add("world", "peace")
+        """End all faults and start everything that is down."""
+        self.trace.add("world", "faults end")
         cures, self._cures = self._cures, {}
         for cure in cures.values():
             cure()
@@ -313,7 +313,7 @@ class World:
                 self._ended(life, group)
 
     def _ended(self, life: Life, group: ExceptionGroup[Exception]) -> None:
-        """It ended by itself, not by a crash."""
+        """The process ended without an injected crash."""
         fenced = group.subgroup(FencedError) is not None
         _, surprises = group.split(PersysError)
         if surprises is not None:
@@ -323,7 +323,7 @@ class World:
         life.crash()
 
     def _died(self, life: Life) -> None:
-        self.trace.add(life.name, "is dead")
+        self.trace.add(life.name, "crashed")
         if life.restart_seconds is None:
             return
         if seat := self.seats.get(life.name):
@@ -343,7 +343,7 @@ class World:
     def _requested(self, listener: str, method: str, request: Any) -> None:
         if method in _QUIET:
             return
-        self.trace.add(listener, f"hears {method}")
+        self.trace.add(listener, f"receives {method}")
         if listener in self.nodes:
             self.invariants.ordered(NodeId(listener), request)
             if method in _ORDERS:
@@ -360,10 +360,10 @@ class World:
         if method == "ListWorkloads":
             self._check_read(listener, answer, dict(beside))
         if method == "Heartbeat" and answer.leads:
-            self._check_authority(listener, "says to a node that it leads")
+            self._check_authority(listener, "claims leadership to a node")
 
     def _check_read(self, listener: Life, answer: Any, beside: dict[str, str]) -> None:
-        """Of the leader, and of standbys with the age that they tell."""
+        """Check reads of the leader, and of standbys with their reported age."""
         seat = self.seats[listener.name]
         if not isinstance(seat, SharedSeat) or not seat.trouble.is_long_over:
             return
@@ -377,13 +377,13 @@ class World:
             self._check_authority(sender, f"orders {method}")
 
     def _check_authority(self, life: Life, deed: str) -> None:
-        """What is only passed on is not its own deed."""
+        """Forwarded calls are not orders of the forwarder."""
         seat = self.seats[life.name]
         if not isinstance(seat, SharedSeat) or not seat.leads:
             return
         leader = self.leader_name
         if leader not in ("", life.title):
-            self.invariants.fail("authority", f"{life.title} {deed}, and {leader} leads")
+            self.invariants.fail("authority", f"{life.title} {deed}, but the leader is {leader}")
 
     def _failed(self, violation: Violation) -> None:
         if self.violation is None:

@@ -1,4 +1,4 @@
-"""Who acts in a simulated run besides schedulers and agents.
+"""Actors of a simulated run besides schedulers and agents.
 
-`intruders.py` has the peers that no operator wants: a clone of a node, and a node that reports anything.
+`intruders.py` has unwanted peers: the clone of a node, and a node that sends arbitrary reports.
 """

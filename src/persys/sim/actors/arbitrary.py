@@ -1,4 +1,4 @@
-"""Arbitrary content of reports, and an agent's own report with such content in it."""
+"""Arbitrary heartbeat content, and its injection into the heartbeats of a real agent."""
 
 from random import Random
 
@@ -6,7 +6,7 @@ from persys.wire.gen.control.v1 import control_pb2
 
 STATES = ("Running", "Failed", "Pending", "Unknown", "", "x" * 300)
 TEXTS = ("", "ok", "x" * 5_000, "\x00", "\x1b[2J", "workload not found", "../../nodes/n1")
-EPOCHS = (0, -1, 2**53 + 1, 2**63 - 1)  # none of which was ever handed out
+EPOCHS = (0, -1, 2**53 + 1, 2**63 - 1)  # never assigned
 LARGER_THAN_A_RECORD = "y" * 1_200_000
 NUMBERS = (0, -1, 2**31 - 1, -(2**31))
 STATUS_SHARE = 0.3
@@ -14,7 +14,7 @@ LARGE_SHARE = 0.25
 
 
 def falsify(report: control_pb2.HeartbeatRequest, random: Random) -> None:
-    """What is true and what is not look alike. No copy is said to be gone: that a node could always say."""
+    """Mix false content into a heartbeat. No copy is reported as removed: a node is trusted for that."""
     for status in report.workload_statuses:
         if random.random() < STATUS_SHARE:
             _falsify_status(status, random)

@@ -1,8 +1,8 @@
-"""Peers that no operator wants: the clone of a node's disk, and a node that reports anything.
+"""Unwanted peers: the clone of a node's disk, and a node that sends arbitrary reports.
 
-A clone has the node's id and its journal, and a runtime of its own: whatever it starts is a second copy that
-no record accounts for. A hostile node has a valid identity and no capacity; what it says about workloads of
-others must change nothing.
+A clone has the node's id, its journal, and a runtime of its own: whatever it starts is a second copy without
+a record. A hostile node has a valid identity and no capacity; its reports about workloads of other nodes must
+change nothing.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ STATES = ("Stopped", *arbitrary.STATES)
 
 
 class Hostile:
-    """Some list the same hundreds of unknown copies again and again, others something else each time."""
+    """Some report the same hundreds of unknown copies repeatedly, others different ones each time."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Hostile:
         self._listed = [f"made-up-{number}" for number in range(random.choice(LISTED))]
 
     async def run(self) -> None:
-        """Register and send heartbeats with made-up content, until the process is ended."""
+        """Register and send heartbeats with arbitrary content until the process ends."""
         time = asyncio.get_running_loop().time
         due = time()
         while self._life.alive:

@@ -1,4 +1,4 @@
-"""What happens in a simulated run.
+"""The events of a simulated run.
 
-`faults.py` is the table of all faults: how each is drawn from a seed, and how it is injected into a world.
+`faults.py` is the table of all faults: how each is drawn from a seed, and how it is injected.
 """

@@ -1,6 +1,6 @@
-"""How each fault of the simulation is drawn from a seed: its target, its duration and its amount.
+"""Draws the target, duration and amount of each fault from a seed.
 
-A drawn event has no time and no kind yet; the plan adds both.
+A drawn event has no time and no kind; the plan adds both.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from persys.sim.disk import Part
 from persys.sim.happening import ANYBODY, SCHEDULER, USER, Happening, Shape, node_names
 from persys.sim.wishes import COMMON_IMAGE, OWN_IMAGE
 
-# The calls at which a process may be made to die.
+# The gates at which a process can crash.
 AGENT_CALLS = (
     "disk.write", "disk.written", "create", "create.done", "start", "start.done", "stop", "stop.done",
     "remove", "remove.done", "pull.done", "volumes", "volumes.done", "send", "answer", "receive",
@@ -62,7 +62,7 @@ def on_all(*amounts: float) -> Draw:
 
 
 def on_scheduler(*amounts: float) -> Draw:
-    """Of several schedulers; SCHEDULER is the leader of that moment."""
+    """One of several schedulers; SCHEDULER means the current leader."""
 
     def draw(random: Random, shape: Shape) -> Happening:
         names = [f"s{number}" for number in range(1, shape.schedulers + 1)]
@@ -143,4 +143,4 @@ def hostile(random: Random, _shape: Shape) -> Happening:
 
 
 def drawn_elsewhere(_random: Random, _shape: Shape) -> Happening:
-    raise AssertionError("drawn together with what belongs to it")
+    raise AssertionError("drawn together with its snapshots and recovery")

@@ -1,8 +1,8 @@
-"""The faults of the simulation, one table: how each is drawn from a seed, and how it is injected.
+"""The table of all faults: how each is drawn from a seed, and how it is injected.
 
-A fault begins at its time and ends after its duration, or when the fault phase ends. A plan that names an
-unknown fault is an error. Faults with `group` ANY can meet every seed; the other groups belong to seeds with
-several schedulers, or with agents on control streams.
+A fault starts at its time and ends after its duration, or at the end of the fault phase. An unknown fault in
+a plan is an error. Faults of the group ANY can occur with every seed; the other groups belong to seeds with
+several schedulers or with control streams.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ BOOT_SECONDS = 5.0
 REINSTALL_SECONDS = 60.0
 SKEW_SECONDS_MAX = 200.0
 FOR_GOOD_SECONDS = 10_000.0
-TOLD_SECONDS = 120.0  # a clone that is refused for so long knows that it is one
-# What operators may change with a tool of the store.
+TOLD_SECONDS = 120.0  # a clone that is refused for this long must have stopped its data copies
+# Records that operators may change with a tool of the store.
 REWRITTEN = (
     keys.WORKLOADS,
     keys.ASSIGNMENTS,
@@ -44,7 +44,7 @@ class Group(Enum):
     ANY = auto()
     MANY_SCHEDULERS = auto()
     STREAMS = auto()
-    LOSSES = auto()  # drawn with the snapshots and rulings that belong to them
+    LOSSES = auto()  # drawn together with snapshots and recoveries
 
 
 Inject = Callable[[World, Happening], None]
@@ -52,7 +52,7 @@ Inject = Callable[[World, Happening], None]
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`draw` gives the event without its time and kind. `timely`: mostly while a user's request is served."""
+    """`draw` returns the event without time and kind. `timely`: mostly near a user request."""
 
     draw: draws.Draw
     inject: Inject
@@ -79,7 +79,7 @@ def _crash(life: Life, event: Happening) -> None:
 
 
 def _crash_agent_at(world: World, event: Happening) -> None:
-    """The agent dies at a call; with ANYBODY the first agent that comes to it."""
+    """Crash an agent at a gate; with ANYBODY the first agent that reaches it."""
     if event.target == ANYBODY:
         lives = [node.life for node in world.nodes.values()]
     else:
@@ -151,7 +151,7 @@ def _power_off(world: World, event: Happening) -> None:
 
 
 def _destroy_node(world: World, event: Happening) -> None:
-    """The machine and all its data are gone. The operator confirms it, and later installs a new one."""
+    """Destroy the machine and its data. The operator confirms it, and later installs a new machine."""
     node = world.nodes[event.target]
     if not node.powered:
         return
@@ -173,7 +173,7 @@ def _set_clock(world: World, event: Happening) -> None:
     node = world.nodes.get(event.target)
     jump = event.amount
     if node is None and world.shared:
-        # The next retries are times of the leader's clock: those of several schedulers are kept by NTP.
+        # Retry times are on the leader's clock: the clocks of several schedulers are synchronised by NTP.
         jump = max(-SKEW_SECONDS_MAX, min(jump, SKEW_SECONDS_MAX))
     wall = node.wall if node is not None else world.seat_of(event.target).wall
     wall.ahead += timedelta(seconds=jump)
@@ -202,7 +202,7 @@ def _no_way(world: World, event: Happening) -> list[Weather]:
 
 
 def _no_way_around(world: World, event: Happening) -> list[Weather]:
-    """Cut a scheduler off, but not from the store."""
+    """Isolate a scheduler, but not from the store."""
     name = world.seat_of(event.target).name
     others = [other for other in world.seats if other != name]
     cut_off = {"agents": [*world.nodes], "others": others, "all": [*world.nodes, *others, USER]}
@@ -224,7 +224,7 @@ def _loss(_world: World, event: Happening) -> list[Weather]:
 
 
 def _duplicates(_world: World, event: Happening) -> list[Weather]:
-    """Requests of users are not doubled: their next request would be undone, over gRPC too."""
+    """Duplicate messages, except user requests: a late duplicate would undo the next request."""
     return [
         Weather(target=event.target, echo=event.amount),
         Weather(source=event.target, echo=event.amount),
@@ -239,7 +239,7 @@ def _delay(_world: World, event: Happening) -> list[Weather]:
 
 
 def _store_trouble(begin: Callable[[StoreTrouble, float], None]) -> Inject:
-    """For all schedulers, or for the one that the event names."""
+    """A store fault for all schedulers, or for the target of the event."""
 
     def inject_it(world: World, event: Happening) -> None:
         seats = [world.seat_of(event.target)] if event.target else list(world.seats.values())
@@ -251,7 +251,7 @@ def _store_trouble(begin: Callable[[StoreTrouble, float], None]) -> Inject:
 
 
 def _wipe_store(world: World, event: Happening) -> None:
-    """`word` is what the operator will decide, `amount` 1 restarts the schedulers too."""
+    """`word` is the recovery that the operator will choose; `amount` 1 also restarts the schedulers."""
     world.lose_store()
     if event.amount:
         for seat in world.seats.values():
@@ -263,7 +263,7 @@ def _wipe_store(world: World, event: Happening) -> None:
 
 
 def _runtime_trouble(name: str, *, value: float | bool | None = None) -> Inject:
-    """Set a field of the node's runtime trouble, to the event's amount unless `value` says otherwise."""
+    """Set a field of the node's runtime faults to `value`, by default the event's amount."""
 
     def inject_it(world: World, event: Happening) -> None:
         trouble = world.nodes[event.target].trouble
@@ -305,7 +305,7 @@ def _false_reports(world: World, event: Happening) -> None:
 
 
 def _write_from_outside(world: World, event: Happening) -> None:
-    """Some records get a new version that no scheduler has read."""
+    """Write some records at a new version that no scheduler has read."""
     random = dice(world.plan.seed, "outside", event.at)
     for key in world.store.written(REWRITTEN):
         if random.random() < event.amount:
@@ -329,7 +329,7 @@ def _break_at_message(world: World, event: Happening) -> None:
 
 
 def _clone_node(world: World, event: Happening) -> None:
-    """Only of a node that is in touch: while its lease is valid the clone must be refused."""
+    """Clone a node that is in contact: while its lease is valid the clone must be refused."""
     node = world.nodes[event.target]
     if node.life is None or not node.life.alive or not world.is_in_touch(node):
         return
