@@ -252,7 +252,7 @@ def test_a_node_is_cordoned_drained_and_taken_back(
     browser.fill("#deadline", "5")
     browser.press("Drain", "dialog")
 
-    browser.until_text("fits nowhere else")
+    browser.until_text("fits on no other node")
     browser.until_text("deadline in")
     cluster.client.delete(name)
     browser.until_text("drained")

@@ -46,7 +46,7 @@ def test_a_docker_that_is_started_after_the_agent_is_used_without_a_restart(
         return list(cluster.client.get_node(node).problems)
 
     eventually(
-        lambda: any(each.startswith("runtime does not answer: ") for each in problems()),
+        lambda: any(each.startswith("runtime does not respond: ") for each in problems()),
         "the node to report that Docker does not answer",
         within=WITHIN_SECONDS,
     )

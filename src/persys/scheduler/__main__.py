@@ -37,7 +37,7 @@ def main() -> int:
     except SettingsError as err:
         print(f"error: {err}", file=sys.stderr)
         return 2
-    from persys.scheduler.plane import serve  # after the settings were read: it is a heavy import
+    from persys.scheduler.plane import serve  # imported after the settings are checked: it is slow
 
     try:
         return run(lambda stop: serve(settings, stop))

@@ -1,7 +1,7 @@
-"""What an operator makes of an orphan: a workload again, or nothing.
+"""Adopts or deletes an orphan on request of an operator.
 
-Adopting binds the copy where it is, under a higher epoch and the same revision, so that nothing is restarted.
-Deleting writes a tombstone; the burials see to the rest. Both refuse what is no orphan.
+Adopting assigns the copy to its node with a higher epoch and the same revision, so that nothing is restarted.
+Deleting writes a tombstone; the copy is then removed like any other. Both refuse copies that are no orphans.
 """
 
 import dataclasses
@@ -47,7 +47,7 @@ class Adoption:
         self._clock = clock
 
     async def reported(self, node_id: NodeId, workload_id: WorkloadId) -> Workload | None:
-        """An orphan as its node reports it. None: the node does not keep the spec."""
+        """The orphan as its node reports it. None: the node does not store the spec."""
         member = self._member(node_id)
         self._orphan(node_id, workload_id)
         intents = await self._agents.intents(node_id, member.node.endpoint)
@@ -59,12 +59,12 @@ class Adoption:
     ) -> None:
         """Raises RefusedError with the reason and what to do instead.
 
-        Secrets that only the node's report names are sent to it only if `allow_secrets` has them.
+        Secrets named in the reported spec are sent to the node only if they are in `allow_secrets`.
         """
         workload = await self.reported(node_id, workload_id)
         if workload is None:
             raise RefusedError(
-                f"node {node_id} does not keep the spec of {workload_id}; apply its spec "
+                f"node {node_id} does not store the spec of {workload_id}; apply its spec "
                 f"under this id with the constraint `node.id = {node_id}`, or delete the orphan"
             )
         if unapproved := sorted(secret_names(workload.spec) - set(allow_secrets)):
@@ -83,7 +83,7 @@ class Adoption:
         orphan = self._orphan(node_id, workload_id)
         if orphan.seen.epoch >= self._cluster.epochs.next:
             self._reconciler.skip_epochs()
-        # The operator says that the copy is there, so it counts without a proof.
+        # The operator confirms the copy, so it counts without a proof.
         self._cluster.strangers.put(dataclasses.replace(orphan, counts=True))
         await self._reconciler.submit(workload_id, judge)
 
@@ -93,7 +93,7 @@ class Adoption:
         async def attempt() -> Tombstone:
             orphan = self._orphan(node_id, workload_id)
             now = self._clock.now()
-            # The epoch fences late repetitions of the removal; one that was never handed out cannot.
+            # The epoch fences late repetitions of the removal. An epoch that was never assigned cannot.
             epoch = credible(orphan.seen.epoch, self._cluster.epochs.reserved_until)
             grave = Tombstone(Assignment(workload_id, node_id, epoch, now), now)
 
@@ -132,7 +132,7 @@ class Adoption:
         copies = [one.seen.node_id for one in found if one.counts]
         if len(copies) > 1:
             raise RefusedError(
-                f"{', '.join(copies)} all have a copy of {workload.id}; delete all but one first"
+                f"nodes {', '.join(copies)} have a copy of {workload.id}; delete all except one first"
             )
         if why := self._reconciler.refusal(workload, node_id):
             raise RefusedError(f"node {node_id} cannot take {workload.id}: {why}")
@@ -140,10 +140,10 @@ class Adoption:
     def _where(self, workload_id: WorkloadId) -> str:
         assignment = self._cluster.entries[workload_id].assignment
         if assignment is None:
-            return "exists and waits for a node; it takes this copy over as soon as it fits there"
+            return "exists and waits for a node; it adopts this copy as soon as it fits on the node"
         return (
-            f"exists and is bound to {assignment.node_id} with epoch {assignment.epoch}; "
-            "this copy is an old one: delete it"
+            f"exists and is assigned to {assignment.node_id} with epoch {assignment.epoch}; "
+            "this copy is outdated: delete it"
         )
 
     def _member(self, node_id: NodeId) -> Member:
@@ -158,9 +158,9 @@ class Adoption:
             return found
         if workload_id in self._cluster.on_node.get(node_id, ()):
             raise RefusedError(
-                f"{workload_id} is no orphan: it is bound to {node_id}; "
+                f"{workload_id} is not an orphan: it is assigned to {node_id}; "
                 "to remove it, delete the workload"
             )
         if workload_id in self._cluster.tombstones.get(node_id, {}):
-            raise RefusedError(f"{workload_id} on {node_id} is already to be removed")
+            raise RefusedError(f"{workload_id} on {node_id} is already being removed")
         raise NotFoundError("orphan", f"{workload_id} on {node_id}")

@@ -1,4 +1,4 @@
-"""What follows a decision: what is noted as sent, who may find room, and what the metrics call it."""
+"""What follows from a decision: the recorded dispatch, freed capacity, the result label of the metrics."""
 
 from datetime import datetime
 
@@ -16,14 +16,14 @@ from persys.scheduler.metrics import Result
 
 
 def renewal(situation: Situation, decision: Decision) -> tuple[Apply, ...]:
-    """A new wish that needs no work, such as other rules, still goes to the node that keeps it for us."""
+    """A changed intent that needs no work on the node is still sent: the node stores it for recovery."""
     bound, workload = decision.assignment, situation.workload
     if bound is None or workload.desired is Desired.DELETED:
         return ()
     if not situation.reports or situation.phase is not Phase.ALIVE:
         return ()
     if amount_differs(bound, needs_of(workload)):
-        return ()  # it waits for room: its node must not have it before
+        return ()  # it waits for capacity: its node must not get it before
     return (Apply(bound.node_id, workload, bound.epoch),)
 
 
@@ -31,7 +31,7 @@ def dispatched(entry: Entry, effect: Apply | Remove, now: datetime) -> Dispatch:
     desired = effect.workload.desired if isinstance(effect, Apply) else Desired.DELETED
     goal = Goal(entry.workload.revision, desired, effect.epoch)
     if entry.dispatch is not None and entry.dispatch.goal == goal:
-        # The old trouble is told until there is an answer, so that each new try is not news.
+        # The last problem is shown until there is a reply, so that a repeated attempt causes no new event.
         tries, problem = entry.dispatch.unanswered_count, entry.dispatch.problem
         repeats = entry.dispatch.repeats + (entry.dispatch.answered_at is not None)
         return Dispatch(goal, now, unanswered_count=tries, problem=problem, repeats=repeats)
@@ -39,7 +39,7 @@ def dispatched(entry: Entry, effect: Apply | Remove, now: datetime) -> Dispatch:
 
 
 def frees(old: Assignment, decision: Decision) -> bool:
-    """Whether others may find room now that a reservation went or shrank."""
+    """Whether a reservation was removed or reduced, so that other workloads may fit."""
     new = decision.assignment
     return new is None or (new.node_id, new.reserved, new.host_ports, new.rules, new.pools) != (
         old.node_id,

@@ -1,6 +1,6 @@
-"""Calls to agents: through the stream a node has opened, else over a pooled channel to its endpoint.
+"""Calls to agents: over the control stream that a node has opened, else over a pooled channel.
 
-Channels are kept open, and each call has a deadline.
+Channels stay open, and each call has a deadline.
 """
 
 import asyncio
@@ -53,19 +53,19 @@ log = structlog.get_logger()
 PROBE_SECONDS_MAX = 3.0
 
 Stub = agent_pb2_grpc.AgentServiceStub
-# Closes a connection. Calls under way get so many seconds to end; None: they are cancelled at once.
+# Closes a connection. Calls in progress get this many seconds to end; None: they are cancelled at once.
 Close = Callable[[float | None], Awaitable[None]]
 Connect = Callable[[NodeId, str], tuple[Stub, Close]]
-# The spec with values in it, or why they cannot be had.
+# The spec with resolved secret values, or why they cannot be resolved.
 Resolve = Callable[[Workload], Awaitable[Resolved | Failure]]
-# A call with many messages, of gRPC or on a stream: iterated, written to, cancelled.
+# A streaming call, over gRPC or a control stream: it can be iterated, written to and cancelled.
 OpenCall = Callable[..., Any]
 
 INTENTS_MAX = 10_000  # of one node
 
 
 async def as_said(workload: Workload) -> Resolved:
-    """Where there are no secrets."""
+    """Used where specs refer to no secrets."""
     return Resolved(workload.spec)
 
 
@@ -91,12 +91,12 @@ class GrpcAgents:
         is_known_by_host: Callable[[NodeId], bool] = lambda _node_id: False,
         resolve: Resolve = as_said,
     ) -> None:
-        """`limited` is told what of the answers exceeded a limit.
+        """`limited` records which fields of the replies exceeded a limit.
 
-        `is_known_by_host` says of which nodes the certificate names the host only: they are called by
+        `is_known_by_host` is true for nodes whose certificate names only the host: they are called with
         `connect_by_host`.
-        `reached` is told which node was called, and why it gave no answer, if it gave none. `prove` makes the
-        proof that goes with an order.
+        `reached` is called with each node that was called and the problem if it did not reply, else "".
+        `prove` creates the proof that is sent with an order.
         """
         self._prove = prove
         self._resolve = resolve
@@ -152,7 +152,7 @@ class GrpcAgents:
         except NotFoundError:
             return
         if not answer.success and not foreign.says_not_found(answer.message):
-            raise AgentUnreachableError(f"{node_id} did not take the delete: {answer.message}")
+            raise AgentUnreachableError(f"{node_id} refused the delete: {answer.message}")
 
     async def ask(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
         request = agent_pb2.GetWorkloadStatusRequest(id=workload_id)
@@ -161,7 +161,7 @@ class GrpcAgents:
         except NotFoundError:
             return Observation(workload_id, node_id, Actual.ABSENT, self._clock.now())
         if answer.status.metadata.get(agent.REFUSED):
-            # It remembers an order that it refused, and has nothing of it.
+            # The agent stores only that it refused an order; it has no copy.
             return Observation(workload_id, node_id, Actual.ABSENT, self._clock.now())
         return agent.observation(answer.status, node_id, self._clock.now())
 
@@ -178,7 +178,7 @@ class GrpcAgents:
         for message in answer.actions:
             with suppress(InvalidError):  # an action of a kind that only a newer agent knows
                 found.append(agent.action(message))
-        # Agents in the field may know neither the limit nor the order.
+        # Third-party agents may ignore the limit and the order.
         own = (action for action in found if action.workload_id in ("", workload_id))
         return sorted(own, key=lambda action: action.created_at, reverse=True)[:ACTIONS_MAX]
 
@@ -190,7 +190,7 @@ class GrpcAgents:
 
     async def probe(self, node_id: NodeId, endpoint: str) -> frozenset[WorkloadType]:
         if self._plain_stream(node_id, endpoint) is not None:
-            return frozenset()  # it takes orders as long as its stream is open
+            return frozenset()  # it accepts orders as long as its stream is open
         deadline = timedelta(seconds=min(self._deadline, PROBE_SECONDS_MAX))
         request = agent_pb2.HealthCheckRequest()
         answer = await self._call(node_id, endpoint, "HealthCheck", request, deadline=deadline)
@@ -207,7 +207,10 @@ class GrpcAgents:
                 async for message in stream:
                     size += message.ByteSize()
                     if len(kept) >= INTENTS_MAX or size > LIST_BYTES_MAX:
-                        raise AgentUnreachableError(f"{node_id} lists more than a node can hold")
+                        raise AgentUnreachableError(
+                            f"{node_id} lists too many workloads: expected at most {INTENTS_MAX}, "
+                            f"with {LIST_BYTES_MAX} bytes in total"
+                        )
                     try:
                         limits.check(message)
                         kept.append(agent.intent(message, node_id))
@@ -228,21 +231,21 @@ class GrpcAgents:
         *,
         deadline: timedelta | None = None,
     ) -> Any:
-        """A call that only our agents know. RefusedError: this one does not."""
+        """A call that only Persys agents support. Raises RefusedError if this agent does not."""
         if self._plain_stream(node_id, endpoint) is not None:
             raise unknown_to(node_id, method)
         return await self._call(node_id, endpoint, method, request, deadline=deadline)
 
     @contextmanager
     def stream(self, node_id: NodeId, endpoint: str, method: str) -> Iterator[OpenCall]:
-        """Opens a call that lasts as long as its caller likes. Its failures are ours inside this."""
+        """Opens a streaming call without a deadline. Failures inside the block are raised as PersysError."""
         with self._outgoing.call(node_id, method, lasts=True) as headers:
             if self._plain_stream(node_id, endpoint) is not None:
                 raise unknown_to(node_id, method)
             yield partial(getattr(self._stub(node_id, endpoint), method), metadata=headers)
 
     def node_changed(self, node_id: NodeId, endpoint: str | None) -> None:
-        """The node is there now; None: it was removed. What is open elsewhere for it is closed."""
+        """The node has this endpoint now; None: it was removed. Connections to other endpoints are closed."""
         pooled = self._pool.get(node_id)
         if pooled is not None and pooled[0] != endpoint:
             self._retire(node_id)
@@ -255,7 +258,7 @@ class GrpcAgents:
         self._has_unused.set()
 
     async def run(self) -> None:
-        """Close connections that are not used any more, as soon as calls under way have ended."""
+        """Close connections that are no longer used, as soon as the calls in progress have ended."""
         async with asyncio.TaskGroup() as group:
             while True:
                 await self._has_unused.wait()
@@ -275,12 +278,12 @@ class GrpcAgents:
             await self._unused.pop()(None)
 
     def _plain_stream(self, node_id: NodeId, endpoint: str) -> Tunnel | None:
-        """The stream of an agent that can be told in no other way, and that takes no calls on it."""
+        """The stream of an agent that has no endpoint and accepts no calls on its stream."""
         tunnel = self._streams.get(node_id)
         return tunnel if tunnel is not None and not tunnel.takes_calls and not endpoint else None
 
     async def _tell_apply(self, stream: Tunnel, workload: Workload, epoch: int) -> Observation:
-        """What has come of it is in the agent's heartbeats."""
+        """Sends an apply without a reply: the agent's heartbeats report the result."""
         order = control_message.apply_message(workload)
         with self._outgoing.call(stream.node_id, "ApplyWorkload"):
             message = control_pb2.ControlMessage(apply=order)
@@ -298,7 +301,7 @@ class GrpcAgents:
         if tunnel is not None and tunnel.takes_calls:
             return tunnel.stub
         if not endpoint:
-            raise AgentUnreachableError(f"{node_id} has no stream open, and gave no address")
+            raise AgentUnreachableError(f"{node_id} has no open stream and registered no endpoint")
         pooled = self._pool.get(node_id)
         if pooled is not None and pooled[0] != endpoint:
             self._retire(node_id)
@@ -326,7 +329,7 @@ class GrpcAgents:
         try:
             self._limited.note(node_id, limits.trim(answer))
         except InvalidError as err:
-            raise AgentUnreachableError(f"the answer of {node_id} cannot be read: {err}") from err
+            raise AgentUnreachableError(f"invalid reply from {node_id}: {err}") from err
         return answer
 
     def _applied(
@@ -365,7 +368,7 @@ class GrpcAgents:
 
 
 def _ignore(_error: InternalError) -> None:
-    """It is logged and counted; nothing uses that connection any more."""
+    """The failure is logged and counted; the connection is no longer used."""
 
 
 def _failed(
@@ -377,7 +380,7 @@ def _failed(
 
 
 def _silence(answer: agent_pb2.ApplyWorkloadResponse, values: Collection[str]) -> None:
-    """An agent of another make may repeat what it was sent."""
+    """Masks secret values: a third-party agent may repeat them in its reply."""
     if not values:
         return
     answer.message = redacted(answer.message, values)
@@ -388,7 +391,7 @@ def _silence(answer: agent_pb2.ApplyWorkloadResponse, values: Collection[str]) -
 
 
 def _refusal(err: PersysError, values: Collection[str]) -> Failure:
-    """A wrong field stays wrong; any other refusal, such as of an old epoch, may pass."""
+    """An invalid field is final; any other refusal, such as of an old epoch, is retried."""
     text = redacted(str(err), values)
     if isinstance(err, InvalidError):
         return Failure(FailureReason.INVALID_SPEC, text, retryable=False)

@@ -1,4 +1,4 @@
-"""The composition root: the only place where the scheduler's parts meet."""
+"""The composition root: builds the parts of a scheduler and connects them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -83,10 +83,11 @@ class Scheduler:
         vault: SecretSource | None = None,
         supervisor: Supervisor | None = None,
     ) -> None:
-        """A simulation reaches its agents by its own `connect`, and throws its own dice.
+        """A simulation passes its own `connect` and `random`.
 
-        `names` is where CoreDNS looks, a connection that becomes this scheduler's own. `shared`: others may
-        lead on this store. `supervisor` goes with `metrics`: both belong to the process.
+        `names` is the store that CoreDNS reads; the scheduler closes this connection. `shared`: other
+        schedulers may lead on this store. `supervisor` and `metrics` belong to the process: pass both, or
+        none.
         """
         self._settings = settings
         self._store = store
@@ -96,7 +97,7 @@ class Scheduler:
         self.supervisor = supervisor or Supervisor("scheduler", clock, self.metrics.registry)
         self.cluster = Cluster(settings.placement_strategy, node_changed=self._node_changed)
         self.census = Census(self.cluster, clock)
-        self.has_loaded = False  # whether memory has been what the store has
+        self.has_loaded = False  # whether memory was loaded from the store once
         self._build_commit(shared=shared)
         self._build_reconcile()
         self._build_dispatch(connect, connect_by_host, vault)
@@ -121,7 +122,7 @@ class Scheduler:
         self.metrics.registry.register(self._collector)
 
     def _build_commit(self, *, shared: bool) -> None:
-        """The mode, the committer and what tells whether this process leads."""
+        """The mode, the committer and the leader lease."""
         settings, clock = self._settings, self._clock
         self.events = self.cluster.events
         self.modes = Modes(clock, on_normal=self._all_is_well)
@@ -144,7 +145,7 @@ class Scheduler:
         )
 
     def _build_reconcile(self) -> None:
-        """What decides about workloads. It hands effects to what `_build_dispatch` makes."""
+        """Decisions about workloads. Their effects are submitted to the parts of `_build_dispatch`."""
         settings, clock = self._settings, self._clock
         self.reconciler = Reconciler(
             self.cluster,
@@ -164,7 +165,7 @@ class Scheduler:
     def _build_dispatch(
         self, connect: Connect, connect_by_host: Connect, vault: SecretSource | None
     ) -> None:
-        """What sends orders to agents, and takes what they answer."""
+        """Sends orders to agents and processes their replies."""
         settings, clock = self._settings, self._clock
         self.limited = Limited(self.metrics)
         self.streams = Streams()
@@ -263,23 +264,23 @@ class Scheduler:
         )
 
     async def lead(self, begun: Callable[[], None] = lambda: None) -> None:
-        """Do all that a leader does, until cancelled. Raises FencedError when another leads."""
+        """Run all loops of a leader until cancelled. Raises FencedError when another scheduler leads."""
         async with asyncio.TaskGroup() as group:
             for part in self.parts():
                 group.create_task(part)
-            await asyncio.sleep(0)  # each has begun: now they may be asked
+            await asyncio.sleep(0)  # every loop has started: calls may be served
             begun()
 
     async def take_over(self, name: str) -> None:
-        """Become the one who writes, and know what is stored."""
+        """Take the leader key and load what is stored."""
         remembers = self.committer.remembers()
         snapshot = await self.committer.take_over(name)
-        if not (self.modes.in_recovery and remembers):  # else memory is all there is
+        if not (self.modes.in_recovery and remembers):  # else only memory has the records
             await self._load(snapshot)
         self._begin_to_lead()
 
     async def go_on(self) -> None:
-        """We have become the one who writes, and know by following what is stored."""
+        """Lead after standby: the key is taken, and memory has followed the store."""
         await self.committer.go_on()
         self.reconciler.wake_many(list(self.cluster.entries))
         self._begin_to_lead()
@@ -289,7 +290,7 @@ class Scheduler:
         epochs.set_first_key(marker.proof_key if marker is not None else "")
         if not self.committer.is_new_cluster:
             epochs.skip(now=self._clock.now())
-        # Whoever only followed has heard from no node: nobody is judged before they could speak.
+        # A standby receives no heartbeats: every node gets a full lease before it is judged.
         self.membership.renew_all()
         self.removal.resume()
         self.secrets.look()
@@ -316,7 +317,7 @@ class Scheduler:
         self._report_quarantined()
 
     async def announce(self) -> None:
-        """Keep the names in DNS right, in either role."""
+        """Maintain the names in DNS, as leader and as standby."""
         if self.discovery is not None:
             async with asyncio.TaskGroup() as group:
                 group.create_task(self.discovery.run())
@@ -338,7 +339,7 @@ class Scheduler:
         )
 
     def end_streams(self) -> None:
-        """What would otherwise go on for as long as its client likes."""
+        """End streaming calls that have no deadline."""
         self.events.close()
         self.streams.close()
 
@@ -348,7 +349,7 @@ class Scheduler:
         await self.agents.close()
 
     def parts(self) -> tuple[Coroutine[None, None, None], ...]:
-        """What runs as long as the scheduler leads. The first that ends by an error ends them all."""
+        """The loops of a leader as coroutines. The first that fails ends all of them."""
         return tuple(map(self.supervisor.supervised, self.loops()))
 
     def loops(self) -> tuple[Loop, ...]:
@@ -380,7 +381,7 @@ class Scheduler:
     def _discovery(self, names: Store) -> Discovery:
         settings, lead = self._settings, self.committer.lead
         zone = whereabouts.zone_of(settings)
-        # Elsewhere the leader's key is not there to be checked.
+        # A different etcd does not hold the leader key, so writes to it cannot be fenced.
         same_etcd = not settings.discovery_etcd_endpoints
         return Discovery(
             self.cluster,
@@ -434,7 +435,7 @@ class Scheduler:
         self.reconciler.wake_many(list(self.cluster.entries))
 
     def _report_quarantined(self) -> None:
-        """Each by its key, unless there are very many, as after a downgrade."""
+        """Report each unreadable record by its key, unless there are very many, as after a downgrade."""
         quarantine = self.cluster.quarantine
         for key in quarantine.take_released():
             self.supervisor.resolved("record", key)
@@ -445,11 +446,11 @@ class Scheduler:
             log.error("records.quarantined", count=len(quarantine), last=unreported[-1].key)
 
     def _all_is_well(self) -> None:
-        """Normal again: everybody gets a full lease, everything is looked at."""
+        """Normal mode again: every node gets a full lease, every workload is reconciled."""
         self.membership.renew_all()
         self.reconciler.wake_many(list(self.cluster.entries))
 
-    # The parts below are made after those that call them.
+    # These callbacks refer to parts that are built after their callers.
 
     def _hand(self, effect: Effect) -> None:
         self.performer.hand(effect)

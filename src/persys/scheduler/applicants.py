@@ -1,4 +1,4 @@
-"""Nodes that wanted to join while nothing could be written, kept in memory: a rebuild reaches them."""
+"""Nodes that tried to register while nothing could be written, held in memory: a rebuild calls them."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,7 +12,7 @@ CLAIMS_MAX = 20_000
 @dataclass(frozen=True, slots=True)
 class Applicant:
     node: Node
-    cluster_uid: str  # the cluster it says it belonged to
+    cluster_uid: str  # the cluster that it reports
     workload_count: int
     asked_at: datetime
 
@@ -23,7 +23,7 @@ class Applicants:
         self._claims: dict[NodeId, str] = {}
 
     def claim(self, node_id: NodeId, uid: str) -> None:
-        """The node says that it belongs to another cluster. It counts also after the node has joined."""
+        """The node reports another cluster. The claim is valid also after the node has registered."""
         if node_id in self._claims or len(self._claims) < CLAIMS_MAX:
             self._claims[node_id] = uid
 

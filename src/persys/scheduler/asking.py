@@ -1,6 +1,6 @@
-"""Ask many nodes the same thing at once: each answers in its time or is named with its problem.
+"""Calls many nodes concurrently and collects a reply or a problem per node.
 
-One that does not answer delays nobody beyond its own deadline, and never looks like one that has nothing.
+A node that does not reply delays the others at most by its own deadline, and is never shown as empty.
 """
 
 import asyncio
@@ -21,11 +21,11 @@ AT_ONCE_MAX = 64
 @dataclass(frozen=True, slots=True)
 class Answers(Generic[Answer]):
     by_node: dict[NodeId, Answer]
-    problems: dict[NodeId, str]  # of those that gave none
+    problems: dict[NodeId, str]  # of nodes without a reply
 
 
 def nodes_named(cluster: Cluster, node_ids: Iterable[str]) -> list[Node]:
-    """These, or all if none is named. Raises NotFoundError."""
+    """The named nodes, or all if none is named. Raises NotFoundError."""
     wanted = [NodeId(name) for name in node_ids if name]
     for name in wanted:
         if name not in cluster.members:
@@ -36,7 +36,7 @@ def nodes_named(cluster: Cluster, node_ids: Iterable[str]) -> list[Node]:
 async def ask_all(
     nodes: Iterable[Node], ask: Callable[[Node], Awaitable[Answer]]
 ) -> Answers[Answer]:
-    """`ask` has a deadline of its own, and raises what is wrong. Who is known to be away is not asked."""
+    """`ask` has its own deadline and raises PersysError on failure. Nodes that are not ready are skipped."""
     found: Answers[Answer] = Answers({}, {})
     room = asyncio.Semaphore(AT_ONCE_MAX)
 

@@ -1,8 +1,7 @@
-"""Names the caller in the events of a request.
+"""Records the caller in the events of a request.
 
-Events that are committed while a request is served get its identity and source address. An RPC whose change
-is not a commit of its own (exec, images, volumes, snapshots) gets an event written for it, see
-`wire/methods.py`.
+Events that are committed while a request is served get its identity and source address. For an RPC that
+commits nothing itself (exec, images, volumes, snapshots) an event is written, see `wire/methods.py`.
 """
 
 from collections.abc import Iterator
@@ -41,7 +40,7 @@ class Audit:
             ORIGIN.reset(before)
 
     async def write(self, method: Method, request: Any) -> None:
-        """The event of an RPC that commits none itself. Where nothing can be stored it goes to the log."""
+        """Write the event of an RPC that commits none itself. If it cannot be stored, it is logged."""
         event = _event(method, request, self._clock)
         if event is None:
             return

@@ -1,7 +1,7 @@
-"""Whether this process still is the one who writes, made sure of every few seconds, and its lease renewed.
+"""Renews the leader lease and tracks how recently the store confirmed it.
 
-Agents stop what has `stop_after` when no scheduler with authority speaks to them. One that was replaced and
-has not noticed must not keep them from it: whoever replaced it counts on that.
+Agents stop workloads with `stop_after` when no confirmed leader is in contact with them. A leader that was
+replaced and has not noticed must not prevent that: the new leader relies on it.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from persys.scheduler.lead import Lead
 
 LOOK_SECONDS_MAX = 2.0
 LOOKS_PER_LEASE = 4
-# How old the last certainty may be. Less than the margin of `core.fencing`, and less than the lease.
+# How old the last confirmation may be. Less than the margin of `core.fencing`, and less than the lease.
 CERTAIN_SECONDS_MAX = 5.0
 CERTAIN_SHARE_OF_LEASE = 0.8
 
@@ -22,7 +22,7 @@ class Authority:
     def __init__(
         self, lead: Lead, clock: Clock, *, doubt: Callable[[], None], sure: Callable[[], None]
     ) -> None:
-        """`sure` is called each time that the store has confirmed this leader."""
+        """`sure` is called each time the store confirms this leader, `doubt` when it may have changed."""
         self._lead = lead
         self._sure = sure
         self._doubt = doubt
@@ -49,8 +49,8 @@ class Authority:
                 else:
                     self._doubt()
             except TimeoutError:
-                pass  # it may be we who are slow: that is no reason to read everything again
+                pass  # this process may be the slow one: that does not require a reload
             except StoreUnavailableError:
                 if not self.is_certain:
-                    self._doubt()  # the committer finds out, and tells of it
+                    self._doubt()  # the committer checks the store and sets the mode
             await asyncio.sleep(self._look_seconds)

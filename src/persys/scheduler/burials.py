@@ -1,9 +1,9 @@
-"""Tombstones: copies that must be removed although their workload is gone or lives elsewhere.
+"""Deletes stale copies of moved or deleted workloads; retries until the node confirms.
 
 A removal is requested until the node has acknowledged it and reports the copy absent. Absence alone is not
-enough: an earlier order to apply it may be on its way, and only the removal makes the node refuse that one.
-Then the tombstone is dropped at once, because its room and its workload may be waited for. Nodes that do not
-report by themselves are polled meanwhile.
+enough: an earlier apply may still be in flight, and only the removal makes the node refuse it. Then the
+tombstone is dropped at once, because its capacity and its workload may be waited for. Nodes that do not push
+status changes are polled until then.
 """
 
 import asyncio
@@ -42,7 +42,7 @@ class Burials:
         wake: Callable[[WorkloadId], None],
         poll_interval: timedelta,
     ) -> None:
-        """`hand` takes over an effect."""
+        """`hand` submits an effect for dispatch."""
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
@@ -53,28 +53,28 @@ class Burials:
         self._news = asyncio.Event()
         self._to_ask: dict[NodeId, None] = {}
         self._gone: dict[tuple[NodeId, WorkloadId], None] = {}
-        # The epochs of removals that nodes have acknowledged, for tombstones that are there.
+        # The epochs of acknowledged removals, for existing tombstones.
         self._acknowledged: dict[tuple[NodeId, WorkloadId], int] = {}
 
     def ask_for(self, node_id: NodeId) -> None:
-        """The node can be asked: have it remove what it should no longer have."""
+        """Request the removal of all stale copies on a node, if it is ready."""
         if self._can_be_asked(node_id) and self._cluster.tombstones.get(node_id):
             self._to_ask[node_id] = None
             self._news.set()
 
     def ask_about(self, tombstone: Tombstone) -> None:
-        """This one is new. To ask for all of a node each time would take ever longer while it is drained."""
+        """Request the removal of a new tombstone only: all of a node would be quadratic during a drain."""
         if self._can_be_asked(tombstone.assignment.node_id):
             self._hand(_removal(tombstone))
             self._news.set()
 
     def acknowledged(self, removal: Remove) -> None:
-        """The node has taken the order to remove a copy: it takes no order of that epoch any more."""
+        """The node has accepted the removal: it refuses orders of that epoch from now on."""
         if removal.workload_id in self._cluster.tombstones.get(removal.node_id, {}):
             self._acknowledged[(removal.node_id, removal.workload_id)] = removal.epoch
 
     def removed(self, node_id: NodeId, workload_id: WorkloadId) -> None:
-        """The node reports that it has no such copy. If it has not taken the removal, that is sent again."""
+        """The node reports the copy absent. An unacknowledged removal is sent again."""
         tombstone = self._cluster.tombstones.get(node_id, {}).get(workload_id)
         if (
             tombstone is not None
@@ -83,7 +83,7 @@ class Burials:
             self.replaced(node_id, workload_id)
 
     def replaced(self, node_id: NodeId, workload_id: WorkloadId) -> None:
-        """The copy is gone for good: the node would refuse the order that made it."""
+        """The copy is permanently gone: the node would refuse the order that created it."""
         if workload_id in self._cluster.tombstones.get(node_id, {}):
             self._gone[(node_id, workload_id)] = None
             self._news.set()
@@ -105,7 +105,7 @@ class Burials:
                         group.create_task(self._drop(node_id, workload_id))
 
     async def _ask_all(self) -> None:
-        """In slices, for a node may have thousands of old copies."""
+        """In slices: a node may have thousands of stale copies."""
         slices = Slices(self._clock)
         while self._to_ask:
             node_id = next(iter(self._to_ask))
@@ -115,7 +115,7 @@ class Burials:
                 self._hand(_removal(tombstone))
 
     def _poll(self) -> bool:
-        """Ask nodes that send no changes how far their removals are. True: ask again later."""
+        """Poll the removals of nodes that do not push status. True: poll again later."""
         polled = False
         for node_id, buried in self._cluster.tombstones.items():
             if buried and self._is_polled(node_id):
@@ -135,7 +135,7 @@ class Burials:
         return member is not None and member.node.status is not NodeStatus.NOT_READY
 
     async def pass_over(self) -> None:
-        """Ask again for what is still there."""
+        """Request the removal of all remaining tombstones again."""
         self._acknowledged = {
             (node_id, name): epoch
             for (node_id, name), epoch in self._acknowledged.items()
@@ -168,7 +168,7 @@ class Burials:
         try:
             await self._committer.commit(change)
         except (StoreUnavailableError, ConflictError):
-            return  # the next pass asks for it again
+            return  # the next sweep requests it again
         self._room_appeared(node_id)
         self._wake(workload_id)
 

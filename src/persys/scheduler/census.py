@@ -1,4 +1,4 @@
-"""The workloads, counted: a few at a time, so that with very many of them no call waits for the count."""
+"""Counts workloads for the metrics, in slices: with very many workloads no call waits for the count."""
 
 import asyncio
 from collections import Counter as Tally
@@ -24,7 +24,7 @@ class Count:
     retrying: int = 0
     given_up: int = 0
     removals_overdue: int = 0
-    pending_since: datetime | None = None  # of the one that waits longest
+    pending_since: datetime | None = None  # of the longest pending workload
 
     def add(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
@@ -56,7 +56,7 @@ class Census:
         self.latest = Count()
 
     async def take(self) -> None:
-        """Count anew, unless that was done a moment ago."""
+        """Count again, unless the last count is recent."""
         now = self._clock.monotonic()
         if self._taken_at is not None and now - self._taken_at < FRESH_SECONDS:
             return

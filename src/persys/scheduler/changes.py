@@ -1,4 +1,4 @@
-"""A change: records to write and drop together, as keys and values, and what it does to the memory."""
+"""A transaction: records to write and delete together, and the update of memory that follows."""
 
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
@@ -12,7 +12,7 @@ from persys.model.event import Event
 
 @dataclass(slots=True)
 class Change:
-    """`done` runs when it is stored, before anybody is told; it must not wait."""
+    """`done` updates memory after the commit, before the caller resumes; it must not block."""
 
     done: Callable[[], None]
     puts: dict[str, Struct] = field(default_factory=dict)
@@ -26,7 +26,7 @@ class Change:
 
 @dataclass(slots=True)
 class Origin:
-    """The caller of the request that is being served. Tasks that outlive the request no longer act for it."""
+    """The caller of the request that is being served. It is closed when the request ends."""
 
     identity: str
     source: str

@@ -1,7 +1,7 @@
-"""The cluster in memory, as the store has it, and beside it what only this process has seen.
+"""The cluster state in memory: the stored records, and what only this process has observed.
 
 Records change here only after they were committed. Observations, dispatches, leases and usage are not
-records: they are learnt again after a restart.
+stored: they are collected again after a restart.
 """
 
 from collections.abc import Callable, Iterable
@@ -45,14 +45,14 @@ INTERNAL_ERROR = "InternalError"  # the reason code of a workload that is set as
 
 @dataclass(frozen=True, slots=True)
 class SetAside:
-    """Deciding about a workload failed unexpectedly: it is left alone until then."""
+    """Deciding about a workload raised an unexpected error: it is not reconciled until `until`."""
 
     why: str
     until: datetime
 
     @property
     def text(self) -> str:
-        return f"internal error in the scheduler: {self.why}; the next attempt follows by itself"
+        return f"internal error in the scheduler: {self.why}; it is retried automatically"
 
 
 NOT_ANSWERING = "not answering orders"
@@ -60,7 +60,7 @@ NOT_ANSWERING = "not answering orders"
 
 @dataclass(slots=True)
 class Entry:
-    """All about one workload: five records, and what was seen and sent."""
+    """One workload: its five records, and what was observed and sent."""
 
     workload: Workload
     assignment: Assignment | None = None
@@ -73,44 +73,42 @@ class Entry:
     usage: WorkloadUsage | None = None
     asides: dict[NodeId, Aside] = field(default_factory=dict)
     set_aside: SetAside | None = None
-    # What the node refused and nothing was decided about yet: no heartbeat takes its place.
+    # A refusal of the node that was not decided on yet: heartbeats do not overwrite it.
     refusal: Observation | None = None
-    revision_from: NodeId | None = None  # the node that tells its revision when asked
-    traced_at: datetime | None = None  # when the order was sent whose tasks are in the history
+    revision_from: NodeId | None = None  # the node that reports its revision when polled
+    traced_at: datetime | None = None  # when the order whose tasks are in the history was sent
 
     def forget_news(self) -> None:
-        """The intent is new: what was seen and sent before says nothing about it."""
+        """The intent has changed: earlier observations and dispatches do not apply to it."""
         self.observation = self.observed_since = self.dispatch = self.refusal = None
         self.asides = {}
 
 
 @dataclass(slots=True)
 class Member:
-    """All about one node: its record, and its lease on the monotonic clock."""
+    """One node: its record, its lease on the monotonic clock, and what it last reported."""
 
     node: Node
     lease_until: float
     last_heartbeat: datetime | None = None
     heard_at: float | None = None  # on the monotonic clock
-    reported_at: float | None = None  # its last heartbeat as the registered agent, alike
+    reported_at: float | None = None  # its last heartbeat as the registered agent, also monotonic
     intervals: tuple[
         float, ...
-    ] = ()  # seconds between its last heartbeats; only of agents of other makes
-    lease_extra: float = 0.0  # seconds of its lease beyond the configured ones
+    ] = ()  # seconds between its last heartbeats; third-party agents only
+    lease_extra: float = 0.0  # seconds of its lease beyond the configured length
     usage: NodeUsage | None = None
     refused_types: set[WorkloadType] = field(default_factory=set)
-    unavailable_types: frozenset[WorkloadType] = frozenset()  # their runtime does not answer now
-    unhealthy_types: frozenset[WorkloadType] = (
-        frozenset()
-    )  # of agents of other makes, by HealthCheck
-    boot_id: str = ""  # of its kernel, as its agent said when it registered
-    instance_heard: bool = False  # this scheduler has heard the agent under its instance id
-    unreachable: str = ""  # why calls to it get no answer, although it sends heartbeats
+    unavailable_types: frozenset[WorkloadType] = frozenset()  # their runtime does not respond now
+    unhealthy_types: frozenset[WorkloadType] = frozenset()  # by HealthCheck; third-party agents
+    boot_id: str = ""  # of its kernel, as registered
+    instance_heard: bool = False  # the agent has sent its instance id to this scheduler
+    unreachable: str = ""  # why calls to it fail although it sends heartbeats
     clock_skew: timedelta = timedelta()
     lost_noted: bool = False
     statuses: Statuses = field(default_factory=Statuses)
     internal_errors: tuple[InternalError, ...] = ()  # as its agent last reported them
-    journal_problem: str = ""  # why its agent takes no orders, as it last reported
+    journal_problem: str = ""  # why its agent accepts no orders, as last reported
 
 
 class Cluster:
@@ -124,8 +122,8 @@ class Cluster:
         self.entries: dict[WorkloadId, Entry] = {}
         self.members: dict[NodeId, Member] = {}
         self._promised: dict[WorkloadId, Assignment] = {}
-        # Assignments whose workload's record is unreadable or missing. They keep their reservations, and are
-        # the workload's again when its record can be read or it is applied again.
+        # Assignments whose workload record is unreadable or missing. They keep their reservations, and are
+        # attached again when the record becomes readable or the workload is applied again.
         self.detached: dict[WorkloadId, Assignment] = {}
         self.tombstones: dict[NodeId, dict[WorkloadId, Tombstone]] = {}
         self._tombstone_nodes: dict[WorkloadId, set[NodeId]] = {}
@@ -150,10 +148,10 @@ class Cluster:
         return list(self.quarantine)
 
     def blocked_because(self, workload_id: WorkloadId) -> str:
-        """Why nothing is decided about this workload: a record that the decision needs cannot be read.
+        """Why this workload is not reconciled: a record that the decision needs is unreadable. "": none.
 
-        Without its assignment it would be placed a second time, without its node's record moved, without a
-        tombstone placed beside an old copy. Empty: none.
+        Without its assignment it would be placed a second time, without the record of its node moved,
+        without a tombstone placed beside a stale copy.
         """
         needed = [keys.workload_key(workload_id), keys.assignment_key(workload_id)]
         entry = self.entries.get(workload_id)
@@ -199,7 +197,7 @@ class Cluster:
         return member
 
     def show_node(self, member: Member) -> None:
-        """Let placement see the node as it is now."""
+        """Update the node in the placement index."""
         node = member.node
         unusable = member.unavailable_types | member.unhealthy_types
         silent = frozenset(f"type:{kind}" for kind in unusable)
@@ -216,20 +214,20 @@ class Cluster:
         )
 
     def set_unreachable(self, node_id: NodeId, problem: str) -> None:
-        """Whether the node answers calls: new work goes only to those that do."""
+        """Set why the node does not reply to calls, "" if it does: it gets no new work meanwhile."""
         member = self.members[node_id]
         member.unreachable = problem
         self.show_node(member)
 
     def is_known_by_host(self, node_id: NodeId) -> bool:
-        """Whether the certificate of its agent is of another make, or shared: it names its host only."""
+        """Whether the agent's certificate identifies only a host: it is third-party or shared."""
         member = self.members.get(node_id)
         if member is None:
             return False
         return member.node.known_by_host or bool(member.node.bound_host)
 
     def set_unavailable(self, node_id: NodeId, types: frozenset[WorkloadType]) -> bool:
-        """The types whose runtime does not answer on the node. True: another one answers again."""
+        """Set the types whose runtime does not respond on the node. True: one of them responds again."""
         member = self.members[node_id]
         if member.unavailable_types == types:
             return False
@@ -239,7 +237,7 @@ class Cluster:
         return recovered
 
     def set_unhealthy(self, node_id: NodeId, types: frozenset[WorkloadType]) -> bool:
-        """The types whose runtime HealthCheck calls unhealthy. True: another one is healthy again."""
+        """Set the types that HealthCheck reports unhealthy. True: one of them is healthy again."""
         member = self.members[node_id]
         types &= member.node.capabilities.types
         recovered = bool(member.unhealthy_types - types)
@@ -249,18 +247,18 @@ class Cluster:
         return recovered
 
     def stop_offering(self, node_id: NodeId, kind: WorkloadType) -> None:
-        """The node cannot run this type: none of it goes there until the node registers again."""
+        """The node cannot run this type: it is not offered this type until it registers again."""
         member = self.members.get(node_id)
         if member is not None and kind not in member.refused_types:
             member.refused_types.add(kind)
             self.show_node(member)
 
     def turned_away(self, workload_id: WorkloadId, aside: Aside) -> None:
-        """The node was too full for this workload, which gets another one for a while."""
+        """The node rejected this workload for lack of capacity: it is excluded for a while."""
         self.entries[workload_id].asides[aside.node_id] = aside
 
     def asides_of(self, workload_id: WorkloadId, now: datetime) -> tuple[Aside, ...]:
-        """Those that are not over."""
+        """The rejections that have not expired."""
         entry = self.entries.get(workload_id)
         if entry is None or not entry.asides:
             return ()
@@ -269,7 +267,7 @@ class Cluster:
 
     def drop_node(self, node_id: NodeId) -> None:
         del self.members[node_id]
-        # Whoever registers under this name again has all its room.
+        # A node that registers with this id again starts without reservations.
         self.columns.give_back_all(node_id)
         self.columns.remove_node(node_id)
         for workload_id in self.tombstones.pop(node_id, {}):
@@ -279,7 +277,7 @@ class Cluster:
         self._node_changed(node_id)
 
     def assignments_of(self, workload_ids: Iterable[WorkloadId]) -> dict[WorkloadId, Assignment]:
-        """Of those that are bound."""
+        """The assignments of those that are assigned."""
         return {
             workload_id: entry.assignment
             for workload_id in workload_ids
@@ -287,14 +285,14 @@ class Cluster:
         }
 
     def bound_to(self, node_id: NodeId) -> set[WorkloadId]:
-        """What is assigned to a node, also of workloads whose own records cannot be read."""
+        """The workloads assigned to a node, including those whose own record is unreadable."""
         bound = self.on_node.get(node_id, set())
         if not self.detached:
             return bound
         return bound | {name for name, one in self.detached.items() if one.node_id == node_id}
 
     def unsettled_on(self, node_id: NodeId) -> list[WorkloadId]:
-        """Of those bound to a node: where something is under way, or is not as it was wished."""
+        """The workloads of a node that have not converged: in progress, or not in the desired state."""
         return [
             workload_id
             for workload_id in self.on_node.get(node_id, ())
@@ -319,7 +317,7 @@ class Cluster:
             del self._tombstone_nodes[workload_id]
 
     def learn_epochs(self) -> None:
-        """Raise the counter above all epochs on record: stores of older versions have no counter."""
+        """Raise the counter above all recorded epochs: stores of older versions have no counter."""
         bound = (entry.assignment for entry in self.entries.values())
         known = [one.epoch for one in bound if one is not None]
         known += [entry.belief.epoch for entry in self.entries.values() if entry.belief is not None]
@@ -328,21 +326,21 @@ class Cluster:
         self.epochs.learn(EpochCounter(max(known, default=0)))
 
     def prove(self, workload_id: WorkloadId, node_id: NodeId, epoch: int) -> bytes:
-        """That this cluster gave the epoch to the node."""
+        """The proof that this cluster assigned the epoch to the node."""
         return prove(self.epochs.proof_key, workload_id, node_id, epoch)
 
     def is_proven(self, seen: Observation) -> bool:
-        """Whether this cluster gave the node what it reports."""
+        """Whether this cluster assigned the reported workload to the node."""
         key = self.epochs.proof_key
         return is_proven(key, seen.workload_id, seen.node_id, seen.epoch, seen.proof)
 
     def tombstones_of(self, workload_id: WorkloadId) -> list[Tombstone]:
-        """Its old copies that are not known to be gone, in the order of their nodes."""
+        """Its stale copies that are not confirmed removed, sorted by node."""
         nodes = self._tombstone_nodes.get(workload_id)
         return [self.tombstones[node_id][workload_id] for node_id in sorted(nodes)] if nodes else []
 
     def held_by_record(self, workload_id: WorkloadId, node_id: NodeId) -> Assignment | None:
-        """The recorded reason why room is reserved for a workload on a node."""
+        """The record for which capacity is reserved for a workload on a node."""
         entry = self.entries.get(workload_id)
         if (
             entry is not None
@@ -357,10 +355,10 @@ class Cluster:
         return tombstone.assignment if tombstone is not None else None
 
     def settle_room(self, workload_id: WorkloadId, node_ids: Iterable[NodeId]) -> None:
-        """Make the reservations on these nodes what the records say, and what a pending commit may make them.
+        """Update the reservations on these nodes from the records and from a pending commit.
 
-        Until the commit is answered the larger of the two counts: a workload that shrinks frees nothing
-        before its smaller record is stored, and one that grows has its room from the moment of the decision.
+        Until the commit ends the larger of the two is reserved: a workload that shrinks frees nothing
+        before its smaller record is stored, and one that grows reserves from the moment of the decision.
         """
         promised = self._promised.get(workload_id)
         for node_id in node_ids:
@@ -375,12 +373,12 @@ class Cluster:
                 self.columns.put_hold(workload_id, node_id, hold)
 
     def promise(self, assignment: Assignment) -> None:
-        """Reserve what is about to be committed: an old copy that goes meanwhile does not free that room."""
+        """Reserve for a pending commit: removing a stale copy meanwhile does not free that capacity."""
         self._promised[assignment.workload_id] = assignment
         self.settle_room(assignment.workload_id, (assignment.node_id,))
 
     def end_promise(self, workload_id: WorkloadId) -> None:
-        """It is committed, or will not be."""
+        """The pending commit has ended."""
         self._promised.pop(workload_id, None)
 
 

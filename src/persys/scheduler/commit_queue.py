@@ -1,4 +1,4 @@
-"""Changes that wait for the next transaction, and which of them go together."""
+"""The queue of changes for the next transaction, and which of them share it."""
 
 import asyncio
 from dataclasses import dataclass
@@ -26,13 +26,13 @@ class CommitQueue:
         return len(self._waiting)
 
     def add(self, change: Change, values: dict[str, bytes]) -> asyncio.Future[None]:
-        """Done when it is stored; whoever takes it from here sees to that."""
+        """Returns a future that completes when the change is stored."""
         stored: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(Pending(change, values, stored))
         return stored
 
     async def gather(self) -> None:
-        """Let others join: a change that comes alone is not held up, a crowd is, for a moment."""
+        """Wait for more changes: a single change is not delayed, concurrent ones are, for a few ms."""
         if self._crowded:
             await asyncio.sleep(CROWD_SECONDS)
         gathered = 0
@@ -42,7 +42,7 @@ class CommitQueue:
         self._crowded = gathered > 1
 
     def next_batch(self) -> list[Pending]:
-        """The first changes that do not touch each other's records; the others go with the next."""
+        """The first changes that do not touch each other's records; the others wait for the next batch."""
         batch: list[Pending] = []
         left: list[Pending] = []
         touched: set[str] = set()
@@ -57,7 +57,7 @@ class CommitQueue:
         return batch
 
     def void(self, err: PersysError) -> None:
-        """Nobody takes what waits."""
+        """Fail all queued changes."""
         waiting, self._waiting = self._waiting, []
         for pending in waiting:
             fail(pending.stored, err)
@@ -66,4 +66,4 @@ class CommitQueue:
 def fail(waiting: asyncio.Future[None], err: Exception) -> None:
     if not waiting.done():
         waiting.set_exception(err)
-        waiting.exception()  # whoever waited may have left; that is no reason to complain
+        waiting.exception()  # mark it as retrieved: the caller may have been cancelled

@@ -1,10 +1,10 @@
-"""Group commit: changes that arrive while a transaction is under way share the next one.
+"""Group commit: changes that arrive during a transaction share the next one.
 
-Every write of the scheduler passes here. Each record is guarded by the version this process last saw, each
-transaction by the leader's fence. When the store gave no answer, nobody knows what was written: everything
-is read again before the next write, and what was decided before that is void (ConflictError: decide again).
-Outside normal mode nothing is taken (FrozenError): the loop looks by itself whether the store is well again.
-A record that cannot be read is never overwritten (QuarantinedError).
+All writes of the scheduler pass through here. Each record is guarded by the version this process last saw,
+each transaction by the leader's fence. After a commit without a reply it is unknown what was written:
+everything is read again before the next write, and queued changes fail with ConflictError (decide again).
+Outside normal mode changes are refused with FrozenError; the loop probes the store until it is available.
+An unreadable record is never overwritten (QuarantinedError).
 """
 
 import asyncio
@@ -48,7 +48,7 @@ T = TypeVar("T")
 LOOK_AGAIN_SECONDS = 1.0
 ATTEMPTS_MAX = 4
 
-# What replaces everything that is stored. It is told the store and the lead; why, for the history.
+# Replaces everything that is stored, and returns the reason for the mode's history.
 Rewrite = Callable[[Store, Lead], Awaitable[str]]
 
 
@@ -74,11 +74,10 @@ class Committer:
         on_reload: Callable[[Snapshot], Awaitable[None]],
         on_events: Callable[[list[Numbered], list[int]], None],
     ) -> None:
-        """`remembers`: whether memory has records. `on_reload` makes memory what was read;
-        nothing is written until it returns.
+        """`remembers`: whether memory has records. `on_reload` loads a snapshot into memory; nothing is
+        written until it returns.
 
-        `on_events` gets events that were stored, in the order of their numbers, and the numbers of events
-        that were deleted.
+        `on_events` gets the stored events in the order of their numbers, and the numbers of deleted events.
         """
         self._store = store
         self._clock = clock
@@ -87,10 +86,10 @@ class Committer:
         self._queue = CommitQueue()
         self._news = asyncio.Event()
         self._doubtful = False
-        self._unanswered = False  # a request may still be under way in the store
+        self._unanswered = False  # a request may still be in progress in the store
         self._ended: FencedError | None = None
         self._asked: list[_Asked] = []
-        self.is_new_cluster = False  # it was begun by this process
+        self.is_new_cluster = False  # created by this process
         self._metrics = metrics
         self.modes = modes
         self.revision = 0  # of the store, when it was read or after the last commit
@@ -100,7 +99,7 @@ class Committer:
         self._on_events = on_events
 
     async def take_over(self, name: str) -> Snapshot:
-        """Become the one who writes, then read everything as it is. An empty store becomes a new cluster."""
+        """Take the leader key, then read everything. An empty store becomes a new cluster."""
         self.lead.name = name
         await self.lead.take()
         snapshot = await self._read_all()
@@ -114,9 +113,9 @@ class Committer:
         return snapshot
 
     async def learn(self, snapshot: Snapshot) -> Snapshot:
-        """This is all that is stored. Returns it without the names for DNS, which are not records of ours.
+        """Set the known versions from a full snapshot. Returns it without DNS names, which are not records.
 
-        In a thread, because there may be a hundred thousand: nothing is committed or followed meanwhile.
+        Runs in a thread, because there may be 100,000 records: nothing is committed or followed meanwhile.
         """
         snapshot = await asyncio.to_thread(self._learn, snapshot)
         self.revision = snapshot.revision
@@ -129,20 +128,20 @@ class Committer:
         return snapshot
 
     def follow(self, changes: Sequence[Stored]) -> None:
-        """Another has written these."""
+        """Take over changes that the leader has written."""
         self._units.follow(change for change in changes if not keys.is_name(change.key))
 
     async def go_on(self) -> None:
-        """We lead, and have followed all that the last leader wrote. An empty store becomes a new cluster."""
+        """Lead after standby, with all changes of the last leader. An empty store becomes a new cluster."""
         if self.lead.marker is None:
             await self._begin(self.lead.new_marker())
 
     async def commit(self, change: Change, *, repairs: bool = False) -> None:
-        """Returns when it is stored and done. `repairs`: it may replace records that cannot be read.
+        """Returns when the change is stored and memory updated. `repairs`: it may replace unreadable records.
 
-        Raises InvalidError for a record that is too large, ConflictError when a record moved,
-        FrozenError when the store did not take it or the mode is not normal, FencedError when this is not
-        the one who writes any more.
+        Raises InvalidError for a record that is too large, ConflictError when a record has changed,
+        FrozenError when the store did not reply or the mode is not normal, FencedError when this scheduler
+        no longer leads.
         """
         if change.is_empty:
             change.done()
@@ -161,7 +160,7 @@ class Committer:
             await stored
 
     def doubt(self) -> None:
-        """What is stored may not be what memory has: read it before the next write."""
+        """Memory may differ from the store: read everything before the next write."""
         self._doubtful = True
         self._news.set()
 
@@ -172,9 +171,9 @@ class Committer:
         return len(self._units.versions)
 
     async def rewrite(self, make: Rewrite) -> None:
-        """Replace all that is stored, in recovery mode, in which nothing else is written.
+        """Replace everything that is stored. Only in recovery mode, in which nothing else is written.
 
-        Raises ConflictError if the mode has changed, and whatever the store says of the writing.
+        Raises ConflictError if the mode has changed, and the errors of the store.
         """
         asked = _Asked(make, asyncio.get_running_loop().create_future())
         self._asked.append(asked)
@@ -202,7 +201,7 @@ class Committer:
                 fail(asked.done, ended)
 
     async def _wait_for_news(self) -> None:
-        """In trouble not for ever: its end shall be noticed even if nobody wants to write."""
+        """While the store is unavailable, return after a timeout: the store is probed without writes too."""
         if self.modes.is_frozen and not self._asked:
             self._news.clear()
         in_trouble = self._doubtful or self.modes.is_frozen
@@ -211,7 +210,7 @@ class Committer:
                 await self._news.wait()
 
     async def _look(self) -> None:
-        """Read what is there, if that is in doubt; and in trouble, see whether it takes writes again."""
+        """Read the store if memory may be stale; in a frozen mode also probe whether it accepts writes."""
         try:
             if self.modes.in_recovery and not await self._is_back():
                 await self.lead.hold_place()
@@ -227,7 +226,7 @@ class Committer:
             self._void(self.modes.refusal())
             return
         except ConflictError as err:
-            self._doubtful = True  # it moves while it is looked at: look once more
+            self._doubtful = True  # it changed during the read: read again
             self._void(err)
             return
         self._void(ConflictError("the store was read again; decide again"))
@@ -241,11 +240,11 @@ class Committer:
         return True
 
     async def _read_again(self) -> bool:
-        """False: what it held is gone. Memory stays as it is then."""
+        """False: the store has lost its records. Memory is kept in this case."""
         if self._unanswered:
             await self.lead.renew_fence()
             self._unanswered = False
-        self._doubtful, is_read = False, False  # what is doubted from now on is read once more
+        self._doubtful, is_read = False, False  # a mark during the read causes another read
         try:
             snapshot = await self._read_all()
             match self.lead.judge(snapshot, remembers=self.remembers()):
@@ -268,14 +267,14 @@ class Committer:
         unit = Unit(guards={keys.CLUSTER: 0}, puts={keys.CLUSTER: records.encode(marker)})
         outcome = (await self._store.commit([unit], fence=self.lead.fence))[0]
         if isinstance(outcome, Conflict):
-            raise ConflictError("another scheduler is starting on this store at the same moment")
+            raise ConflictError("another scheduler is starting on this store at the same time")
         self._units.stored(unit, outcome.revision)
         self.lead.marker = marker
         self.is_new_cluster = True
         log.info("cluster.began", cluster_uid=marker.uid)
 
     async def _resume(self, why: str) -> None:
-        """Write our name again, and what happened meanwhile: if that works, everything does."""
+        """Write the leader key and the events of the outage: success proves that writes work."""
         told = self._units.number(self.modes.history(why))
         try:
             written = await self.lead.take(
@@ -294,14 +293,17 @@ class Committer:
     async def _answer(self, asked: "_Asked") -> None:
         try:
             if not self.modes.in_recovery:
-                raise ConflictError(f"the mode is {self.modes.state.mode} by now; look again")
+                raise ConflictError(
+                    f"the mode is {self.modes.state.mode}: expected recovery; check it with "
+                    "`persysctl recovery status`"
+                )
             await self.lead.take(again=True)
             why = await asked.make(self._store, self.lead)
-            self._doubtful = False  # what is doubted from now on is read once more
+            self._doubtful = False  # a mark during the read causes another read
             await self._on_reload(await self._read_all())
             await self._resume(why)
             if self.modes.is_frozen:
-                raise ConflictError("the store has changed meanwhile; try again")
+                raise ConflictError("the store was changed at the same time; try again")
         except PersysError as err:
             self._doubtful = True
             fail(asked.done, err)
@@ -340,9 +342,7 @@ class Committer:
             return
         except asyncio.CancelledError:
             for pending in batch:
-                fail(
-                    pending.stored, FencedError("this scheduler is not the one who writes any more")
-                )
+                fail(pending.stored, FencedError("this scheduler no longer leads; try again"))
             raise
         conflicts = sum(isinstance(outcome, Conflict) for outcome in outcomes)
         self._measure(began, stored=len(batch) - conflicts, conflicts=conflicts)
@@ -361,12 +361,11 @@ class Committer:
                         pending.stored.set_result(None)
                 case Conflict() as conflict:
                     self._doubtful = True
-                    fail(
-                        pending.stored, ConflictError(f"{conflict.key} was changed by someone else")
-                    )
+                    changed = ConflictError(f"{conflict.key} was changed by another writer")
+                    fail(pending.stored, changed)
 
     def _note_revisions(self, outcomes: Sequence[Outcome]) -> None:
-        """A revision that was there before: the store was restored from an older copy while we lead."""
+        """Detects a repeated revision: the store was restored from an older copy while we lead."""
         revisions = [one.revision for one in outcomes if isinstance(one, Committed)]
         if not revisions:
             return
@@ -376,7 +375,7 @@ class Committer:
         self.revision = max(self.revision, *revisions)
 
     async def _commit_apart(self, batch: list[Pending], err: InvalidError) -> None:
-        """The store refuses the whole commit, by a defect of ours: it must not stop the other changes."""
+        """The store refuses the whole batch because of a defect: commit each change alone."""
         log.error("commit.refused", reason=str(err), changes=len(batch))
         if len(batch) == 1:
             fail(batch[0].stored, err)
@@ -395,7 +394,7 @@ class Committer:
         return await self.learn(await self._store.read("/"))
 
     async def _note_fence(self, batch: list[Pending]) -> None:
-        """Our name is not where it was. Another's in its place ends our lead; none means trouble."""
+        """The leader key has changed. Another name in it ends leadership; a missing key means data loss."""
         failure: PersysError = ConflictError("the store has changed; decide again")
         try:
             await self.lead.check_not_taken()
@@ -415,7 +414,7 @@ class Committer:
 
 
 async def insist(attempt: Callable[[], Awaitable[T]]) -> T:
-    """Decide again when what it was decided on has changed."""
+    """Repeat on ConflictError: read, decide and commit again."""
     for _ in range(ATTEMPTS_MAX - 1):
         with suppress(ConflictError):
             return await attempt()

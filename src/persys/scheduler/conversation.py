@@ -1,7 +1,7 @@
-"""One call on a stream that carries many: requests one way, answers the other, as gRPC's own calls look.
+"""One call on a control stream that carries many, with the interface of a gRPC call object.
 
-Either way at most `window` messages are under way before the reader has said that it took some. So a reader
-that is slow holds up its own writer, and nothing gathers here.
+In each direction at most `window` messages are in flight before the reader acknowledges some. A slow reader
+therefore slows its writer, and nothing is buffered here.
 """
 
 import asyncio
@@ -20,12 +20,12 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 WINDOW = 16
-ENDS = 2  # the end of the answers, and a refusal, need no room in the window
+ENDS = 2  # the end of the replies and a refusal do not count against the window
 _CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class Replies:
-    """What came back for one call. More than the window allows, or nonsense counts, end the call."""
+    """The replies of one call. Exceeding the window or an invalid acknowledgement ends the call."""
 
     def __init__(self, window: int) -> None:
         self._inbox: Inbox[control_pb2.StreamReply] = Inbox((window or 1) + ENDS)
@@ -36,14 +36,14 @@ class Replies:
         if self._broken:
             return
         if not self.room.give_back(reply.taken):
-            self._break(f"the agent took {reply.taken} messages that were not sent")
+            self._break(f"the agent acknowledged {reply.taken} messages that were not sent")
         elif (reply.code or reply.last or reply.HasField("response")) and not self._inbox.put(
             reply
         ):
-            self._break("the agent sent more answers than the window allows")
+            self._break("the agent sent more replies than the window allows")
 
     def end(self, reply: control_pb2.StreamReply) -> None:
-        """The last one, whatever waits."""
+        """End the call with this reply; queued replies are discarded."""
         self._broken = True
         self._inbox.replace_all(reply)
 
@@ -67,9 +67,9 @@ class Conversation(Generic[Request, Response]):
         until: float | None,
         window: int = WINDOW,
     ) -> None:
-        """`left` is told once that nobody reads any more, and whether the agent has ended it."""
+        """`left` is called once when the call is no longer read; its flag: the agent has ended it."""
         self.replies = Replies(window)
-        self.first: Request | None = None  # written before the first answer is read
+        self.first: Request | None = None  # written before the first reply is read
         self._id = opening.id
         self._opening: control_pb2.StreamCall | None = opening
         self._serialize = serialize
@@ -83,7 +83,7 @@ class Conversation(Generic[Request, Response]):
         self._last_came = False
 
     async def write(self, request: Request) -> None:
-        """Returns when it is on its way, which may be after the agent has taken earlier ones."""
+        """Returns when the message is sent. Blocks while the window is full."""
         call = self._opening or control_pb2.StreamCall(id=self._id, more=True)
         if self._opening is not None:
             call.window = self._window
@@ -124,7 +124,7 @@ class Conversation(Generic[Request, Response]):
             raise rpc_error(grpc.StatusCode.INTERNAL, CANNOT_BE_PARSED) from err
 
     async def _next(self) -> bytes | None:
-        """None after the last."""
+        """None after the last reply."""
         if self._last_came:
             return None
         async with in_time(self._until):
@@ -153,5 +153,5 @@ async def in_time(until: float | None) -> AsyncIterator[None]:
             yield
     except TimeoutError as err:
         raise rpc_error(
-            grpc.StatusCode.DEADLINE_EXCEEDED, "the agent gave no answer in time"
+            grpc.StatusCode.DEADLINE_EXCEEDED, "the agent did not reply in time"
         ) from err

@@ -1,6 +1,6 @@
-"""Refusals at the door, written as events by the one that leads: bounded, however many there are.
+"""Writes denied requests as events. The leader writes them, and their number is limited.
 
-Where nothing can be written, in a frozen mode or after a failure, they are in the log and among the metrics.
+If nothing can be written, in a frozen mode or after a failure, they are only in the log and the metrics.
 """
 
 import asyncio

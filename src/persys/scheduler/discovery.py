@@ -1,11 +1,11 @@
-"""The scheduler and its nodes as names in DNS: written into the etcd where CoreDNS looks them up.
+"""Publishes the scheduler and its nodes in DNS: writes the records into the etcd that CoreDNS reads.
 
-A change of a node is written at once; a slow pass puts right what others changed. Nothing waits for this
-part: while that etcd is away there is one warning, and everything is compared anew when it is back.
-A scheduler's own names end with its lease; those of agents outlive it, as the agents do.
+A change of a node is written at once; a periodic comparison corrects changes by others. Nothing waits for
+this part: while that etcd is unavailable there is one warning, and everything is compared when it is back.
+The scheduler's own names expire with its lease; those of agents do not.
 
-Whether DNS answers with what was written is checked by a query for the scheduler's own service. CoreDNS that
-is down, or that reads another etcd, is one warning.
+A query for the scheduler's own service checks that DNS serves what was written. If CoreDNS is down or reads
+another etcd, there is one warning.
 """
 
 import asyncio
@@ -44,11 +44,9 @@ CHECK_SECONDS = 15.0
 CHECK_AGAIN_SECONDS = 2.0  # after a failure
 QUERY_SECONDS = 5.0
 ENDPOINTS_SHOWN_MAX = 10
-FAILURES_MIN = (
-    2  # in a row, before they are reported: a resolver may keep an old answer for a moment
-)
+FAILURES_MIN = 2  # in a row, before they are reported: a resolver may cache an old answer briefly
 
-Lookup = Callable[[str], list[str]]  # host:port of a service; UnavailableError: DNS does not tell
+Lookup = Callable[[str], list[str]]  # host:port of a service; raises UnavailableError
 
 
 class Discovery:
@@ -65,9 +63,9 @@ class Discovery:
         fence: Callable[[], tuple[str, int] | None],
         leads: Callable[[], bool],
     ) -> None:
-        """`store` is this part's own connection. `fence` is none where the leader's key is elsewhere.
+        """`store` is closed by this part. `fence` is None if the leader key is in another etcd.
 
-        Only who leads tells of agents.
+        Only the leader publishes agents.
         """
         self._cluster = cluster
         self._store = store
@@ -136,7 +134,7 @@ class Discovery:
         zone = self._zone()
         snapshot = await self._store.read(f"{keys.name_key(zone.of_shard)}/")
         nodes = [member.node for member in self._cluster.members.values()]
-        # In a thread, because thousands take a while. A node that changes meanwhile is told of afterwards.
+        # In a thread, because thousands take a while. A node that changes meanwhile is written afterwards.
         difference = await asyncio.to_thread(_difference, nodes, snapshot.records, zone)
         await self._write(difference.puts, difference.withdrawn)
 
@@ -165,7 +163,7 @@ class Discovery:
         lease, self._lease = self._lease, None
         if lease is None or not await self._store.keep_lease(lease):
             lease = await self._store.grant_lease(LEASE_SECONDS)
-        else:  # under this lease already, unless someone changed it
+        else:  # already written under this lease, unless it was changed by others
             said = {name: one for name, one in said.items() if not await self._says(name, one)}
         units = [Unit(puts=_stored(name, one), lease=lease) for name, one in said.items()]
         await self._store.commit(units)
@@ -180,7 +178,7 @@ class Discovery:
             await self._announce_self()
 
     async def _leave(self) -> None:
-        """Whoever looks for a scheduler shall not be sent to one that is gone."""
+        """Remove the own names: clients must not be sent to a stopped scheduler."""
         with suppress(PersysError, TimeoutError):
             async with asyncio.timeout(LEAVE_SECONDS):
                 if self._lease is not None:
@@ -191,7 +189,7 @@ class Discovery:
         self._note_trouble(error.text)
 
     def _note_trouble(self, why: str) -> None:
-        """What was written is not known: all is compared next time."""
+        """It is unknown what was written: everything is compared next time."""
         self._compare_at = 0.0
         if not self._trouble:
             log.warning("discovery.unavailable", reason=why)
@@ -204,7 +202,7 @@ class Discovery:
 
 
 class NameCheck:
-    """Asks DNS for this scheduler, as agents and clients do."""
+    """Resolves this scheduler in DNS, as agents and clients do."""
 
     def __init__(
         self, *, service: str, endpoint: Callable[[], str], lookup: Lookup, supervisor: Supervisor
@@ -232,7 +230,8 @@ class NameCheck:
         if (own := self._endpoint()) in found:
             self._note_success()
         else:
-            self._note_failure(f"the answer lacks {own}: {', '.join(found[:ENDPOINTS_SHOWN_MAX])}")
+            shown = ", ".join(found[:ENDPOINTS_SHOWN_MAX])
+            self._note_failure(f"expected {own} among the resolved endpoints: {shown}")
 
     def _note_failure(self, why: str) -> None:
         self._failures += 1
@@ -255,7 +254,7 @@ def _stored(name: str, said: Announcement) -> dict[str, bytes]:
 
 
 def _read(value: bytes) -> Announcement | None:
-    """None: no scheduler wrote it."""
+    """None: it was not written by a scheduler."""
     try:
         return records.decode(value, Announcement)
     except RefusedError:

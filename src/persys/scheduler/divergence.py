@@ -1,4 +1,4 @@
-"""What a decision says about drifts, added to its change: found with its remedy, over with its success."""
+"""Adds drift records to the transaction of a decision: detected with the remedy, resolved with success."""
 
 from datetime import datetime
 
@@ -20,7 +20,7 @@ def tell_drifts(
     told: bool,
     now: datetime,
 ) -> None:
-    """`told`: a user wants something else now, so what differed before does not count any more."""
+    """`told`: the user has changed the intent, so earlier drift is resolved."""
     by_node = reported(situation, now=now)
     over = _over(cluster, situation, decision, told=told, lasts=by_node is not None)
     found = by_node or _mismatch(situation, decision, policy, now)
@@ -62,7 +62,7 @@ def _is_known(cluster: Cluster, found: Drift) -> bool:
 def _over(
     cluster: Cluster, situation: Situation, decision: Decision, *, told: bool, lasts: bool
 ) -> list[tuple[Drift, str]]:
-    """`lasts`: the node reports a difference still."""
+    """`lasts`: the node still reports a difference."""
     old, new, workload_id = situation.assignment, decision.assignment, situation.workload.id
     over = []
     if old is not None and (drifts := cluster.drifts.of(old.node_id, workload_id)):
@@ -70,7 +70,7 @@ def _over(
         over = [(drift, because) for drift in drifts if because]
     if new is not None and (old is None or old.node_id != new.node_id):
         over += [
-            (drift, "bound there now")
+            (drift, "assigned to this node now")
             for drift in cluster.drifts.of(new.node_id, workload_id)
             if drift.type is DriftType.ORPHAN
         ]
@@ -80,7 +80,7 @@ def _over(
 def _because(situation: Situation, decision: Decision, *, told: bool) -> str:
     old, new = situation.assignment, decision.assignment
     if told:
-        return "something else is wanted"
+        return "the intent was changed"
     if new is None or (old is not None and new.node_id != old.node_id):
-        return "not bound there any more"
-    return "as it should be" if decision.fulfilled else ""
+        return "no longer assigned to this node"
+    return "in the desired state" if decision.fulfilled else ""

@@ -1,7 +1,7 @@
-"""Authorization of the scheduler's RPCs. An agent may only speak for its own node.
+"""Authorization of the scheduler's RPCs. An agent may act only for its own node.
 
-An agent whose certificate has a name that others share may speak for any node from here: which node is bound
-to which host is checked where nodes register and report.
+An agent whose certificate name is shared by several nodes passes this check: registration and heartbeats
+check which node belongs to which host.
 """
 
 from collections.abc import AsyncIterator, Callable
@@ -68,5 +68,5 @@ async def _watched(
 
 def _check(caller: Caller, node_id: str) -> None:
     if node_id != caller.identity.name and not caller.shared:
-        text = f"{caller.identity} may not speak for node {node_id!r}"
+        text = f"{caller.identity} may not act for node {node_id!r}"
         raise DeniedError(text, reason="node")

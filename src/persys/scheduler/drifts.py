@@ -1,4 +1,4 @@
-"""The drifts on record, by node, and how each is written and told: once when found, once when over."""
+"""The drift records by node, and the transaction for each: one event when detected, one when resolved."""
 
 from collections.abc import Iterator
 from datetime import datetime
@@ -38,7 +38,7 @@ class Drifts:
         self._on.setdefault(drift.node_id, {})[(drift.workload_id, drift.type)] = drift
 
     def drop(self, drift: Drift) -> None:
-        """Nothing to do if it was dropped already."""
+        """Does nothing if it was dropped already."""
         recorded = self._on.get(drift.node_id, {})
         recorded.pop((drift.workload_id, drift.type), None)
         if not recorded:

@@ -1,9 +1,9 @@
-"""The events that are kept, in memory, as they are stored; and the watchers that follow them.
+"""The stored events in memory, and the watchers that follow them.
 
-A watcher holds nothing but its place: it reads from the one log at its own pace. One that is so slow that its
-place is no longer kept is told so; it delays nobody and costs no memory. Numbers rise, but a commit that
-failed may have used some up, so the next event is the next that is kept, not the next number. Events beyond
-the share of their source are gone for watchers that have not reached them; that is not a gap.
+A watcher holds only its position and reads the shared log at its own pace. If its position was trimmed, it
+ends with OutOfRangeError; a slow watcher delays no other and uses no memory. Numbers increase, but a failed
+commit may have used some, so the next event may not have the next number. Events trimmed beyond the share of
+their source are skipped by watchers that have not reached them; that is not a gap.
 """
 
 import asyncio
@@ -15,13 +15,13 @@ from datetime import datetime
 from persys.errors import OutOfRangeError, UnavailableError
 from persys.model.event import Event, EventKind, Numbered
 
-SLICE_MAX = 256  # events looked at before others get their turn
+SLICE_MAX = 256  # events checked before yielding to other tasks
 BOOKMARK_EVERY = 500
 
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """Empty means any."""
+    """An empty field matches everything."""
 
     workload_id: str = ""
     node_id: str = ""
@@ -39,7 +39,7 @@ class Filter:
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """Nothing that matches came up to here: a watch may go on from it."""
+    """No matching event up to this sequence: a watch may resume after it."""
 
     sequence: int
 
@@ -47,7 +47,7 @@ class Bookmark:
 class EventLog:
     def __init__(self) -> None:
         self._kept: list[Numbered] = []
-        self._trimmed = 0  # up to here nothing is kept any more
+        self._trimmed = 0  # no event up to this sequence is stored
         self._last = 0
         self._news = asyncio.Event()
         self._closed = False
@@ -65,7 +65,7 @@ class EventLog:
         return iter(self._kept)
 
     def put(self, numbered: Numbered) -> None:
-        """This one is stored. A standby may learn of events in another order than that of their numbers."""
+        """Add a stored event. A standby may receive events out of the order of their numbers."""
         if numbered.sequence > self._last:
             self._kept.append(numbered)
             self._last = numbered.sequence
@@ -75,51 +75,51 @@ class EventLog:
         self._wake()
 
     def drop(self, sequence: int) -> None:
-        """This one is no longer stored."""
+        """Remove an event that is no longer stored."""
         if self._kept and self._kept[0].sequence == sequence:
             self._trimmed = max(self._trimmed, sequence)
         self._remove(sequence)
 
     def take(self, events: Iterable[Numbered], trimmed: Iterable[int] = ()) -> None:
-        """A commit wrote these events and deleted those."""
+        """Apply a commit: events written, and numbers of events deleted."""
         for numbered in events:
             self.put(numbered)
         for sequence in trimmed:
             self.drop(sequence)
 
     def loaded(self) -> None:
-        """All that is stored is here: what is older than the first is gone."""
+        """The log is fully loaded: events older than the first are trimmed."""
         if self._kept:
             self._trimmed = max(self._trimmed, self.first_sequence - 1)
 
     def close(self) -> None:
-        """End every watch: nothing more comes."""
+        """End every watch."""
         self._closed = True
         self._wake()
 
     def listed(self, wanted: Filter, *, after: int = 0, limit: int = 0) -> list[Numbered]:
-        """Oldest first. `limit`: only the newest so many; 0: all."""
+        """Oldest first. `limit`: only this many of the newest; 0: all."""
         found = [numbered for numbered in self._after(after) if wanted.matches(numbered.event)]
         return found[-limit:] if limit else found
 
     async def watch(
         self, wanted: Filter, *, after: int | None = None, bookmarks: bool = False
     ) -> AsyncIterator[Numbered | Bookmark]:
-        """What matches, from `after` on (None: from now on), without gaps, until closed.
+        """The matching events after `after` (None: new ones only), without gaps, until closed.
 
-        Raises OutOfRangeError when what comes next is no longer kept, or was never reached.
+        Raises OutOfRangeError when the next event is no longer stored, or `after` is beyond the newest.
         """
         place = said = self._last if after is None else after
         if place > self._last:
             raise OutOfRangeError(
-                f"events after {place} were asked for, and the newest is {self._last}: "
-                "the cluster was restored to an earlier time, or is another one"
+                f"invalid sequence {place}: expected at most {self._last}, the newest event; "
+                "the cluster was restored to an earlier time, or is a different one"
             )
         while not self._closed:
             if place < self._trimmed:
                 raise OutOfRangeError(
-                    f"events after {place} were asked for, and the oldest that is kept is "
-                    f"{self.first_sequence}"
+                    f"events after {place} are no longer stored: the oldest is {self.first_sequence}; "
+                    "list the events again and watch from the newest"
                 )
             news = self._news
             for numbered in self._after(place, limit=SLICE_MAX):

@@ -1,7 +1,7 @@
-"""Nodes whose certificates end soon: an event for each, while there is still time to do something.
+"""Writes an event for each node whose certificate expires soon, while it can still be renewed.
 
-A node shows its certificate when it connects, and comes anew with each new one; so whoever still shows one in
-its last tenth has not got another. A standby says with what certificate a node has come to it.
+A node presents its certificate when it connects, and reconnects after each renewal; so a certificate in the
+last tenth of its validity was not renewed. A standby forwards the certificate that a node presented to it.
 """
 
 from datetime import datetime
@@ -26,10 +26,10 @@ class Expiry:
     def __init__(self, committer: Committer, clock: Clock) -> None:
         self._committer = committer
         self._clock = clock
-        self._told: dict[NodeId, str] = {}  # the serial of which it was said
+        self._told: dict[NodeId, str] = {}  # the serial that was reported
 
     async def heard(self, node_id: NodeId) -> None:
-        """From a node, on a connection of its own or of somebody who passes it on."""
+        """A heartbeat of a node, direct or forwarded by a standby."""
         claims = SHOWN.get()
         if claims is None or claims.identity != Identity(Role.AGENT, node_id):
             return
@@ -42,12 +42,12 @@ class Expiry:
 
     async def _tell(self, node_id: NodeId, claims: Claims, now: datetime) -> None:
         text = (
-            f"its certificate was not renewed and ends at {claims.not_after:%Y-%m-%d %H:%M:%S} UTC; "
-            "after that it joins again with a token"
+            f"its certificate was not renewed and expires at {claims.not_after:%Y-%m-%d %H:%M:%S} UTC; "
+            "after that the node must enroll again with a token"
         )
         log.warning("node.certificate_expires", node_id=node_id, expires_at=claims.not_after)
         event = Event(now, EventKind.NODE_CERTIFICATE_EXPIRES, text, node_id=node_id)
         try:
             await self._committer.commit(Change(done=lambda: None, events=[event]))
         except (StoreUnavailableError, ConflictError):
-            self._told.pop(node_id)  # said at its next heartbeat
+            self._told.pop(node_id)  # retried at its next heartbeat

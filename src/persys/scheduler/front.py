@@ -1,9 +1,9 @@
-"""Forwards calls to the leader: the RPCs of a scheduler that leads or stands by.
+"""Routes the RPCs of a scheduler: handled here if it leads, else forwarded to the leader.
 
-A standby answers the reads that METHODS marks from its own memory and says how old that is. Everything else
-is forwarded to the leader, streams too, so that any scheduler can be called. A call that finds no leader
-waits for the next one within its deadline. A call that may have reached a leader is not sent to another: it
-fails, and the caller decides whether to repeat it. A forwarded call is not forwarded again.
+A standby serves the reads that METHODS marks from its own memory, with their age. Everything else is
+forwarded to the leader, streams too, so that any scheduler can be called. Without a leader a call waits for
+the next one within its deadline. A call that may have reached a leader is not sent to another: it fails, and
+the caller decides whether to retry. A forwarded call is not forwarded again.
 """
 
 import asyncio
@@ -31,17 +31,17 @@ from persys.wire.beside import DATA_AGE_MS, NOT_LEADING, REVISION, ROLE
 from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.methods import METHODS, Method
 
-# As long as the next leader may take to appear.
+# The time until the next leader is elected.
 PATIENCE_SECONDS = 15.0
 PATIENCE_SHARE = 0.8  # of a call's time; the rest is for the leader
-# Less than an agent waits for an answer to its registration before it takes this for an old scheduler.
+# Less than an agent waits for the reply to its registration before it treats this as an old scheduler.
 STREAM_BEGIN_SECONDS = 4.0
 AGAIN_SECONDS = 0.1
 
 
 class Front:
     def __init__(self, upstream: Callable[[str], Upstream]) -> None:
-        """`upstream` connects to the leader at this endpoint."""
+        """`upstream` connects to the leader at an endpoint."""
         self._new_upstream = upstream
         self._leading: ControlApi | None = None
         self._reading: ControlApi | None = None
@@ -57,7 +57,7 @@ class Front:
             setattr(self, method.name, make(method))
 
     def lead(self, api: ControlApi, *, revision: Callable[[], int]) -> None:
-        """`revision` is that of the store after the last commit."""
+        """`revision` is the store's revision after the last commit."""
         self._revision = revision
         self._leading, self._reading, self._standby = api, None, None
         self.notice()
@@ -71,7 +71,7 @@ class Front:
         self.notice()
 
     def notice(self) -> None:
-        """Who leads may have changed: those who wait look again, and nobody waits for the old one."""
+        """The leader may have changed: waiting calls check again, calls to the old leader end."""
         leader = self._standby.leader if self._standby is not None else None
         if self._upstream is not None and (
             self._leading is not None
@@ -84,7 +84,7 @@ class Front:
         news.set()
 
     def leave(self) -> None:
-        """Neither: until the next seat is taken, calls wait."""
+        """Neither leader nor standby: calls wait until the next replica starts."""
         self._leading = self._reading = self._standby = None
 
     async def until_open(self) -> None:
@@ -125,9 +125,9 @@ class Front:
     async def WatchEvents(  # noqa: N802
         self, request: control_pb2.WatchEventsRequest, context: Context
     ) -> None:
-        """Continues with the next leader after the last event, so that the client notices nothing.
+        """Resumes at the next leader after the last event, so that the client sees no interruption.
 
-        Not answered from a standby's memory, in which events may be in another order for a moment.
+        Not served from a standby's memory, in which events may be briefly out of order.
         """
         while (upstream := await self._way(context, PATIENCE_SECONDS)) is not None:
             call = upstream.stub.WatchEvents(
@@ -154,8 +154,8 @@ class Front:
 
     def _stream(self, method: Method) -> Callable[..., Any]:
         name = method.name
-        # The answer to an agent's first message comes at once, if there is a leader. That the stream is
-        # served is said before it: the agent waits a little for a refusal.
+        # The reply to an agent's first message is immediate if there is a leader. Initial metadata is sent
+        # before it: the agent waits briefly for a refusal.
         is_control = method.permission is Deed.REPORT
 
         async def converse(messages: Any, context: Context) -> None:
@@ -185,7 +185,7 @@ class Front:
         return converse
 
     def _answers_itself(self, method: Method) -> bool:
-        """Whether a standby knows enough to answer. Of the mode it always does."""
+        """Whether this standby can serve the call from memory. GetMode always can."""
         if self._standby is None or self._reading is None or not method.standby:
             return False
         return self._standby.has_read or method.name == "GetMode"
@@ -205,7 +205,7 @@ class Front:
         return answer
 
     async def _way(self, context: Context, patience: float) -> Upstream | None:
-        """To the one that leads, or to the next one that will. None: that is this one."""
+        """The connection to the present or next leader. None: this scheduler leads."""
         if self._leading is not None:
             return None
         if is_passed_on(context):
@@ -215,7 +215,7 @@ class Front:
             async with asyncio.timeout(patience):
                 return await self._next_way()
         except TimeoutError:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, "no scheduler leads; try again")
+            await context.abort(grpc.StatusCode.UNAVAILABLE, "no leader is elected; try again")
 
     async def _next_way(self) -> Upstream | None:
         while self._leading is None:
@@ -234,7 +234,7 @@ class Front:
         return upstream if await upstream.connect() else None
 
     async def _rest(self) -> None:
-        """Until there are news, or for a moment: a leader may be there and not ready yet."""
+        """Wait for a change of the leader, or briefly: the leader may not be ready yet."""
         with suppress(TimeoutError):
             async with asyncio.timeout(AGAIN_SECONDS):
                 await self._news.wait()

@@ -1,4 +1,4 @@
-"""What is looked up at the moment somebody asks for the metrics, so that it cannot go wrong in between."""
+"""Gauges, computed when the metrics are scraped, so that they cannot drift from the state."""
 
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -24,13 +24,13 @@ from persys.scheduler.metrics import SECOND_NAMES
 
 Word = TypeVar("Word", bound=str)
 
-# Series per node are for those that were silent longest, if there are more nodes than this.
+# With more nodes than this, only the nodes with the oldest heartbeats have series of their own.
 NODES_SHOWN_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where the numbers that the cluster itself does not have come from."""
+    """The sources of values that are not in the cluster state."""
 
     transactions: Callable[[], int]
     depths: Callable[[], Mapping[str, int]]
@@ -60,7 +60,7 @@ class ClusterCollector(Collector):
         self._grace = grace
 
     def collect(self) -> Iterator[Metric]:
-        """About the cluster only the one who leads tells: others hear no heartbeats."""
+        """Cluster gauges are exported only by the leader: a standby receives no heartbeats."""
         leads = self._sources.leads()
         yield _gauge("leading", "1 for the scheduler that writes", leads)
         if leads:
@@ -120,7 +120,7 @@ class ClusterCollector(Collector):
             "Calls to the node's agent since the last that it answered; absent if it answers",
             labels=["node_id"],
         )
-        # Before its first lease a node is about to be heard of: it is neither silent nor lost.
+        # A node without a first lease is not overdue yet: it is neither suspect nor lost.
         leased = (member for member in members if member.lease_until)
         for member in nsmallest(NODES_SHOWN_MAX, leased, key=_lease_until):
             node_id = member.node.id
@@ -162,7 +162,7 @@ def _gauge(name: str, about: str, value: float) -> GaugeMetricFamily:
 def _by_status(
     name: str, about: str, words: Iterable[Word], counts: Mapping[Word, int]
 ) -> Iterator[GaugeMetricFamily]:
-    """Under both of its names."""
+    """The gauge under both of its names."""
     words = list(words)
     for one in (name, SECOND_NAMES[name]):
         yield _by(one, about, words, counts, "status")
@@ -171,7 +171,7 @@ def _by_status(
 def _by(
     name: str, about: str, words: Iterable[Word], counts: Mapping[Word, int], label: str
 ) -> GaugeMetricFamily:
-    """All words of a closed set, also those that count nothing now."""
+    """One series for each value of a closed set, also for those with count 0."""
     family = GaugeMetricFamily(f"persys_scheduler_{name}", about, labels=[label])
     for word in words:
         family.add_metric([word], counts.get(word, 0))

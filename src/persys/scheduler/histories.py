@@ -1,4 +1,4 @@
-"""What nodes did for a workload: tasks that ended, and what was under way when an operation timed out."""
+"""Stores what nodes did for a workload: ended tasks, and tasks in progress when an operation timed out."""
 
 from collections.abc import Sequence
 
@@ -32,7 +32,7 @@ class Histories:
     async def note(
         self, inquiry: Inquire, actions: Sequence[Action], problem: str, health: str
     ) -> None:
-        """Keep what the node said. `problem`: why it said nothing. `health`: what ails the node."""
+        """Store the reply of the node. `problem`: why there is none. `health`: problems of the node."""
 
         async def commit() -> None:
             await self._committer.commit(self._change(inquiry, actions, problem, health))
@@ -40,13 +40,13 @@ class Histories:
         try:
             await self._reconciler.between_decisions(inquiry.workload_id, commit)
         except (StoreUnavailableError, ConflictError) as err:
-            # The time-out itself is stored; only what the node said about it is lost.
+            # The timeout itself is stored; only the node's reply about it is lost.
             log.warning("history.lost", workload_id=inquiry.workload_id, reason=str(err))
 
     async def keep(
         self, node_id: NodeId, workload_id: WorkloadId, actions: Sequence[Action]
     ) -> None:
-        """Tasks that have ended, for whoever asks later."""
+        """Store tasks that have ended, for later queries."""
 
         async def commit() -> None:
             entry, now = self._cluster.entries.get(workload_id), self._clock.now()
@@ -73,7 +73,7 @@ class Histories:
         entry = self._cluster.entries.get(inquiry.workload_id)
         change = Change(done=lambda: None)
         if entry is None:
-            return change  # it is gone, and its history with it
+            return change  # it was deleted with its history
         change.events.append(
             Event(
                 now,

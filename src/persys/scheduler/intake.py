@@ -1,4 +1,4 @@
-"""Users' words, taken in: checked, judged by core, committed, then answered."""
+"""Changes of intent by users: parse and check the request, decide in core, commit, reply."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
@@ -64,7 +64,7 @@ class Intake:
 
 
 async def parse(request: control_pb2.ApplyWorkloadRequest) -> ParsedSpec | None:
-    """The spec of the request, or None if it has none. YAML is parsed beside the event loop."""
+    """The spec of the request, or None if it has none. YAML is parsed in a thread."""
     if not request.HasField("spec"):
         return None
     if holds_yaml(request.spec):
@@ -80,7 +80,7 @@ def judge_of(
     lease: timedelta,
     secrets: Mapping[str, Secret],
 ) -> Judge:
-    """What makes of a workload as it is what the request asks for, or refuses."""
+    """Build the transition this request asks for; raises if invalid."""
     wanted_id = workload_id(request.workload_id)
     _check_stop_after(request.spec.stop_after_seconds, lease)
     desired = control.desired(request.desired_state) if request.desired_state else None
@@ -90,7 +90,7 @@ def judge_of(
             check_known(wish.spec, secrets)
         return lambda old: intake.apply(old, wish, now=now())
     if desired is None:
-        raise InvalidError("spec", "is missing, and no desired_state says what to change")
+        raise InvalidError("spec", "is missing: expected a spec, or a desired_state to change")
     return lambda old: intake.change_desired(old, wanted_id, desired, now=now())
 
 
@@ -99,8 +99,8 @@ def _check_stop_after(seconds: int, lease: timedelta) -> None:
     if 0 < seconds < least:
         raise InvalidError(
             "spec.stop_after_seconds",
-            f"is {seconds}; use 0 for never, or at least {least}: "
-            "a node may be silent for so long and still be ready",
+            f"{seconds}: expected 0 for never, or at least {least}: "
+            "a node may miss heartbeats for this long and still be ready",
         )
 
 
@@ -114,7 +114,7 @@ def _wish(
     given = request.revision_id
     if len(given) > REVISION_LENGTH_MAX:
         raise InvalidError(
-            "revision_id", f"has {len(given)} characters; at most {REVISION_LENGTH_MAX} are allowed"
+            "revision_id", f"{len(given)} characters: expected at most {REVISION_LENGTH_MAX}"
         )
     revision = (
         Revision(given)

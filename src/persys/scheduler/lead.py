@@ -1,9 +1,9 @@
-"""Who writes, and for which cluster: the leader's key, whose version is the fence, and the cluster's marker.
+"""The leader key, whose version is the fence of all writes, and the cluster marker.
 
-Several schedulers on one etcd: the key hangs on a lease, and whoever finds none may take it. One scheduler on
-a file of its own: it takes the key from whoever had it before, and keeps it. Schedulers tell each other apart
-by name. A store that came back without our name (wiped, or an older copy of it) was taken over by nobody;
-with another name in it, it was.
+Several schedulers on one etcd: the key is attached to a lease, and a scheduler that finds no key may take it.
+One scheduler on its own file: it takes the key from its predecessor and keeps it. Schedulers are identified
+by name. A store that comes back without our name (wiped, or an older copy) has no new leader; with another
+name in it, it has.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,15 +25,15 @@ log = structlog.get_logger()
 
 
 def not_leading() -> FencedError:
-    """For who asks a scheduler that has been replaced."""
-    return FencedError("this scheduler does not lead any more; try again")
+    """The error of calls to a scheduler that has lost leadership."""
+    return FencedError("this scheduler no longer leads; try again")
 
 
 class Lead:
     def __init__(
         self, store: Store, clock: Clock, *, new_uid: Callable[[], str], lease_seconds: int
     ) -> None:
-        """`lease_seconds` 0: nobody else uses this store."""
+        """`lease_seconds` 0: no other scheduler uses this store."""
         self._store = store
         self._clock = clock
         self._new_uid = new_uid
@@ -52,27 +52,27 @@ class Lead:
         guards: Mapping[str, int] | None = None,
         again: bool = False,
     ) -> Mapping[str, int]:
-        """Write our name, and `puts` with it; the new versions. `again`: only if nobody else wrote theirs."""
+        """Write the leader key and `puts`; returns the versions. `again`: only if no other has the key."""
         found = await self._store.get(keys.LEADER)
         if again or self.lease_seconds:
             self._check_ours(found)
         if not self.lease_seconds:
             return await self._write(found, {**(puts or {})}, guards or {})
-        # What is put under a lease goes with it, so the rest is written apart, behind our fence.
+        # Keys written under a lease are deleted with it, so the rest is written separately, with our fence.
         written = dict(await self._write(found, {}, {}, lease=await self._kept_lease()))
         if puts:
             outcome = (
                 await self._store.commit([Unit(guards=guards or {}, puts=puts)], fence=self.fence)
             )[0]
             if isinstance(outcome, Conflict):
-                raise ConflictError(f"{outcome.key} was changed by someone else")
+                raise ConflictError(f"{outcome.key} was changed by another writer")
             written |= dict.fromkeys(puts, outcome.revision)
         return written
 
     async def renew(self) -> bool:
-        """Make sure that we lead, for another span of the lease. Raises FencedError if another does.
+        """Renew the lease and confirm leadership. Raises FencedError if another scheduler leads.
 
-        False: our key is gone although nobody took our place, so what is stored is in doubt.
+        False: the key is missing although no other scheduler leads, so the store may have lost data.
         """
         kept = self._lease is None or await self._store.keep_lease(self._lease)
         found = await self._store.get(keys.LEADER)
@@ -80,28 +80,28 @@ class Lead:
         return kept and found is not None
 
     async def keep_place(self, snapshot: Snapshot) -> None:
-        """Write our name again if it is not there as we wrote it."""
+        """Write the leader key again if it is not as we wrote it."""
         found = next((one for one in snapshot.records if one.key == keys.LEADER), None)
         if found is None or (keys.LEADER, found.version) != self.fence:
             await self.take(again=True)
 
     async def renew_fence(self) -> None:
-        """Write our name again if it is there. The store then refuses requests under the old fence that got
-        no answer and may still be under way, so that what is read next does not change behind us."""
+        """Write the leader key again if it exists. The store then refuses unanswered requests with the old
+        fence that may still be in progress, so that they cannot change what is read next."""
         found = await self._store.get(keys.LEADER)
         self._check_ours(found)
         if found is not None:
             await self.take(again=True)
 
     async def hold_place(self) -> None:
-        """In a store that lost what it held: stay the one who leads, so that nobody begins anew there."""
+        """In a store that has lost its records: hold the leader key, so that no new cluster is created."""
         if not self.lease_seconds or await self.stored_marker() is not None:
             return
         if await self._store.get(keys.LEADER) is None:
             await self.take(again=True)
 
     async def resign(self) -> None:
-        """Let the next one lead at once, instead of when the lease is over."""
+        """Let the next scheduler lead at once, instead of after the lease."""
         self.fence = None
         if self._lease is not None:
             lease, self._lease = self._lease, None
@@ -115,7 +115,7 @@ class Lead:
         return self._read_marker(await self._store.get(keys.CLUSTER))
 
     async def check_marker_replaceable(self) -> None:
-        """Raises RefusedError if a newer version wrote the marker: its store is not ours to rewrite."""
+        """Raises RefusedError if a newer version wrote the marker: its store must not be rewritten."""
         found = await self._store.get(keys.CLUSTER)
         if found is None:
             return
@@ -127,11 +127,11 @@ class Lead:
             return  # damaged: an operator may replace it
 
     def take_marker(self, record: Record) -> None:
-        """The leader wrote it. One that cannot be read is judged when everything is read again."""
+        """Take over the marker that the leader wrote. An unreadable one is judged at the next full read."""
         self.marker = self._read_marker(record) or self.marker
 
     def judge(self, snapshot: Snapshot, *, remembers: bool) -> Same | New | Lost:
-        """A marker that cannot be read is as good as none: the cluster is not a new one."""
+        """An unreadable marker counts as missing, but the cluster is not new."""
         found = {record.key: record for record in snapshot.records}
         return judge(
             self._read_marker(found.get(keys.CLUSTER)),
@@ -159,9 +159,9 @@ class Lead:
             outcome = (await self._store.commit([unit]))[0]
         except NotFoundError as err:
             self._lease = None
-            raise ConflictError("the leader's lease has ended before it was used") from err
+            raise ConflictError("the leader lease expired before it was used") from err
         if isinstance(outcome, Conflict):
-            raise ConflictError("another scheduler is starting on this store at the same moment")
+            raise ConflictError("another scheduler is starting on this store at the same time")
         self.fence = (keys.LEADER, outcome.revision)
         return dict.fromkeys(written, outcome.revision)
 

@@ -1,7 +1,7 @@
-"""Nodes join, renew their leases and are judged by them.
+"""Registers nodes, renews their leases by heartbeats and marks nodes with expired leases as not ready.
 
-A lease is renewed in memory; only a change of a node's record or status is written. What a heartbeat tells
-about workloads goes through the same door as all other news.
+A lease is renewed in memory; only a change of a node's record or status is written. The workload statuses of
+a heartbeat become observations, like those of all other sources.
 """
 
 import asyncio
@@ -82,7 +82,7 @@ class Membership:
         removal: NodeRemoval,
         turns: Turns[NodeId],
     ) -> None:
-        """`turns` are those in which node records are changed."""
+        """`turns` serialize the changes of a node record."""
         self._cluster = cluster
         self._committer = committer
         self._observations = observations
@@ -114,7 +114,7 @@ class Membership:
         return self._clock.now() + self._lease + extra
 
     def renew_all(self) -> None:
-        """Nobody is judged for a silence that was ours."""
+        """Give every node a full lease: heartbeats may have been missed because of this scheduler."""
         for member in self._cluster.members.values():
             member.lease_until = max(member.lease_until, self.lease_ends() + member.lease_extra)
             member.lost_noted = False
@@ -122,7 +122,7 @@ class Membership:
     async def register(
         self, asked: Application, *, cluster_uid: str = "", workload_count: int = 0
     ) -> ClusterMarker:
-        """The cluster it has joined. `cluster_uid` and `workload_count` are what the agent says of itself."""
+        """Returns the cluster marker. `cluster_uid` and `workload_count` are reported by the agent."""
         node = asked.node
         known = self._cluster.members.get(node.id)
         if why := cluster_refusal(node, known.node if known else None, self._cluster_id):
@@ -153,7 +153,7 @@ class Membership:
             if lost is None:
                 return
             modes.take(lost)
-            self._committer.doubt()  # so that it looks whether what is lost comes back
+            self._committer.doubt()  # so that it checks whether the lost records come back
         self.applicants.note(applicant)
         if member := self._cluster.members.get(applicant.node.id):
             self._heard_from(member)
@@ -166,7 +166,7 @@ class Membership:
             known = self._cluster.members.get(node.id)
             holder = self._holder(known) if known is not None else None
             if why := refusal(asked, holder):
-                assert holder is not None, "only who holds the node's place is a reason"
+                assert holder is not None, "only a registered holder is a reason to refuse"
                 raise self._refused(asked, holder, why)
             admitted_node = admitted(asked, holder, self._new_instance_id())
             if known is None:
@@ -217,30 +217,30 @@ class Membership:
         return self._known(node_id).node.instance_id
 
     def check_instance(self, node_id: NodeId, instance_id: str) -> None:
-        """Raises RefusedError for a report of an agent that is not the registered one."""
+        """Raises RefusedError for a heartbeat of an agent that is not the registered one."""
         member = self._known(node_id)
         if not speaks_for(member.node, instance_id):
             raise RefusedError(
-                f"another agent is registered as node {node_id}: register again; this report is ignored"
+                f"another agent is registered as node {node_id}; this heartbeat is ignored: register again"
             )
         member.instance_heard = member.instance_heard or bool(instance_id)
 
     def check_host(self, node_id: NodeId, shared_from: str | None) -> None:
-        """Raises RefusedError for a report from another host than the one the node is bound to."""
+        """Raises RefusedError for a heartbeat from a host that does not belong to the node."""
         if why := host_refusal(self._known(node_id).node, shared_from):
             raise RefusedError(why)
 
     def stream_opened(self, node_id: NodeId) -> None:
-        """A node without an inbound port can be given orders only from now on."""
+        """A node without an inbound port can receive orders from now on."""
         if node_id in self._cluster.members:
             self._node_returned(node_id)
 
     def statuses_of(self, node_id: NodeId) -> Statuses:
-        """What it said last. Raises NotFoundError for a node that never registered."""
+        """The last reported statuses. Raises NotFoundError for a node that is not registered."""
         return self._known(node_id).statuses
 
     async def heartbeat(self, node_id: NodeId, report: Report) -> None:
-        """Raises NotFoundError for a node that never registered: it shall do that first."""
+        """Raises NotFoundError for a node that is not registered: it must register first."""
         member = self._known(node_id)
         if member.node.removing_since is not None:
             raise NotFoundError("node", node_id)
@@ -257,10 +257,10 @@ class Membership:
             try:
                 await self._set_ready(member)
             except (StoreUnavailableError, ConflictError):
-                return  # its next heartbeat tries again
+                return  # retried with the next heartbeat
 
     async def change(self, node_id: NodeId, kind: EventKind, make: Callable[[Node], Node]) -> None:
-        """An operator changes what a node may do. `make` may refuse by raising."""
+        """Apply a command of an operator to the node record. `make` may raise to refuse."""
 
         async def attempt() -> None:
             node = self._known(node_id).node
@@ -271,7 +271,7 @@ class Membership:
             await insist(attempt)
 
     async def remove(self, node_id: NodeId) -> None:
-        """Forget a node that has nothing. With a certificate from before it does not register again."""
+        """Remove a node without workloads. Its present certificate cannot register again."""
         await self._removal.remove(node_id)
 
     def is_draining(self, node_id: NodeId) -> bool:
@@ -284,19 +284,19 @@ class Membership:
         return member
 
     async def run(self) -> None:
-        """Look whenever the next lease ends; nodes that then hold none are not ready."""
+        """Mark nodes as not ready when their lease expires."""
         while True:
             if self._committer.modes.is_frozen:
                 await asyncio.sleep(JUDGE_AGAIN_SECONDS)
-                continue  # nobody is declared lost because of us
+                continue  # no node is declared lost because the scheduler cannot write
             next_end = await self._judge_all(now := self._clock.monotonic())
             await asyncio.sleep(min(max(next_end - now, 0.01), JUDGE_AGAIN_SECONDS))
 
     async def _judge_all(self, now: float) -> float:
-        """In slices, for thousands of nodes take their time. Says when the next lease ends.
+        """Check all nodes in slices. Returns when the next lease expires.
 
-        Those whose leases end together share transactions: one after the other, the last of thousands would
-        be judged minutes too late.
+        Nodes whose leases expire together share transactions: one by one, the last of thousands would be
+        marked minutes late.
         """
         next_end = now + JUDGE_AGAIN_SECONDS
         members = list(self._cluster.members.values())
@@ -321,7 +321,7 @@ class Membership:
             self._note_lost(member, now)
 
     def _note_lost(self, member: Member, now: float) -> None:
-        """Look at the workloads of a node once its grace is over."""
+        """Reconcile the workloads of a node once its grace period is over."""
         if member.lost_noted or now < member.lease_until + self._grace.total_seconds():
             return
         member.lost_noted = True
@@ -334,7 +334,7 @@ class Membership:
         member.last_heartbeat = self._clock.now()
 
     def _note_interval(self, member: Member) -> None:
-        """Our agents send heartbeats as often as they are told; others have an interval of their own."""
+        """Persys agents use the configured heartbeat interval; third-party agents have their own."""
         now, before = self._clock.monotonic(), member.heard_at
         member.heard_at = now
         if before is None or feature.PUSHES_STATUS in member.node.capabilities.features:
@@ -344,7 +344,7 @@ class Membership:
         member.lease_extra = lease_seconds(lease, member.intervals) - lease
 
     def _take_contained(self, node_id: NodeId, report: Report) -> None:
-        """A report that cannot be taken does not cost the node its lease, nor its other workloads theirs."""
+        """Process a report so that a defect affects neither the lease of the node nor other workloads."""
         failures: list[InternalError] = []
         with self._supervisor.contain("report", node_id, failed=failures.append):
             self._take(node_id, report)
@@ -366,14 +366,14 @@ class Membership:
             self._observations.take(Observation(workload_id, node_id, Actual.ABSENT, now))
         for used in report.workload_usage:
             entry = self._cluster.entries.get(used.workload_id)
-            # A copy that was left elsewhere uses something too, but not for this assignment.
+            # The usage of a stale copy on another node does not belong to this assignment.
             if entry and entry.assignment and entry.assignment.node_id == node_id:
                 entry.usage = used
 
     async def _judge(self, member: Member) -> None:
         async with self._turns.of(member.node.id):
             if member.lease_until > self._clock.monotonic():
-                return  # it spoke while we waited for our turn
+                return  # it sent a heartbeat meanwhile
             silent = self._lease.total_seconds() + member.lease_extra
             lost = self._with_status(
                 member.node, NodeStatus.NOT_READY, f"no heartbeat for {silent:g}s"
@@ -381,14 +381,14 @@ class Membership:
             try:
                 await self._put(lost, EventKind.NODE_NOT_READY)
             except (StoreUnavailableError, ConflictError):
-                return  # judged again in a second
+                return  # retried in a second
 
     async def _set_ready(self, member: Member) -> None:
         async with self._turns.of(member.node.id):
             if member.node.status is not NodeStatus.NOT_READY:
                 return
             alive = replace(member.node, confirmed_dead=False)
-            ready = self._with_status(alive, standing(alive), "heartbeats again")
+            ready = self._with_status(alive, standing(alive), "heartbeats resumed")
             await self._put(ready, EventKind.NODE_READY)
         self._node_returned(member.node.id)
 
@@ -402,7 +402,7 @@ class Membership:
         now = self._clock.now()
         text = node.status_reason
         if keys.node_key(node.id) in self._cluster.quarantine:
-            text = "its record could not be read and is replaced: cordon, drain and taints are lost"
+            text = "its unreadable record was replaced: cordon, drain and taints are lost"
         change = Change(
             done=lambda: self._show(node),
             puts={keys.node_key(node.id): node},
@@ -417,7 +417,7 @@ class Membership:
         log.info("node.changed", node_id=node.id, kind=kind, status=node.status)
 
     def _events(self, node: Node, kind: EventKind, text: str, now: datetime) -> list[Event]:
-        """A node that is ready can register again at will: that is told once in a while, with a count."""
+        """Repeated registrations of a ready node are aggregated into few events with a count."""
         known = self._cluster.members.get(node.id)
         ready = known is not None and known.node.status is not NodeStatus.NOT_READY
         if kind is EventKind.NODE_REGISTERED_AGAIN and ready:
@@ -425,7 +425,7 @@ class Membership:
             if left_out is None:
                 return []
             if left_out:
-                text = f"{text}; {left_out} more registrations before".removeprefix("; ")
+                text = f"{text}; {left_out} earlier registrations omitted".removeprefix("; ")
         return [Event(now, kind, text, node_id=node.id)]
 
     def _show(self, node: Node) -> None:
@@ -436,11 +436,11 @@ class Membership:
 
 def _check_not_removing(node: Node) -> None:
     if node.removing_since is not None:
-        raise RefusedError(f"node {node.id} is being removed")
+        raise RefusedError(f"node {node.id} is being removed; try again when it is gone")
 
 
 def _is_only_another_process(old: Node, new: Node) -> bool:
-    """Nothing about the node has changed but which process of its agent is registered."""
+    """Whether only the agent process has changed, not the node."""
     return (
         replace(
             new,
@@ -454,7 +454,7 @@ def _is_only_another_process(old: Node, new: Node) -> bool:
 
 
 def _renewed(old: Node, new: Node) -> Node:
-    """The record of a node that registers again: equal to the old one when nothing changed."""
+    """The record of a node that registers again; equal to the old one if nothing changed."""
     kept = replace(new, cordoned=old.cordoned, drain=old.drain, taints=old.taints)
     if old.status is NodeStatus.NOT_READY:
         return replace(kept, status=standing(kept))

@@ -1,7 +1,7 @@
-"""What the scheduler counts as it happens. What it looks up when somebody asks is in `gauges.py`.
+"""Counters and histograms of the scheduler. Gauges, computed at scrape time, are in `gauges.py`.
 
 Every label has a closed set of values: a method, a code, a result, a kind.
-Some metrics have a second name, which existing dashboards and alerts of other schedulers read.
+Some metrics have a second name, which existing dashboards and alerts use.
 """
 
 from collections.abc import Iterable
@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, ProcessColl
 from persys.infra.call_metrics import SECONDS, CallMetrics, SecondName
 from persys.model.event import EventKind, Numbered
 
-# The name under which existing monitoring reads a metric, without the prefix.
+# The names that existing dashboards use, without the prefix.
 SECOND_NAMES = {
     "grpc_requests": "grpc_server_requests",
     "grpc_request_seconds": "grpc_server_request_duration_seconds",
@@ -26,13 +26,13 @@ CHANGES = (1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)
 
 
 class Result(StrEnum):
-    """How one look at one workload ended."""
+    """The result of one reconciliation of one workload."""
 
     UNCHANGED = "unchanged"
     WRITTEN = "written"
-    CONFLICT = "conflict"  # what it was decided on has changed meanwhile
-    REFUSED = "refused"  # the record is not one that can be stored
-    UNAVAILABLE = "unavailable"  # the store does not take it
+    CONFLICT = "conflict"  # a record that the decision relied on has changed
+    REFUSED = "refused"  # the record cannot be stored
+    UNAVAILABLE = "unavailable"  # the store does not reply
 
 
 class Metrics:
@@ -40,8 +40,8 @@ class Metrics:
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
         self._answered = CallMetrics(
-            self._counter("grpc_requests", "Calls answered", "method", "code"),
-            self._histogram("grpc_request_seconds", "Time to answer a call", "method", "code"),
+            self._counter("grpc_requests", "RPCs handled", "method", "code"),
+            self._histogram("grpc_request_seconds", "Time to handle an RPC", "method", "code"),
         )
         self._sent = CallMetrics(
             self._counter("agent_requests", "Calls to agents that have ended", "method", "code"),
@@ -50,21 +50,21 @@ class Metrics:
             ),
         )
         reconciliations = self._counter(
-            "reconciliations", "Looks at one workload, by how they ended", "result"
+            "reconciliations", "Reconciliations of one workload, by result", "result"
         )
         self._reconciliations = {result: reconciliations.labels(result) for result in Result}
         self._reconciliation_seconds = self._histogram(
-            "reconciliation_seconds", "Time to look at one workload, with its commit"
+            "reconciliation_seconds", "Time to reconcile one workload, with its commit"
         )
-        self._retries = self._counter("retries", "Attempts planned after a failure")
-        self._denials = self._counter("denied", "Calls of those who may not", "role", "method")
+        self._retries = self._counter("retries", "Retries scheduled after a failure")
+        self._denials = self._counter("denied", "RPCs denied by authorization", "role", "method")
         self._ignored_reports = self._counter(
-            "ignored_reports", "What nodes said of workloads that are not bound to them"
+            "ignored_reports", "Reports of nodes about workloads that are not assigned to them"
         )
         self._limited = self._counter(
             "limited_fields", "Fields of reports that exceeded a limit: cut or dropped", "field"
         )
-        commits = self._counter("commits", "Changes handed to the store", "outcome")
+        commits = self._counter("commits", "Changes submitted to the store", "outcome")
         self._stored = commits.labels("stored")
         self._conflicts = commits.labels("conflict")
         self._failed = commits.labels("failed")
@@ -79,18 +79,18 @@ class Metrics:
         self._other_events = events.labels("other")
 
     def expect(self, method: str) -> None:
-        """Show a method before its first call, so that the first one counts as a rise."""
+        """Export a method before its first call, so that the first call is an increase."""
         self._answered.expect(method)
 
     def answered(self, method: str, code: str, seconds: float) -> None:
         self._answered.add(method, code, seconds)
 
     def streamed(self, method: str, code: str) -> None:
-        """How long a stream lasts is the client's choice, so that is not measured."""
+        """Streams are counted but not timed: the client decides how long they last."""
         self._answered.count(method, code)
 
     def sent(self, method: str, code: str, seconds: float | None) -> None:
-        """None: how long it lasted says nothing."""
+        """`seconds` None: counted but not timed."""
         if seconds is None:
             self._sent.count(method, code)
         else:

@@ -1,4 +1,4 @@
-"""The mode, and its one owner. The committer tells it what the store did; everybody else asks it."""
+"""The mode of the control plane. The committer sets it from the state of the store; all others read it."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -56,9 +56,9 @@ class Modes:
             self._note(_event(now, mode, why))
 
     def sure(self) -> None:
-        """The store has just answered this leader: what is in memory is what it has.
+        """The store has just replied to this leader: memory equals the store.
 
-        Not in trouble: there an answer does not tell what became of writes without one.
+        Ignored in a frozen mode: there a reply does not tell the outcome of unanswered writes.
         """
         if not self.is_frozen:
             self._sure_at = self._clock.monotonic()
@@ -74,12 +74,12 @@ class Modes:
 
     def refusal(self) -> FrozenError:
         mode, reason = self.standing.mode, self.standing.reason
-        return FrozenError(f"the control plane is in {mode} mode and takes no changes: {reason}")
+        return FrozenError(f"the control plane is in {mode} mode and refuses changes: {reason}")
 
     def history(self, why: str) -> list[Event]:
-        """What could not be written while it happened, and that it is over. At most UNTOLD_MAX + 1 events."""
+        """The unwritten events of the outage and its end. At most UNTOLD_MAX + 1 events."""
         if self._untold_omitted:
-            why = f"{why}; {self._untold_omitted} earlier changes of the mode were not recorded"
+            why = f"{why}; {self._untold_omitted} earlier mode changes were not recorded"
         return [*self._untold, _event(self._clock.now(), Mode.NORMAL, why)]
 
     def told(self) -> None:
@@ -87,7 +87,7 @@ class Modes:
         self._untold_omitted = 0
 
     def _note(self, event: Event) -> None:
-        """However many there are, they are stored in one transaction: the first and the newest are kept."""
+        """Keep the first and the newest events: all are stored in one transaction of bounded size."""
         self._untold.append(event)
         if len(self._untold) > UNTOLD_MAX:
             del self._untold[UNTOLD_MAX // 2]

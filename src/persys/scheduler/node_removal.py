@@ -1,9 +1,9 @@
-"""Removes nodes with all that is on record for them, in transactions of bounded size.
+"""Removes nodes with all their records, in transactions of bounded size.
 
-A node with few tombstones and drifts goes in one transaction. One with many is first marked, so that it takes
-no work and cannot register; then its records are deleted a part at a time, and the node with the last part.
-The steps are made by the process and not by the caller, who may leave. A leader resumes what is marked. The
-first step has the event that names the caller.
+A node with few tombstones and drifts is removed in one transaction. A node with many is first marked, so that
+it gets no work and cannot register; then its records are deleted in parts, and the node with the last part.
+The process continues if the caller disconnects, and a new leader resumes marked removals. The event of the
+first step names the caller.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class NodeRemoval:
         removed: Removed,
         turns: Turns[NodeId],
     ) -> None:
-        """`turns` are those in which node records are changed."""
+        """`turns` serialize the changes of a node record."""
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
@@ -70,10 +70,8 @@ class NodeRemoval:
         self._moved = asyncio.Event()
 
     async def remove(self, node_id: NodeId) -> None:
-        """Returns when the node is gone. Raises RefusedError while it has workloads.
-
-        UnavailableError: it takes longer, and goes on.
-        """
+        """Returns when the node is removed. Raises RefusedError while it has workloads, and UnavailableError
+        if the removal takes longer; it continues then."""
         await self._step(node_id, asked=True)
         self._wanted.set()
         try:
@@ -85,15 +83,17 @@ class NodeRemoval:
     async def _until_gone(self, node_id: NodeId) -> None:
         while (member := self._cluster.members.get(node_id)) is not None:
             if member.node.removing_since is None:
-                raise RefusedError(f"node {node_id} was assigned a workload meanwhile and stays")
+                raise RefusedError(
+                    f"node {node_id} was assigned a workload and is not removed; drain it first"
+                )
             await self._moved.wait()
 
     def resume(self) -> None:
-        """This scheduler leads now: go on with what is marked."""
+        """Resume marked removals: this scheduler leads now."""
         self._wanted.set()
 
     async def run(self) -> None:
-        """Finish every removal that is marked."""
+        """Complete every marked removal."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
@@ -115,9 +115,9 @@ class NodeRemoval:
             try:
                 await self._step(node_id, asked=False)
             except RefusedError:
-                return  # it has a workload: the mark was taken back
+                return  # it has a workload: the mark was removed
             except (StoreUnavailableError, ConflictError):
-                return  # tried again in a second
+                return  # retried in a second
 
     async def _step(self, node_id: NodeId, *, asked: bool) -> None:
         async with self._turns.of(node_id):
@@ -154,7 +154,7 @@ class NodeRemoval:
                 assert_never(unreachable)
 
     def _dependents(self, node_id: NodeId) -> tuple[dict[str, Tombstone | Drift], int]:
-        """What is on record for the node: the first, as many as one step deletes, and how many there are."""
+        """The first records of the node, as many as one step deletes, and the total count."""
         tombstones = self._cluster.tombstones.get(node_id, {})
         drifts = self._cluster.drifts.on(node_id)
         found: dict[str, Tombstone | Drift] = {

@@ -1,7 +1,7 @@
-"""The one door for news: apply answers, heartbeats, answers to questions and surveys all enter here.
+"""The single entry point of observations: apply replies, heartbeats, status polls and full lists.
 
-The newest observation wins. What is only repeated wakes nobody. Texts are cut to what a record can hold:
-nobody knows what an agent will say.
+The newest observation wins. A repeated one wakes no reconciliation. Texts are cut to the size of a record,
+because agents are not trusted to bound them.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -34,9 +34,9 @@ class Observations:
         ignored: Callable[[], None] = lambda: None,
         changed: Callable[[NodeId], None] = lambda _node_id: None,
     ) -> None:
-        """`ignored` is called for what a node says of a workload that is bound to another.
+        """`ignored` is called for a report about a workload that is assigned to another node.
 
-        `changed` is called for a change on a node that was not ordered.
+        `changed` is called for a change on a node that no order caused.
         """
         self._changed = changed
         self._cluster = cluster
@@ -72,16 +72,16 @@ class Observations:
                 self._changed(seen.node_id)
 
     def _is_left_copy(self, seen: Observation) -> bool:
-        """Of an earlier assignment, and on record until it is gone."""
+        """Whether it is a stale copy of an earlier assignment, with a tombstone."""
         return seen.workload_id in self._cluster.tombstones.get(seen.node_id, {})
 
     def _is_newer_copy(self, seen: Observation) -> bool:
-        """The node has another life of the id than the one that a tombstone names, so that one is gone."""
+        """The node has a copy with a newer epoch than the tombstone, so the copy of the tombstone is gone."""
         tombstone = self._cluster.tombstones.get(seen.node_id, {}).get(seen.workload_id)
         return tombstone is not None and 0 < tombstone.assignment.epoch < seen.epoch
 
     def _is_expected(self, seen: Observation, entry: Entry) -> bool:
-        """After a start every node tells of all it has, and nearly all of it is as recorded."""
+        """Whether it confirms the records: after a start every node reports all it has, mostly unchanged."""
         return (
             entry.belief is not None
             and entry.assignment is not None
@@ -92,7 +92,7 @@ class Observations:
         )
 
     def take_all(self, node_id: NodeId, listed: Sequence[Observation], seen_at: datetime) -> None:
-        """The node has told all it has: whatever else is assigned to it is positively not there."""
+        """A full list of a node: every other workload assigned to it is absent."""
         for seen in listed:
             self.take(seen)
         self._take_absences(node_id, {seen.workload_id for seen in listed}, seen_at)
@@ -109,9 +109,9 @@ class Observations:
 
 
 def _tells_less(seen: Observation, entry: Entry) -> bool:
-    """Heartbeats of some agents have no revisions: during an update they may be about the old one.
+    """Heartbeats of some agents have no revisions: during an update they may describe the old one.
 
-    The node tells the revision when it is asked, so only that counts while an order is under way.
+    The node reports the revision when it is polled, so only polls count while an order is in progress.
     """
     return (
         entry.dispatch is not None
@@ -122,7 +122,7 @@ def _tells_less(seen: Observation, entry: Entry) -> bool:
 
 
 def _with_known_revision(seen: Observation, entry: Entry) -> Observation:
-    """Heartbeats of some agents have no revisions: what the node said before of its copy still holds."""
+    """Heartbeats of some agents have no revisions: the last reported revision of the copy still applies."""
     old = entry.observation
     if seen.revision or old is None or not old.revision or seen.actual is Actual.ABSENT:
         return seen

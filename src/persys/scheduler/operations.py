@@ -1,9 +1,9 @@
-"""The end of each operation, as one line of the log: what was asked of which node when, and what came of it.
+"""Logs the end of each operation as one line: what was requested from which node, when, and the result.
 
-At level debug each decision about a workload is a line too, with what it was decided on.
+At level debug each decision about a workload is a line too, with its inputs.
 
-The line at its beginning is written by whoever sends it. An operation begins again with each attempt, so each
-failed attempt has its own end.
+The line at the start is logged by the dispatcher. Each attempt is an operation of its own, so each failed
+attempt has its own end.
 """
 
 import structlog
@@ -16,13 +16,13 @@ log = structlog.get_logger()
 
 
 def tell_end(situation: Situation, decision: Decision) -> None:
-    """Called when the decision is stored; says nothing unless it ends an operation."""
+    """Called when the decision is stored; logs nothing unless it ends an operation."""
     if situation.assignment is None:
         return
     counted = decision.retry is not None and decision.retry != situation.retry
     if decision.forget:
         lost = decision.tombstone is not None
-        text = "its node is lost" if lost else "its node says that it is gone"
+        text = "its node is lost" if lost else "its node reports it absent"
         log.info("workload.removed", **_facts(situation, "deleted", text))
     elif decision.fulfilled and situation.dispatch is not None:
         log.info("workload.settled", **_facts(situation, *_belief(decision)))

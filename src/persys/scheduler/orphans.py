@@ -1,9 +1,9 @@
-"""Copies that nobody asked for: noticed, noted, and left alone until an operator adopts or deletes them.
+"""Detects orphans, copies that no assignment asks for, and records them for an operator to adopt or delete.
 
-An agent of another make may list what it has removed for ever; its tasks show that, and it is not noted.
+A third-party agent may list removed workloads forever; its tasks show the removal, and no orphan is recorded.
 
-Each full list of a node is compared with what is bound there; only what differs costs anything. An orphan is
-written down once; what could not be written is due again with the node's next list.
+Each full list of a node is compared with its assignments; only differences cost work. An orphan is written
+once; a failed write is retried with the node's next list.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ from persys.wire import foreign
 
 log = structlog.get_logger()
 
-# More than a node can run, and a bound on what a node that lists nonsense costs us.
+# More than a node can run: bounds the cost of a node with an invalid list.
 STRANGERS_MAX = 10_000
 
 
@@ -65,7 +65,7 @@ class Orphans:
         self._agents = agents
         self._nodes: KeyedWork[NodeId] = KeyedWork(supervisor, "orphans", clock)
         self._due: set[NodeId] = set()
-        self._removed: dict[NodeId, set[WorkloadId]] = {}  # still listed there as stopped
+        self._removed: dict[NodeId, set[WorkloadId]] = {}  # removed, but still listed as stopped
         self._lanes: Lanes[NodeId] | None = None
 
     async def run(self) -> None:
@@ -75,7 +75,7 @@ class Orphans:
             await asyncio.Event().wait()  # until cancelled, and the lanes with it
 
     def listed(self, node_id: NodeId, listed: Sequence[Observation]) -> None:
-        """All that a node has, as it says. Of a node that is being removed nothing is noted any more."""
+        """Process a full list of a node. A node that is being removed is ignored."""
         member = self._cluster.members.get(node_id)
         if member is None or member.node.removing_since is not None:
             return
@@ -133,7 +133,7 @@ class Orphans:
         return replace(old, seen=seen, counts=old.counts or proven, proven=proven)
 
     async def _note(self, node_id: NodeId) -> None:
-        """Write what is new of one node and strike out what is over."""
+        """Record the new orphans of one node and drop the resolved ones."""
         self._due.discard(node_id)
         strangers = self._cluster.strangers
         news = drift.orphans(
@@ -157,7 +157,7 @@ class Orphans:
             await self._ask_what_is_kept(node_id)
 
     async def _was_removed(self, orphan: Drift) -> bool:
-        """Whether an agent that does not report by itself has removed what it lists as stopped."""
+        """Whether a third-party agent has removed a workload that it lists as stopped."""
         member = self._cluster.members.get(orphan.node_id)
         if member is None or feature.PUSHES_STATUS in member.node.capabilities.features:
             return False
@@ -167,7 +167,7 @@ class Orphans:
             actions = await self._agents.actions(
                 orphan.node_id, member.node.endpoint, orphan.workload_id
             )
-        except PersysError:  # also of agents that do not have this call
+        except PersysError:  # also if the agent does not support this call
             return False
         if not shows_removed(actions, is_not_found=foreign.says_not_found):
             return False
@@ -181,24 +181,24 @@ class Orphans:
 
     async def _drop(self, orphan: Drift) -> None:
         change = Change(done=lambda: self._cluster.drifts.drop(orphan))
-        write_over(change, orphan, "the node has it no more", now=self._clock.now())
+        write_over(change, orphan, "no longer on the node", now=self._clock.now())
         await self._commit(change)
 
     async def _commit(self, change: Change) -> None:
         try:
             await self._committer.commit(change)
         except (StoreUnavailableError, ConflictError):
-            return  # due again when the node lists again
+            return  # retried with the next list of the node
 
     async def _ask_what_is_kept(self, node_id: NodeId) -> None:
-        """Which of its orphans the node could give back to us."""
+        """Find out for which of its orphans the node stores the spec."""
         member = self._cluster.members.get(node_id)
         if member is None:
             return
         try:
             kept = await self._agents.intents(node_id, member.node.endpoint)
         except AgentUnreachableError:
-            return  # asked again when it lists again
+            return  # retried with the next list of the node
         names = {intent.workload.id for intent in kept}
         strangers = self._cluster.strangers
         for name, stranger in list(strangers.on(node_id).items()):
@@ -206,7 +206,7 @@ class Orphans:
 
 
 def _is_name(text: str) -> bool:
-    """What has no valid name cannot be recorded, adopted or deleted here."""
+    """A copy without a valid name cannot be recorded, adopted or deleted."""
     try:
         workload_id(text)
     except InvalidError:

@@ -1,7 +1,6 @@
-"""One call to an agent: counted, timed and traced, and its failure told in our own words.
+"""One call to an agent: counted, timed and traced; failures are mapped to PersysError.
 
-Counts are by method and code; which node does not answer is told by a number per node that starts again with
-each answer.
+Counts are by method and code. A counter per node of calls without a reply is reset by each reply.
 """
 
 import asyncio
@@ -25,7 +24,7 @@ class Outgoing:
     def __init__(
         self, metrics: Metrics, clock: Clock, *, reached: Callable[[NodeId, str], None]
     ) -> None:
-        """`reached` is told which node was called, and why it gave no answer, if it gave none."""
+        """`reached` is called with each node that was called and the problem if it did not reply, else ""."""
         self._reached = reached
         self._metrics = metrics
         self._clock = clock
@@ -41,9 +40,9 @@ class Outgoing:
     def call(
         self, node_id: NodeId, method: str, *, lasts: bool = False
     ) -> Iterator[tracing.Headers]:
-        """Yields what the call shall carry, so that the agent's part of the trace is found.
+        """Yields the metadata of the call, which continues the trace in the agent.
 
-        One that `lasts` as long as somebody likes is counted and not timed.
+        A call that `lasts` (a stream without a deadline) is counted but not timed.
         """
         began = self._clock.monotonic()
         code = grpc.StatusCode.UNKNOWN
@@ -82,5 +81,5 @@ class Outgoing:
 
 def unknown_to(node_id: NodeId, method: str) -> RefusedError:
     return RefusedError(
-        f"the agent of node {node_id} does not know {method}: it is older or of another make"
+        f"the agent of node {node_id} does not support {method}: it is an older version or third-party"
     )

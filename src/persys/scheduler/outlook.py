@@ -1,7 +1,7 @@
-"""Why a workload is where it is, and what the cluster still has room for. Writes nothing.
+"""Explains why a workload is where it is, and reports the free capacity of the cluster. Read-only.
 
-The search for what a loss would strand goes through every workload, so it is cut into slices: between two of
-them everything else gets its turn. It works on a copy of the room.
+The search for workloads that a node loss would strand visits every workload, so it runs in slices on a copy
+of the placement index, and other tasks run between the slices.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from persys.wire.gen.control.v1 import control_pb2
 from persys.wire.outlook import capacity_message, explanation_message, loss_message
 
 NODES_TOLD = 20
-TOLD_AT_ONCE = 200  # more are told from a thread, over a copy of the room
+TOLD_AT_ONCE = 200  # more are explained in a thread, on a copy of the placement index
 
 
 class Outlook:
@@ -59,7 +59,7 @@ class Outlook:
     def _message(
         self, entry: Entry, found: Explanation
     ) -> Callable[[], control_pb2.ExplainWorkloadResponse]:
-        """What makes the answer, from all that must be read here."""
+        """Builds the response. Everything in the cluster state is read before this returns."""
         workload, assignment = entry.workload, entry.assignment
         return partial(
             explanation_message,
@@ -75,24 +75,24 @@ class Outlook:
         workload, assignment = entry.workload, entry.assignment
         message = entry.belief.message if entry.belief is not None else ""
         if entry.set_aside is not None:
-            return f"is set aside: {entry.set_aside.text}"
+            return f"is not reconciled: {entry.set_aside.text}"
         if assignment is None:
             if workload.id not in self._cluster.waiting:
                 return f"has no node: {message}"
             if found.fit_count:
-                return f"waits, although {found.fit_count} could take it: {message}"
+                return f"waits, although it fits on {found.fit_count} nodes: {message}"
             return f"waits: {found.refusals()}"
         where = self._situated(Situation(workload, assignment, entry.belief))
         node_id = assignment.node_id
         if workload.id in self._cluster.waiting:
-            return f"is bound to {node_id} and waits for room elsewhere: {message}"
+            return f"is assigned to {node_id} and waits for capacity on another node: {message}"
         if where.phase is Phase.LOST and not must_leave(where, self._clock.now()):
             return (
-                f"stays bound to {node_id}, which is lost: {stays_because(workload) or message}; "
-                "it moves if the node is confirmed dead"
+                f"stays assigned to {node_id}, which is lost: {stays_because(workload) or message}; "
+                f"it moves after `persysctl node confirm-dead {node_id}`"
             )
         if where.draining and (because := stays_because(workload)):
-            return f"stays on {node_id}, although it is draining: {because}"
+            return f"stays on {node_id}, which is draining: {because}"
         return f"is on {node_id}: {assignment.why}"
 
     async def capacity(self, spec: control_pb2.WorkloadSpec) -> control_pb2.GetCapacityResponse:
@@ -129,7 +129,7 @@ class Outlook:
         bound: list[WorkloadId] = []
         for entry in self._on(node_id):
             lost = Situation(entry.workload, entry.assignment, entry.belief, phase=Phase.LOST)
-            # With stop_after it moves in the end, when its agent has stopped it.
+            # With stop_after it moves after its agent has stopped it.
             if not entry.workload.stop_after_seconds and not must_leave(lost, self._clock.now()):
                 bound.append(entry.workload.id)
             elif entry.workload.desired is Desired.RUNNING and not is_finished(lost):
@@ -145,7 +145,7 @@ class Outlook:
 def _explained(
     workload: Workload, assignment: Assignment | None, columns: Columns, told: int
 ) -> Explanation:
-    """A placed one is explained as if it had no room yet."""
+    """An assigned workload is explained as if it had no reservation."""
     if assignment is None:
         return explain(needs_of(workload), columns, limit=told)
     with set_aside(workload.id, assignment.node_id, columns):

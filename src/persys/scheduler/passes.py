@@ -1,4 +1,4 @@
-"""Slow safety nets behind the events: nothing should depend on them, and nothing is lost without them."""
+"""Periodic resync of workloads and nodes: a safety net in case an event was missed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -21,9 +21,9 @@ from persys.scheduler.observations import Observations
 from persys.scheduler.ports import Agents
 
 WAITING_LOOKED_AT = 64
-REPORTING_EVERY = 10  # rounds in which a node that reports by itself is asked once
+REPORTING_EVERY = 10  # a node that pushes its status is polled once in this many rounds
 SOON_SECONDS = 1.0
-SLICE = 500  # workloads looked at before others get their turn
+SLICE = 500  # workloads checked before yielding to other tasks
 
 
 class Passes:
@@ -52,7 +52,7 @@ class Passes:
         self._changed_news = asyncio.Event()
 
     async def reconcile(self, every: timedelta) -> None:
-        """Look again at whatever is not as it is wanted."""
+        """Wake every workload that has not converged."""
         while True:
             await asyncio.sleep(every.total_seconds())
             workload_ids = list(self._cluster.entries)
@@ -63,7 +63,7 @@ class Passes:
             await self._bury()
 
     def _look_at_slice(self, workload_ids: Sequence[WorkloadId]) -> None:
-        """All at once; if that fails, one by one, so that only one is passed over."""
+        """The whole slice; if that fails, one by one, so that only the failing workload is skipped."""
         failures: list[InternalError] = []
         with self._supervisor.contain("reconcile_pass", "", failed=failures.append):
             self._look_at(workload_ids)
@@ -80,11 +80,11 @@ class Passes:
             entry = entries.get(workload_id)
             if entry is None or _looks_settled(entry):
                 continue
-            if workload_id not in waiting:  # that is woken by room
+            if workload_id not in waiting:  # it is woken when capacity is freed
                 self._wake(workload_id)
 
     def _look_at_some_who_wait(self) -> None:
-        """The next few each time: thousands may wait, and hardly one of them was overlooked."""
+        """A few per round: thousands may wait, and a missed wake-up is rare."""
         waiting = self._cluster.waiting
         for workload_id in waiting.some(WAITING_LOOKED_AT):
             wait = waiting.wait_of(workload_id)
@@ -92,9 +92,9 @@ class Passes:
                 self._wake(workload_id)
 
     async def survey(self, every: timedelta) -> None:
-        """Ask nodes what they have: all that do not report by themselves, and each time some that do.
+        """Poll nodes for their full list: all that do not push status, and in each round some that do.
 
-        One on which something changed without an order is asked soon.
+        A node with a change that no order caused is polled soon.
         """
         round_number, next_round = 0, self._clock.monotonic() + every.total_seconds()
         while True:
@@ -116,7 +116,7 @@ class Passes:
                         group.create_task(self._survey(member))
 
     def ask_soon(self, node_id: NodeId) -> None:
-        """Something changed on the node that was not ordered; more may have."""
+        """No order caused a change on this node: others may have happened, so poll it soon."""
         member = self._cluster.members.get(node_id)
         if member is not None and not _reports(member):
             self._changed.add(node_id)
@@ -132,10 +132,10 @@ class Passes:
         try:
             found = await self._agents.survey(node.id, node.endpoint)
         except PersysError:
-            return  # a node that stays silent loses its lease
+            return  # a node that stays unreachable loses its lease
         self._ask_for_runtimes(node.id)
         if _reports(member):
-            # What it sent by itself while it was asked is newer.
+            # What it pushed during the poll is newer.
             found = [replace(seen, seen_at=asked_at) for seen in found]
         self._observations.take_all(node.id, found, asked_at)
 
@@ -149,7 +149,7 @@ def _reports(member: Member) -> bool:
 
 
 def _is_due(member: Member, round_number: int) -> bool:
-    """Nodes that report by themselves take turns, so that each round asks a few of them."""
+    """Nodes that push status are spread over the rounds, so that each round polls a few of them."""
     if not _reports(member):
         return True
     return crc32(member.node.id.encode()) % REPORTING_EVERY == round_number % REPORTING_EVERY

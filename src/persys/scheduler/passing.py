@@ -1,4 +1,4 @@
-"""A call passed on to the leader: its deadline, its trace and what stands beside the answer go with it."""
+"""Forwards a call to the leader with deadline, trace context and trailing metadata."""
 
 from typing import Any, NoReturn
 
@@ -27,7 +27,7 @@ Context = grpc.aio.ServicerContext[Any, Any]
 
 
 def add_beside(context: Context, *pairs: tuple[str, Any]) -> None:
-    """To what is said with the answer already; what is said again counts."""
+    """Add trailing metadata; a repeated key replaces the earlier value."""
     said = dict(context.trailing_metadata() or ())
     context.set_trailing_metadata(tuple({**said, **dict(pairs)}.items()))
 
@@ -37,10 +37,10 @@ def is_passed_on(context: Context) -> bool:
 
 
 async def pass_on(upstream: Upstream, name: str, request: Any, context: Context) -> tuple[Any, int]:
-    """The answer, and the revision that the store had then; 0 if that was not told."""
+    """The response, and the store's revision at that time; 0 if it was not sent."""
     full_name = f"{SERVICE}/{name}"
     remaining = context.time_remaining()
-    # 0 is no time left: whoever asked has given up, and may have asked for something else since.
+    # 0: the deadline has passed. The caller has given up and may have sent another request since.
     timeout = CALL_SECONDS if remaining is None else remaining
     with (
         tracing.serving(full_name, context.invocation_metadata) as served,
@@ -69,7 +69,7 @@ async def pass_on(upstream: Upstream, name: str, request: Any, context: Context)
 def beside(
     context: Context, span: tracing.Span | None = None
 ) -> tuple[tuple[str, str | bytes], ...]:
-    """What goes with a call that is passed on. A token does, for the leader judges it by itself."""
+    """The metadata of a forwarded call. It includes the token: the leader authenticates it again."""
     headers: tuple[tuple[str, str], ...] = span.headers if span is not None else ()
     received = context.invocation_metadata() or ()
     if not headers:
@@ -82,7 +82,7 @@ def beside(
         named += ((PASSED_SOURCE, caller.source), (PASSED_VIA, caller.via))
     shown = SHOWN.get()
     said = ((PASSED_CERTIFICATE, msgspec.json.encode(shown)),) if shown is not None else ()
-    # Where nobody is asked, nothing is encrypted either: there a token goes no further.
+    # Without authentication the connection is not encrypted: tokens are not forwarded.
     tokens = ((key, text) for key, text in received if key == AUTHORIZATION and caller is not None)
     return ((PASSED_ON, "1"), *named, *said, *tokens, *headers)
 
@@ -97,4 +97,4 @@ async def refuse(err: grpc.aio.AioRpcError, context: Context) -> NoReturn:
 
 
 async def refuse_change(context: Context) -> NoReturn:
-    await context.abort(grpc.StatusCode.UNAVAILABLE, "another scheduler leads by now; try again")
+    await context.abort(grpc.StatusCode.UNAVAILABLE, "the leader has changed; try again")

@@ -1,6 +1,6 @@
-"""Performs effects: one lane per node, so that a node gets its orders one after the other and a slow node
-delays no other. Every answer becomes an observation; no answer is noted and tried again. An effect that fails
-unexpectedly counts as one without an answer.
+"""Dispatches effects to nodes: one lane per node, so that a node gets its orders in sequence and a slow node
+delays no other. Every reply becomes an observation; a missing reply is recorded and the order is retried. An
+effect that raises an unexpected error counts as one without a reply.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ log = structlog.get_logger()
 BACKLOG_MAX = 10_000
 
 Inquired = Callable[[Inquire, Sequence[Action], str, str], Awaitable[None]]
-"""Takes the question, what the node did, why it said nothing, and what ails the node."""
+"""Called with the inquiry, the actions of the node, why there are none, and the problems of the node."""
 
 
 KeepActions = Callable[[NodeId, WorkloadId, Sequence[Action]], Awaitable[None]]
@@ -62,8 +62,8 @@ class Performer:
     ) -> None:
         """While `may_order` is false, orders are dropped; everything is decided again when it is true.
 
-        `acknowledged` is told of each removal that a node has taken.
-        `inquired` keeps what a node says when an operation did not end in time, `keep_actions` what it did.
+        `acknowledged` is called for each removal that a node has accepted.
+        `inquired` stores the reply of a node about an operation that timed out, `keep_actions` ended tasks.
         """
         self._cluster = cluster
         self._agents = agents
@@ -87,7 +87,7 @@ class Performer:
             for effect in backlog:
                 self.hand(effect)
             try:
-                await asyncio.Event().wait()  # until cancelled, and the lanes with it
+                await asyncio.Event().wait()  # until cancelled, together with the lanes
             finally:
                 self._lanes = None
 
@@ -96,14 +96,14 @@ class Performer:
             self._keep(effect)
             return
         if not isinstance(effect, Apply):
-            # The same question or removal already waits its turn behind a slow answer: once is enough.
+            # The same poll or removal is already queued behind a slow call: once is enough.
             if effect in self._waiting:
                 return
             self._waiting.add(effect)
         self._lanes.hand(effect.node_id, tracing.bound(lambda: self._perform(effect)))
 
     def _keep(self, effect: Effect) -> None:
-        """For when the lanes run. Beyond a bound it is as if it had never been sent."""
+        """Queue until the lanes run. Beyond the bound an effect counts as never sent."""
         if len(self._backlog) < BACKLOG_MAX:
             self._backlog.append(effect)
         elif isinstance(effect, Apply | Remove):
@@ -113,7 +113,7 @@ class Performer:
         return self._lanes.depth() if self._lanes else 0
 
     def _contain_lane(self, node_id: NodeId) -> Containment:
-        """Beside the containment of each effect: what fails around it."""
+        """Contains failures outside the containment of the single effect."""
         return self._supervisor.contain("orders", node_id, failed=_ignore, expects=FencedError)
 
     async def _perform(self, effect: Effect) -> None:
@@ -148,13 +148,13 @@ class Performer:
                 assert_never(unreachable)
 
     def _drop(self, effect: Apply | Remove) -> None:
-        """As if it had never been sent."""
+        """Reset the dispatch: the effect counts as never sent."""
         entry = self._cluster.entries.get(_workload_of(effect))
         if entry is not None and entry.dispatch is not None and entry.dispatch.in_flight:
             entry.dispatch = None
 
     def _note_failure(self, effect: Effect, error: InternalError) -> None:
-        """A question is asked again at the next look; an order is sent again after its back-off."""
+        """A poll is repeated at the next reconciliation; an order is sent again after its back-off."""
         entry = self._cluster.entries.get(_workload_of(effect))
         if entry is None or entry.dispatch is None or not entry.dispatch.in_flight:
             return
@@ -191,7 +191,7 @@ class Performer:
             answer=seen.actual,
             text=seen.message,
         )
-        # It was true when it was sent; whatever was heard since is newer.
+        # The reply is dated with the time of sending: observations received since are newer.
         if seen.actual is not Actual.FAILED:
             seen = _at(seen, sent.sent_at)
             _note_revision(entry, seen)
@@ -240,7 +240,7 @@ class Performer:
         try:
             seen = await self._asked(effect.node_id, endpoint, effect.workload_id)
         except PersysError:
-            return  # the next look comes by itself; a node that stays silent loses its lease
+            return  # polled again later; a node that stays unreachable loses its lease
         entry = self._cluster.entries.get(effect.workload_id)
         if entry is not None and entry.dispatch is not None and not entry.dispatch.in_flight:
             entry.dispatch = replace(entry.dispatch, asked_at=self._clock.now())
@@ -248,7 +248,7 @@ class Performer:
         self._observations.take(seen)
 
     async def _asked(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
-        """What the node says of it; its tasks are asked for where that leaves open how an operation ended."""
+        """The status of the workload on the node; its tasks are read if the status is ambiguous."""
         seen = await self._agents.ask(node_id, endpoint, workload_id)
         sent = self._operation(node_id, workload_id)
         if sent is None:
@@ -257,7 +257,7 @@ class Performer:
             await self._keep_tasks(seen, sent, endpoint)
             return seen
         actions: list[Action] = []
-        with suppress(PersysError):  # also of agents that do not have this call
+        with suppress(PersysError):  # also if the agent does not support this call
             actions = await self._agents.actions(node_id, endpoint, workload_id)
             self._note_loss(workload_id, sent, is_lost(actions, sent))
         ended = ending(seen, actions, sent, is_not_found=foreign.says_not_found)
@@ -278,7 +278,7 @@ class Performer:
             entry.dispatch = replace(entry.dispatch, lost=lost)
 
     def _operation(self, node_id: NodeId, workload_id: WorkloadId) -> Operation | None:
-        """What was sent last to a node that does not report by itself."""
+        """The last order sent to a node that does not push its status."""
         member, entry = self._cluster.members.get(node_id), self._cluster.entries.get(workload_id)
         if member is None or feature.PUSHES_STATUS in member.node.capabilities.features:
             return None
@@ -299,7 +299,7 @@ class Performer:
         endpoint: str,
         actions: Sequence[Action] | None = None,
     ) -> None:
-        """Once per order, when it has ended. A workload that is gone has no history."""
+        """Store the tasks once per order, when it has ended. A deleted workload has no history."""
         entry = self._cluster.entries.get(seen.workload_id)
         if entry is None or seen.actual not in _ENDED or entry.traced_at == sent.sent_at:
             return
@@ -316,21 +316,21 @@ class Performer:
         problem = ""
         try:
             actions = await self._agents.actions(effect.node_id, endpoint, effect.workload_id)
-        except PersysError as err:  # also of agents that do not have this call
+        except PersysError as err:  # also if the agent does not support this call
             problem = str(err)
         await self._inquired(effect, actions, problem, await self._health(effect.node_id, endpoint))
 
     async def _health(self, node_id: NodeId, endpoint: str) -> str:
-        """What the node's health check tells; "" if all is well, or it does not have that call."""
+        """The problem that the health check of the node reports; "" if healthy or not supported."""
         try:
             sick = await self._agents.probe(node_id, endpoint)
         except AgentUnreachableError as err:
-            return f"node {node_id} does not answer its health check: {err}"
+            return f"node {node_id} does not reply to its health check: {err}"
         except PersysError:
             return ""
         if not sick:
             return ""
-        return f"node {node_id} reports as unhealthy: {', '.join(sorted(sick))}"
+        return f"node {node_id} reports unhealthy runtimes: {', '.join(sorted(sick))}"
 
     def _note_no_answer(
         self, entry: Entry, sent: object, workload_id: WorkloadId, err: PersysError
@@ -353,7 +353,7 @@ class Performer:
 
 
 def _note_revision(entry: Entry, seen: Observation) -> None:
-    """The node tells revisions when it is asked."""
+    """Remember that the node reports revisions when it is polled."""
     if seen.revision:
         entry.revision_from = seen.node_id
 
@@ -363,7 +363,7 @@ def _workload_of(effect: Effect) -> WorkloadId:
 
 
 def _ignore(_error: InternalError) -> None:
-    """It is logged and counted; the lane continues with the next effect."""
+    """The failure is logged and counted; the lane continues with the next effect."""
 
 
 def _still_wanted(entry: Entry, effect: Apply) -> bool:

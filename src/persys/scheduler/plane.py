@@ -1,7 +1,7 @@
-"""The process of a scheduler: one open door, and behind it one seat after the other.
+"""Runs the gRPC server and, behind it, scheduler replicas: standby first, leader when elected.
 
-A seat leads or stands by. On a store of its own it leads at once; on a shared one it follows until nobody
-leads. When another turns out to lead, the seat is given up with all that it knew, and a new one follows.
+On its own store a replica leads at once; on a shared store it follows until there is no leader. When
+leadership is lost, the replica is discarded with its memory, and a new one starts as standby.
 """
 
 import asyncio
@@ -75,11 +75,11 @@ class Plane:
         new_seat: Callable[..., Scheduler] = Scheduler,
         loaded: Callable[[], None] = lambda: None,
     ) -> None:
-        """`names` is the etcd in which CoreDNS looks. A simulation brings its own front and seats.
+        """`names` is the etcd that CoreDNS reads. A simulation passes its own `front` and `new_seat`.
 
-        `loaded` is called when this process comes to lead: all records are in memory then.
+        `loaded` is called when this process becomes the leader: all records are in memory then.
 
-        With `tls` None (-insecure) every caller is served; otherwise the seats and the front need it too.
+        With `tls` None (-insecure) every caller is served; otherwise `new_seat` and `front` need it too.
         """
         self._settings = settings
         self._clock = clock
@@ -100,7 +100,7 @@ class Plane:
         self.name = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
 
     async def run(self, stop: asyncio.Event) -> None:
-        """Serve until told to stop. The first part to fail ends all."""
+        """Serve until `stop` is set. The first part that fails ends all."""
         server = new_server()
         door = new_door(
             self._tls,
@@ -122,7 +122,7 @@ class Plane:
             async with asyncio.TaskGroup() as group:
                 seats = group.create_task(self.take_seats())
                 renewing = group.create_task(self._renew())
-                await self._front.until_open()  # nobody is let in before there is something to say
+                await self._front.until_open()  # no port is opened before calls can be served
                 await side.start(settings.grpc_addr, settings.metrics_port)
                 port = await start_server(
                     server,
@@ -147,8 +147,8 @@ class Plane:
             await self._store.close()
 
     def _check(self, claims: Claims) -> None:
-        """Raises DeniedError for a certificate that was taken back, with its node or by its serial."""
-        # A removed node's is revoked as well, moments later; that it was removed says more.
+        """Raises DeniedError for a certificate of a removed node, or one revoked by its serial."""
+        # The certificate of a removed node is revoked shortly after; the removal is the better reason.
         if self._seat is not None:
             self._seat.removed.check(claims)
         if self._tls is not None:
@@ -160,13 +160,13 @@ class Plane:
             self._seat.denials.note(denial)
 
     def _find_token(self, token_id: str) -> Token | None:
-        """Raises UnavailableError before anything is known."""
+        """Raises UnavailableError before the records are loaded."""
         if self._seat is None or not self._seat.has_loaded:
-            raise UnavailableError("this scheduler has not read yet who may come in; try again")
+            raise UnavailableError("this scheduler has not loaded the tokens yet; try again")
         return self._seat.cluster.tokens.get(token_id)
 
     async def take_seats(self) -> None:
-        """One after the other, until cancelled."""
+        """Run one replica after the other, until cancelled."""
         while True:
             async with self._new_seat() as seat:
                 try:
@@ -178,7 +178,7 @@ class Plane:
                     if not self._is_stopping:
                         log.warning("leadership.lost", reason=str(lost.exceptions[0]))
             if self._is_stopping:
-                # What was being written at that moment failed, and the cancellation was lost with it.
+                # A write in progress failed, and its error replaced the cancellation.
                 raise asyncio.CancelledError
             await asyncio.sleep(PAUSE_SECONDS)
 
@@ -193,7 +193,7 @@ class Plane:
         log.info("leadership.taken", leader=self.name)
 
     async def _come_to_lead(self, seat: Scheduler) -> None:
-        """At once, or after standing by. Who comes too late stands by again, with all that it knows."""
+        """Lead at once, or after standby. If another replica was faster, stand by again with this memory."""
         if not self._shared:
             await seat.take_over(self.name)
             return
@@ -301,13 +301,13 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
             vault=VaultKv(vault) if vault is not None else None,
             revoke=to_authority(settings),
         ),
-        # Records stay: a collection of garbage that looks at them all pauses everything, at 20,000
-        # workloads for most of a second.
+        # Records are long-lived: a garbage collection that visits all of them pauses the process, with
+        # 20,000 workloads for most of a second.
         loaded=gc.freeze,
     )
     async with together() as group:
         beside = [group.create_task(plane.supervisor.keep_running("garbage", sweep))]
-        if vault is not None and tls is None:  # else the login is kept with the certificate
+        if vault is not None and tls is None:  # else the login is renewed with the certificate
             beside.append(group.create_task(plane.supervisor.keep_running("vault", vault.run)))
         await plane.run(stop)
         for task in beside:
@@ -317,7 +317,9 @@ async def serve(settings: SchedulerSettings, stop: asyncio.Event) -> None:
 def _names(etcd: EtcdOptions, endpoints: tuple[str, ...]) -> EtcdOptions | None:
     if endpoints:
         return replace(etcd, endpoints=endpoints)
-    log.warning("discovery.off", reason="the store is not etcd, and no etcd of CoreDNS is named")
+    log.warning(
+        "discovery.off", reason="the store is not etcd, and no etcd of CoreDNS is configured"
+    )
     return None
 
 

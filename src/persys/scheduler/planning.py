@@ -1,7 +1,7 @@
-"""One plan: each apply is judged as if those before it had been applied. Nothing is written or reserved.
+"""A dry run: each apply is decided as if those before it had been applied. Nothing is written or reserved.
 
-The same intake and the same decision as for a real apply, over a copy of the room. So a plan and the apply
-that follows it agree, unless the cluster has changed in between.
+It uses the parsing and the decision of a real apply, on a copy of the placement index. So a plan and the
+apply that follows it agree, unless the cluster has changed in between.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -149,7 +149,7 @@ class Planning:
             self._lines.pop(needs, None)
 
     def _placeable(self) -> list[Needs]:
-        """The lines of those that wait for which there would be room, the most urgent first."""
+        """The needs of waiting workloads that would fit now, highest priority first."""
         found = [needs for needs in self._lines if choose(needs, self._room) is not None]
         return sorted(found, key=lambda needs: -needs.rules.priority)
 
@@ -157,10 +157,10 @@ class Planning:
         for needs in placeable:
             if choose(needs, self._room) is None:
                 for waiting in self._lines.get(needs, ()):
-                    yield f"{waiting} goes on waiting: it could have had this room"
+                    yield f"{waiting} keeps waiting: it would have fitted into this capacity"
 
     def _let_in(self) -> Iterator[str]:
-        """Room that became free goes to those who wait for it."""
+        """Assign freed capacity to waiting workloads."""
         for needs in self._placeable():
             for waiting in list(self._lines.get(needs, ())):
                 standing = self._of(waiting)
@@ -169,11 +169,11 @@ class Planning:
                 workload, held = standing.workload, standing.assignment
                 after = self._take(workload, held, self._decide(workload, held, standing.belief))
                 if after.assignment is not None and not after.waits:
-                    yield f"{waiting} no longer waits: it gets room on {after.assignment.node_id}"
+                    yield f"{waiting} no longer waits: it is assigned to {after.assignment.node_id}"
 
 
 def _lines_of(cluster: Cluster) -> dict[Needs, dict[WorkloadId, None]]:
-    """Those that wait, by what they need: thousands may wait for the same."""
+    """The waiting workloads by needs: thousands may have the same."""
     lines: dict[Needs, dict[WorkloadId, None]] = {}
     for waiting in cluster.waiting:
         needs = needs_of(cluster.entries[waiting].workload)
@@ -182,7 +182,7 @@ def _lines_of(cluster: Cluster) -> dict[Needs, dict[WorkloadId, None]]:
 
 
 def _tell_place(plan: control_pb2.WorkloadPlan, standing: Standing) -> None:
-    """Where it would run and why there, or why it would have to wait."""
+    """Set where it would run and why, or why it would wait."""
     message = standing.belief.message if standing.belief is not None else ""
     plan.would_wait = standing.waits and standing.workload.desired is Desired.RUNNING
     if plan.would_wait or standing.assignment is None:

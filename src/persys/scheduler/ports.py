@@ -1,4 +1,4 @@
-"""What the scheduler needs of the nodes: a few verbs. The gRPC adapter is `agents.py`."""
+"""The port to the agents. The gRPC adapter is `agents.py`."""
 
 from typing import Protocol
 
@@ -12,32 +12,32 @@ from persys.model.workload import Workload
 
 
 class Agents(Protocol):
-    """Every verb is idempotent and raises AgentUnreachableError when there was no answer."""
+    """Every method is idempotent and raises AgentUnreachableError if there is no reply."""
 
     async def apply(
         self, node_id: NodeId, endpoint: str, workload: Workload, epoch: int
     ) -> Observation:
-        """Give the order. Returns what the agent says now, often only that it has begun."""
+        """Send the order. Returns the state that the agent reports, often only pending."""
 
     async def remove(self, removal: Remove, endpoint: str) -> None:
-        """Give the order to remove. Returns when it was taken, not when it is done."""
+        """Send a removal. Returns when it was accepted, not when it is done."""
 
     async def ask(self, node_id: NodeId, endpoint: str, workload_id: WorkloadId) -> Observation:
-        """How the workload is; `Actual.ABSENT` when the agent positively has none."""
+        """The state of the workload; `Actual.ABSENT` if the agent confirms that it has no copy."""
 
     async def actions(
         self, node_id: NodeId, endpoint: str, workload_id: WorkloadId
     ) -> list[Action]:
-        """What the node did and does for the workload, the newest few. Some nodes do not tell."""
+        """The newest actions of the node for the workload. Empty if the agent does not support it."""
 
     async def survey(self, node_id: NodeId, endpoint: str) -> list[Observation]:
-        """Everything the node has."""
+        """All workloads on the node."""
 
     async def probe(self, node_id: NodeId, endpoint: str) -> frozenset[WorkloadType]:
-        """Return when the node answers calls: the types whose runtime it reports as unhealthy.
+        """Returns when the node replies: the types whose runtime it reports as unhealthy.
 
-        RefusedError is an answer too.
+        RefusedError is a reply too.
         """
 
     async def intents(self, node_id: NodeId, endpoint: str) -> list[KeptIntent]:
-        """What the node keeps for us; nothing from an agent that keeps none, or that it cannot read."""
+        """The intents that the node stores; empty if the agent stores none or cannot read them."""

@@ -1,4 +1,4 @@
-"""Answers from memory: what the scheduler knows, as the contract shows it. Reads never touch the store."""
+"""Builds the views of nodes and workloads from memory. Reads never access the store."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -34,7 +34,7 @@ from persys.wire.sightings import sighting_message
 
 T = TypeVar("T", bound=str)
 
-VIEWS_BYTES_MAX = 4 * 1024 * 1024  # of whole views in one answer
+VIEWS_BYTES_MAX = 4 * 1024 * 1024  # of full views in one response
 DRAIN_BLOCKS_MAX = (
     1000  # of what is left on a draining node: each costs a decision where it could go
 )
@@ -79,7 +79,7 @@ class Queries:
         return self._whole_view(entry)
 
     def get_workloads(self, workload_ids: Iterable[str]) -> Iterator[control_pb2.WorkloadView]:
-        """Those that there are, until an answer is full."""
+        """The existing ones, until the response is full."""
         size = 0
         for workload_id in workload_ids:
             entry = self._cluster.entries.get(WorkloadId(workload_id))
@@ -159,7 +159,7 @@ class Queries:
         return view
 
     def _drain_view(self, node_id: NodeId, drain: Drain) -> control_pb2.DrainView:
-        """Drained means empty: nothing assigned, no orphan, no old copy that is not known to be gone."""
+        """Drained means empty: no assignment, no orphan, no tombstone."""
         bound = self._cluster.bound_to(node_id)
         orphans = self._cluster.drifts.orphans_on(node_id)
         shown = nsmallest(DRAIN_BLOCKS_MAX, bound)
@@ -186,7 +186,7 @@ class Queries:
     def _drain_block(self, workload_id: WorkloadId) -> control_pb2.DrainBlock:
         block = control_pb2.DrainBlock(workload_id=workload_id)
         if workload_id in self._cluster.detached:
-            block.reason, block.stays = "its record cannot be read or is missing", True
+            block.reason, block.stays = "its record is unreadable or missing", True
             return block
         workload = self._cluster.entries[workload_id].workload
         if workload.desired is Desired.DELETED:
@@ -196,9 +196,9 @@ class Queries:
         else:
             match place(needs_of(workload), self._cluster.columns):
                 case Placed(node_id=elsewhere):
-                    block.reason = f"about to move to {elsewhere}"
+                    block.reason = f"is about to move to {elsewhere}"
                 case Unplaceable() as nowhere:
-                    block.reason, block.stays = f"fits nowhere else: {nowhere.explain()}", True
+                    block.reason, block.stays = f"fits on no other node: {nowhere.explain()}", True
         return block
 
     def _workload_view(self, entry: Entry) -> control_pb2.WorkloadView:
@@ -218,7 +218,7 @@ class Queries:
             view.placement = entry.assignment.why
             view.admitted_on_node = is_admitted(entry)
             view.dispatch_failed = entry.dispatch is not None and bool(entry.dispatch.problem)
-        # Once it is as wanted, the plan to try again only waits to be forgotten.
+        # After convergence the retry is obsolete, although its record is not deleted yet.
         if retry is not None and not (belief is not None and fulfils(belief, workload)):
             view.retry_attempts = retry.attempts
             if retry.next_at is not None:
@@ -234,7 +234,7 @@ class Queries:
 
 
 def is_admitted(entry: Entry) -> bool:
-    """Whether its node has accepted the assignment, by its answer, its reports, or what is stored of them."""
+    """Whether its node has accepted the assignment, by its reply, its reports or the stored status."""
     assignment, dispatch, seen = entry.assignment, entry.dispatch, entry.observation
     if assignment is None or entry.refusal is not None:
         return False
@@ -253,22 +253,22 @@ def is_admitted(entry: Entry) -> bool:
 
 
 def _status_reason(member: Member) -> str:
-    """Why the node is as it is; for one that is alive, what keeps new work away from it first."""
+    """The reason of the node status; for a live node the first problem that blocks new work."""
     return next(iter(_problems(member)), member.node.status_reason)
 
 
 def _problems(member: Member) -> list[str]:
-    """What keeps new work away from a node that is alive."""
+    """The problems that block new work on a live node."""
     if member.node.status is NodeStatus.NOT_READY:
         return []
     found = []
     if member.unreachable:
-        found.append(f"does not answer orders: {member.unreachable}")
+        found.append(f"does not reply to orders: {member.unreachable}")
     if member.journal_problem:
-        found.append(f"takes no orders: {member.journal_problem}")
+        found.append(f"accepts no orders: {member.journal_problem}")
     elif member.unavailable_types:
         silent = ", ".join(sorted(member.unavailable_types))
-        found.append(f"runtime does not answer: {silent}")
+        found.append(f"runtime does not respond: {silent}")
     if member.unhealthy_types:
         found.append(f"runtime is unhealthy: {', '.join(sorted(member.unhealthy_types))}")
     return found
@@ -285,7 +285,7 @@ def _tell_reason(view: control_pb2.WorkloadView, entry: Entry) -> None:
         view.reason.message = belief.message
         view.reason.last_transition.CopyFrom(control.timestamp(belief.changed_at))
     if belief.status is Status.PENDING and (seen := _at_work(entry)) is not None:
-        # How far it is changes every second: it is shown as it was last said, and never written.
+        # Progress changes every second: it is shown as last reported, and never stored.
         view.reason.code, view.reason.message = seen.metadata[REASON_CODE], seen.message
     if belief.failure is not None:
         view.failure_reason = belief.failure.reason
@@ -296,7 +296,7 @@ def _tell_reason(view: control_pb2.WorkloadView, entry: Entry) -> None:
 
 
 def _tell_set_aside(view: control_pb2.WorkloadView, aside: SetAside) -> None:
-    """Shown instead of what was last decided: nothing is decided about it for now."""
+    """Shown instead of the last decision while the workload is not reconciled."""
     view.failure_reason = FailureReason.RUNTIME_ERROR
     view.reason.code = INTERNAL_ERROR
     view.reason.message = aside.text
@@ -305,7 +305,7 @@ def _tell_set_aside(view: control_pb2.WorkloadView, aside: SetAside) -> None:
 
 
 def _at_work(entry: Entry) -> Observation | None:
-    """What its node says about a step that takes long."""
+    """The last observation of a step in progress."""
     seen, assignment = entry.observation, entry.assignment
     if (
         seen is None
@@ -329,5 +329,5 @@ def _changed_at(entry: Entry) -> datetime:
 def _word(text: str, known: dict[str, T]) -> T:
     found = known.get(text.lower())
     if found is None:
-        raise InvalidError("status", f"{text!r} is unknown; use one of {', '.join(known.values())}")
+        raise InvalidError("status", f"{text!r}: expected one of {', '.join(known.values())}")
     return found

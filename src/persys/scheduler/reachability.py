@@ -1,11 +1,11 @@
-"""Which nodes answer calls: one that sends heartbeats and answers no orders gets no new work.
+"""Tracks which nodes reply to calls: a node that sends heartbeats but does not reply gets no new work.
 
-The first call without an answer closes the node for placement, in memory only. Probes open it again within
-seconds of its recovery. Workloads that are on the node stay, and their orders are sent again as ever.
-Removals of old copies are sent again when it answers.
+The first call without a reply closes the node for placement, in memory only. Probes open it again within
+seconds of its recovery. Workloads on the node stay, and their orders are retried as usual.
+Removals of stale copies are sent again when it replies.
 
-Agents of other makes do not report which runtimes answer. They are asked by HealthCheck, after they register
-and with each survey. A type whose runtime is unhealthy gets no new work; the node is asked again each second
+Third-party agents do not report which runtimes respond. They are probed with HealthCheck after registration
+and with each full poll. A type with an unhealthy runtime gets no new work; the node is probed each second
 until the runtime is healthy.
 """
 
@@ -39,24 +39,24 @@ class Reachability:
         room_appeared: Callable[[NodeId], None],
         answers_again: Callable[[NodeId], None],
     ) -> None:
-        """`answers_again` has removals sent that the node did not answer."""
+        """`answers_again` sends the removals again that got no reply."""
         self._cluster = cluster
         self._agents = agents
         self._room_appeared = room_appeared
         self._answers_again = answers_again
         self._unreachable: dict[NodeId, None] = {}
-        self._unhealthy: dict[NodeId, None] = {}  # to be asked for their runtimes
+        self._unhealthy: dict[NodeId, None] = {}  # their runtimes are to be probed
         self._news = asyncio.Event()
 
     def note(self, node_id: NodeId, problem: str) -> None:
-        """What came of a call to a node. `problem` is empty if it was answered, in whatever way."""
+        """Record the outcome of a call to a node. `problem` is empty for any reply, also an error."""
         if problem:
             self._close(node_id, problem)
         else:
             self.reset(node_id)
 
     def reset(self, node_id: NodeId) -> None:
-        """The node answered, or has just connected."""
+        """The node has replied or has just connected."""
         if self._unreachable.pop(node_id, node_id) is None and node_id in self._cluster.members:
             self._cluster.set_unreachable(node_id, "")
             self._room_appeared(node_id)
@@ -64,14 +64,14 @@ class Reachability:
             log.info("node.answering", node_id=node_id)
 
     def ask_for_runtimes(self, node_id: NodeId) -> None:
-        """It has registered, or is due. Nodes that report by themselves are not asked."""
+        """Probe the runtimes of a node soon. Nodes that push their status are skipped."""
         member = self._cluster.members.get(node_id)
         if member is not None and feature.PUSHES_STATUS not in member.node.capabilities.features:
             self._unhealthy[node_id] = None
             self._news.set()
 
     async def run(self) -> None:
-        """Probe the nodes that did not answer, for as long as they send heartbeats."""
+        """Probe the nodes that do not reply, as long as they send heartbeats."""
         while True:
             await self._news.wait()
             if not self._unreachable and not self._unhealthy:
@@ -93,13 +93,13 @@ class Reachability:
             self._unreachable.pop(node_id, None)
             return
         if self._unreachable.pop(node_id, node_id) is None:
-            self._unreachable[node_id] = None  # behind the others, of which there may be many
+            self._unreachable[node_id] = None  # to the end of the queue, which may be long
         if member.node.status is NodeStatus.NOT_READY:
             return
         try:
             unhealthy = await self._agents.probe(node_id, member.node.endpoint)
         except PersysError:
-            # An answer was noted where the call was made. What was known of its runtimes stays.
+            # The call itself was recorded by `note`. The known state of its runtimes is kept.
             self._ask_again(member)
             return
         self.reset(node_id)

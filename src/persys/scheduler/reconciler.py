@@ -1,9 +1,9 @@
-"""Wake, read, decide, commit, hand over: for one workload at a time, for many workloads at once.
+"""Wake, read, decide, commit, dispatch: serial per workload, concurrent across workloads.
 
-Whatever changes marks a workload dirty. Its step runs when its turn comes; a decision that writes nothing
-costs no wait. Room is reserved when it is decided and given back if the commit fails, so that decisions made
-while a transaction is under way see each other. A step that fails unexpectedly sets its workload aside, with
-the reason, and is tried again with back-off; other workloads are not affected.
+Every change marks a workload dirty, and its step runs as soon as no other step of it runs. A decision that
+writes nothing does not wait. Capacity is reserved with the decision and released if the commit fails, so that
+decisions made during a transaction see each other. A step that raises an unexpected error sets its workload
+aside with the reason and is retried with back-off; other workloads are not affected.
 """
 
 import asyncio
@@ -59,7 +59,7 @@ from persys.store import keys
 T = TypeVar("T")
 
 STORE_RETRY_SECONDS = 1.0
-# A node that turned a workload away for being full is not asked again about it for so long.
+# A node that rejected a workload for lack of capacity is excluded for this long.
 ASIDE_AFTER_REFUSAL = timedelta(minutes=1)
 STEPS_AT_ONCE = 512
 STEP = "reconcile"
@@ -67,24 +67,24 @@ OWNED_MAX = 4096
 
 
 class EpochsReservedError(ConflictError):
-    """A block of epochs was stored before the decision could use one of them."""
+    """A block of epochs had to be reserved: time has passed, decide again."""
 
     def __init__(self) -> None:
         super().__init__("epochs were reserved; decide again")
 
 
 def _hidden(situation: Situation) -> dict[NodeId, str]:
-    """Nodes that this workload must not get, and why.
+    """Nodes that are excluded for this workload, and why.
 
-    A node with an old copy is among them: that copy is removed first, so that its tombstone and its data
-    are never mixed up with those of the next one.
+    A node with a stale copy is among them: that copy is removed first, so that its tombstone and its data
+    are not mixed up with those of the next copy.
     """
     refused = {aside.node_id: TURNED_AWAY for aside in situation.asides}
     return refused | {copy.node_id: BEING_REMOVED for copy in situation.copies if copy.doomed}
 
 
 def _nothing(_change: Change) -> None:
-    """Beside most decisions nothing else is stored."""
+    """The default of `beside`: nothing else is stored."""
 
 
 class Reconciler:
@@ -103,7 +103,7 @@ class Reconciler:
         hand: Callable[[Effect], None],
         ask_to_remove: Callable[[Tombstone], None],
     ) -> None:
-        """`hand` takes over an effect. `ask_to_remove` has a node asked to remove an old copy."""
+        """`hand` submits an effect for dispatch. `ask_to_remove` requests the removal of a stale copy."""
         self._cluster = cluster
         self._committer = committer
         self._clock = clock
@@ -133,18 +133,18 @@ class Reconciler:
         self._news.set()
 
     def room_appeared(self, node_id: NodeId) -> None:
-        """Something about the node has changed for the better: wake who waits and could use it."""
+        """The node may have free capacity: wake the waiting workloads that could use it."""
         row = self._cluster.columns.rows.get(node_id)
         if row is not None and self._cluster.waiting:
             self.wake_many(self._cluster.waiting.offer(row))
 
     def node_changed(self, node_id: NodeId) -> None:
-        """The record of the node is another one: it may be ready, closed or confirmed dead now."""
+        """The node record has changed: the node may be ready, closed or confirmed dead now."""
         self.wake_many(self._cluster.waiting.concerned_by(node_id))
         self.room_appeared(node_id)
 
     def _offer_later(self, node_ids: Iterable[NodeId]) -> None:
-        """Others may have been refused what was reserved in vain. Not at once: that could fail again."""
+        """Others may have been refused because of a failed reservation. Delayed: the store may still fail."""
         loop = asyncio.get_running_loop()
         for node_id in node_ids:
             loop.call_later(STORE_RETRY_SECONDS, self.room_appeared, node_id)
@@ -157,7 +157,7 @@ class Reconciler:
             await self._step_all(group)
 
     async def own_requests(self) -> None:
-        """Requests are taken while this runs."""
+        """Complete submitted requests. Requests are accepted while this runs."""
         await self._owned.run()
 
     async def _step_all(self, group: asyncio.TaskGroup) -> None:
@@ -176,10 +176,10 @@ class Reconciler:
         *,
         beside: Callable[[Accepted | Unchanged, Change], None] | None = None,
     ) -> Workload:
-        """Change the intent and decide what follows, in one commit.
+        """Change the intent and decide, in one commit.
 
-        `judge` gets the workload as it is and says what becomes of it, or raises. `beside` adds what must
-        be stored with it. A caller that leaves does not stop what was begun.
+        `judge` maps the present workload to the new one, or raises. `beside` adds writes to the transaction.
+        A caller that is cancelled does not stop the change.
         """
         return await self._owned.finish(
             "request", workload_id, partial(self._submit, workload_id, judge, beside)
@@ -188,7 +188,7 @@ class Reconciler:
     async def between_decisions(
         self, workload_id: WorkloadId, work: Callable[[], Awaitable[T]]
     ) -> T:
-        """Do this while nothing is decided about the workload, even if the caller leaves."""
+        """Run `work` while no step of the workload runs, even if the caller is cancelled."""
 
         async def attempt() -> T:
             async with self._turns.of(workload_id):
@@ -197,7 +197,7 @@ class Reconciler:
         return await self._owned.finish("request", workload_id, attempt)
 
     def refusal(self, workload: Workload, node_id: NodeId) -> str:
-        """Why the node could not take the workload now; empty if it could."""
+        """Why the workload does not fit on the node now; empty if it does."""
         rejection = self._rooms.fits_on(workload.id, node_id, needs_of(workload))
         return rejection.detail if rejection is not None else ""
 
@@ -241,7 +241,7 @@ class Reconciler:
         try:
             async with self._turns.of(workload_id):
                 entry = self._cluster.entries.get(workload_id)
-                # Nothing could be written; all are looked at again when that has changed.
+                # While frozen nothing can be written; all workloads are woken when that ends.
                 if entry is None or not self._may_decide(workload_id) or self._is_aside(entry):
                     return
                 self.steps += 1
@@ -258,7 +258,7 @@ class Reconciler:
             self._take_back(workload_id)
 
     def _set_aside(self, workload_id: WorkloadId, error: InternalError) -> None:
-        """Its step failed unexpectedly: nothing is decided about it until the back-off is over."""
+        """Its step raised an unexpected error: it is not reconciled until the back-off is over."""
         entry = self._cluster.entries.get(workload_id)
         if entry is None:
             return
@@ -267,7 +267,7 @@ class Reconciler:
         self._wake_in(workload_id, after.total_seconds())
 
     def _is_aside(self, entry: Entry) -> bool:
-        """Whether its back-off lasts; it is then woken at its end."""
+        """Whether it is in back-off; it is woken at the end of it."""
         if entry.set_aside is None:
             return False
         left = (entry.set_aside.until - self._clock.now()).total_seconds()
@@ -276,14 +276,14 @@ class Reconciler:
         return left > 0
 
     def _take_back(self, workload_id: WorkloadId) -> None:
-        """A decision about it was made."""
+        """A decision succeeded: end the back-off."""
         entry = self._cluster.entries.get(workload_id)
         if entry is not None and entry.set_aside is not None:
             entry.set_aside = None
             self._supervisor.resolved(STEP, workload_id)
 
     def _may_decide(self, workload_id: WorkloadId) -> bool:
-        """Nothing is written in a frozen mode, and nothing is decided without records that it needs."""
+        """False in a frozen mode, and while a record that the decision needs is unreadable."""
         frozen = self._committer.modes.is_frozen
         return not frozen and not self._cluster.blocked_because(workload_id)
 
@@ -301,7 +301,7 @@ class Reconciler:
         told: EventKind | None = None,
         beside: Callable[[Change], None] = _nothing,
     ) -> None:
-        """Decide, commit, hand over. `told` names what a user asked for, if one did."""
+        """Decide, commit, dispatch. `told` is the event of the user request, if there is one."""
         began = self._clock.monotonic()
         now = self._clock.now()
         workload = situation.workload
@@ -359,8 +359,9 @@ class Reconciler:
             self.room_appeared(node_id)
 
     def _next_epoch(self, situation: Situation, now: datetime) -> int:
-        """If a node has a higher one, the store was restored from an older copy, or the node makes it up. The
-        counter then continues by the clock, whatever the node says; and above what the cluster has proven."""
+        """A node that reports a higher epoch means: the store was restored from an older copy, or the report
+        is false. The counter then continues by the clock, whatever the report says, above all proven epochs.
+        """
         epochs = self._cluster.epochs
         held = held_epoch(situation)
         if held >= epochs.next:
@@ -372,15 +373,15 @@ class Reconciler:
         return epochs.next
 
     def skip_epochs(self) -> None:
-        """Continue the counter where no epoch has been used, by the clock.
+        """Continue the counter by the clock, above all used epochs.
 
-        For an operator who takes over a copy with an epoch that the store does not know: the store was
-        brought back from a copy. What nodes report alone never leads here.
+        For an operator who adopts a copy with an epoch that the store does not know: the store was restored
+        from a backup. A report of a node alone never causes this.
         """
         self._cluster.epochs.skip(now=self._clock.now())
 
     async def _use_epoch(self, epoch: int) -> None:
-        """Raises EpochsReservedError when it had to be reserved first: time has passed, decide again."""
+        """Raises EpochsReservedError if the epoch had to be reserved first: decide again."""
         epochs = self._cluster.epochs
         if epochs.covers(epoch):
             epochs.use(epoch)
@@ -394,13 +395,13 @@ class Reconciler:
         raise EpochsReservedError
 
     def _proof_key(self) -> str:
-        """For a cluster of an older version, which has none."""
+        """The key of the marker, or a new one for a cluster of an older version, which has none."""
         marker = self._committer.lead.marker
         first = marker.proof_key if marker is not None else ""
         return first or f"{self._random.getrandbits(KEY_BITS):064x}"
 
     def situated(self, situation: Situation) -> Situation:
-        """With what is known of the workload's node, and of copies elsewhere."""
+        """The situation with the state of the workload's node and of copies on other nodes."""
         return self._situating.situated(situation)
 
     def _after(

@@ -1,12 +1,12 @@
-"""Stored records that cannot be read: an operator inspects and deletes them while the scheduler runs.
+"""Lets an operator inspect and delete unreadable stored records while the scheduler runs.
 
-Only records that are quarantined, and assignments whose workload has no record, are shown and deleted here:
-everything else has commands of its own. A delete is a commit like any other, with the version of the record
-as its guard; afterwards everything is read again, because other records may have waited for this one.
+Only quarantined records, and assignments whose workload has no record, are shown and deleted here: everything
+else has its own commands. A delete is a commit like any other, guarded by the version of the record;
+afterwards everything is read again, because other records may depend on this one.
 
-What would surprise: before an assignment or a tombstone goes, the nodes that may have the copy are asked, so
-that the copy is known when placement decides next. A record that fences something (which epochs are used,
-which node was removed) is replaced by the assumption that the scheduler made, and not deleted.
+Before an assignment or a tombstone is deleted, the nodes that may have the copy are polled, so that the copy
+is known to the next placement. A record that fences something (used epochs, removed nodes) is not deleted but
+replaced by the assumption that the scheduler made.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +40,7 @@ _WITHOUT_WORKLOAD = "its workload has no record"
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """`next_step` says what is left to do for the operator."""
+    """`next_step` tells the operator what to do next."""
 
     next_step: str
 
@@ -56,7 +56,7 @@ class RecordRepair:
         *,
         listed: Callable[[NodeId, Sequence[Observation]], None],
     ) -> None:
-        """`listed` is told what a node has when it was asked for everything."""
+        """`listed` is called with the full list of each polled node."""
         self._cluster = cluster
         self._store = store
         self._committer = committer
@@ -65,7 +65,7 @@ class RecordRepair:
         self._listed = listed
 
     def all(self) -> list[Quarantined]:
-        """In the order of their keys."""
+        """Sorted by key."""
         found = {one.key: one for one in self._cluster.quarantine}
         for workload_id in self._cluster.detached:
             if keys.workload_key(workload_id) not in self._cluster.quarantine:
@@ -74,7 +74,7 @@ class RecordRepair:
         return [found[key] for key in sorted(found)]
 
     async def get(self, key: str) -> tuple[Quarantined, Record]:
-        """With the bytes as they are stored. Raises NotFoundError."""
+        """The record with its stored bytes. Raises NotFoundError."""
         record = self._record(key)
         stored = await self._store.get(key)
         if stored is None:
@@ -82,23 +82,23 @@ class RecordRepair:
         return record, stored
 
     async def delete(self, key: str, *, version: int) -> Deleted:
-        """Only this version, if it is not 0. Raises RefusedError naming what has to be done first."""
+        """Delete the record; only this version, if it is not 0. Raises RefusedError with what to do first."""
 
         async def attempt() -> Deleted:
             record = self._record(key)
             stored = await self._store.get(key)
             if version and (stored is None or stored.version != version):
                 raise RefusedError(
-                    f"record {key} was written since: it does not have version {version} any more"
+                    f"record {key} was changed: it no longer has version {version}; get it again"
                 )
             await self._check(record)
-            if self._record(key) != record:  # it changed while nodes were asked
+            if self._record(key) != record:  # it changed during the poll
                 raise ConflictError(f"record {key} has changed")
             await self._committer.commit(self._change(record), repairs=True)
             return Deleted(_next_step(record))
 
         deleted = await insist(attempt)
-        self._committer.doubt()  # records that need this one were left out when everything was read
+        self._committer.doubt()  # records that depend on this one were skipped at the last load
         return deleted
 
     def _record(self, key: str) -> Quarantined:
@@ -128,7 +128,7 @@ class RecordRepair:
         )
 
     def _assumed(self, record: Quarantined) -> Struct | None:
-        """What is stored in its place. None: nothing."""
+        """The record to store in its place, if any."""
         epochs = self._cluster.epochs
         if record.key == keys.EPOCHS:
             return epochs.restarted(restart_at([epochs.reserved_until], now=self._clock.now()))
@@ -137,7 +137,7 @@ class RecordRepair:
         return None
 
     def _useless_without(self, record: Quarantined) -> list[str]:
-        """Records about a workload that say nothing without its own."""
+        """The records of a workload that have no meaning without the workload record."""
         if record.kind != "workload":
             return []
         workload_id = WorkloadId(_name(record.key))
@@ -167,18 +167,18 @@ class RecordRepair:
             else "upgrade the scheduler"
         )
         raise RefusedError(
-            f"node {node_id} has {len(bound)} workloads on record, such as {min(bound)}; {instead}"
+            f"node {node_id} has {len(bound)} recorded workloads, such as {min(bound)}; {instead}"
         )
 
     async def _look_for_copies(self, workload_id: WorkloadId) -> None:
-        """A workload without data may be started again; one with data must not have a second copy."""
+        """A workload without data may be started again; a second copy of one with data is not allowed."""
         entry = self._cluster.entries.get(workload_id)
         if entry is not None and not holds_data(entry.workload):
             return
         await self._ask(workload_id, [one.node for one in self._cluster.members.values()])
 
     async def _ask(self, workload_id: WorkloadId, nodes: Iterable[Node]) -> None:
-        """What these nodes have is known afterwards. Refused if one that may have a copy does not answer."""
+        """Poll these nodes for their full lists. Raises RefusedError if one does not reply."""
         asked = [node for node in nodes if not node.confirmed_dead]
 
         async def survey(node: Node) -> list[Observation]:
@@ -190,8 +190,8 @@ class RecordRepair:
             named = ", ".join(silent[:NODES_NAMED_MAX])
             more = f" and {len(silent) - NODES_NAMED_MAX} more" * (len(silent) > NODES_NAMED_MAX)
             raise RefusedError(
-                f"{named}{more} may have a copy of {workload_id} and cannot be asked; wait for it, or "
-                f"run `persysctl node confirm-dead {silent[0]}` when that machine is off"
+                f"{named}{more} may have a copy of {workload_id} and does not reply; wait for it, or "
+                f"run `persysctl node confirm-dead {silent[0]}` if that machine is off"
             )
         for node_id, copies in found.by_node.items():
             self._listed(node_id, copies)
@@ -201,7 +201,7 @@ def _next_step(record: Quarantined) -> str:
     name = _name(record.key)
     match record.kind:
         case "workload":
-            return f"apply {name} again; a copy that still runs is taken over"
+            return f"apply {name} again; a running copy is adopted"
         case "assignment" | "tombstone":
             return (
                 f"`persysctl explain {name}` and `persysctl orphans list` show the copies of {name}"
@@ -211,9 +211,9 @@ def _next_step(record: Quarantined) -> str:
         case "token":
             return "create a new token for its holder"
         case "node":
-            return f"the agent of {name} registers again by itself"
+            return f"the agent of {name} registers again automatically"
         case "removal":
-            return f"certificates of {name} from before now are refused"
+            return f"certificates of {name} issued before now are refused"
         case _:
             return ""
 

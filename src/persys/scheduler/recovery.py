@@ -1,7 +1,7 @@
-"""The three ways out of recovery: restore a snapshot, rebuild from what nodes have, accept what is left.
+"""The three ways to end recovery mode: restore a snapshot, rebuild from agents, accept the store as it is.
 
-Each replaces what the store holds, with the marker last: whoever dies in the middle is in recovery again.
-What nodes say is heard first, so that nothing is started twice and nothing that runs is started again.
+Each replaces the content of the store and writes the marker last: a crash before that keeps recovery mode on.
+Nodes are polled first, so that nothing is started twice and nothing that runs is restarted.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ class Recovered:
     nodes: int
     workloads: int
     left_out: Sequence[str] = ()
-    reported: Sequence[tuple[NodeId, Workload]] = ()  # that only nodes' reports describe
+    reported: Sequence[tuple[NodeId, Workload]] = ()  # described only by reports of nodes
 
 
 class Recovery:
@@ -82,17 +82,17 @@ class Recovery:
         return await self._replace(encoded, merged, marker, why)
 
     async def rebuild(self, *, allow_secrets: Collection[str], dry_run: bool) -> Recovered:
-        """From the records in memory, if there are any, and from what every node reports and keeps.
+        """Rebuild from the records in memory, if any, and from what every node reports and stores.
 
-        A workload with secrets that only its node names is left out unless `allow_secrets` has them. With
-        `dry_run` nothing is changed.
+        A workload that only its node describes is left out if it refers to secrets that are not in
+        `allow_secrets`. With `dry_run` nothing is changed.
         """
         self._check_in_recovery()
         reports = await self._reports(self._cluster)
         merged = await self._merged(self._cluster, reports, allow_secrets)
         if not merged.nodes:
             raise RefusedError(
-                "no node is known yet: agents try to join every few seconds; look at "
+                "no node is known yet: agents retry registration every few seconds; check "
                 "`persysctl recovery status` and try again"
             )
         reported = _reported(reports, self._cluster)
@@ -101,24 +101,24 @@ class Recovery:
         standing, known = self._committer.modes.standing, self._committer.lead.marker
         marker = self._marker(standing.awaits or (known.uid if known else ""))
         encoded = await asyncio.to_thread(rebuilt, merged, self._cluster)
-        done = await self._replace(encoded, merged, marker, "it was rebuilt from the agents")
+        done = await self._replace(encoded, merged, marker, "rebuilt from the agents")
         return dataclasses.replace(done, reported=reported)
 
     async def accept(self) -> Recovered:
-        """Go on with what the store holds now. What nodes have beside it become orphans."""
+        """Continue with the present content of the store. Other copies on nodes become orphans."""
         self._check_in_recovery()
 
         async def write(store: Store, lead: Lead) -> str:
             await lead.check_marker_replaceable()
             stored = await lead.stored_marker()
             marker = self._marker(stored.uid if stored else "")
-            # What is given up may have had another key.
+            # The discarded records may have had another proof key.
             counter = self._cluster.epochs.restarted(self._epochs_used(self._cluster))
             counter = replace(counter, proofs_lost=True)
             await _put(store, lead, {keys.EPOCHS: records.encode(counter)})
             await _put(store, lead, {keys.CLUSTER: records.encode(marker)})
             lead.marker = marker
-            return "what the store holds was accepted"
+            return "the content of the store was accepted"
 
         await self._alone(write)
         return Recovered(len(self._cluster.members), len(self._cluster.entries))
@@ -127,7 +127,7 @@ class Recovery:
         modes = self._committer.modes
         if not modes.in_recovery:
             raise RefusedError(
-                f"the control plane is in {modes.state.mode} mode; this is for recovery mode"
+                f"the control plane is in {modes.state.mode} mode: expected recovery mode"
             )
 
     def _check_may_restore(self) -> None:
@@ -143,7 +143,7 @@ class Recovery:
             )
 
     def _marker(self, uid: str) -> ClusterMarker:
-        """With every other cluster that somebody said it was: their loss is now known."""
+        """A marker that accepts every other cluster uid that agents reported: their loss is acknowledged."""
         committer = self._committer
         marker = committer.lead.new_marker()
         marker = replace(marker, uid=uid or marker.uid)
@@ -166,7 +166,7 @@ class Recovery:
     async def _merged(
         self, base: Cluster, reports: Sequence[NodeReport], allow_secrets: Collection[str]
     ) -> Merged:
-        """In a thread: a hundred thousand workloads take seconds, in which heartbeats are answered."""
+        """In a thread: 100,000 workloads take seconds, and heartbeats are served meanwhile."""
         return await asyncio.to_thread(
             merge,
             _recorded(base),
@@ -218,7 +218,7 @@ class Recovery:
 
     async def _alone(self, write: Rewrite) -> None:
         if self._busy:
-            raise RefusedError("another recovery is under way")
+            raise RefusedError("another recovery is in progress; wait until it has ended")
         self._busy = True
         try:
             await self._committer.rewrite(write)
@@ -249,7 +249,7 @@ def _recorded(base: Cluster) -> Recorded:
 
 
 def _told_by_operator(old: Node | None, new: Node) -> Node:
-    """The newest the node said of itself, with what an operator said of it."""
+    """The newest registration of the node, with cordon, drain and taints of the operator."""
     if old is None:
         return new
     return replace(new, cordoned=old.cordoned, drain=old.drain, taints=old.taints)

@@ -1,8 +1,7 @@
-"""Nodes that were removed: their certificates from before are refused here, and taken back at the authority.
+"""Removed nodes: their certificates are refused here and revoked at persys-ca.
 
-Whoever kept the key of such a node would otherwise be that node again until the certificate ends, and after
-that by renewing it. What would surprise: the authority is asked again by each scheduler that comes to lead;
-that costs little and does no harm, while remembering it would cost a write.
+Otherwise a holder of the key could act as that node until the certificate expires, and renew it. Each new
+leader sends the revocations again: they are idempotent, and recording them would cost a write.
 """
 
 import asyncio
@@ -24,7 +23,7 @@ from persys.store import keys
 
 log = structlog.get_logger()
 
-# Takes back what a node was given until then. Raises a PersysError when that cannot be done now.
+# Revokes the certificates that a node got until then. Raises PersysError if that is not possible now.
 Revoke = Callable[[NodeId, datetime], Awaitable[None]]
 
 
@@ -37,7 +36,7 @@ class Removed:
         revoking: KeyedWork[NodeId],
         again: timedelta = timedelta(seconds=30),
     ) -> None:
-        """Without `revoke` there is no authority that could be asked; `again` is between tries that fail."""
+        """`revoke` None: there is no persys-ca to call. `again`: the pause after a failed attempt."""
         self._cluster = cluster
         self._revoke = revoke
         self._revoking = revoking
@@ -47,23 +46,23 @@ class Removed:
         self._is_told = False
 
     def check(self, claims: Claims) -> None:
-        """Raises DeniedError for a certificate of a node that was removed since."""
+        """Raises DeniedError for a certificate of a node that was removed after it was issued."""
         if claims.identity is None or claims.identity.role is not Role.AGENT or claims.shared:
             return
         name = claims.identity.name
         if is_void(self._cluster.removed.get(NodeId(name)), claims.enrolled_at):
-            text = f"node {name} was removed; it joins again with a new token"
+            text = f"node {name} was removed; enroll it again with a new token"
             raise DeniedError(text, reason="removed")
 
     def note(self, removal: Removal) -> None:
-        """It is on record."""
+        """The removal is stored."""
         self._cluster.removed.put(removal)
         self._news.set()
 
     def forget(self, now: datetime) -> list[str]:
-        """The keys of what need not be remembered any more, to be dropped with the next change.
+        """The keys of removals that are no longer needed, to be deleted with the next change.
 
-        They leave memory at once, so that no two changes drop them; if the change fails, all is read again.
+        They leave memory at once, so that no two changes delete them; if the change fails, all is read again.
         """
         quarantine = self._cluster.quarantine
         old = self._cluster.removed.take_outdated(
@@ -72,7 +71,7 @@ class Removed:
         return [keys.removed_key(removal.node_id) for removal in old]
 
     async def run(self) -> None:
-        """While this scheduler leads."""
+        """Revoke the certificates of removed nodes, while this scheduler leads."""
         if self._revoke is None:
             return
         while True:
@@ -100,7 +99,7 @@ class Removed:
         return known <= self._taken_back
 
     def _tell(self, removal: Removal, why: str) -> None:
-        """Once, however long it lasts: this scheduler refuses them meanwhile."""
+        """Log a failure once: this scheduler refuses the certificates meanwhile."""
         if not self._is_told:
             self._is_told = True
             log.warning("node.certificates_not_revoked", node_id=removal.node_id, reason=why)

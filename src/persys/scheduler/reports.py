@@ -1,8 +1,7 @@
-"""What heartbeats tell, read.
+"""Decodes heartbeats.
 
-Nearly all that a node says of its workloads it has said before, word for word. Whether it has is seen from
-the bytes; only what is new is taken apart. What comes out is the same either way, so nobody behind this needs
-to know: a repetition is as good an observation as the first, and newer.
+Nearly all workload statuses of a node are repeated unchanged. Equal bytes are detected and not decoded again.
+The result is the same in both cases: a repeated status is a new observation with a newer time.
 """
 
 from collections.abc import Sequence
@@ -25,13 +24,13 @@ from persys.wire.times import EPOCH
 log = structlog.get_logger()
 
 TOLD_MAX = 20_000  # nodes
-# What differs in nearly every heartbeat.
+# Fields that differ in nearly every heartbeat.
 VOLATILE = ("usage", "timestamp", "workload_usage", "internal_errors", "journal_problem")
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a heartbeat tells."""
+    """A decoded heartbeat."""
 
     usage: NodeUsage
     observations: Sequence[Observation]
@@ -40,12 +39,12 @@ class Report:
     complete: bool
     clock_skew: timedelta
     internal_errors: tuple[InternalError, ...] = ()
-    unavailable_types: frozenset[WorkloadType] = frozenset()  # their runtime does not answer
-    journal_problem: str = ""  # why the agent takes no orders
+    unavailable_types: frozenset[WorkloadType] = frozenset()  # their runtime does not respond
+    journal_problem: str = ""  # why the agent accepts no orders
 
 
 class Limited:
-    """What of the nodes' reports exceeded a limit: counted, and logged once per node and field."""
+    """Counts fields of reports that exceed a limit, and logs them once per node and field."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -66,7 +65,7 @@ class Limited:
 
 
 class Statuses:
-    """What one node said last of its workloads: the bytes, and what they mean."""
+    """The last workload statuses of one node: the bytes and the decoded observations."""
 
     __slots__ = ("_bytes", "_read", "is_whole", "removed")
 
@@ -83,14 +82,14 @@ class Statuses:
         seen_at: datetime,
         limited: Limited,
     ) -> list[Observation]:
-        """Consumes the heartbeat: all that may differ each time is cleared."""
+        """Consumes the heartbeat: the volatile fields are cleared."""
         for field in VOLATILE:
             heartbeat.ClearField(field)
         told = heartbeat.SerializeToString()
         if told == self._bytes:
             self._read = [replace(seen, seen_at=seen_at) for seen in self._read]
             return self._read
-        self._bytes = b""  # until all of it is read
+        self._bytes = b""  # until all of it is decoded
         trimmed = limits.trim(heartbeat)
         limited.note(sender, trimmed)
         self._read = [
@@ -111,8 +110,8 @@ def read(
 ) -> Report:
     """Consumes the heartbeat. `statuses` are those of the sender.
 
-    What exceeds a limit is cut or dropped. A list from which something was dropped is not complete: what is
-    not on it may be there all the same.
+    Fields that exceed a limit are cut or dropped. A list with dropped entries is not complete: a workload
+    that is missing from it may still exist on the node.
     """
     limited.note(sender, limits.trim(heartbeat, VOLATILE))
     usage = control.usage(heartbeat.usage)
@@ -123,7 +122,7 @@ def read(
     )
     errors = tuple(map(_internal_error, heartbeat.internal_errors))
     journal_problem = heartbeat.journal_problem
-    observations = statuses.read(heartbeat, sender, now, limited)  # last, for it consumes
+    observations = statuses.read(heartbeat, sender, now, limited)  # last: it clears fields
     return Report(
         usage=usage,
         observations=observations,
@@ -149,6 +148,6 @@ def _internal_error(message: control_pb2.InternalError) -> InternalError:
 
 
 def _skew(heartbeat: control_pb2.HeartbeatRequest, now: datetime) -> timedelta:
-    """How far the sender's clock is ahead; nothing if it does not tell the time."""
+    """How far the sender's clock is ahead; 0 if it sends no timestamp."""
     told = control.instant(heartbeat.timestamp) if heartbeat.HasField("timestamp") else None
     return told - now if told is not None else timedelta()

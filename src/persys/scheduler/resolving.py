@@ -1,7 +1,7 @@
-"""References made into values, when an order goes out and never before: no record holds what comes of it.
+"""Resolves secret references to values when an order is sent: no record contains the values.
 
-A value that cannot be had is a failure of the workload that says why. If its source gives no answer, or does
-not let us in, that may pass; if there is no such secret, it may not.
+A reference that cannot be resolved fails the workload with the reason. If its source does not reply or denies
+access, the failure is retried; if the secret does not exist, it is final.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ class Resolver:
             return await self._resolve(workload.spec)
         except PersysError as err:
             if workload.desired is Desired.STOPPED:
-                return Resolved(workload.spec)  # to stop it nobody needs to know them
+                return Resolved(workload.spec)  # stopping it needs no values
             return _failure(err)
 
     async def _resolve(self, spec: Spec) -> Resolved:
@@ -61,16 +61,16 @@ class Resolver:
 
     async def _read(self, reference: VaultReference, field: str) -> Mapping[str, str]:
         if self._vault is None:
-            raise InvalidError(field, "names Vault, which this scheduler does not use")
+            raise InvalidError(field, "refers to Vault, which is not configured in this scheduler")
         try:
             async with asyncio.timeout(VAULT_SECONDS):
                 return await self._vault.read(reference.path, reference.version or None)
         except TimeoutError as err:
-            raise UnavailableError(f"Vault gave no answer in {VAULT_SECONDS:.0f} s") from err
+            raise UnavailableError(f"Vault did not reply within {VAULT_SECONDS:.0f} s") from err
 
 
 def check_known(spec: Spec, secrets: Mapping[str, Secret]) -> None:
-    """InvalidError: it names a secret, or a version, that is not stored. What Vault has shows later."""
+    """Raises InvalidError for a secret or version that is not stored. Vault is checked at dispatch only."""
     for field, reference in references_of(spec).items():
         if not isinstance(reference, StoredReference):
             continue

@@ -1,4 +1,4 @@
-"""Which workloads name which secrets of the built-in store, kept up as workloads come and go."""
+"""The index of workloads by the secrets of the built-in store that they refer to."""
 
 from persys.core.secrets import references_of
 from persys.errors import InvalidError
@@ -14,7 +14,7 @@ class SecretUses:
         self._users: dict[str, set[WorkloadId]] = {}
 
     def put(self, workload: Workload) -> None:
-        """What is being deleted needs none any more."""
+        """Update the references of a workload. One that is being deleted has none."""
         named: frozenset[StoredReference] = frozenset()
         if workload.desired is not Desired.DELETED:
             named = _named_by(workload.spec)
@@ -37,7 +37,7 @@ class SecretUses:
         return sorted(self._users.get(name, ()))
 
     def versions(self, name: str) -> set[int]:
-        """Those that somebody names."""
+        """The versions that a workload refers to."""
         return {
             one.version
             for workload_id in self._users.get(name, ())
@@ -50,5 +50,5 @@ def _named_by(spec: Spec) -> frozenset[StoredReference]:
     try:
         found = references_of(spec).values()
     except InvalidError:
-        return frozenset()  # a record from before there were secrets: it names none
+        return frozenset()  # a record from before secrets existed: it has no references
     return frozenset(one for one in found if isinstance(one, StoredReference))

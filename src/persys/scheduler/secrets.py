@@ -1,7 +1,7 @@
-"""The built-in store of secrets: put, listed and deleted here, and opened only for orders to agents.
+"""The built-in secret store: put, list and delete; values are decrypted only for orders to agents.
 
-Records hold sealed values. What would surprise: every scheduler needs the same key file. One whose key is
-missing or another says so, keeps serving all else, and never makes a second key.
+Records hold encrypted values, and every scheduler needs the same key file. A scheduler with a missing or
+different key logs an error, serves everything else, and never creates a second key.
 """
 
 import structlog
@@ -35,14 +35,12 @@ class Secrets:
         self._trouble = ""
 
     async def put(self, name: str, value: bytes, *, by: str) -> Secret:
-        """A new version. What runs keeps the one it has."""
+        """Store a new version. Running workloads keep the version they have."""
         check_name(name)
         if not value:
-            raise InvalidError("value", "is empty")
+            raise InvalidError("value", "is empty: expected the secret")
         if len(value) > VALUE_BYTES_MAX:
-            raise InvalidError(
-                "value", f"has {len(value)} bytes; at most {VALUE_BYTES_MAX} are allowed"
-            )
+            raise InvalidError("value", f"{len(value)} bytes: expected at most {VALUE_BYTES_MAX}")
 
         async def attempt() -> Secret:
             secret = self._next(name, value, by)
@@ -59,7 +57,7 @@ class Secrets:
             return await insist(attempt)
 
     async def delete(self, name: str, *, by: str) -> None:
-        """All versions. RefusedError names the workloads that need it."""
+        """Delete all versions. Raises RefusedError with the workloads that use the secret."""
 
         async def attempt() -> None:
             if name not in self._cluster.secrets:
@@ -76,7 +74,7 @@ class Secrets:
             await insist(attempt)
 
     def open(self, reference: StoredReference) -> bytes:
-        """Its value. NotFoundError, or RefusedError when this scheduler cannot open it."""
+        """The value. Raises NotFoundError, or RefusedError if this scheduler cannot decrypt it."""
         secret = self._cluster.secrets.get(reference.name)
         version = secret.version(reference.version) if secret is not None else None
         if version is None:
@@ -87,7 +85,7 @@ class Secrets:
         return key.open(version.sealed, _bound(reference.name, version.number))
 
     def look(self) -> None:
-        """Say once when stored secrets cannot be opened here, and once when they can again."""
+        """Log once when stored secrets cannot be decrypted here, and once when they can again."""
         trouble = ""
         if self._cluster.secrets:
             try:
@@ -114,7 +112,7 @@ class Secrets:
         return with_version(known, name, version, in_use=in_use)
 
     def _own_key(self) -> Key:
-        """The one that all stored secrets are sealed with; a new one only if there are none."""
+        """The key of all stored secrets; a new key is created only if there are no secrets."""
         stored = self._cluster.secrets.values()
         if not stored:
             return self._key_file.make()
@@ -122,8 +120,8 @@ class Secrets:
             key = self._key_file.key()
         except RefusedError as err:
             raise RefusedError(
-                f"{err}; {len(stored)} secrets are sealed with its key: put the file there that the "
-                "other schedulers have, or a copy of it"
+                f"{err}; {len(stored)} secrets are encrypted with this key: copy the key file from "
+                "another scheduler or from a backup"
             ) from err
         if any(one.key_id != key.id for secret in stored for one in secret.versions):
             raise RefusedError(self._another_key())
@@ -131,7 +129,7 @@ class Secrets:
 
     def _another_key(self) -> str:
         return (
-            f"{self._key_file} holds another key than the one that secrets are sealed with; "
+            f"{self._key_file} does not contain the key that the secrets are encrypted with; "
             "all schedulers need the same file"
         )
 
@@ -140,7 +138,7 @@ class Secrets:
         if users:
             more = len(users) - _USERS_TOLD_MAX
             told = ", ".join(users[:_USERS_TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
-            raise RefusedError(f"secret {name} is named by {told}; change or delete them first")
+            raise RefusedError(f"secret {name} is used by {told}; change or delete them first")
 
 
 def _bound(name: str, number: int) -> bytes:

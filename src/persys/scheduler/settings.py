@@ -1,4 +1,4 @@
-"""What a scheduler can be told at its start, by flag, variable or file."""
+"""The settings of a scheduler, from flags, variables or a file."""
 
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -21,11 +21,11 @@ class SchedulerSettings(TlsSettings, TraceSettings):
     grpc_addr: str = setting("0.0.0.0", "PERSYS_GRPC_ADDR", help="address to listen on")
     grpc_port: int = setting(8085, "GRPC_PORT", help="port of the gRPC API")
     metrics_port: int = setting(8084, "METRICS_PORT", help="port of /health and /metrics")
-    insecure: bool = setting(False, help="no TLS at all, for experiments")
+    insecure: bool = setting(False, help="disable TLS and authentication, for testing")
     tls_ca: Path = setting(
         Path("/etc/persys/certs/persys-scheduler/ca.pem"),
         "PERSYS_TLS_CA",
-        help="roots of those who are believed",
+        help="trusted CA certificates",
     )
     tls_cert: Path = setting(
         Path("/etc/persys/certs/persys-scheduler/persys_scheduler.crt"),
@@ -35,22 +35,22 @@ class SchedulerSettings(TlsSettings, TraceSettings):
     tls_key: Path = setting(
         Path("/etc/persys/certs/persys-scheduler/persys_scheduler-key.key"),
         "PERSYS_TLS_KEY",
-        help="its key",
+        help="private key of this scheduler",
     )
     cluster_id: str = setting(
         "default",
         "PERSYS_CLUSTER_ID",
-        help="cluster that this scheduler serves; nodes that name another one are refused",
+        help="cluster of this scheduler; nodes of another cluster are refused",
     )
     store: str = setting(
         SQLITE,
         "PERSYS_STORE",
-        help="sqlite:PATH for the embedded store, or etcd, which any etcd option selects too",
+        help="sqlite:PATH for the embedded store, or etcd; any etcd option also selects etcd",
     )
     etcd_endpoints: tuple[str, ...] = setting(
-        ("localhost:2379",), "ETCD_ENDPOINTS", help="etcd members, separated by commas"
+        ("localhost:2379",), "ETCD_ENDPOINTS", help="etcd endpoints, separated by commas"
     )
-    etcd_ca: str = setting("", "ETCD_CA", help="CA certificate of etcd; turns TLS on")
+    etcd_ca: str = setting("", "ETCD_CA", help="CA certificate of etcd; enables TLS")
     etcd_cert: str = setting("", "ETCD_CERT", help="client certificate for etcd")
     etcd_key: str = setting("", "ETCD_KEY", help="key of the client certificate for etcd")
     etcd_user: str = setting("", "ETCD_USER", help="user name for etcd")
@@ -58,58 +58,58 @@ class SchedulerSettings(TlsSettings, TraceSettings):
     gateway_role: Role = setting(
         Role.OPERATOR,
         "PERSYS_GATEWAY_ROLE",
-        help="of a gateway that passes no identity: viewer, operator, admin, or gateway to read only",
+        help="role of a gateway that forwards no identity: viewer, operator, admin, or gateway (read-only)",
     )
     secrets_key_file: str = setting(
         "",
         "PERSYS_SECRETS_KEY_FILE",
-        help="key that secrets are sealed with; else secrets.key beside the store, or in /var/lib/persys",
+        help="encryption key of secrets; default: secrets.key next to the store, or in /var/lib/persys",
     )
-    domain: str = setting("persys.local", "DOMAIN", help="of the names of schedulers in DNS")
+    domain: str = setting("persys.local", "DOMAIN", help="DNS domain of schedulers")
     agents_discovery_domain: str = setting(
-        "agents.persys.cloud", "AGENTS_DISCOVERY_DOMAIN", help="of the names of agents in DNS"
+        "agents.persys.cloud", "AGENTS_DISCOVERY_DOMAIN", help="DNS domain of agents"
     )
     shard_key: str = setting(
-        "default", "SCHEDULER_SHARD_KEY", help="between an agent's name and that domain"
+        "default", "SCHEDULER_SHARD_KEY", help="DNS label between an agent's name and its domain"
     )
     advertise_ip: str = setting(
-        "", "SCHEDULER_ADVERTISE_IP", help="address to give in DNS; else found by itself"
+        "", "SCHEDULER_ADVERTISE_IP", help="address to publish in DNS; default: detected"
     )
     advertise_port: int = setting(
-        0, "SCHEDULER_ADVERTISE_PORT", help="port to give in DNS; 0: the one of the gRPC API"
+        0, "SCHEDULER_ADVERTISE_PORT", help="port to publish in DNS; 0: the gRPC port"
     )
     dns_server: str = setting(
         "",
         "PERSYS_DNS_SERVER",
-        help="server that is asked whether DNS has this scheduler, host or host:port; else the machine's own",
+        help="DNS server for the check of this scheduler's names, HOST or HOST:PORT; default: of the system",
     )
     discovery_etcd_endpoints: tuple[str, ...] = setting(
         (),
         "DISCOVERY_ETCD_ENDPOINTS",
-        help="the etcd that CoreDNS reads; else the one of the store, if it is etcd",
+        help="etcd endpoints that CoreDNS reads; default: those of the store, if it is etcd",
     )
     heartbeat_interval: timedelta = setting(
-        timedelta(seconds=10), "SCHEDULER_HEARTBEAT_INTERVAL", help="how often nodes shall report"
+        timedelta(seconds=10), "SCHEDULER_HEARTBEAT_INTERVAL", help="interval of node heartbeats"
     )
     leader_lease: timedelta = setting(
         timedelta(seconds=10),
         "SCHEDULER_LEADER_LEASE",
-        help="on etcd: silence after which another scheduler leads",
+        help="on etcd: time without renewal after which another scheduler leads",
     )
     node_lease: timedelta = setting(
         timedelta(seconds=30),
         "SCHEDULER_NODE_LEASE",
-        help="silence after which a node is not ready",
+        help="time without heartbeat after which a node is not ready",
     )
     node_unavailable_grace: timedelta = setting(
         timedelta(seconds=60),
         "SCHEDULER_NODE_UNAVAILABLE_GRACE",
-        help="after the lease, until a node counts as lost",
+        help="time after the lease until a node is lost",
     )
     missing_grace_period: timedelta = setting(
         timedelta(seconds=10),
         "SCHEDULER_MISSING_GRACE_PERIOD",
-        help="what an agent gets to heal by itself",
+        help="time for an agent to restart a missing workload before the scheduler acts",
     )
     agent_rpc_timeout: timedelta = setting(
         timedelta(seconds=10),
@@ -119,44 +119,44 @@ class SchedulerSettings(TlsSettings, TraceSettings):
     agent_status_poll_interval: timedelta = setting(
         timedelta(seconds=1),
         "SCHEDULER_AGENT_STATUS_POLL_INTERVAL",
-        help="how often agents that do not report are asked while something is under way",
+        help="poll interval during an operation, for agents that do not push status",
     )
     agent_apply_timeout: timedelta = setting(
         timedelta(seconds=45),
         "SCHEDULER_AGENT_APPLY_TIMEOUT",
-        help="time for containers and compose",
+        help="timeout of an apply of a container or compose workload",
     )
     agent_vm_apply_timeout: timedelta = setting(
-        timedelta(seconds=240), "SCHEDULER_AGENT_VM_APPLY_TIMEOUT", help="time for virtual machines"
+        timedelta(seconds=240),
+        "SCHEDULER_AGENT_VM_APPLY_TIMEOUT",
+        help="timeout of an apply of a virtual machine",
     )
     agent_delete_timeout: timedelta = setting(
-        timedelta(seconds=60), "SCHEDULER_AGENT_DELETE_TIMEOUT", help="time for a removal"
+        timedelta(seconds=60), "SCHEDULER_AGENT_DELETE_TIMEOUT", help="timeout of a removal"
     )
     retry_slow_interval: timedelta = setting(
         timedelta(minutes=5),
         "SCHEDULER_RETRY_SLOW_INTERVAL",
-        help="between attempts after five that failed for a transient reason; 0s: it stays failed",
+        help="retry interval after five attempts with a transient failure; 0s: no more retries",
     )
     reconcile_interval: timedelta = setting(
         timedelta(seconds=5),
         "SCHEDULER_RECONCILE_INTERVAL",
-        help="safety pass over what is unsettled",
+        help="interval of the resync of workloads that have not converged",
     )
     placement_strategy: Strategy = setting(
         Strategy.SPREAD,
         "SCHEDULER_PLACEMENT_STRATEGY",
-        help="spread (the emptiest node first) or binpack (the fullest that fits)",
+        help="spread (emptiest node first) or binpack (fullest node that fits)",
     )
     drift_detect_interval: timedelta = setting(
         timedelta(seconds=30),
         "SCHEDULER_DRIFT_DETECT_INTERVAL",
-        help="survey of nodes; those that report by themselves every tenth time",
+        help="interval of full polls of nodes; nodes that push status are polled every tenth time",
     )
-    events_max: int = setting(
-        5_000, "SCHEDULER_EVENTS_MAX", help="how many events are kept, the newest"
-    )
+    events_max: int = setting(5_000, "SCHEDULER_EVENTS_MAX", help="number of events to retain")
     events_max_age: timedelta = setting(
-        timedelta(days=7), "SCHEDULER_EVENTS_MAX_AGE", help="how long events are kept"
+        timedelta(days=7), "SCHEDULER_EVENTS_MAX_AGE", help="retention time of events"
     )
     log_level: str = setting("info", "LOG_LEVEL", help="debug, info, warning or error")
     log_format: str = setting("", "LOG_FORMAT", help="json or console")
@@ -178,14 +178,16 @@ class SchedulerSettings(TlsSettings, TraceSettings):
         if self.events_max < 1:
             raise SettingsError(f"SCHEDULER_EVENTS_MAX={self.events_max}: expected 1 or more")
         if self.events_max_age <= timedelta():
-            raise SettingsError("SCHEDULER_EVENTS_MAX_AGE=0s: expected more than nothing")
+            raise SettingsError(
+                "SCHEDULER_EVENTS_MAX_AGE=0s: expected more than 0s, for example 7d"
+            )
 
 
 def with_store(loaded: Loaded[SchedulerSettings]) -> Loaded[SchedulerSettings]:
-    """The settings with the store that they select; its source says why. Raises SettingsError.
+    """The settings with the selected store; its source is the reason. Raises SettingsError.
 
-    Any etcd option selects etcd. Beside a PERSYS_STORE that names a file it is an error, unless it can be
-    meant for the etcd that CoreDNS reads.
+    Any etcd option selects etcd. Together with a PERSYS_STORE that names a file it is an error, unless it can
+    refer to the etcd that CoreDNS reads.
     """
     settings, sources = loaded.settings, loaded.sources
     etcd = {

@@ -1,7 +1,7 @@
-"""One image for many nodes: each part goes to all of them before the next is taken.
+"""Uploads one image to many nodes: each part is sent to all of them before the next is read.
 
-So nothing gathers here, and the slowest node sets the pace. One that fails, or falls silent, is let go with
-its problem, and the others go on.
+Nothing is buffered, and the slowest node sets the pace. A node that fails or stops replying is reported as a
+problem, and the others continue.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from persys.wire.gen.control.v1 import control_pb2
 
 AHEAD_MAX = 4  # parts that a node may be behind the fastest
 DRAIN_SECONDS = 10.0
-SILENCE_SECONDS = 60.0  # an agent says how far it is twice a second
+SILENCE_SECONDS = 60.0  # an agent reports progress twice a second
 
 Inputs = AsyncIterator[control_pb2.AddImageRequest]
 Write = Callable[[control_pb2.ImageProgress], Awaitable[None]]
@@ -33,7 +33,7 @@ async def share(
     inputs: Inputs,
     write: Write,
 ) -> None:
-    """Returns when each node has it or has told why not."""
+    """Returns when each node has the image or has reported a problem."""
     turn = asyncio.Lock()  # a call can write one message at a time
 
     async def tell(progress: control_pb2.ImageProgress) -> None:
@@ -47,13 +47,13 @@ async def share(
         sending = [group.create_task(one.send(start)) for one in shares]
         await asyncio.wait(sending)
         await tell(control_pb2.ImageProgress(done=True))
-        # Whose sending fails may not hear why, so it is heard out, for a while.
+        # A client whose write fails may not get the reason, so its remaining parts are read for a while.
         await asyncio.wait([feeding], timeout=DRAIN_SECONDS)
         feeding.cancel()
 
 
 class _Share:
-    """What goes to one node."""
+    """The upload to one node."""
 
     def __init__(self, node: Node, agents: GrpcAgents, tell: Write) -> None:
         self._node = node
@@ -63,7 +63,7 @@ class _Share:
         self._over = False
 
     async def put(self, part: bytes | None) -> None:
-        """None ends it."""
+        """None ends the upload."""
         if not self._over:
             await self._parts.put(part)
 
@@ -77,7 +77,7 @@ class _Share:
             )
         finally:
             self._over = True
-            while not self._parts.empty():  # so that nobody waits for room
+            while not self._parts.empty():  # so that `put` does not block
                 self._parts.get_nowait()
 
     async def _converse(self, call: Any, start: agent_pb2.AddImageStart) -> None:
@@ -96,13 +96,13 @@ class _Share:
         finally:
             call.cancel()
         if not has_it:
-            raise AgentUnreachableError("its agent has ended the call before the image was there")
+            raise AgentUnreachableError("the agent ended the call before the upload was complete")
 
     async def _write(self, call: Any, start: agent_pb2.AddImageStart, begun: asyncio.Event) -> None:
-        """What the agent refuses is told by reading; a write that fails has no reason to tell."""
+        """The reader gets the reason when the agent refuses; a failed write carries no reason."""
         with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
             await call.write(agent_pb2.AddImageRequest(start=start))
-            await begun.wait()  # gRPC would tell a write that was too late, and not the refusal
+            await begun.wait()  # a write after the end would hide the agent's refusal
             while (part := await self._parts.get()) is not None:
                 await call.write(agent_pb2.AddImageRequest(data=part))
             await call.done_writing()
@@ -111,7 +111,7 @@ class _Share:
 async def _feed(shares: list[_Share], inputs: Inputs) -> None:
     async for one in inputs:
         if one.HasField("start"):
-            raise InvalidError("start", "came twice")
+            raise InvalidError("start", "is repeated: expected it only in the first message")
         for share in shares:
             await share.put(one.data)
     for share in shares:
@@ -119,7 +119,7 @@ async def _feed(shares: list[_Share], inputs: Inputs) -> None:
 
 
 async def _next(call: Any) -> agent_pb2.ImageProgress | None:
-    """None after the last."""
+    """None after the last message."""
     try:
         async with asyncio.timeout(SILENCE_SECONDS):
             async for progress in call:
@@ -127,7 +127,9 @@ async def _next(call: Any) -> agent_pb2.ImageProgress | None:
                 return progress
             return None
     except TimeoutError as err:
-        raise AgentUnreachableError(f"no word from its agent in {SILENCE_SECONDS:.0f} s") from err
+        raise AgentUnreachableError(
+            f"the agent reported no progress for {SILENCE_SECONDS:.0f} s"
+        ) from err
 
 
 def _shown(

@@ -1,4 +1,4 @@
-"""How things stand with a workload: what is on record, seen, and known of its node and copies."""
+"""Builds the situation of a workload for a decision: its records, observations, node and copies."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -87,7 +87,7 @@ class Situating:
 
 
 def situation_of(entry: Entry) -> Situation:
-    """A refusal counts before what the node reported since: that is of the time before the order."""
+    """A refusal takes precedence over later reports: they may describe the time before the order."""
     refusal = entry.refusal
     return Situation(
         entry.workload,
@@ -101,7 +101,7 @@ def situation_of(entry: Entry) -> Situation:
 
 
 def fresh_situation(entry: Entry | None, workload: Workload, left: Assignment | None) -> Situation:
-    """Only what outlives a new intent: where the workload is, and what was believed of it.
+    """Only what remains valid for a new intent: the assignment and the status.
 
     `left` is an assignment whose workload had no readable record until now.
     """

@@ -1,4 +1,4 @@
-"""How large a change may be. One that is too large is refused alone, before it meets its neighbours."""
+"""The size limits of a change. A change that is too large is refused alone, before it joins a batch."""
 
 from collections.abc import Mapping
 
@@ -9,19 +9,19 @@ from persys.store.limits import OPERATIONS_MAX, check
 from persys.store.port import VALUE_BYTES_MAX, Unit
 from persys.wire import records
 
-# A transaction of etcd takes 128 operations; this leaves room for trimmed events.
+# An etcd transaction has at most 128 operations; this leaves room for trimmed events.
 CHANGE_RECORDS_MAX = 112
-# Old events that go with each unit, so that the store does not grow.
+# Old events that are deleted with each unit, so that the store does not grow.
 OUTDATED_PER_UNIT_MAX = 8
-# Below this a change of few records fits into a transaction whatever its events say.
+# Below this a change of few records fits into a transaction with any events.
 _CHECKED_FROM_BYTES = 512 * 1024
 _EVENT_BYTES = 8 * 1024
 
 
 def encoded(change: Change) -> dict[str, bytes]:
-    """The values to write. InvalidError names the record, or one of them, that is too large.
+    """The values to write. Raises InvalidError with a record that is too large.
 
-    How many records a change has never depends on the size of the fleet: what does is split by its maker.
+    The number of records in a change is bounded: callers split work that grows with the cluster.
     """
     count = len(change.puts) + len(change.drops) + len(change.events)
     assert count <= CHANGE_RECORDS_MAX, (
@@ -32,7 +32,8 @@ def encoded(change: Change) -> dict[str, bytes]:
     for key, value in values.items():
         if len(value) > VALUE_BYTES_MAX:
             raise InvalidError(
-                key, f"is {len(value)} bytes; the store takes at most {VALUE_BYTES_MAX}"
+                key,
+                f"{len(value)} bytes: expected at most {VALUE_BYTES_MAX}, the limit of the store",
             )
     writes = len(values) + len(change.drops) + len(change.events) + OUTDATED_PER_UNIT_MAX
     if writes >= OPERATIONS_MAX or sum(map(len, values.values())) >= _CHECKED_FROM_BYTES:
@@ -45,7 +46,7 @@ def _any_key(change: Change) -> str:
 
 
 def _largest_unit(change: Change, values: Mapping[str, bytes]) -> Unit:
-    """As large as the unit can become, with events whose keys are not known yet."""
+    """The unit at its maximum size: the keys of its events are not known yet."""
     numbers = range(len(change.events))
     events = {f"{keys.EVENTS}{'0' * 48}{number}": bytes(_EVENT_BYTES) for number in numbers}
     outdated = [f"{keys.EVENTS}{'1' * 48}{number}" for number in range(OUTDATED_PER_UNIT_MAX)]

@@ -1,4 +1,4 @@
-"""A long computation in slices: between two of them everything else gets its turn."""
+"""Runs a long computation in time slices, so that other tasks run between them."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ class Slices:
         self._ends = clock.monotonic() + SLICE_SECONDS
 
     async def between(self) -> None:
-        """Call it wherever the computation may pause; it does when its slice is over."""
+        """Yield to other tasks if the slice is over. Call it wherever the computation may pause."""
         if self._clock.monotonic() >= self._ends:
             await asyncio.sleep(0)
             self._ends = self._clock.monotonic() + SLICE_SECONDS

@@ -1,4 +1,4 @@
-"""The whole state as one file: from the store at one revision, or from memory while there is no store."""
+"""Takes snapshots of all records: from the store at one revision, or from memory in a frozen mode."""
 
 from collections.abc import Iterator
 
@@ -18,7 +18,7 @@ class Snapshots:
         self._clock = clock
 
     async def take(self) -> Iterator[bytes]:
-        """The chunks of the file. Outside normal mode memory is the best there is, and is asked."""
+        """The chunks of the file. Outside normal mode the records come from memory."""
         if self._committer.modes.is_frozen:
             return self._written(encoded(self._cluster), revision=0, source="memory")
         stored = await self._store.read("/")

@@ -1,7 +1,7 @@
-"""A scheduler that does not lead: it follows what the leader writes, until it leads itself.
+"""A standby scheduler: it follows the writes of the leader in the store until it leads itself.
 
-What it shows is as old as its last proof of being in touch with the store. A store that has lost what this
-memory still knows is not followed: that is for an operator to mend, not for a newcomer to begin anew.
+The age of its data is the time since it last confirmed the connection to the store. A store that has lost
+records that are still in memory is not followed: an operator decides, and no new cluster is created.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ log = structlog.get_logger()
 LOOK_SECONDS = 1.0
 READ_AGAIN_SECONDS = 0.1
 CATCH_UP_SECONDS = 1.0
-# A leader that lost the store's contents keeps its place within one lease, if it is there.
+# A live leader writes its key again within one lease after the store has lost its records.
 LEADERLESS_LEASES = 2
 
 
@@ -41,7 +41,7 @@ class Standby:
         remembers: Callable[[], bool],
         notice: Callable[[], None],
     ) -> None:
-        """`load` makes memory what the store has, `take` makes it what one revision changed."""
+        """`load` replaces memory by a snapshot, `take` applies the changes of one revision."""
         self._store = store
         self._lead = lead
         self._modes = modes
@@ -53,26 +53,26 @@ class Standby:
         self._sure_at = clock.monotonic()
         self._leaderless_since: float | None = None
         self._revision = 0
-        self._leader_version = 0  # of the leader's key, as far as it was followed; 0: there is none
+        self._leader_version = 0  # of the leader key, as followed; 0: there is none
         self._moved = asyncio.Event()
-        self.leader: Leader | None = None  # the last one heard of, unless it is known to be gone
+        self.leader: Leader | None = None  # the last known one, None if its key is gone
         self.has_read = False
 
     def data_age(self) -> float:
-        """Seconds since memory was last known to be what the store had."""
+        """Seconds since memory was last confirmed equal to the store."""
         return self._clock.monotonic() - self._sure_at
 
     async def catch_up(self, revision: int) -> None:
-        """Wait until memory is as new as this, but not for long: an old answer is better than none."""
+        """Wait briefly until memory has this revision: an older response is better than none."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CATCH_UP_SECONDS):
                 while self._revision < revision:
                     await self._moved.wait()
 
     async def until_leading(self) -> bool:
-        """Returns when this one leads, and what is in memory is what the last leader left.
+        """Returns when this scheduler leads and memory equals what the last leader wrote.
 
-        False: nobody leads, and the store has lost what memory still knows.
+        False: there is no leader, and the store has lost records that are still in memory.
         """
         while True:
             try:
@@ -100,7 +100,7 @@ class Standby:
             try:
                 await self._follow(snapshot.revision)
             except StoreUnavailableError as err:
-                # Whether the store is away, or one of its members, or we fell too far behind, reading tells.
+                # The next read shows whether the store, one of its members or our position was the cause.
                 log.info("watch.lost", reason=str(err))
                 await self._give_up()
                 await asyncio.sleep(READ_AGAIN_SECONDS)
@@ -108,8 +108,8 @@ class Standby:
                 return True
 
     def _wait_with_loss(self, lost: Lost, leads: Record | None) -> bool:
-        """Whoever leads is in recovery too, and will be told what to do. If nobody leads, one of those who
-        remember has to, so that an operator finds a door; it begins nothing anew.
+        """True: wait. A leader is in recovery too, and an operator will decide there. Without a leader a
+        standby with records in memory has to lead in recovery mode, so that an operator can reach it.
         """
         self._modes.take(lost)
         now = self._clock.monotonic()
@@ -130,8 +130,8 @@ class Standby:
         self._move_to(snapshot.revision)
 
     async def _follow(self, revision: int) -> None:
-        """Returns when this one leads."""
-        wishes_before = _wishes_to_end()
+        """Returns when this scheduler leads."""
+        cancels_before = _cancel_requests()
         trouble: list[StoreUnavailableError] = []
         try:
             async with asyncio.TaskGroup() as group:
@@ -143,18 +143,18 @@ class Standby:
                 one for one in failures.exceptions if isinstance(one, StoreUnavailableError)
             ]
         if trouble:
-            if _wishes_to_end() > wishes_before:
-                # Trouble at the same moment must not keep alive who was told to end.
+            if _cancel_requests() > cancels_before:
+                # A store error at the same time must not hide the cancellation.
                 raise asyncio.CancelledError
             raise trouble[0]
 
     async def _take_changes(self, revision: int) -> None:
-        """Until our own name comes by: nobody else has written since, and all before has been taken in."""
+        """Apply changes until our own leader key appears: all earlier writes have been applied then."""
         taken = await self._try_to_lead() if self.leader is None else 0
         async for changes in self._store.watch("/", after=revision):
             if any(change.key == keys.CLUSTER and change.value is None for change in changes):
-                # No leader does that but in a recovery: what we remember may be all that is left.
-                raise StoreUnavailableError("the cluster's marker was deleted")
+                # A leader deletes it only in a recovery: our memory may hold the only copy.
+                raise StoreUnavailableError("the cluster marker was deleted")
             self._take(changes)
             self._move_to(max(change.version for change in changes))
             for change in changes:
@@ -172,28 +172,30 @@ class Standby:
                     self._note_leader(_leader(change))
 
     async def _try_to_lead(self) -> int:
-        """The version of our name in the store; 0 if another was faster."""
+        """The version of our leader key; 0 if another scheduler was faster."""
         try:
             await self._lead.take()
         except (FencedError, ConflictError) as err:
             log.info("leadership.missed", reason=str(err))
             if await self._store.get(keys.LEADER) is None:
-                raise StoreUnavailableError("nobody leads, and our name was not taken") from err
+                raise StoreUnavailableError(
+                    "there is no leader, and the leader key could not be written"
+                ) from err
             return 0
         assert self._lead.fence is not None
         return self._lead.fence[1]
 
     async def _give_up(self) -> None:
-        """Nobody knows whether our name is in the store: it must not stand there if we do not lead."""
+        """The leader key may or may not be written: remove it, because we do not lead."""
         with suppress(PersysError, TimeoutError):
             async with asyncio.timeout(LOOK_SECONDS):
                 await self._lead.resign()
 
     async def _keep_looking(self) -> None:
-        """An answer proves that the store is there; what it changes comes by the watch.
+        """Confirm the connection by reads; changes arrive by the watch.
 
-        Not if the watch is at another member of the store, which is frozen: a change of leader that was
-        there a look ago has come by then, or the watch hangs.
+        The watch may be connected to another, frozen member of the store: a change of the leader that was
+        visible at the previous read must have arrived by the watch, otherwise the watch is stuck.
         """
         missed = (0, 0)
         while True:
@@ -204,7 +206,7 @@ class Standby:
             if versions[0] == versions[1]:
                 self._sure_at = asked_at
             elif versions == missed:
-                raise StoreUnavailableError("the watch does not tell who leads")
+                raise StoreUnavailableError("the watch does not deliver the leader key")
             missed = versions
 
     def _move_to(self, revision: int) -> None:
@@ -219,8 +221,8 @@ class Standby:
         self._notice()
 
 
-def _wishes_to_end() -> int:
-    """How often this task was cancelled. Groups and timeouts may leave some of theirs behind."""
+def _cancel_requests() -> int:
+    """The pending cancellation requests of this task. Task groups and timeouts may leave some of theirs."""
     ours = asyncio.current_task()
     return ours.cancelling() if ours is not None else 0
 

@@ -1,9 +1,8 @@
-"""Between the scheduler and its store: every call ends, and ends in a way that the port's contract knows.
+"""Wraps the store: every call ends within a deadline and raises only the errors of the port.
 
-An adapter that raises what it should not (a defect, a library, memory that runs out) has given no answer, and
-neither has one that does not return in time. Both are StoreUnavailableError: it is unknown what is written,
-the mode becomes degraded, and everything is read again when the store answers. The former is recorded as an
-internal error too.
+An unexpected exception of the adapter (a defect, a library, out of memory) and a timeout both become
+StoreUnavailableError: it is unknown what was written, the mode becomes degraded, and everything is read again
+when the store replies. An unexpected exception is also recorded as an internal error.
 """
 
 import asyncio
@@ -17,7 +16,7 @@ from persys.store.port import Change, LeaseId, Outcome, Record, Snapshot, Store,
 T = TypeVar("T")
 
 DEADLINE_SECONDS = 30.0
-READ_DEADLINE_SECONDS = 180.0  # of everything, however much there is
+READ_DEADLINE_SECONDS = 180.0  # for a read of all records
 WHERE = "store"
 
 
@@ -31,7 +30,7 @@ class StoreGuard:
 
     @property
     def transactions(self) -> int:
-        """As last known, if the store cannot tell."""
+        """The last known count, if the store fails."""
         with self._supervisor.contain(WHERE, "transactions", failed=_noted):
             self._transactions = self._store.transactions
         return self._transactions
@@ -48,7 +47,7 @@ class StoreGuard:
         return await self._call("commit", lambda: self._store.commit(units, fence=fence))
 
     async def watch(self, prefix: str, *, after: int) -> AsyncIterator[tuple[Change, ...]]:
-        """May be silent for as long as nothing changes."""
+        """Has no deadline: nothing arrives while nothing changes."""
         errors: list[InternalError] = []
         with self._supervisor.contain(WHERE, "watch", failed=errors.append):
             async for changes in self._store.watch(prefix, after=after):
@@ -74,7 +73,7 @@ class StoreGuard:
     async def _call(
         self, name: str, call: Callable[[], Awaitable[T]], seconds: float | None = None
     ) -> T:
-        """Raises what the port says, and StoreUnavailableError for all else."""
+        """Raises the errors of the port, and StoreUnavailableError for all others."""
         seconds = DEADLINE_SECONDS if seconds is None else seconds
         errors: list[InternalError] = []
         with self._supervisor.contain(WHERE, name, failed=errors.append):
@@ -84,7 +83,7 @@ class StoreGuard:
             except TimeoutError as err:
                 if not deadline.expired():
                     raise
-                text = f"the store did not answer {name} within {seconds:g} s"
+                text = f"the store did not reply to {name} within {seconds:g} s"
                 raise StoreUnavailableError(text) from err
             self._supervisor.resolved(WHERE, name)
             return result
@@ -96,4 +95,4 @@ def _unavailable(error: InternalError) -> StoreUnavailableError:
 
 
 def _noted(_error: InternalError) -> None:
-    """It is recorded; the value before is used."""
+    """The error is recorded; the previous value is used."""

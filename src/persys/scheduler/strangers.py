@@ -1,6 +1,6 @@
-"""Copies that nodes list and nobody bound there, found by node and by workload. In memory only.
+"""The index of unassigned copies on nodes, by node and by workload. In memory only.
 
-After a restart the recorded orphans stand in for them until their nodes list again.
+After a restart the recorded orphans are used until their nodes send a full list.
 """
 
 from collections.abc import Mapping
@@ -15,13 +15,13 @@ class Strangers:
     def __init__(self) -> None:
         self._on: dict[NodeId, dict[WorkloadId, Stranger]] = {}
         self._of: dict[WorkloadId, set[NodeId]] = {}
-        self.unrecorded: dict[NodeId, int] = {}  # beyond what is recorded of one node
+        self.unrecorded: dict[NodeId, int] = {}  # orphans beyond the limit per node
 
     def on(self, node_id: NodeId) -> Mapping[WorkloadId, Stranger]:
         return self._on.get(node_id, {})
 
     def of(self, workload_id: WorkloadId) -> list[Stranger]:
-        """Copies of one workload, in the order of their nodes."""
+        """The copies of one workload, sorted by node."""
         nodes = self._of.get(workload_id)
         return [self._on[node_id][workload_id] for node_id in sorted(nodes)] if nodes else []
 
@@ -45,7 +45,7 @@ class Strangers:
         self.unrecorded.pop(node_id, None)
 
     def stand_in(self, orphan: Drift) -> None:
-        """An orphan is on record, and its node has not listed since we started."""
+        """Use a recorded orphan until its node sends a full list after the start."""
         if orphan.workload_id not in self.on(orphan.node_id):
             seen = Observation(
                 orphan.workload_id,

@@ -1,9 +1,9 @@
-"""Calls to agents through the streams that they opened: to the generated stub a stream is a channel.
+"""Calls to agents over the control streams that they opened: for the generated stub a stream is a channel.
 
-An agent behind NAT can be called in no other way. Calls share one stream and are told apart by their ids; the
-stream's own flow control holds the sender back. Calls with many messages have a window each, so that one slow
-reader delays nobody else. When a stream ends, so do the calls on it: UNAVAILABLE, as if the connection of a
-plain call had broken, and whoever called tries again as ever.
+This is the only way to call an agent behind NAT. Calls share one stream and are identified by ids; the
+stream's flow control slows the sender. Each streaming call has its own window, so that a slow reader delays
+no other call. When a stream ends, its calls fail with UNAVAILABLE, like on a broken connection, and the
+callers retry as usual.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ CALLS_MAX = 1_024  # on one stream
 
 
 class Streams:
-    """The open streams, by node. A node that opens a second one has lost the first, or is leaving it."""
+    """The open streams by node. A node that opens a second one has lost the first or is moving from it."""
 
     def __init__(self) -> None:
         self._open: dict[NodeId, Tunnel] = {}
@@ -44,11 +44,11 @@ class Streams:
                 self._left.add(old)
                 old.retire()
             else:
-                old.close("the node has opened another stream")
+                old.close("the node opened another stream")
         self._open[tunnel.node_id] = tunnel
 
     def end(self, node_id: NodeId, why: str) -> None:
-        """End the stream of a node, whose agent may not act as the node any more."""
+        """End the stream of an agent that may no longer act as this node."""
         if (tunnel := self._open.get(node_id)) is not None:
             self.drop(tunnel, why)
 
@@ -64,19 +64,19 @@ class Streams:
 
 
 class Tunnel:
-    """One open stream. Its writer sends what `next_message` gives; None ends it.
+    """One open stream. Its writer sends the results of `next_message`; None ends it.
 
-    An agent of another make takes no calls on it, only the orders of the contract.
+    A third-party agent accepts no calls on it, only the orders of the contract.
     """
 
     def __init__(self, node_id: NodeId, *, takes_calls: bool) -> None:
         self.node_id = node_id
         self.takes_calls = takes_calls
-        self.is_moving = False  # the agent has said that it goes over to another stream
+        self.is_moving = False  # the agent has announced a move to another stream
         self.outgoing: asyncio.Queue[control_pb2.ControlMessage | None] = asyncio.Queue(
             OUTGOING_MAX
         )
-        # The stub needs no more of a channel than the three methods below.
+        # The stub uses only the three channel methods below.
         self.stub = agent_pb2_grpc.AgentServiceStub(self)
         self._calls: dict[int, Replies] = {}
         self._left: list[int] = []
@@ -85,7 +85,7 @@ class Tunnel:
         self._retired = False
 
     async def next_message(self) -> control_pb2.ControlMessage | None:
-        """Who has left comes first: it costs the agent something as long as it does not know."""
+        """Cancellations come first: they free resources of the agent."""
         if self._left and not self._closed:
             return _cancel(self._left.pop())
         return await self.outgoing.get()
@@ -97,19 +97,19 @@ class Tunnel:
             await self.outgoing.put(message)
 
     def take(self, reply: control_pb2.StreamReply) -> None:
-        """An answer has come. One that came too late is ignored."""
+        """Deliver a reply. A late one, without a call, is ignored."""
         limits.trim(reply)
         if (waiting := self._calls.get(reply.id)) is not None:
             waiting.take(reply)
 
     def retire(self) -> None:
-        """Another stream takes new calls. This one ends when those under way have."""
+        """New calls use another stream. This one ends after its calls in progress."""
         self._retired = True
         self._end_if_idle()
 
     def _end_if_idle(self) -> None:
         if self._retired and not self._calls:
-            self.close("the node has gone over to another stream")
+            self.close("the node moved to another stream")
 
     def close(self, why: str) -> None:
         if self._closed:
@@ -139,7 +139,7 @@ class Tunnel:
                     return answer
             finally:
                 conversation.cancel()
-            raise rpc_error(grpc.StatusCode.INTERNAL, "the call ended without an answer")
+            raise rpc_error(grpc.StatusCode.INTERNAL, "the call ended without a reply")
 
         return call
 
@@ -188,7 +188,7 @@ class Tunnel:
             if self._closed:
                 raise rpc_error(grpc.StatusCode.UNAVAILABLE, self._closed)
             if len(self._calls) >= CALLS_MAX:
-                text = f"{CALLS_MAX} calls to {self.node_id} are under way; try again later"
+                text = f"{CALLS_MAX} calls to {self.node_id} are in progress; try again later"
                 raise rpc_error(grpc.StatusCode.RESOURCE_EXHAUSTED, text)
             opening = control_pb2.StreamCall(
                 id=next(self._ids), method=method.rpartition("/")[2], metadata=dict(metadata)
@@ -211,7 +211,7 @@ class Tunnel:
         await self.outgoing.put(control_pb2.ControlMessage(call=call))
 
     def _drop(self, call_id: int, ended: bool) -> None:
-        """Its answers are nobody's from now on. The agent is told, unless it ended the call itself."""
+        """Forget a call. Its cancellation is sent to the agent, unless the agent ended the call."""
         self._calls.pop(call_id, None)
         if not ended and not self._closed:
             self._tell_left(call_id)

@@ -1,9 +1,9 @@
-"""Suggestions of automation policies: decided once, applied in the same commit, answered the same each time.
+"""Suggestions of automation policies: decided once, applied in the same commit, idempotent by id.
 
-The decision is a record beside the change it made, so that no crash comes between them: a suggestion that is
-submitted again after any failure finds its decision and does not touch a workload that was created since.
-A suggestion whose sender may not perform the action waits for approval. Only the newest decisions are kept,
-and pending ones until they expire.
+The decision is stored in the transaction of its change: a suggestion that is submitted again after a failure
+finds its decision and does not change a workload that was created since. A suggestion whose sender may not
+perform the action waits for approval. Only the newest decisions are stored, and pending ones until they
+expire.
 """
 
 from datetime import timedelta
@@ -112,7 +112,7 @@ class Suggestions:
         return ruling
 
     async def _defer(self, suggestion: Suggestion, by: str) -> Ruling:
-        """Store it for approval. One that could not be applied anyway is rejected at once."""
+        """Store it for approval. One that cannot be applied anyway is rejected at once."""
         now = self._clock.now()
         rejected = Ruling(suggestion, accepted=False, decided_at=now, submitted_by=by)
         try:
@@ -126,7 +126,9 @@ class Suggestions:
         waiting = sum(one.is_pending(now) for one in self._rulings.values())
         if waiting >= PENDING_MAX:
             return replace(
-                rejected, reason=f"{waiting} suggestions wait for approval, which is the limit"
+                rejected,
+                reason=f"too many pending suggestions: {waiting} wait for approval, expected at most "
+                f"{PENDING_MAX}",
             )
         needed = automation.permission_for(suggestion.action)
         ruling = replace(
@@ -176,7 +178,7 @@ class Suggestions:
             suggestion,
             accepted=True,
             decided_at=self._clock.now(),
-            reason=f"it is to be {outcome.workload.desired} already" if unchanged else "",
+            reason=f"desired_state is already {outcome.workload.desired}" if unchanged else "",
             applied_action=automation.applied(suggestion, outcome),
         )
 
@@ -189,7 +191,7 @@ class Suggestions:
         await insist(attempt)
 
     def _record(self, ruling: Ruling, change: Change) -> None:
-        """Add the ruling to a change, and drop the oldest when there are too many."""
+        """Add the ruling to a change, and delete the oldest if there are too many."""
         suggestion_id = ruling.suggestion.id
         excess = min(DROPS_MAX, len(self._rulings) + 1 - KEPT_MAX)
         old = self._oldest(excess) if excess > 0 else []
@@ -207,7 +209,7 @@ class Suggestions:
         change.done = done_and_kept
 
     def _oldest(self, count: int) -> list[str]:
-        """Of those that are decided."""
+        """The ids of the oldest decided ones."""
         now = self._clock.now()
         decided = (ruling for ruling in self._rulings.values() if not ruling.is_pending(now))
         ordered = sorted(decided, key=attrgetter("decided_at"))

@@ -1,4 +1,4 @@
-"""Tokens of people: made and revoked one at a time, so that their number stays bounded."""
+"""Access tokens of users: created and revoked one at a time, so that their number stays bounded."""
 
 import secrets
 
@@ -29,7 +29,7 @@ class Tokens:
         return sorted(self._cluster.tokens.values(), key=lambda token: token.created_at)[::-1]
 
     async def create(self, wish: tokens.Wish, by: Caller) -> tuple[Token, str]:
-        """The token and its text, which is told nowhere else. Raises RefusedError."""
+        """The token and its secret text, which is returned only here. Raises RefusedError."""
 
         async def attempt() -> tuple[Token, str]:
             drawn = tokens.Drawn(

@@ -1,4 +1,4 @@
-"""A decision, written down: which records change, which event tells it, what changes in memory."""
+"""Converts a decision into a transaction: the records to write, the events, and the update of memory."""
 
 from datetime import datetime
 
@@ -36,7 +36,7 @@ def change_of(
     told: EventKind | None,
     now: datetime,
 ) -> tuple[Change, set[NodeId]]:
-    """The change, and the nodes on which the workload's reservation may differ after it."""
+    """The change, and the nodes on which it may alter the reservation of the workload."""
     old = entry or Entry(workload, cluster.detached.get(workload.id))
     nodes = _nodes(old.assignment, decision)
     change = Change(done=lambda: _apply(cluster, workload, decision, nodes))
@@ -75,9 +75,7 @@ def _write(
 
 
 def _note_ended(change: Change, entry: Entry, now: datetime) -> None:
-    """Add the action that its node reports as ended, unless it is on record: it is stored with the decision
-    that follows from it.
-    """
+    """Add the action that its node reports as ended, unless it is stored already."""
     seen = entry.observation
     if seen is None or seen.action is None:
         return
@@ -110,7 +108,7 @@ def _forget(change: Change, old: Entry) -> None:
 def _apply(cluster: Cluster, workload: Workload, decision: Decision, nodes: set[NodeId]) -> None:
     if decision.tombstone is not None:
         cluster.put_tombstone(decision.tombstone)
-    cluster.detached.pop(workload.id, None)  # it is the workload's own again
+    cluster.detached.pop(workload.id, None)  # attached to its workload again
     if decision.forget:
         if workload.id in cluster.entries:
             cluster.drop_workload(workload.id)
@@ -159,7 +157,7 @@ def _is_news(old: Belief | None, new: Belief) -> bool:
 
 
 def _recovered(old: Belief | None, new: Belief) -> bool:
-    """It ran all the time, and is well again."""
+    """It kept running and is healthy again."""
     return (
         old is not None
         and old.status is new.status is Status.RUNNING
@@ -169,7 +167,7 @@ def _recovered(old: Belief | None, new: Belief) -> bool:
 
 
 def _is_drift(old: Belief | None, new: Belief) -> bool:
-    """It ran all the time. That it differs, or does no longer, is an event of the drift."""
+    """It kept running: the difference is reported by the events of the drift."""
     return (
         old is not None
         and old.status is new.status is Status.RUNNING

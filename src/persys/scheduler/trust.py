@@ -1,4 +1,4 @@
-"""With what certificate a scheduler serves, and by what it knows the agents and the leader that it calls."""
+"""TLS of a scheduler: its own certificate, and how it verifies agents and the leader."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -23,7 +23,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 def by_vault(settings: SchedulerSettings, vault: Vault | None) -> VaultSource | None:
-    """Where its certificates come from, if that is Vault."""
+    """The source of its certificates, if that is Vault."""
     if vault is None or settings.insecure:
         return None
     service = settings.vault_service_name
@@ -34,14 +34,14 @@ def by_vault(settings: SchedulerSettings, vault: Vault | None) -> VaultSource | 
 def open_tls(
     settings: SchedulerSettings, clock: Clock, vault: VaultSource | None = None
 ) -> Tls | None:
-    """None on -insecure. Raises SettingsError for certificates that cannot be used."""
+    """None with -insecure. Raises SettingsError for unusable certificates."""
     if settings.insecure:
         return None
     return open_renewed(settings, clock, vault)
 
 
 def to_authority(settings: SchedulerSettings) -> Revoke | None:
-    """None where no authority is known that could take certificates back."""
+    """None if no persys-ca is configured that could revoke certificates."""
     if settings.insecure or not settings.ca_addr:
         return None
     source = AuthoritySource(lambda: settings.ca_addr, settings.files)
@@ -54,9 +54,9 @@ def to_authority(settings: SchedulerSettings) -> Revoke | None:
 
 
 def to_agents(tls: Tls | None, *, by_host: bool = False) -> Connect:
-    """Only the node that is meant is spoken to, whoever answers at its endpoint.
+    """Connects only to the expected node: the certificate at its endpoint must name it.
 
-    `by_host`: where certificates do not name nodes, it is known by the host in its endpoint.
+    `by_host`: if certificates do not name nodes, the host of the endpoint is verified instead.
     """
     if tls is None:
         return over_grpc
@@ -75,7 +75,7 @@ def to_leader(tls: Tls | None) -> Callable[[str], Upstream]:
 
 
 def _addresses(settings: SchedulerSettings) -> tuple[str, ...]:
-    """Only for those who verify hosts; a machine without a network has but itself."""
+    """For clients that verify host names; a machine without a network has only loopback."""
     try:
         return _LOOPBACK, address_of(settings)
     except OSError:

@@ -1,7 +1,7 @@
-"""Turns changes into units of the store: guarded by the versions this process last saw, with numbered events.
+"""Converts changes into store units, guarded by the record versions this process last saw; numbers events.
 
-Each unit also deletes a few of the events that are no longer kept. A number that a failed commit used up
-belongs to no event. Events that cannot be read are neither counted nor deleted.
+Each unit also deletes a few expired events. A number that a failed commit used belongs to no event.
+Unreadable events are neither counted nor deleted.
 """
 
 from collections.abc import Iterable, Mapping
@@ -41,17 +41,17 @@ class Units:
         self.versions: dict[str, int] = {}
 
     def learn(self, snapshot: Snapshot) -> None:
-        """This is all that is stored."""
+        """Set the versions from a full snapshot."""
         self.versions = {record.key: record.version for record in snapshot.records}
         self._retention = EventRetention(self._limits)
         self._event_keys = {}
         stored = (one for one in snapshot.records if keys.is_event(one.key))
-        # By number and not by time: the clock of another machine may have been ahead.
+        # By number, not by time: the clock of another machine may have been ahead.
         for record in sorted(stored, key=lambda one: keys.event_sequence(one.key)):
             self._learn_event(record.key, record.value)
 
     def follow(self, changes: Iterable[Stored]) -> None:
-        """Another scheduler has written these."""
+        """Take over changes that the leader has written."""
         for change in changes:
             if change.value is None:
                 self.versions.pop(change.key, None)
@@ -72,7 +72,7 @@ class Units:
     def prepare(
         self, changes: Iterable[tuple[Change, Mapping[str, bytes]]], now: datetime
     ) -> list[Prepared]:
-        """The units of one commit, from changes and their encoded records."""
+        """The units of one commit, from changes with their encoded records."""
         stored_until = self._event_number
         return [self._prepare(change, values, now, stored_until) for change, values in changes]
 
@@ -105,7 +105,7 @@ class Units:
             self.versions.pop(key, None)
 
     def stored_events(self, events: Iterable[Numbered], written: Mapping[str, int]) -> None:
-        """Written apart from any change, with other records perhaps; at which revisions."""
+        """These events were written outside a change. `written`: the new versions by key."""
         self.versions.update(written)
         for sequence, event in events:
             self._keep_event(keys.event_key(event.at, sequence), event)

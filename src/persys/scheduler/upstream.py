@@ -1,4 +1,4 @@
-"""The connection to the leader. Its calls end when another scheduler leads: a frozen one would keep them."""
+"""The connection to the leader. Its calls end when another scheduler leads: an old leader may be frozen."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ CONNECT_SECONDS = 1.0
 
 
 class LeaderChangedError(Exception):
-    """Another scheduler leads by now. What was asked of the old one may have been done."""
+    """Another scheduler leads now. The old leader may have executed the request."""
 
 
 class Upstream:
@@ -27,7 +27,7 @@ class Upstream:
         self._over = False
 
     async def connect(self) -> bool:
-        """Whether the connection stands: what is not sent can be sent elsewhere."""
+        """Whether the connection is ready: an unsent request can be sent to another leader."""
         state = self._channel.get_state(try_to_connect=True)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -42,12 +42,12 @@ class Upstream:
 
     @contextmanager
     def using(self, call: Any) -> Iterator[Any]:
-        """Raises LeaderChangedError when the call was ended because another leads."""
+        """Raises LeaderChangedError if the call was ended because another scheduler leads."""
         self._under_way.add(call)
         try:
             yield call
         except asyncio.CancelledError:
-            # A call that is cancelled looks to whoever waits for it as if it were cancelled itself.
+            # Awaiting a cancelled call raises CancelledError although this task was not cancelled.
             task = asyncio.current_task()
             if self._over and task is not None and not task.cancelling():
                 raise LeaderChangedError from None

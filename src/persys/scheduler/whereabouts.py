@@ -1,4 +1,4 @@
-"""Under which names and at which address a scheduler is found, and in which etcd that is written."""
+"""The DNS names and the address of a scheduler, and the etcd in which they are published."""
 
 from ipaddress import ip_address
 
@@ -19,7 +19,7 @@ def zone_of(settings: SchedulerSettings) -> Zone:
 
 
 def address_of(settings: SchedulerSettings) -> str:
-    """The one that was set, else the one it listens on, else the one with which it goes out."""
+    """The configured address, else the one it listens on, else the source address of outgoing connections."""
     if settings.advertise_ip:
         return settings.advertise_ip.strip("[]")
     if _is_one_address(settings.grpc_addr):
@@ -28,7 +28,7 @@ def address_of(settings: SchedulerSettings) -> str:
 
 
 def endpoint_of(settings: SchedulerSettings) -> str:
-    """Where other schedulers call this one."""
+    """The endpoint at which other schedulers call this one."""
     address = address_of(settings)
     return (
         f"[{address}]:{port_of(settings)}" if ":" in address else f"{address}:{port_of(settings)}"
@@ -40,20 +40,21 @@ def port_of(settings: SchedulerSettings) -> int:
 
 
 def etcd_of_names(settings: SchedulerSettings) -> tuple[str, ...]:
-    """Empty: there is none, and nothing is announced."""
+    """Empty: there is none, and nothing is published."""
     if settings.discovery_etcd_endpoints:
         return settings.discovery_etcd_endpoints
     return settings.etcd_endpoints if settings.store == ETCD else ()
 
 
 def check_whereabouts(settings: SchedulerSettings) -> None:
-    """Raises SettingsError, naming the variable."""
+    """Raises SettingsError with the name of the variable."""
     zone_of(settings)
     if settings.dns_server:
         split_server(settings.dns_server)
     if settings.advertise_ip and not _is_one_address(settings.advertise_ip):
         raise SettingsError(
-            f"SCHEDULER_ADVERTISE_IP={settings.advertise_ip!r}: expected an address that others can use"
+            f"SCHEDULER_ADVERTISE_IP={settings.advertise_ip!r}: expected a reachable address, "
+            "for example 10.0.0.5"
         )
     if not 0 <= settings.advertise_port <= PORT_MAX:
         raise SettingsError(

@@ -369,7 +369,7 @@ class Cluster(control_pb2_grpc.AgentControlServicer, agent_pb2_grpc.AgentService
         self.watches.append(request)
         events, end = self.turns.pop(0)
         yield from events
-        context.abort(end, "the oldest that is kept is 9")
+        context.abort(end, "the oldest is 9")
 
     def HealthCheck(self, request, context):  # type: ignore[no-untyped-def]
         return self.health

@@ -395,10 +395,10 @@ def test_the_place_of_the_state_is_looked_at(ctl: Run, tmp_path: Path) -> None:
 
 def test_a_node_that_takes_no_orders_is_named_with_the_reason(cluster: Cluster, ctl: Run) -> None:
     cluster.add_node(
-        "n2", agent_version=__version__, problems=["takes no orders: journal: disk I/O error"]
+        "n2", agent_version=__version__, problems=["accepts no orders: journal: disk I/O error"]
     )
 
     ended = ctl("doctor")
 
-    assert "warn  nodes: n2 takes no orders: journal: disk I/O error" in ended.out
+    assert "warn  nodes: n2 accepts no orders: journal: disk I/O error" in ended.out
     assert "persysctl node get n2" in ended.out

@@ -141,7 +141,7 @@ def test_what_is_no_longer_kept_ends_a_watch_with_the_reason(told: Cluster, ctl:
     ended = ctl("events", "--watch", "--after", "0")
 
     assert ended.code == 1
-    assert "oldest that is kept is 9" in ended.err
+    assert "the oldest is 9" in ended.err
 
 
 def test_two_beginnings_are_refused(told: Cluster, ctl: Run) -> None:

@@ -133,11 +133,11 @@ def test_a_restore_tells_what_came_back_and_what_did_not(
 
 @pytest.mark.parametrize("verb", ["rebuild-from-agents", "accept-empty"])
 def test_a_refused_way_out_says_why(verb: str, cluster: Cluster, ctl: Run) -> None:
-    cluster.recovery = control_pb2.RecoveryAnswer(reason="this is for recovery mode")
+    cluster.recovery = control_pb2.RecoveryAnswer(reason="expected recovery mode")
     ended = ctl("recovery", verb)
 
     assert ended.code == 1
-    assert "this is for recovery mode" in ended.err
+    assert "expected recovery mode" in ended.err
 
 
 def test_a_scheduler_that_knows_none_of_it_is_named(cluster: Cluster, ctl: Run) -> None:

@@ -196,7 +196,9 @@ async def test_an_agent_of_the_field_cannot_and_that_is_said(cluster: Cluster) -
         await cluster.control.stub.StreamLogs(pb.LogsRequest(workload_id="web"), timeout=10).read()
 
     assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert "the agent of node old-one does not know StreamLogs" in (refused.value.details() or "")
+    assert "the agent of node old-one does not support StreamLogs" in (
+        refused.value.details() or ""
+    )
 
 
 async def test_what_waits_for_a_node_has_no_logs_yet(cluster: Cluster) -> None:
@@ -207,7 +209,7 @@ async def test_what_waits_for_a_node_has_no_logs_yet(cluster: Cluster) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await cluster.control.stub.StreamLogs(request, timeout=10).read()
 
-    assert "on no node" in (refused.value.details() or "")
+    assert "is not assigned to a node" in (refused.value.details() or "")
 
 
 async def test_a_node_that_gives_no_answer_is_named(cluster: Cluster) -> None:
@@ -220,4 +222,4 @@ async def test_a_node_that_gives_no_answer_is_named(cluster: Cluster) -> None:
         await cluster.control.stub.StreamLogs(pb.LogsRequest(workload_id="web"), timeout=10).read()
 
     assert refused.value.code() is grpc.StatusCode.FAILED_PRECONDITION
-    assert "node gone, which has web, gives no answer" in (refused.value.details() or "")
+    assert "node gone, which runs web, does not reply" in (refused.value.details() or "")

@@ -192,5 +192,5 @@ async def test_the_number_of_pending_suggestions_is_bounded(
 
     answer = await suggest(cluster, "one-more", bot)
 
-    assert "wait for approval, which is the limit" in answer.reason
+    assert "wait for approval, expected at most" in answer.reason
     assert len(await listed(cluster, "pending")) == PENDING_MAX

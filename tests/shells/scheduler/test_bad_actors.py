@@ -269,6 +269,6 @@ async def test_promise_13_an_agent_acts_only_as_its_own_node(secure: Cluster, ro
             stub.RegisterNode(a_registration("n2"), timeout=10),
             stub.Heartbeat(pb.HeartbeatRequest(node_id="n2"), timeout=10),
         ):
-            assert "may not speak for node 'n2'" in await refusal(call)
+            assert "may not act for node 'n2'" in await refusal(call)
         stream = await opened(stub, "n1")
-        assert "may not speak for node 'n2'" in await ended(stream, "n2")
+        assert "may not act for node 'n2'" in await ended(stream, "n2")

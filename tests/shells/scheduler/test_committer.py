@@ -129,7 +129,7 @@ async def test_after_any_number_of_outages_the_store_is_written_again() -> None:
         changes = [one for one in made.events if one.kind is EventKind.MODE_CHANGED]
         assert len(changes) == UNTOLD_MAX + 1
         assert "outage 0" in changes[0].message
-        assert "169 earlier changes" in changes[-1].message
+        assert "169 earlier mode changes" in changes[-1].message
 
 
 async def test_a_quarantined_record_is_neither_written_nor_deleted() -> None:

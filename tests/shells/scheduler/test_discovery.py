@@ -228,7 +228,7 @@ async def test_an_answer_without_this_scheduler_is_a_warning_too() -> None:
             await check.check()
 
     (warning,) = logs
-    assert warning["reason"] == "the answer lacks 10.0.0.9:8085: 10.0.0.8:8085"
+    assert warning["reason"] == "expected 10.0.0.9:8085 among the resolved endpoints: 10.0.0.8:8085"
 
 
 async def test_one_failed_query_is_not_reported() -> None:

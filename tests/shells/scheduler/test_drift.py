@@ -233,7 +233,7 @@ async def test_what_is_no_orphan_is_not_deleted_as_one(cluster: Cluster) -> None
     nowhere = await orphan_word(cluster, "DeleteOrphan", "web", "n9")
 
     assert not any(answer.accepted for answer in (bound, unknown, nowhere))
-    assert "web is no orphan" in bound.reason
+    assert "web is not an orphan" in bound.reason
     assert "orphan not found" in unknown.reason
     assert "node not found" in nowhere.reason
     assert node.agent.running() == {"web"}

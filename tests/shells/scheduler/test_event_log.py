@@ -154,7 +154,7 @@ async def test_a_watcher_that_is_too_slow_is_told_and_another_is_not_troubled() 
         log.take([an_event(number)], [number - 3])
         assert await take(quick, 1) == [number]
 
-    with pytest.raises(OutOfRangeError, match="oldest that is kept is 6"):
+    with pytest.raises(OutOfRangeError, match="the oldest is 6"):
         await anext(slow)
 
 
@@ -168,7 +168,7 @@ async def test_what_is_no_longer_kept_cannot_be_watched() -> None:
 
 
 async def test_what_was_never_reached_cannot_be_watched() -> None:
-    with pytest.raises(OutOfRangeError, match="the newest is 3"):
+    with pytest.raises(OutOfRangeError, match="expected at most 3"):
         await anext(a_log(last=3).watch(ANY, after=9))
 
 

@@ -176,6 +176,6 @@ async def test_a_delete_that_takes_too_long_reads_the_health_of_the_node(cluster
     await cluster.control.delete("web")
 
     events = await until_told(cluster)
-    assert events[0].message.endswith("; node n1 reports as unhealthy: container")
+    assert events[0].message.endswith("; node n1 reports unhealthy runtimes: container")
     node.agent.manner.keeps_copies = False
     await cluster.control.until_gone("web")

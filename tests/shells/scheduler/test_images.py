@@ -250,7 +250,7 @@ async def test_nodes_learn_that_the_sender_has_left(cluster: Cluster) -> None:
 async def test_without_a_node_that_runs_machines_nobody_would_keep_it(cluster: Cluster) -> None:
     await cluster.join("n1")
 
-    with pytest.raises(grpc.aio.AioRpcError, match="runs machines"):
+    with pytest.raises(grpc.aio.AioRpcError, match="runs virtual machines"):
         await added(cluster)
 
 
@@ -331,5 +331,5 @@ async def test_an_image_stays_on_a_node_while_a_machine_is_on_its_way_there(
     await eventually(sent, lambda: "the order to be sent")
     kept = await removed(cluster, "debian")
 
-    assert [each.problem for each in kept.problems] == ["image debian is needed by shop"]
+    assert [each.problem for each in kept.problems] == ["image debian is used by shop"]
     assert store.images

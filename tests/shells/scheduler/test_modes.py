@@ -288,7 +288,7 @@ async def test_the_ways_out_are_for_recovery_only(cluster: Cluster) -> None:
         await cluster.control.stub.AcceptEmpty(pb.AcceptEmptyRequest(), timeout=10),
     ):
         assert not answer.accepted
-        assert "this is for recovery mode" in answer.reason
+        assert "expected recovery mode" in answer.reason
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await cluster.control.stub.RestoreSnapshot(
             iter([pb.SnapshotChunk(data=b"not a snapshot")]), timeout=10

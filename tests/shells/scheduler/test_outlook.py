@@ -144,7 +144,7 @@ async def test_what_is_kept_by_its_data_on_a_draining_node_says_so(cluster: Clus
 
     found = await explained(cluster, "db")
 
-    assert found.summary == "stays on n1, although it is draining: its data is on this node"
+    assert found.summary == "stays on n1, which is draining: its data is on this node"
     assert [(node.node_id, node.detail) for node in found.nodes] == [("n1", "draining"), ("n2", "")]
 
 
@@ -162,8 +162,8 @@ async def test_what_its_data_binds_to_a_lost_node_says_so(cluster: Cluster) -> N
     await eventually(is_lost, lambda: "db to be known as lost")
     found = await explained(cluster, "db")
     assert found.summary == (
-        "stays bound to n1, which is lost: its data is on this node; "
-        "it moves if the node is confirmed dead"
+        "stays assigned to n1, which is lost: its data is on this node; "
+        "it moves after `persysctl node confirm-dead n1`"
     )
     assert [(node.node_id, node.fits) for node in found.nodes] == [("n1", False), ("n2", True)]
 
@@ -183,7 +183,7 @@ async def test_what_cannot_leave_a_lost_node_says_what_would_let_it(cluster: Clu
 
     await eventually(is_stranded, lambda: "web to be stranded")
     found = await explained(cluster, "web")
-    assert found.summary.startswith("is bound to n1 and waits for room elsewhere: ")
+    assert found.summary.startswith("is assigned to n1 and waits for capacity on another node: ")
     assert found.changes[0].startswith("uncordon n2")
 
 
@@ -289,7 +289,7 @@ async def test_a_plan_tells_who_gets_the_room_that_becomes_free(cluster: Cluster
 
     shrunk, late = await planned(cluster, a_request("large", cpu=400), a_request("late", cpu=200))
 
-    assert list(shrunk.displaces)[-1] == "waits no longer waits: it gets room on n1"
+    assert list(shrunk.displaces)[-1] == "waits no longer waits: it is assigned to n1"
     assert late.would_wait
 
 

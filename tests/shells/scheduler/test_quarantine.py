@@ -119,7 +119,7 @@ async def test_a_node_whose_record_is_unreadable_registers_again_and_keeps_its_w
 
     assert (await cluster.control.workload("web")).assigned_node_id == "n1"
     assert [order.id for order in node.agent.applies].count("web") == 1
-    assert any("could not be read" in event.message for event in events.events)
+    assert any("unreadable record" in event.message for event in events.events)
     await cluster.stop()
     with capture_logs() as lines:
         await cluster.start()

@@ -22,7 +22,7 @@ async def test_a_node_whose_port_is_closed_gets_nothing_new_until_it_answers(
     assert other.agent.running() == set(NAMES)
     view = await cluster.control.node("n1")
     assert view.status == "Ready"
-    assert "does not answer orders" in view.status_reason
+    assert "does not reply to orders" in view.status_reason
 
     await cluster.control.apply("huge", cpu=4000)  # only n1 has so much left
     waiting = await cluster.control.workload("huge")
@@ -52,7 +52,7 @@ async def test_a_node_whose_journal_cannot_be_written_says_so_and_gets_nothing(
         await cluster.control.until(name, "Running")
     assert other.agent.running() == set(NAMES)
     node = await cluster.control.node("n1")
-    assert node.problems == ["takes no orders: journal: database or disk is full"]
+    assert node.problems == ["accepts no orders: journal: database or disk is full"]
     assert node.status_reason == node.problems[0]
 
     await cluster.control.stub.Heartbeat(pb.HeartbeatRequest(node_id="n1"), timeout=10)
@@ -72,7 +72,7 @@ async def test_a_node_whose_runtime_does_not_answer_gets_nothing_of_that_type(
         await cluster.control.apply(name)
         await cluster.control.until(name, "Running")
     assert other.agent.running() == set(NAMES)
-    assert "runtime does not answer: container" in (await cluster.control.node("n1")).status_reason
+    assert "runtime does not respond: container" in (await cluster.control.node("n1")).status_reason
     await cluster.control.apply("huge", cpu=4000)
     waiting = await cluster.control.workload("huge")
     assert "whose container runtime does not answer" in waiting.reason.message

@@ -209,7 +209,7 @@ async def test_a_secret_in_use_is_not_deleted_and_says_by_whom(cluster: Cluster)
 
     refused = await delete(cluster, "db-password")
     assert not refused.accepted
-    assert "named by web" in refused.reason
+    assert "used by web" in refused.reason
     (view,) = await listed(cluster)
     assert list(view.used_by) == ["web"]
 
@@ -293,7 +293,7 @@ async def test_a_scheduler_without_the_key_says_so_and_makes_no_second_one(
 
     assert "lost.key" in failed.reason.message
     assert not refused.accepted
-    assert "1 secrets are sealed with its key" in refused.reason
+    assert "1 secrets are encrypted with this key" in refused.reason
     assert not (tmp_path / "lost.key").exists()
     assert "secrets.locked" in "".join(capfd.readouterr())
 
@@ -310,8 +310,8 @@ async def test_a_scheduler_with_another_key_says_so(tmp_path: Path) -> None:
         failed = await cluster.control.until("web", "Failed")
         refused = await put(cluster, "db-password")
 
-    assert "holds another key" in failed.reason.message
-    assert "holds another key" in refused.reason
+    assert "does not contain the key" in failed.reason.message
+    assert "does not contain the key" in refused.reason
 
 
 class Vault:

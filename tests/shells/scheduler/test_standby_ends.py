@@ -75,7 +75,7 @@ class Interrupted(Scheduler):
         try:
             await super().lead(begun)
         except asyncio.CancelledError:
-            fenced = FencedError("this scheduler does not lead any more; try again")
+            fenced = FencedError("this scheduler no longer leads; try again")
             raise ExceptionGroup("unhandled errors in a TaskGroup", [fenced]) from None
 
 

@@ -51,7 +51,7 @@ async def test_answers_in_another_order_reach_those_who_asked() -> None:
 
 async def test_an_answer_that_comes_too_late_is_not_taken_for_the_next() -> None:
     tunnel = Tunnel(NodeId("n1"), takes_calls=True)
-    with pytest.raises(grpc.aio.AioRpcError, match="no answer in time"):
+    with pytest.raises(grpc.aio.AioRpcError, match="did not reply in time"):
         await ask(tunnel, "first", timeout=0.001)
     late = await next_call(tunnel)
     assert (await next_call(tunnel)).cancel
@@ -117,7 +117,7 @@ async def test_more_answers_than_the_window_allows_end_the_call() -> None:
         for _ in range(10_000):
             tunnel.take(control_pb2.StreamReply(id=call.id, response=b""))
 
-    assert "more answers than the window allows" in reading.result()
+    assert "more replies than the window allows" in reading.result()
 
 
 async def test_a_stream_takes_a_bounded_number_of_calls() -> None:

@@ -78,7 +78,7 @@ async def test_all_nodes_are_asked_and_those_that_cannot_answer_are_named(
     assert (volume.state, volume.created_at.seconds) == ("retained", 1_700_000_000)
     problems = {each.node_id: each.problem for each in found.problems}
     assert problems.keys() == {of_another_make.id, gone.id}
-    assert "does not know ListVolumes" in problems[of_another_make.id]
+    assert "does not support ListVolumes" in problems[of_another_make.id]
     assert not (await listed(cluster, node_id=with_one, workload_id="web")).volumes
 
 
@@ -95,7 +95,7 @@ async def test_of_several_nodes_one_must_be_named(cluster: Cluster) -> None:
     first, one = await a_keeper(cluster)
     await a_keeper(cluster, "n2")
 
-    assert "say which node" in (await delete(cluster)).error_message
+    assert "set node_id" in (await delete(cluster)).error_message
     assert (await delete(cluster, first)).success
     assert one.deleted == ["old/data"]
 

@@ -1,1 +1,1 @@
-"""The AgentControl service, one module per concern."""
+"""The AgentControl service: one module per group of RPCs."""

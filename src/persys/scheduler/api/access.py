@@ -1,7 +1,7 @@
-"""Into workloads, through the scheduler to their nodes: only it may be able to reach them.
+"""Logs and exec: the scheduler relays them, because clients may not be able to reach the nodes.
 
-Nothing is kept here: each message goes on before the next one is taken, so a slow reader slows the writer. A
-caller that leaves takes the agent's call with it.
+Nothing is buffered: each message is written before the next one is read, so a slow reader slows the writer.
+When the client disconnects, the call to the agent is cancelled.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class AccessApi:
     async def Exec(self, inputs: Inputs, context: Context) -> None:
         first = await anext(inputs, None)
         if first is None or not first.HasField("start"):
-            raise InvalidError("start", "is missing; a session begins with it")
+            raise InvalidError("start", "is missing: expected it in the first message of a session")
         need(first.start.workload_id, "start.workload_id")
         with self._call(first.start.workload_id, "Exec") as open_call:
             call = open_call()
@@ -62,25 +62,29 @@ class AccessApi:
         if entry is None:
             raise NotFoundError("workload", named)
         if entry.assignment is None:
-            raise RefusedError(f"{named} is on no node now; persysctl explain {named} says why")
-        node = self._cluster.members[entry.assignment.node_id].node  # bound to it, so it is known
+            raise RefusedError(
+                f"workload {named} is not assigned to a node; run `persysctl explain {named}` for the reason"
+            )
+        node = self._cluster.members[
+            entry.assignment.node_id
+        ].node  # assigned, so the node is known
         try:
             with self._agents.stream(node.id, node.endpoint, method) as open_call:
                 yield open_call
         except AgentUnreachableError as err:
-            # Not UNAVAILABLE: whoever asks has reached the scheduler well.
+            # Not UNAVAILABLE: the client has reached the scheduler and must not retry elsewhere.
             raise RefusedError(
-                f"node {node.id}, which has {named}, gives no answer: {err}"
+                f"node {node.id}, which runs {named}, does not reply: {err}"
             ) from err
 
 
 async def _feed(
     call: Any, first: control_pb2.ExecInput, inputs: Inputs, begun: asyncio.Event
 ) -> None:
-    """What the agent refuses is told by reading; a write that fails has no reason to tell."""
+    """The reader gets the reason when the agent refuses; a failed write carries no reason."""
     with suppress(asyncio.InvalidStateError, grpc.aio.AioRpcError):
         await call.write(access.exec_input(first))
-        await begun.wait()  # gRPC would tell a write that was too late, and not the refusal
+        await begun.wait()  # a write after the end would hide the agent's refusal
         async for one in inputs:
             await call.write(access.exec_input(one))
         await call.done_writing()

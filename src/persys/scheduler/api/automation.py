@@ -1,4 +1,4 @@
-"""Suggestions of automation policies, and the approval of those whose sender may not apply them."""
+"""Suggestions of automation policies, and the approval of those that the sender may not apply."""
 
 from persys.errors import InvalidError
 from persys.infra.clock import Clock
@@ -24,7 +24,7 @@ class AutomationApi:
     async def SubmitAutomationSuggestion(
         self, request: control_pb2.SubmitAutomationSuggestionRequest, context: Context
     ) -> control_pb2.SubmitAutomationSuggestionResponse:
-        """Every decision is an answer, also a rejection."""
+        """A rejection is a decision too, not an error."""
         submitted = suggestion(request.suggestion)
         return ruling_message(await self._suggestions.submit(submitted, CALLER.get()))
 
@@ -36,7 +36,9 @@ class AutomationApi:
                 "decision", f"{request.decision[:80]!r}: expected {', '.join(DECISIONS)}"
             )
         if request.limit < 0:
-            raise InvalidError("limit", f"is {request.limit}; expected 0 for all, or a number")
+            raise InvalidError(
+                "limit", f"{request.limit}: expected 0 for all, or a positive number"
+            )
         now = self._clock.now()
         found = [
             suggestion_view(ruling, now)

@@ -1,10 +1,10 @@
-"""What every RPC of the scheduler passes between authorization and its handler, from its row in METHODS.
+"""The interceptors between authorization and the handler of each RPC, configured by its row in METHODS.
 
 Read-only mode, audit, ownership of changes, containment of defects, refusals, metrics and traces.
-Authorization is `infra/guarded.py`, forwarding to the leader `scheduler/front.py`; both come before this.
+Authorization is `infra/guarded.py`, forwarding to the leader `scheduler/front.py`; both run before this.
 
-A change runs in a task of the process: a caller that leaves, or whose deadline passes, does not stop it. One
-that is uploaded begins when all of it has come.
+A change runs in a task of the process: a client that disconnects, or whose deadline passes, does not cancel
+it. An upload is processed after all of it was received.
 """
 
 import asyncio
@@ -42,14 +42,14 @@ from persys.wire.methods import Method, ReadOnly
 Context = grpc.aio.ServicerContext[Any, Any]
 Handler = Callable[[Any, Any], Awaitable[Any]]
 
-# These end a call with a status although its answer could hold a refusal: clients retry elsewhere, or are
-# wrong.
+# These end a call with a status although its response could carry a refusal: the client must retry elsewhere,
+# or sent an invalid request.
 _STATUS_ONLY = (FencedError, MissingFieldError, DefectError)
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Everything that is applied to a handler. All of it is required: nothing is open by default."""
+    """Everything that is applied to a handler. All of it is required: no default allows a call."""
 
     metrics: Metrics
     clock: Clock
@@ -90,7 +90,7 @@ class Chain:
     async def _answer(
         self, method: Method, handler: Handler, request: Any, context: Context
     ) -> Any:
-        """The handler's answer, or one that refuses. Raises what only a status can tell."""
+        """The handler's response, or one that refuses. Raises what can only be reported as a status."""
         refuse = REFUSALS.get(method.name)
         try:
             self._gate(method, context)
@@ -144,7 +144,7 @@ class Chain:
         return converse
 
     async def _audited(self, method: Method, request: Any) -> Any:
-        """The request, after its event is written: a stream of messages has it with the first."""
+        """The request, after its event is written; for a stream it is written with the first message."""
         if not method.stream.of_requests:
             await self.audit.write(method, request)
             return request
@@ -162,7 +162,7 @@ class Chain:
             yield message
 
     def _gate(self, method: Method, context: Context) -> None:
-        """In degraded and recovery mode changes are refused, and every answer says how old its data is."""
+        """In a frozen mode changes are refused, and every response carries the age of its data."""
         if not self.modes.is_frozen:
             return
         age_ms = round(self.modes.data_age().total_seconds() * 1000)

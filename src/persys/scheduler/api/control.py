@@ -1,4 +1,4 @@
-"""Wires the parts of the AgentControl service to a scheduler, and the chain that all of its RPCs pass."""
+"""Builds the AgentControl service of a scheduler: its parts, and the interceptor chain of its RPCs."""
 
 from typing import TYPE_CHECKING
 

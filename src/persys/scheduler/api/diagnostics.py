@@ -1,4 +1,4 @@
-"""What went wrong inside the control plane: for `persysctl doctor`.
+"""Internal errors of the control plane, for `persysctl doctor`.
 
 Contained exceptions of this scheduler and, as last reported, of agents; stored records that could not be
 read; workloads that run although their node's policy would now refuse them.

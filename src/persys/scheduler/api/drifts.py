@@ -1,4 +1,4 @@
-"""Drifts: operators look at where nodes differ, and say what becomes of copies nobody asked for."""
+"""Drift: list where nodes differ from the records, show, adopt and delete orphans."""
 
 from persys.errors import InvalidError
 from persys.model.drift import Drift, DriftType
@@ -84,6 +84,4 @@ def _drift_type(text: str) -> DriftType:
     try:
         return DriftType(text.lower())
     except ValueError as err:
-        raise InvalidError(
-            "type", f"{text!r} is unknown; use one of {', '.join(DriftType)}"
-        ) from err
+        raise InvalidError("type", f"{text!r}: expected one of {', '.join(DriftType)}") from err

@@ -1,4 +1,4 @@
-"""Events: what happened, listed once or followed as it happens."""
+"""Events: list them, or watch new ones."""
 
 from collections.abc import AsyncIterator
 
@@ -9,7 +9,7 @@ from persys.wire.control import instant
 from persys.wire.events import event_kinds, event_message
 from persys.wire.gen.control.v1 import control_pb2
 
-# Under what clients take as one message.
+# Below the maximum message size of clients.
 ANSWER_BYTES_MAX = 7 * 1024 * 1024
 
 
@@ -21,7 +21,9 @@ class EventsApi:
         self, request: control_pb2.ListEventsRequest, context: Context
     ) -> control_pb2.ListEventsResponse:
         if request.limit < 0:
-            raise InvalidError("limit", f"is {request.limit}; use 0 for all, or how many")
+            raise InvalidError(
+                "limit", f"{request.limit}: expected 0 for all, or a positive number"
+            )
         wanted = Filter(
             request.workload_id,
             request.node_id,
@@ -36,8 +38,8 @@ class EventsApi:
         )
         if answer.ByteSize() > ANSWER_BYTES_MAX:
             raise RefusedError(
-                f"these {len(found)} events are too much for one answer; "
-                "ask for fewer with a limit or a filter"
+                f"{len(found)} events exceed the size of one response ({ANSWER_BYTES_MAX} bytes); "
+                "request fewer with a limit or a filter"
             )
         return answer
 

@@ -1,4 +1,4 @@
-"""Who the caller is taken for."""
+"""The identity and permissions of the caller."""
 
 from persys.infra.door import CALLER
 from persys.scheduler.api.service import Context

@@ -1,4 +1,4 @@
-"""Images that machines start from. They are on the nodes: each is told, and asked, for itself."""
+"""VM images. They are stored on the nodes, so each node is called for its own."""
 
 from collections.abc import Iterable
 from datetime import timedelta
@@ -37,13 +37,16 @@ class ImagesApi:
     async def AddImage(self, inputs: Inputs, context: Context) -> None:
         first = await anext(inputs, None)
         if first is None or not first.HasField("start"):
-            raise InvalidError("start", "is missing; an image begins with it")
+            raise InvalidError("start", "is missing: expected it in the first message of an upload")
         start = first.start
         nodes = self._nodes(start.node_ids)
         if not start.node_ids:
             nodes = [node for node in nodes if node.status is not NodeStatus.NOT_READY]
         if not nodes:
-            raise RefusedError("no node that is ready runs machines, so nobody would keep it")
+            raise RefusedError(
+                "no ready node runs virtual machines, so no node can store the image; "
+                "name a node with node_ids, or add one with a VM runtime"
+            )
         order = agent_pb2.AddImageStart(
             name=checked_name(start.name),
             url=start.url,
@@ -55,7 +58,7 @@ class ImagesApi:
     async def RemoveImage(
         self, request: control_pb2.RemoveImageRequest, context: Context
     ) -> control_pb2.RemoveImageResponse:
-        """Nobody having it is an error; one that cannot be asked is named."""
+        """Raises NotFoundError if no node has the image. Nodes that do not reply are listed as problems."""
         need(request.name, "name")
         found = await self._found(request.name, request.node_ids)
         holders = [node_id for node_id, views in found.by_node.items() if views]
@@ -75,8 +78,8 @@ class ImagesApi:
 
     async def _remove(self, node: Node, name: str) -> None:
         if bound := self._bound(node.id, name):
-            # Their orders may still be on the way there.
-            raise RefusedError(f"image {name} is needed by {', '.join(bound)}")
+            # Their orders may not have reached the node yet.
+            raise RefusedError(f"image {name} is used by {', '.join(bound)}")
         answer = await self._agents.call(
             node.id,
             node.endpoint,
@@ -88,7 +91,7 @@ class ImagesApi:
             raise RefusedError(answer.message)
 
     def _bound(self, node_id: NodeId, name: str) -> list[str]:
-        """Workloads that are on the node, or on their way to it, and start from the image."""
+        """Workloads that are assigned to the node and start from the image."""
         bound = {
             workload_id: self._cluster.entries[workload_id].workload.spec
             for workload_id in self._cluster.on_node.get(node_id, ())
@@ -109,7 +112,7 @@ class ImagesApi:
         return await ask_all(self._nodes(node_ids), of)
 
     def _nodes(self, node_ids: Iterable[str]) -> list[Node]:
-        """These, or all that run machines. Raises NotFoundError."""
+        """The named nodes, or all that run virtual machines. Raises NotFoundError."""
         named = [node_id for node_id in node_ids if node_id]
         nodes = nodes_named(self._cluster, named)
         return [node for node in nodes if named or WorkloadType.VM in node.capabilities.types]

@@ -1,6 +1,6 @@
-"""The limits of the contract on requests: one that exceeds a limit is refused by the field's path.
+"""Enforces the limits of the contract on requests. A refusal names the path of the field.
 
-Registrations and heartbeats are not checked here: they are reports, which are trimmed where they are read.
+Registrations and heartbeats are not checked here: they are reports, which are trimmed when they are decoded.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ from persys.wire.methods import Method
 
 
 def within_limits(method: Method, request: Any) -> Any:
-    """The request, or its messages as they come. Raises InvalidError, also while they are read."""
+    """The request, or its messages as they arrive. Raises InvalidError, also during iteration."""
     if method.permission is Deed.REPORT:
         return request
     if not isinstance(request, Message):
@@ -26,21 +26,19 @@ def within_limits(method: Method, request: Any) -> Any:
 
 
 async def received(method: Method, messages: AsyncIterator[Any]) -> AsyncIterator[Any]:
-    """All messages of an upload, once the last has come. Raises InvalidError if they are too many."""
+    """All messages of an upload, after the last was received. Raises InvalidError if they are too large."""
     size = 0
     complete: deque[Any] = deque()
     async for message in messages:
         size += message.ByteSize()
         if size > method.upload_bytes_max:
-            raise InvalidError(
-                "upload", f"is over {method.upload_bytes_max} bytes, which is the limit"
-            )
+            raise InvalidError("upload", f"expected at most {method.upload_bytes_max} bytes")
         complete.append(message)
     return _Received(complete)
 
 
 class _Received:
-    """Gives each message once, and keeps none that was taken."""
+    """Yields each message once and releases it."""
 
     def __init__(self, messages: deque[Any]) -> None:
         self._messages = messages
@@ -64,7 +62,7 @@ def _check(method: Method, message: Message) -> None:
 
 
 class Messages:
-    """What comes on a stream. Raises InvalidError at a message that exceeds a limit."""
+    """The messages of a stream. Raises InvalidError at a message that exceeds a limit."""
 
     def __init__(self, method: Method, messages: AsyncIterator[Any]) -> None:
         self._method = method

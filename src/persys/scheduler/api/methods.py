@@ -1,7 +1,7 @@
-"""How each RPC of the scheduler refuses: in its answer, with OK, where the message has fields for that.
+"""How each RPC of the scheduler refuses: in its response, with OK, if the message has fields for it.
 
-Clients in the field read `accepted` or `success` and a text in the answer of a change. Which fields a message
-has is read from its descriptor, so an RPC that is added gets its refusal by the shape of its answer.
+Existing clients read `accepted` or `success` and a text in the response of a change. The fields are taken
+from the message descriptor, so a new RPC gets its refusal from the shape of its response.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _TEXTS = ("reason", "error_message")
 
 
 def refusal_of(answer: Descriptor) -> Refuse | None:
-    """Builds the answer that refuses; None for a message without fields for it."""
+    """Builds the response that refuses; None for a message without fields for it."""
     fields = answer.fields_by_name
     text = next((name for name in _TEXTS if name in fields), None)
     if text is None or not any(flag in fields for flag in _FLAGS):
@@ -53,7 +53,7 @@ REFUSALS: dict[str, Refuse] = {
 }
 
 
-# Their answer is a decision that is kept. Where none was made the call fails, so that it is repeated.
+# Their response is a decision that is stored. If none was made the call fails, so that the client retries.
 DECISIONS = frozenset(
     name
     for name in REFUSALS
@@ -62,6 +62,6 @@ DECISIONS = frozenset(
 
 
 def is_refusal(answer: Message) -> bool:
-    """Whether this answer of a change says that nothing was changed."""
+    """Whether this response says that nothing was changed."""
     fields = answer.DESCRIPTOR.fields_by_name
     return any(flag in fields and not getattr(answer, flag) for flag in _FLAGS)

@@ -1,6 +1,7 @@
-"""Nodes: they join and report, operators look at them and tend them.
+"""Nodes: registration and heartbeats of agents, and the commands of operators.
 
-Register and the operators' words refuse with OK and a reason in the answer; reads refuse with status codes.
+RegisterNode and the commands of operators refuse with OK and a reason in the response; reads refuse with
+status codes.
 """
 
 from collections.abc import Callable
@@ -41,7 +42,7 @@ class NodesApi:
         limited: reports.Limited,
         expiry: Expiry | None = None,
     ) -> None:
-        """`expiry` looks at the certificates of those who report, where they show any."""
+        """`expiry` checks the client certificates of heartbeats, if TLS is used."""
         self._membership = membership
         self._queries = queries
         self._clock = clock
@@ -59,7 +60,7 @@ class NodesApi:
     async def register(
         self, request: control_pb2.RegisterNodeRequest, *, streamed: bool
     ) -> control_pb2.RegisterNodeResponse:
-        """`streamed`: through the stream on which the agent can be called too."""
+        """`streamed`: over the control stream, on which the agent can also be called."""
         need(request.node_id, "node_id")
         try:
             self._limited.note(node_id(request.node_id), limits.trim(request))
@@ -109,7 +110,7 @@ class NodesApi:
             await self._expiry.heard(sender)
         return control_pb2.HeartbeatResponse(
             acknowledged=True,
-            # While nothing can be written no node gets new work; what runs goes on.
+            # While nothing can be written no node gets new work; running workloads continue.
             drain_node=self._modes.is_frozen or self._membership.is_draining(sender),
             lease_expires_at=control.timestamp(self._membership.lease_ends_at(sender)),
             leads=self._authority.is_certain,
@@ -159,9 +160,7 @@ class NodesApi:
     ) -> control_pb2.NodeAnswer:
         seconds = request.deadline_seconds
         if not 0 <= seconds <= DRAIN_SECONDS_MAX:
-            raise InvalidError(
-                "deadline_seconds", f"{seconds} is not allowed; use 0 to {DRAIN_SECONDS_MAX}"
-            )
+            raise InvalidError("deadline_seconds", f"{seconds}: expected 0 to {DRAIN_SECONDS_MAX}")
         deadline = timedelta(seconds=seconds) if seconds else None
         return await self._change_node(
             request.node_id,
@@ -195,7 +194,7 @@ class NodesApi:
     def _node(self, request: control_pb2.RegisterNodeRequest, *, streamed: bool) -> Node:
         now = self._clock.now()
         if not request.grpc_endpoint and not streamed:
-            raise InvalidError("grpc_endpoint", "is missing; expected host:port of the agent")
+            raise InvalidError("grpc_endpoint", "is missing: expected HOST:PORT of the agent")
         capabilities = control.capabilities(request.capabilities, request.features)
         _check_room(capabilities)
         return Node(
@@ -212,13 +211,13 @@ class NodesApi:
 
 
 def _enrolled_at() -> datetime | None:
-    """When the caller joined, if its certificate says so."""
+    """When the caller's node enrolled, if its certificate contains it."""
     claims = SHOWN.get()
     return claims.enrolled_at if claims is not None and claims.tells_enrolment else None
 
 
 def _shared_from() -> str | None:
-    """The host of a caller whose certificate has a name that others share; None for all others."""
+    """The host of a caller whose certificate name is shared by several nodes; None for all others."""
     caller = CALLER.get()
     if caller is None or not caller.shared:
         return None
@@ -231,13 +230,13 @@ def _is_proven(wanted: str) -> bool:
 
 
 def _is_known_by_host() -> bool:
-    """Whether the caller's certificate has no identity of ours, so that its server is known by its host."""
+    """Whether the caller's certificate has no Persys identity, so that it is verified by host name."""
     claims = SHOWN.get()
     return claims is not None and not claims.trust_domain
 
 
 def _check_room(has: Capabilities) -> None:
-    """A node with nothing to give would count as the emptiest of all."""
+    """Rejects a node without capacity: placement would rank it as the emptiest."""
     kept = has.reserved
     for total_field, total, reserved_field, reserved in (
         (
@@ -249,9 +248,11 @@ def _check_room(has: Capabilities) -> None:
         ("memory_total_mb", has.memory_mb, "reserved_memory_mb", kept.memory_mb),
     ):
         if total == 0:
-            raise InvalidError(f"capabilities.{total_field}", "is 0; expected what the node has")
+            raise InvalidError(
+                f"capabilities.{total_field}", "is 0: expected the total of the node"
+            )
         if reserved >= total:
             raise InvalidError(
                 f"capabilities.{reserved_field}",
-                f"is {reserved}; expected less than the {total} it has",
+                f"{reserved}: expected less than the total of {total}",
             )

@@ -1,4 +1,4 @@
-"""What would be: explanations, plans and room. Nothing here changes anything."""
+"""Explain, plan and capacity. These RPCs are read-only."""
 
 from datetime import timedelta
 

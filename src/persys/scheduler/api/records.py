@@ -1,4 +1,4 @@
-"""Stored records that cannot be read: list, get with their bytes, delete."""
+"""Unreadable stored records: list them, get one with its bytes, delete one."""
 
 from persys.scheduler.api.service import Context, need
 from persys.scheduler.record_repair import RecordRepair

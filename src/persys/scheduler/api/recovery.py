@@ -1,4 +1,4 @@
-"""The mode, snapshots, and the ways out of recovery. Refused with OK and a reason, as other words are."""
+"""The mode, snapshots, and the commands that end recovery mode. They refuse with OK and a reason."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,17 +22,17 @@ RECOVERED_SHOWN_MAX = 500
 _NEXT_STEPS = {
     Mode.NORMAL: (),
     Mode.DEGRADED: (
-        "nothing runs worse for it: workloads go on, changes are refused",
-        "persysctl snapshot save FILE    keep what the scheduler still has in memory, before it restarts",
-        "bring the store back with its data: the control plane goes on by itself",
+        "running workloads are not affected; changes are refused",
+        "persysctl snapshot save FILE    save the scheduler's memory before it restarts",
+        "restore the store with its data: the control plane resumes automatically",
     ),
     Mode.RECOVERY: (
-        "nothing runs worse for it: workloads go on, changes are refused, nothing is deleted",
-        "persysctl snapshot save FILE    keep what the scheduler still has in memory, before anything else",
-        "bring the store's data back, if it can be had: the control plane goes on by itself",
-        "persysctl snapshot restore FILE    go back to a snapshot; what agents have counts where it is newer",
-        "persysctl recovery rebuild-from-agents    take what the scheduler remembers and what agents keep",
-        "persysctl recovery accept-empty    go on with what the store has; what agents have become orphans",
+        "running workloads are not affected; changes are refused, nothing is deleted",
+        "persysctl snapshot save FILE    save the scheduler's memory before anything else",
+        "restore the store's data if possible: the control plane resumes automatically",
+        "persysctl snapshot restore FILE    restore a snapshot; newer data of agents takes precedence",
+        "persysctl recovery rebuild-from-agents    rebuild from the scheduler's memory and the agents",
+        "persysctl recovery accept-empty    continue with the present store; copies on agents become orphans",
     ),
 }
 
@@ -108,14 +108,14 @@ class RecoveryApi:
         return _answer(await self._recovery.accept())
 
     def _on_agents(self) -> int:
-        """As they said when they wanted to join; of the others, what is bound to them."""
+        """Workloads on agents: as reported at registration, else as assigned."""
         said = {one.node.id: one.workload_count for one in self._applicants.all()}
         bound = {node_id: len(there) for node_id, there in self._cluster.on_node.items()}
         return sum({**bound, **said}.values())
 
 
 def _uid(standing: Standing, known: str) -> str:
-    """The cluster that is waited for, if one is."""
+    """The uid of the cluster whose store is awaited, if any."""
     return standing.awaits or known
 
 

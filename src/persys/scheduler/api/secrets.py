@@ -1,4 +1,4 @@
-"""Secrets: stored, listed without their values, deleted. No call returns a value."""
+"""Secrets: put, list without values, delete. No RPC returns a value."""
 
 from persys.infra.door import CALLER
 from persys.model.secret import Secret

@@ -1,7 +1,7 @@
-"""The control stream: all that an agent and the scheduler say to each other, on one connection that the agent
-opened. Registration and heartbeats are taken as if they were calls; calls to the agent go back the same way.
+"""The control stream: everything between an agent and the scheduler on one connection that the agent opens.
 
-A stream whose agent says something wrong ends with a status, and the agent joins again.
+Registration and heartbeats are handled like calls; calls to the agent use the same stream in reverse.
+An invalid message of the agent ends the stream with a status, and the agent registers again.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ Messages = AsyncIterator[control_pb2.ControlMessage]
 
 class StreamApi:
     def __init__(self, nodes: NodesApi, streams: Streams, owned: OwnedWork) -> None:
-        """`owned` completes what a message changes, even if the stream breaks meanwhile."""
+        """`owned` completes the change of a message even if the stream breaks."""
         self._nodes = nodes
         self._streams = streams
         self._owned = owned
@@ -32,7 +32,7 @@ class StreamApi:
         if first is None:
             return
         if first.WhichOneof("message") != "register":
-            raise InvalidError("register", "is missing; a stream begins with it")
+            raise InvalidError("register", "is missing: expected it as the first message")
         need(first.register.node_id, "register.node_id")
         tunnel = Tunnel(
             node_id(first.register.node_id),
@@ -65,7 +65,7 @@ class StreamApi:
     async def _read(
         self, tunnel: Tunnel, messages: Messages, context: Context
     ) -> PersysError | None:
-        """Until the agent has no more to say, or says something wrong: that is returned."""
+        """Reads until the agent ends the stream. Returns the error of an invalid message."""
         try:
             async for message in messages:
                 await self._take(tunnel, message, context)
@@ -80,7 +80,7 @@ class StreamApi:
             case "heartbeat":
                 tunnel.is_moving = message.moving
                 if not tunnel.takes_calls:
-                    # It cannot be asked for what its heartbeats leave out, so they are all it has.
+                    # It cannot be polled, so its heartbeats are taken as complete lists.
                     message.heartbeat.complete = True
                 answer = await self._owned.finish(
                     "request",
@@ -96,7 +96,9 @@ class StreamApi:
                 registered = await self._register(message.register)
                 await tunnel.outgoing.put(control_pb2.ControlMessage(registered=registered))
             case other:
-                raise InvalidError("message", f"{other or 'nothing'} is not for a scheduler")
+                raise InvalidError(
+                    "message", f"{other or 'empty'}: expected register, heartbeat or reply"
+                )
 
 
 async def _write(tunnel: Tunnel, context: Context) -> None:

@@ -1,4 +1,4 @@
-"""Tokens of people. The secret is in one answer and nowhere else."""
+"""Tokens of users. The secret is returned once, by CreateToken."""
 
 from datetime import timedelta
 
@@ -13,8 +13,8 @@ from persys.wire.gen.control.v1 import control_pb2
 
 _TTL_SECONDS_MAX = round(rules.LIFE_MOST.total_seconds())
 _NOT_AUTHENTICATED = (
-    "this scheduler does not authenticate callers (-insecure), so it creates no tokens: "
-    "they would be valid once it does"
+    "tokens cannot be created while the scheduler runs with -insecure: "
+    "callers are not authenticated, and the tokens would be valid after TLS is enabled"
 )
 
 

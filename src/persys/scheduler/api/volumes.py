@@ -1,4 +1,4 @@
-"""Volumes, wherever they are: each node is asked for its own, for only it knows what it has."""
+"""Volumes. Only the nodes know their volumes, so each node is called for its own."""
 
 from datetime import timedelta
 
@@ -15,7 +15,7 @@ from persys.wire.volume import control_view
 
 Views = list[control_pb2.VolumeView]
 
-DELETE_DEADLINE = timedelta(seconds=60)  # a large one takes its time
+DELETE_DEADLINE = timedelta(seconds=60)  # deleting a large volume is slow
 
 
 class VolumesApi:
@@ -49,9 +49,9 @@ class VolumesApi:
         entry = self._cluster.entries.get(WorkloadId(request.workload_id))
         bound = entry.assignment if entry is not None else None
         if bound is not None and bound.node_id == node.id:
-            # Its order may still be on the way there.
+            # Its order may not have reached the node yet.
             raise RefusedError(
-                f"workload {request.workload_id} is on {node.id}; delete the workload first"
+                f"workload {request.workload_id} is assigned to {node.id}; delete the workload first"
             )
         answer = await self._agents.call(
             node.id,
@@ -64,7 +64,7 @@ class VolumesApi:
             raise RefusedError(f"node {node.id}: {answer.message}")
 
     async def _only_holder(self, request: control_pb2.DeleteVolumeRequest) -> NodeId:
-        """The one node that has it. Who does not answer may have it too."""
+        """The only node that has the volume. A node that does not reply may have it too."""
         found = await self._found(
             control_pb2.ListVolumesRequest(workload_id=request.workload_id, name=request.name)
         )
@@ -73,10 +73,14 @@ class VolumesApi:
         if len(holders) == 1:
             return holders[0]
         if holders:
-            raise RefusedError(f"{', '.join(holders)} have {wanted}; say which node")
+            raise RefusedError(
+                f"volume {wanted} is on several nodes ({', '.join(holders)}); set node_id"
+            )
         if found.problems:
             silent = ", ".join(sorted(found.problems))
-            raise RefusedError(f"no node that answers has {wanted}; no answer from {silent}")
+            raise RefusedError(
+                f"volume {wanted} was not found, but these nodes did not reply: {silent}; retry later"
+            )
         raise NotFoundError("volume", wanted)
 
     async def _found(self, request: control_pb2.ListVolumesRequest) -> Answers[Views]:

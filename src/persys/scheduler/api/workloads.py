@@ -1,8 +1,7 @@
-"""Workloads: users state what they want to run and read what became of it.
+"""Workloads: apply, delete, retry, redeploy and read them.
 
-Apply, Delete, Retry and Redeploy refuse with OK and a reason in the answer, because clients in the field
-read it there; only an empty id is an INVALID_ARGUMENT, and a scheduler that does not lead any more is
-UNAVAILABLE. Reads refuse with status codes.
+Changes refuse with OK and a reason in the response, because existing clients read it there. Only an empty id
+is INVALID_ARGUMENT, and a scheduler that has lost leadership is UNAVAILABLE. Reads refuse with status codes.
 """
 
 from persys.scheduler.api.service import Context, need

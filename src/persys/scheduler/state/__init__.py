@@ -1,9 +1,9 @@
-"""The cluster's records in memory: what is stored, how it gets into memory and back.
+"""The cluster state in memory, and the stored records it is loaded from.
 
 records.py     RECORDS, the table of record types; every other list of record types is derived from it
-memory.py      how each type of record gets into memory and out of it
-sync.py        load a snapshot, follow changes of another scheduler, encode memory, list what a rebuild keeps
-quarantine.py  stored records that cannot be read, and what must not be done because of them
+memory.py      puts each type of record into memory and drops it
+sync.py        loads a snapshot, follows the changes of a leader, encodes memory, lists what a rebuild keeps
+quarantine.py  unreadable stored records, and the writes they block
 
-`app` loads and follows, `snapshots` and `recovery` encode, `committer` asks the quarantine before it writes.
+`app` loads and follows, `snapshots` and `recovery` encode, `committer` checks the quarantine before a write.
 """

@@ -1,7 +1,7 @@
-"""How records get into memory and out of it, one pair of functions per record type.
+"""Puts records into memory and drops them: one pair of functions per record type.
 
-A put takes a record that is stored, a drop the key of one that is not stored any more. Both leave the
-reservations on nodes as the records say. Dropping what is not there does nothing.
+A put takes a stored record, a drop the key of a deleted one. Both update the reservations on nodes. Dropping
+a missing record does nothing.
 """
 
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ from persys.store import keys
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Where records are put. Nodes that are new to it hold a lease until `lease_until`."""
+    """The target of records. New nodes get a lease until `lease_until`."""
 
     cluster: Cluster
     lease_until: float
@@ -41,7 +41,7 @@ def put_node(memory: Memory, node: Node) -> None:
 
 
 def drop_node(memory: Memory, key: str) -> None:
-    """What is on record for the node stays, should its own record be unreadable and not deleted."""
+    """Other records of the node stay: its own record may be unreadable instead of deleted."""
     cluster, node_id = memory.cluster, NodeId(_name(key))
     if node_id not in cluster.members:
         return
@@ -61,12 +61,12 @@ def put_epoch_counter(memory: Memory, counter: EpochCounter) -> None:
 
 
 def drop_epoch_counter(memory: Memory, _key: str) -> None:
-    """Numbers that were used stay used."""
+    """Used epochs stay used."""
     memory.cluster.epochs.on_record = False
 
 
 def assume_epochs(memory: Memory, key: str) -> None:
-    """The counter cannot be read: epochs go on above all that can have been used."""
+    """The counter is unreadable: epochs continue above all that can have been used."""
     epochs = memory.cluster.epochs
     if key == keys.EPOCHS:
         epochs.learn(EpochCounter(restart_at([epochs.reserved_until], now=memory.now)))
@@ -78,7 +78,7 @@ def epoch_counter(cluster: Cluster) -> Iterable[EpochCounter]:
 
 
 def rebuilt_epoch_counter(merged: Merged, held: Iterable[EpochCounter]) -> Iterable[EpochCounter]:
-    """Keeps the key of the proofs that agents have, if it is known."""
+    """Keeps the key of existing proofs, if it is known."""
     epochs = Epochs()
     for counter in held:
         epochs.learn(counter)
@@ -90,7 +90,7 @@ def put_removal(memory: Memory, removal: Removal) -> None:
 
 
 def assume_removed(memory: Memory, key: str) -> None:
-    """The removal's time is unknown: no certificate from before now is accepted, unless the node is back."""
+    """The time of removal is unknown: certificates from before now are refused, unless the node is back."""
     node_id = NodeId(_name(key))
     if node_id not in memory.cluster.members:
         memory.cluster.removed.put(Removal(node_id, memory.now))
@@ -208,7 +208,7 @@ def drop_drift(memory: Memory, key: str) -> None:
 
 
 def rebuilt_drifts(merged: Merged, held: Iterable[Drift]) -> Iterable[Drift]:
-    """Of nodes that are still there, unless the copy is bound or to be removed there now."""
+    """The drifts of existing nodes, unless the copy is assigned or being removed there now."""
     settled = {(one.node_id, one.workload_id) for one in merged.assignments.values()}
     settled |= {(one.assignment.node_id, one.assignment.workload_id) for one in merged.tombstones}
     for drift in held:

@@ -1,8 +1,8 @@
-"""Stored records that cannot be read: damaged, or written by a newer version.
+"""Unreadable stored records: damaged, or written by a newer version.
 
-A quarantined record stays in the store as it is. Memory does not have it, so a decision that needs it is not
-made, and a write to its key is refused. Only a damaged record whose content is reported again anyway, such as
-a status, is replaced by the next write. An operator repairs the rest: restores the value or deletes the key
+A quarantined record stays in the store unchanged. It is not in memory, so decisions that need it are not
+made, and writes to its key are refused. Only a damaged record whose content is reported again, such as a
+status, is replaced by the next write. An operator repairs the rest: restores the value or deletes the key
 (`scheduler/record_repair.py`).
 """
 
@@ -14,7 +14,7 @@ from persys.errors import QuarantinedError
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """`replaceable`: the scheduler may write this key again although it could not read it."""
+    """`replaceable`: the scheduler may overwrite this key although it is unreadable."""
 
     key: str
     kind: str  # the name of the record type
@@ -30,10 +30,10 @@ class Quarantine:
         self._records: dict[str, Quarantined] = {}
         self._unreported: dict[str, Quarantined] = {}
         self._released: set[str] = set()
-        self._by_name: dict[str, set[str]] = {}  # keys by what follows their last slash
+        self._by_name: dict[str, set[str]] = {}  # keys by the part after their last slash
 
     def __iter__(self) -> Iterator[Quarantined]:
-        """In the order of their keys."""
+        """Sorted by key."""
         return iter([self._records[key] for key in sorted(self._records)])
 
     def __len__(self) -> int:
@@ -49,7 +49,7 @@ class Quarantine:
         self._by_name.setdefault(_name(record.key), set()).add(record.key)
 
     def release(self, key: str) -> None:
-        """The key was deleted, or holds a record that can be read."""
+        """The key was deleted, or its record is readable again."""
         if self._records.pop(key, None) is None:
             return
         named = self._by_name[_name(key)]
@@ -64,12 +64,12 @@ class Quarantine:
             self.release(key)
 
     def take_unreported(self) -> list[Quarantined]:
-        """Those that were not returned before."""
+        """The records that were not returned before."""
         unreported, self._unreported = self._unreported, {}
         return list(unreported.values())
 
     def take_released(self) -> set[str]:
-        """Those that were reported and can be read again, or are gone."""
+        """The keys that were reported and are readable again or deleted."""
         released, self._released = self._released, set()
         return released
 
@@ -87,12 +87,12 @@ class Quarantine:
         return self._records.get(key)
 
     def named(self, prefix: str, name: str) -> list[Quarantined]:
-        """Those with a key that begins with the prefix and ends with the name."""
+        """The records whose key starts with the prefix and ends with the name."""
         found = sorted(key for key in self._by_name.get(name, ()) if key.startswith(prefix))
         return [self._records[key] for key in found]
 
     def reason(self, key: str) -> str:
-        """Why this key's record cannot be read; empty if it can."""
+        """Why the record of this key is unreadable; empty if it is readable."""
         held = self._records.get(key)
         return str(held) if held is not None else ""
 

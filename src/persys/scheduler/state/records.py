@@ -1,8 +1,8 @@
-"""RECORDS: one row per record type. Whatever needs to know the types of records is derived from this table.
+"""RECORDS: one row per record type. Every other list of record types is derived from this table.
 
-A row says where records of the type live, how one gets into memory and out of it, whether a snapshot file has
-it, what a rebuild keeps of it, and what is done when one cannot be read. The rows stand in the order in which
-records need each other: puts follow it, drops run against it.
+A row defines the key, how a record is put into memory and dropped, whether a snapshot file contains it, what
+a rebuild keeps of it, and what happens to an unreadable one. The rows are ordered by dependency: records are
+put in this order and dropped in reverse.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -40,7 +40,7 @@ StructT = TypeVar("StructT", bound=Struct)
 class Unreadable(StrEnum):
     """What happens to the key of a damaged record. A record of a newer schema is always held."""
 
-    HELD = "held"  # the scheduler does not write it: an operator repairs it
+    HELD = "held"  # the scheduler does not overwrite it: an operator repairs it
     REPLACED = "replaced"  # the next write replaces it
 
 
@@ -48,13 +48,13 @@ class Unreadable(StrEnum):
 class RecordType:
     """`read` raises RefusedError for bytes that are not the record of that key.
 
-    `stand_in` puts into memory what is assumed while the record of a key cannot be read. `in_memory` and
-    `rebuilt` give keys and records: all of this type in memory, and those that a rebuild writes.
+    `stand_in` puts an assumption into memory while the record of a key is unreadable. `in_memory` and
+    `rebuilt` return keys and records: all of this type in memory, and those that a rebuild writes.
     """
 
     name: str
     prefix: str
-    key_form: str  # as the documentation shows it
+    key_form: str  # for the documentation
     struct: type[Struct]
     content: str
     written_when: str
@@ -88,7 +88,7 @@ def _type(
         record = records.decode(value, struct)
         if key_of(record) != key:
             raise RefusedError(
-                f"a stored {struct.__name__} belongs to another key: {key_of(record)}"
+                f"invalid key '{key}' of a stored {struct.__name__}: expected '{key_of(record)}'"
             )
         return record
 
@@ -118,13 +118,13 @@ def _type(
 
 
 def _nothing(_memory: Memory, _key: str) -> None:
-    """Memory does not have this type, or assumes nothing for a record that cannot be read."""
+    """Memory does not hold this type, or assumes nothing for an unreadable record."""
 
 
 def _read_event(key: str, value: bytes) -> Event:
     event = records.decode(value, Event)
     if not keys.is_event(key) or keys.event_key(event.at, keys.event_sequence(key)) != key:
-        raise RefusedError("a stored Event does not belong to its key")
+        raise RefusedError(f"invalid key '{key}' of a stored Event: expected its time and number")
     return event
 
 
@@ -157,9 +157,9 @@ RECORDS: tuple[RecordType, ...] = (
         "lease",
         Lease,
         "/nodes/<id>/lease",
-        content="when the node was granted its lease; renewals live in memory",
+        content="when the lease of the node was granted; renewals are only in memory",
         written_when="a node registers",
-        in_snapshot=False,  # of the moment
+        in_snapshot=False,  # short-lived
         unreadable=Unreadable.REPLACED,
         key_of=lambda lease: keys.node_lease_key(lease.node_id),
         put=lambda _memory, _lease: None,
@@ -173,7 +173,7 @@ RECORDS: tuple[RecordType, ...] = (
         Workload,
         "/workloads/<id>",
         content="intent: spec, revision, desired state",
-        written_when="a user says so",
+        written_when="a user changes it",
         in_snapshot=True,
         unreadable=Unreadable.HELD,
         key_of=lambda workload: keys.workload_key(workload.id),
@@ -187,7 +187,7 @@ RECORDS: tuple[RecordType, ...] = (
         "assignment",
         Assignment,
         "/assignments/<id>",
-        content="node, epoch, what is reserved",
+        content="node, epoch, reserved resources",
         written_when="placement decides",
         in_snapshot=True,
         unreadable=Unreadable.HELD,
@@ -203,7 +203,7 @@ RECORDS: tuple[RecordType, ...] = (
         Belief,
         "/beliefs/<id>",
         content="status, reason, failure",
-        written_when="what is shown changes",
+        written_when="the status changes",
         in_snapshot=True,
         unreadable=Unreadable.REPLACED,
         key_of=lambda belief: keys.belief_key(belief.workload_id),
@@ -224,7 +224,7 @@ RECORDS: tuple[RecordType, ...] = (
         Retry,
         "/retries/<id>",
         content="attempts, next time",
-        written_when="an attempt fails or is forgiven",
+        written_when="an attempt fails or the count is reset",
         in_snapshot=True,
         unreadable=Unreadable.REPLACED,
         key_of=lambda retry: keys.retry_key(retry.workload_id),
@@ -242,8 +242,8 @@ RECORDS: tuple[RecordType, ...] = (
         "reconciliation",
         History,
         "/reconciliations/<id>",
-        content="tasks of its nodes that have ended, and those under way at a time-out",
-        written_when="with the end of a task, and once per time-out",
+        content="ended tasks of its nodes, and those in progress at a timeout",
+        written_when="a task ends, and once per timeout",
         in_snapshot=True,
         unreadable=Unreadable.REPLACED,
         key_of=lambda history: keys.history_key(history.workload_id),
@@ -261,7 +261,7 @@ RECORDS: tuple[RecordType, ...] = (
         "tombstone",
         Tombstone,
         "/tombstones/<node>/<id>",
-        content="a copy that must be removed, and its node has not confirmed that",
+        content="a copy whose removal its node has not confirmed yet",
         written_when="a workload is deleted or moved while a copy may exist",
         in_snapshot=True,
         unreadable=Unreadable.HELD,
@@ -279,7 +279,7 @@ RECORDS: tuple[RecordType, ...] = (
         Drift,
         "/drifts/<node>/<id>/<type>",
         content="a difference between record and node",
-        written_when="it has lasted, or is over",
+        written_when="it is confirmed or resolved",
         in_snapshot=True,
         unreadable=Unreadable.REPLACED,
         key_of=lambda drift: keys.drift_key(drift.node_id, drift.workload_id, drift.type),
@@ -308,8 +308,8 @@ RECORDS: tuple[RecordType, ...] = (
         "removal",
         Removal,
         "/removed/<node>",
-        content="when a node was removed: its certificates from before are void",
-        written_when="a node is removed; dropped after 91 days",
+        content="when a node was removed: its earlier certificates are refused",
+        written_when="a node is removed; deleted after 91 days",
         in_snapshot=True,
         unreadable=Unreadable.HELD,
         key_of=lambda removal: keys.removed_key(removal.node_id),
@@ -323,7 +323,7 @@ RECORDS: tuple[RecordType, ...] = (
         "token",
         Token,
         "/tokens/<id>",
-        content="an access token of a person, without its secret",
+        content="an access token of a user, without its secret",
         written_when="a token is created or revoked",
         in_snapshot=True,
         unreadable=Unreadable.HELD,
@@ -353,8 +353,8 @@ RECORDS: tuple[RecordType, ...] = (
         "suggestion",
         Ruling,
         "/suggestions/<id>",
-        content="what was ruled on an automation policy's suggestion",
-        written_when="with the change it makes",
+        content="the decision on a suggestion of an automation policy",
+        written_when="together with the change that it makes",
         in_snapshot=True,
         unreadable=Unreadable.HELD,
         key_of=lambda ruling: keys.suggestion_key(ruling.suggestion.id),
@@ -370,7 +370,7 @@ RECORDS: tuple[RecordType, ...] = (
         key_form="/events/<time>-<number>",
         struct=Event,
         content="what happened",
-        written_when="with each change above",
+        written_when="together with each change above",
         in_snapshot=True,
         unreadable=Unreadable.HELD,
         read=_read_event,
@@ -385,7 +385,7 @@ RECORDS: tuple[RecordType, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class SingleKey:
-    """A key of its own beside the records: about the store and not about the cluster's content."""
+    """A single key that is not a record: it describes the store, not the cluster."""
 
     key: str
     struct: type[Struct]
@@ -395,9 +395,14 @@ class SingleKey:
 
 SINGLE_KEYS = (
     SingleKey(
-        keys.CLUSTER, ClusterMarker, "the cluster's identity", "a cluster begins or recovers"
+        keys.CLUSTER,
+        ClusterMarker,
+        "the identity of the cluster",
+        "a cluster is created or recovered",
     ),
-    SingleKey(keys.LEADER, Leader, "which scheduler leads; its version is the fence", "at a start"),
+    SingleKey(
+        keys.LEADER, Leader, "the leader; its version is the fence", "a scheduler becomes leader"
+    ),
 )
 
 _BY_PREFIX: Mapping[str, RecordType] = {
@@ -407,7 +412,7 @@ _LEASES = next(one for one in RECORDS if one.struct is Lease)
 
 
 def type_of(key: str) -> RecordType | None:
-    """The type of the record with this key. None: the key is not a record's."""
+    """The type of the record with this key. None: it is not the key of a record."""
     if keys.is_node_lease(key):
         return _LEASES
     end = key.find("/", 1) + 1

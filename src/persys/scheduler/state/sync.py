@@ -1,9 +1,9 @@
-"""Keeps memory what the store has: everything at once, or one revision of another scheduler at a time.
+"""Synchronises memory with the store: a full snapshot, or one revision of the leader at a time.
 
-Both come to the same. Everything at once may be a hundred thousand records: they are decoded in a thread and
-compared in slices, and only what differs is taken without a pause. Within one revision nothing says in which
-order its records were written, so they are taken in the order of RECORDS. A record that cannot be read is
-quarantined, and everything else is taken.
+Both have the same result. A snapshot may have 100,000 records: they are decoded in a thread and compared in
+slices, and only the differences are applied without a pause. Within one revision the order of writes is
+unknown, so its records are applied in the order of RECORDS. An unreadable record is quarantined, and
+everything else is applied.
 """
 
 import asyncio
@@ -30,16 +30,16 @@ _POSITION = {kind.name: position for position, kind in enumerate(RECORDS)}
 
 @dataclass(frozen=True, slots=True)
 class _Decoded:
-    """The records of a snapshot, by the name of their type and by key, and those that cannot be read."""
+    """The records of a snapshot, by type name and key, and the unreadable ones."""
 
     found: dict[str, dict[str, Struct]]
     unreadable: list[tuple[RecordType, Quarantined]]
 
 
 def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float, now: datetime) -> None:
-    """Make the records in memory what the snapshot has; what was observed and sent stays.
+    """Replace the records in memory by the snapshot; observations and dispatches are kept.
 
-    Nodes that are new to memory get a lease until `lease_until`: none is judged before it could report.
+    New nodes get a lease until `lease_until`: none is judged before it could send a heartbeat.
     """
     for _ in _taken(Memory(cluster, lease_until, now), _decoded(snapshot)):
         pass
@@ -48,7 +48,7 @@ def load(cluster: Cluster, snapshot: Snapshot, *, lease_until: float, now: datet
 async def load_in_slices(
     cluster: Cluster, snapshot: Snapshot, *, lease_until: float, clock: Clock
 ) -> None:
-    """As `load`, beside everything else that runs. Until it returns, nothing may be committed."""
+    """Like `load`, while other tasks run. Until it returns, nothing may be committed."""
     decoded = await asyncio.to_thread(_decoded, snapshot)
     slices = Slices(clock)
     for _ in _taken(Memory(cluster, lease_until, clock.now()), decoded):
@@ -71,8 +71,8 @@ def _decoded(snapshot: Snapshot) -> _Decoded:
 
 
 def _taken(memory: Memory, decoded: _Decoded) -> Iterator[None]:
-    """Takes the records into memory. It yields where it may pause: not while some of what differs is taken
-    and some is not, unless memory was empty and is asked nothing yet."""
+    """Applies the records to memory. It yields where it may pause: not while the differences are partly
+    applied, unless memory was empty and serves no requests yet."""
     cluster, found = memory.cluster, decoded.found
     was_empty = not cluster.entries and not cluster.members
     gone: list[tuple[RecordType, str]] = []
@@ -83,7 +83,7 @@ def _taken(memory: Memory, decoded: _Decoded) -> Iterator[None]:
             if key not in news:
                 gone.append((kind, key))
             elif news[key] == record:
-                del news[key]  # memory has it as it is
+                del news[key]  # unchanged
     for kind, key in gone:
         kind.drop(memory, key)
     for kind in RECORDS:
@@ -103,14 +103,14 @@ def _taken(memory: Memory, decoded: _Decoded) -> Iterator[None]:
 def follow(
     cluster: Cluster, changes: Sequence[Change], *, lease_until: float, now: datetime
 ) -> None:
-    """Take in what one revision changed.
+    """Apply the changes of one revision.
 
-    Raises CompactedError when a quarantined record was repaired: other records that need it were not taken
-    while it could not be read, so everything has to be read again.
+    Raises CompactedError when a quarantined record was repaired: records that depend on it were skipped
+    while it was unreadable, so everything has to be read again.
     """
     repaired = next((one.key for one in changes if one.key in cluster.quarantine), "")
     if repaired:
-        raise CompactedError(f"record {repaired} could not be read and has been written again")
+        raise CompactedError(f"record {repaired} was unreadable and has been written again")
     memory = Memory(cluster, lease_until, now)
     written: list[tuple[RecordType, str, Struct]] = []
     gone: list[tuple[RecordType, str]] = []
@@ -138,13 +138,13 @@ def follow(
 
 
 def in_snapshot(key: str) -> bool:
-    """Who leads, how long nodes may be silent, what DNS says: of the moment and not of the cluster."""
+    """False for the leader key, node leases and DNS names: they are short-lived."""
     kind = type_of(key)
     return kind is not None and kind.in_snapshot
 
 
 def encoded(cluster: Cluster) -> dict[str, bytes]:
-    """What a snapshot file has, as memory has it."""
+    """The records of a snapshot file, from memory."""
     return {
         key: records.encode(record)
         for kind in RECORDS
@@ -154,7 +154,7 @@ def encoded(cluster: Cluster) -> dict[str, bytes]:
 
 
 def rebuilt(merged: Merged, base: Cluster) -> dict[str, bytes]:
-    """What the store holds after a recovery: what was merged, and what `base` has beside it."""
+    """The content of the store after a recovery: the merged records, and the other records of `base`."""
     found: dict[str, Struct] = {}
     for kind in RECORDS:
         found.update(kind.rebuilt(merged, base))
@@ -172,7 +172,7 @@ def _read(kind: RecordType, key: str, value: bytes) -> Struct | Quarantined:
 
 
 def _reserved(cluster: Cluster) -> Iterator[None]:
-    """Makes all reservations what the records say, also where a reservation has no record any more."""
+    """Updates all reservations from the records, also reservations whose record is gone."""
     detached = {one.node_id for one in cluster.detached.values()}
     for node_id in {*cluster.members, *cluster.on_node, *cluster.tombstones, *detached}:
         reserved = {*cluster.columns.holders(node_id), *cluster.tombstones.get(node_id, ())}
